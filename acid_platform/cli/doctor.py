@@ -15,14 +15,8 @@ from acid_platform.base.location import Location
 from acid_platform.cli.gateway_command import gateways
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import AcidError, WarehouseNotWritable
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.operations.compaction import (
-    GetCleanings,
-    GetErasures,
-    GetPastCompactions,
-    GetQueue,
-)
-from acid_platform.metastore.operations.transactions import GetLocks
 from acid_platform.metastore.tasks import DropTask
 from acid_platform.storage.files import Files
 from acid_platform.tables.joining import join
@@ -175,7 +169,7 @@ def _thresholds(metastore: Metastore) -> Iterator[Row]:
 
 def stuck(metastore: Metastore, now_ms: int) -> Iterator[Stuck]:
     """Cleanings, locks, compactions, erasures and foreign tables that wait, with the reason."""
-    for cleaning in metastore.call(GetCleanings()).blocked:
+    for cleaning in metastore.call(ops.GetCleanings()).blocked:
         where = f"{cleaning.table} {cleaning.partition or ''}".rstrip()
         yield Stuck(f"cleaning of {where}", cleaning.reason, ", ".join(map(str, cleaning.holders)))
     for record in metastore.tables():
@@ -185,14 +179,14 @@ def stuck(metastore: Metastore, now_ms: int) -> Iterator[Stuck]:
                 f"read only: {record.location} may belong to the"
                 " warehouse that this one is a copy of: `acid metastore take-over`",
             )
-    for lock in metastore.call(GetLocks()):
+    for lock in metastore.call(ops.GetLocks()):
         if not lock.acquired:
             resource = "/".join(filter(None, (lock.database, lock.table, lock.partition)))
             owner = f"transaction {lock.txn} of {lock.user}@{lock.host}"
             why = lock.blocked_by or "about to be granted"
             yield Stuck(f"{lock.lock.name} of {resource}", why, owner)
     interval = Settings.of(metastore.settings()).integer("hive.compactor.check.interval")
-    for task in (*metastore.call(GetQueue()), *metastore.call(GetPastCompactions())):
+    for task in (*metastore.call(ops.GetQueue()), *metastore.call(ops.GetPastCompactions())):
         name = f"compaction {task.id} of {task.table}"
         if task.state is CompactionState.INITIATED and now_ms - task.enqueued > interval:
             yield Stuck(
@@ -206,7 +200,7 @@ def stuck(metastore: Metastore, now_ms: int) -> Iterator[Stuck]:
             where = f"{task.table} {task.partition or ''}".rstrip()
             yield Stuck(f"files beside those of {where}", f"the Cleaner {task.error}")
 
-    for erasure in metastore.call(GetErasures()):
+    for erasure in metastore.call(ops.GetErasures()):
         if erasure.state.open:
             yield Stuck(
                 f"erasure {erasure.id} of {erasure.table}",

@@ -19,13 +19,8 @@ from acid_platform.cli.console import (
     main,
 )
 from acid_platform.display.looks import cursor_rows, sink_rows, tag_rows
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore import show_columns
-from acid_platform.metastore.operations.history import (
-    ForgetCursor,
-    ForgetSink,
-    GetCursors,
-    GetSinks,
-)
 from acid_platform.metastore.pasts import past_named as as_of
 
 if TYPE_CHECKING:
@@ -121,11 +116,11 @@ def changes(
     with session.open() as warehouse:
         handle = warehouse.table(table)
         if forget:
-            warehouse.metastore.call(ForgetCursor(handle.name, forget))
+            warehouse.metastore.call(ops.ForgetCursor(handle.name, forget))
             session.say({"forgotten": forget}, f"{forget} begins again with all rows of {table}")
             return
         if since is None:
-            rows = cursor_rows(warehouse.metastore.call(GetCursors(handle.name)))
+            rows = cursor_rows(warehouse.metastore.call(ops.GetCursors(handle.name)))
             session.show(rows, show_columns.CURSORS, empty=f"nobody consumes {handle.name}")
             return
         from acid_platform.handles.snapshot_comparison import (
@@ -159,10 +154,10 @@ def streams(session: CommandSession, table: str | None, forget: str | None) -> N
     with session.open() as warehouse:
         name = warehouse.table(table).name if table else None
         if forget and name:
-            warehouse.metastore.call(ForgetSink(name, forget))
+            warehouse.metastore.call(ops.ForgetSink(name, forget))
             session.say(
                 {"forgotten": forget}, f"a new query may write {name} as {forget}, from batch 0 on"
             )
             return
-        rows = sink_rows(warehouse.metastore.call(GetSinks(name)))
+        rows = sink_rows(warehouse.metastore.call(ops.GetSinks(name)))
     session.show(rows, show_columns.SINKS, empty="no streaming query has written")

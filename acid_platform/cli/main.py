@@ -30,10 +30,9 @@ from acid_platform.cli.console import (
 )
 from acid_platform.display import SHOWN, retained_row
 from acid_platform.errors import AcidError
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.codec import encode
-from acid_platform.metastore.operations.compaction import GetErasures
-from acid_platform.metastore.operations.history import GetKept
 
 if TYPE_CHECKING:
     from acid_platform.cli.doctor import DoctorReport
@@ -88,9 +87,9 @@ _LISTED: dict[str, Callable[[Metastore], list[dict[str, Any]]]] = {
     "transactions": Metastore.transactions,
     "locks": Metastore.locks,
     "compactions": Metastore.compactions,
-    "erasures": lambda metastore: [encode(one) for one in metastore.call(GetErasures())],
+    "erasures": lambda metastore: [encode(one) for one in metastore.call(ops.GetErasures())],
     "tables": _table_rows,
-    "retained": lambda metastore: [retained_row(one) for one in metastore.call(GetKept(None))],
+    "retained": lambda metastore: [retained_row(one) for one in metastore.call(ops.GetKept(None))],
 }
 
 

@@ -15,10 +15,10 @@ from acid_platform.errors import (
     NoSuchWarehouse,
     RebuildRefused,
 )
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.start import start as start_process
 from acid_platform.metastore.endpoint import Home
-from acid_platform.metastore.operations.shows import RunQuery
 from acid_platform.metastore.pasts import utc_text
 from acid_platform.metastore.server.metrics import prometheus
 from acid_platform.tables import joining
@@ -185,7 +185,7 @@ def certificate(
 def metastore_sql(session: CommandSession, query: str) -> None:
     """Run a SELECT over the metastore's own tables."""
     with session.metastore() as client:
-        result = client.call(RunQuery(query))
+        result = client.call(ops.RunQuery(query))
     rows = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
     session.show(rows, result.columns, empty="no rows")
     click.echo(f"as of {utc_text(result.as_of)}, position {result.position}", err=True)

@@ -14,8 +14,8 @@ from acid_platform.cli.console import CommandSession, command, echo
 from acid_platform.cli.metastore_commands import metastore, require_own
 from acid_platform.display.progress import progress
 from acid_platform.errors import BackupRefused, InvalidDefinition
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.address import TCP
-from acid_platform.metastore.operations.tables import GetDoubtful, ResolveDoubtful, TakeOver
 from acid_platform.metastore.pasts import utc_text
 
 if TYPE_CHECKING:
@@ -163,9 +163,11 @@ def resolve(session: CommandSession, table: str | None, committed: str, aborted:
     with session.metastore() as client:
         if table:
             client.call(
-                ResolveDoubtful(table, tuple(sorted(_ids(committed))), tuple(sorted(_ids(aborted))))
+                ops.ResolveDoubtful(
+                    table, tuple(sorted(_ids(committed))), tuple(sorted(_ids(aborted)))
+                )
             )
-        left = client.call(GetDoubtful())
+        left = client.call(ops.GetDoubtful())
     session.show(
         [{"table": name, "in doubt": _ranges(ids)} for name, ids in left.items()],
         empty="no write id is in doubt",
@@ -181,7 +183,7 @@ def take_over(session: CommandSession, table: str | None) -> None:
     directories, and only one of the two may write there.
     """
     with session.metastore() as client:
-        taken = client.call(TakeOver(table))
+        taken = client.call(ops.TakeOver(table))
     rows = [{"taken over": name} for name in taken]
     session.show(rows, empty="no table is read-only")
 

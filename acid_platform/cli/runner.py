@@ -11,7 +11,7 @@ from acid_platform.base.clock import wall_ms
 from acid_platform.base.config import Settings
 from acid_platform.cli.console import echo
 from acid_platform.errors import LeaseHeld, Transient
-from acid_platform.metastore.operations.compaction import GetMoment
+from acid_platform.metastore import operations as ops
 from acid_platform.services import cleaner, initiator, removals, worker
 from acid_platform.services.explain_services import (
     Section,
@@ -117,7 +117,7 @@ class Runner:
 
     def _initiate(self) -> bool:
         metastore = self._warehouse.metastore
-        settings, began = metastore.settings(), metastore.call(GetMoment())
+        settings, began = metastore.settings(), metastore.call(ops.GetMoment())
         since = self._looked if settings == self._settings_then else 0
         decisions = initiator.run(metastore, wall_ms(), since)
         self._looked, self._settings_then = began, settings

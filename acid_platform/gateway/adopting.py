@@ -31,8 +31,8 @@ from acid_platform.gateway.hive_client import Hive, HiveRefused
 from acid_platform.gateway.protocol import load
 from acid_platform.gateway.registering import ABORTED, FROM, QUIET
 from acid_platform.layout.partition_names import parse_partition
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.metastore.table_names import table_name
 from acid_platform.storage.files import Files
 from acid_platform.tables.adoption import Adopted, adopt
@@ -148,7 +148,7 @@ def _taken(
     there = {record.name: record for record in metastore.tables()}.get(full)
     if there is not None and shapes.path(there.location) == location:
         partition_count = len(metastore.partitions(full))
-        last = metastore.call(GetLastWriteId(there.table_id))
+        last = metastore.call(ops.GetLastWriteId(there.table_id))
         return AdoptedTable(full, "table", _THERE, partition_count, last)
     if there is not None or any(view.name == full for view in metastore.views()):
         what = f"at {there.location}" if there else "as a view"

@@ -20,8 +20,8 @@ from acid_platform.gateway.codes import LONGEST_RANGE
 from acid_platform.gateway.needs import ANY, SEE, Need, Verb, needs_of, needs_of_commit
 from acid_platform.gateway.protocol import Call
 from acid_platform.gateway.reloaded_file import ReloadedFile
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.operations.transactions import GetLocks
 from acid_platform.metastore.records import WriteReport
 
 _LOG = logging.getLogger(__name__)
@@ -207,7 +207,9 @@ class Guard:
     def _require_own_lock(self, lock: int, call: Call, caller: Caller) -> None:
         owner = self._locks.get(lock)
         if owner is None:
-            held = next((one for one in self._metastore.call(GetLocks()) if one.id == lock), None)
+            held = next(
+                (one for one in self._metastore.call(ops.GetLocks()) if one.id == lock), None
+            )
             if held is None:
                 return
             if held.txn:

@@ -27,7 +27,7 @@ from acid_platform.gateway.protocol import load
 from acid_platform.gateway.statistics_calls import counts_of
 from acid_platform.layout.names import DeltaName, parse_directory
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, parse_partition
-from acid_platform.metastore.operations.tables import GetDatabase, GetPartitions
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import TableRecord, ViewRecord
 from acid_platform.metastore.table_names import table_name
 from acid_platform.storage.durability import make_root
@@ -60,7 +60,7 @@ class CatalogCalls(CallHandler):
         return [name for name in self._metastore.databases() if like(pattern).fullmatch(name)]
 
     def get_database(self, name: str) -> Any:
-        record = self._metastore.call(GetDatabase(name))
+        record = self._metastore.call(ops.GetDatabase(name))
         root = self._metastore.places.root
         with suppress(WarehouseNotWritable):
             # Trino makes no table in a database whose directory is missing, as it is until this
@@ -211,7 +211,7 @@ class CatalogCalls(CallHandler):
     def _shapes(self, record: TableRecord, names: Sequence[str]) -> list[Any]:
         """What the protocol tells of these partitions. Raises NotCleaned."""
         requested = set(names)
-        for partition in self._metastore.call(GetPartitions(record.name)):
+        for partition in self._metastore.call(ops.GetPartitions(record.name)):
             if partition.floors and partition.name in requested:
                 _require_cleaned(f"{record.location}/{partition.name}", partition.floors[-1])
         return [self._partition(record, name) for name in names]

@@ -8,7 +8,7 @@ from acid_platform.errors import AlreadyScheduled, InvalidDefinition
 from acid_platform.gateway.call_handler import CallHandler
 from acid_platform.gateway.codes import CompactionType
 from acid_platform.gateway.protocol import load
-from acid_platform.metastore.operations.compaction import GetQueue
+from acid_platform.metastore import operations as ops
 
 
 class CompactionCalls(CallHandler):
@@ -25,7 +25,7 @@ class CompactionCalls(CallHandler):
                 *entity, kind, request.properties or {}, request.initiatorId or "gateway"
             )
         except AlreadyScheduled as error:
-            queue = self._metastore.call(GetQueue())
+            queue = self._metastore.call(ops.GetQueue())
             return load().CompactionResponse(
                 id=next((task.id for task in queue if (task.table, task.partition) == entity), 0),
                 state="refused",

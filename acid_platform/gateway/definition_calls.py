@@ -18,14 +18,7 @@ from acid_platform.gateway.protocol import load
 from acid_platform.gateway.statistics_calls import COUNTS, keep_counts
 from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.types import Column, parse_type
-from acid_platform.metastore.operations.other_engines import FinishWrite
-from acid_platform.metastore.operations.tables import (
-    AlterDatabase,
-    DeclareDatabase,
-    DropView,
-    GetDatabase,
-    RemoveDatabase,
-)
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import OwnerKind, TableRecord
 from acid_platform.metastore.table_names import table_name
 from acid_platform.storage.durability import make_root
@@ -53,7 +46,9 @@ class DefinitionCalls(CallHandler):
         name = database.name.lower()
         usual = self._require_usual(name, database.locationUri)
         comment, properties = database.description or "", own_parameters(database.parameters)
-        self._metastore.call(DeclareDatabase(name, False, comment, properties, *_owner(database)))
+        self._metastore.call(
+            ops.DeclareDatabase(name, False, comment, properties, *_owner(database))
+        )
         make_root(*Files.of(usual))  # Trino makes no table in a database without a directory
 
     def create_database_req(self, request: Any) -> None:
@@ -78,7 +73,7 @@ class DefinitionCalls(CallHandler):
 
         Raises NoSuchTable, InvalidDefinition, UnsupportedStatement.
         """
-        record = self._metastore.call(GetDatabase(name))
+        record = self._metastore.call(ops.GetDatabase(name))
         if new.name and new.name.lower() != record.name:
             raise UnsupportedStatement(f"database {record.name} can't be renamed to {new.name}")
         self._require_usual(record.name, new.locationUri)
@@ -86,7 +81,7 @@ class DefinitionCalls(CallHandler):
         removed = dict.fromkeys({*record.properties} - {*properties})
         changed: dict[str, str | None] = {**properties, **removed}
         owner, kind = _owner(new)
-        change = AlterDatabase(record.name, new.description or "", changed, owner or None, kind)
+        change = ops.AlterDatabase(record.name, new.description or "", changed, owner or None, kind)
         self._metastore.call(change)
 
     def _require_usual(self, database: str, location: str | None) -> str:
@@ -112,8 +107,8 @@ class DefinitionCalls(CallHandler):
                     drop(self._metastore, record.name, None, self._caller.txns)
             for view in self._metastore.views():
                 if shapes.split(view.name)[0] == database:
-                    self._metastore.call(DropView(view.name))
-        self._metastore.call(RemoveDatabase(database))
+                    self._metastore.call(ops.DropView(view.name))
+        self._metastore.call(ops.RemoveDatabase(database))
 
     def drop_database_req(self, request: Any) -> None:
         try:
@@ -163,7 +158,7 @@ class DefinitionCalls(CallHandler):
         """Drops a table, under the lock that the client may hold, or a view."""
         full = table_name(f"{database}.{name}")
         if any(view.name == full for view in self._metastore.views()):
-            self._metastore.call(DropView(full))
+            self._metastore.call(ops.DropView(full))
             return
         self._metastore.table(full)
         if delete is False:
@@ -236,7 +231,7 @@ class DefinitionCalls(CallHandler):
             name = f"{now.dbName}.{now.tableName}"
             own = self._guard.own(self._caller)
             txns = None if own is None else tuple(own)
-            self._metastore.call(FinishWrite(name, request.writeId, txns))
+            self._metastore.call(ops.FinishWrite(name, request.writeId, txns))
         return load().AlterTableResponse()
 
 

@@ -31,9 +31,8 @@ from acid_platform.layout.names import (
     parse_directory,
 )
 from acid_platform.layout.partition_names import parse_partition, partition_name
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.operations.other_engines import GetTouched
-from acid_platform.metastore.operations.transactions import GetTxnOutcome
 from acid_platform.metastore.records import LockRequest, TableRecord, TouchedTable, WriteReport
 from acid_platform.storage.durability import sync_published
 from acid_platform.storage.files import Files, asking
@@ -61,7 +60,7 @@ def writes_of(metastore: Metastore, txn: int) -> list[WriteReport]:
     MalformedName, UnsupportedLayout, WriteConflict, PublicationFailed.
     """
     reports: list[WriteReport] = []
-    for touched in metastore.call(GetTouched(txn)):
+    for touched in metastore.call(ops.GetTouched(txn)):
         if touched.write_id:
             reports += _of_table(metastore, touched)
     return reports
@@ -72,7 +71,7 @@ def discard_bases(metastore: Metastore, txn: int, writes: Sequence[WriteReport])
 
     Trino takes each base for a compacted one: it reads no table that has only an aborted base.
     """
-    if metastore.call(GetTxnOutcome(txn)).state != TxnState.ABORTED.value:
+    if metastore.call(ops.GetTxnOutcome(txn)).state != TxnState.ABORTED.value:
         return
     for write in writes:
         if write.overwrite:

@@ -9,9 +9,8 @@ from contextlib import suppress
 from acid_platform.errors import NoSuchPartition, NoSuchTxn, TxnAborted, UnsupportedStatement
 from acid_platform.gateway import shapes
 from acid_platform.layout import names
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.operations.other_engines import GetTouched
-from acid_platform.metastore.operations.transactions import Drop, GetLocks
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.files import Files
 from acid_platform.transactions.locks import LockType
@@ -29,7 +28,7 @@ def drop(metastore: Metastore, table: str, partition: str | None, mine: set[int]
     LockTimeout, NoSuchTable, NoSuchPartition.
     """
     database, _, name = table.partition(".")
-    for lock in metastore.call(GetLocks()):
+    for lock in metastore.call(ops.GetLocks()):
         if (
             lock.txn in mine
             and lock.acquired
@@ -37,7 +36,7 @@ def drop(metastore: Metastore, table: str, partition: str | None, mine: set[int]
             and (lock.database, lock.table) == (database, name)
             and lock.partition in (None, partition)
         ):
-            metastore.call(Drop(lock.txn, table, partition))
+            metastore.call(ops.Drop(lock.txn, table, partition))
             return
     if partition is None:
         metastore.drop_table(table, wait=_WAIT)
@@ -77,7 +76,7 @@ def _writes(metastore: Metastore, txn: int, table: str, write_id: int) -> bool:
     with suppress(NoSuchTxn, TxnAborted):
         return any(
             (one.table, one.write_id) == (table, write_id)
-            for one in metastore.call(GetTouched(txn))
+            for one in metastore.call(ops.GetTouched(txn))
         )
     return False
 

@@ -16,7 +16,7 @@ from acid_platform.gateway.call_handler import CallHandler, leading, of_request
 from acid_platform.gateway.locked_removal import drop
 from acid_platform.gateway.protocol import load
 from acid_platform.gateway.statistics_calls import keep_counts
-from acid_platform.metastore.operations.tables import RegisterPartitions
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import TableRecord
 
 
@@ -35,7 +35,7 @@ class PartitionCalls(CallHandler):
         present = sorted({*names} & {*self._metastore.partitions(record.name)})
         if present:
             raise TableExists(f"{record.name} has the partition {present[0]} already")
-        return len(self._metastore.call(RegisterPartitions(record.name, tuple(names))))
+        return len(self._metastore.call(ops.RegisterPartitions(record.name, tuple(names))))
 
     def add_partition(self, partition: Any) -> Any:
         self.add_partitions([partition])
@@ -48,7 +48,7 @@ class PartitionCalls(CallHandler):
             self.add_partitions(request.parts)
             added = [*names]
         else:
-            added = self._metastore.call(RegisterPartitions(record.name, (*names,)))
+            added = self._metastore.call(ops.RegisterPartitions(record.name, (*names,)))
         result = [names[name] for name in added] if request.needResult is not False else None
         return load().AddPartitionsResult(partitions=result)
 

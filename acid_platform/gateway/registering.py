@@ -25,9 +25,8 @@ from acid_platform.errors import AcidError, InvalidDefinition, MalformedName
 from acid_platform.gateway import shapes
 from acid_platform.gateway.hive_client import Hive, HiveRefused
 from acid_platform.layout.names import AcidName, BaseName, is_hidden, parse_directory
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.operations.other_engines import GetTxnList, GetWriteIdsUnder
-from acid_platform.metastore.operations.tables import GetDatabase, GetIdentity, GetRecorded
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.files import Files
 from acid_platform.transactions.lists import RangeResponse, ValidWriteIdList
@@ -78,7 +77,7 @@ def register(
     records = [metastore.table(name) for name in names] or sorted(
         metastore.tables(), key=lambda record: record.name
     )
-    identity = metastore.call(GetIdentity()).id
+    identity = metastore.call(ops.GetIdentity()).id
     for number, record in enumerate(records):
         progress(record.name, number, len(records))
         try:
@@ -124,7 +123,7 @@ class _Table:
         del declared.parameters[shapes.VERSION]
         declared.parameters |= {**QUIET, FROM: self.mark}
         (ids,) = self.metastore.call(
-            GetWriteIdsUnder((self.record.name,), self.metastore.call(GetTxnList()))
+            ops.GetWriteIdsUnder((self.record.name,), self.metastore.call(ops.GetTxnList()))
         )
         decided = ids.for_compactor()
         ours = ValidWriteIdList.of(
@@ -197,7 +196,7 @@ class _Table:
     def _make_database(self) -> None:
         if self.database in self.hive.call("get_all_databases"):
             return
-        record = self.metastore.call(GetDatabase(self.database))
+        record = self.metastore.call(ops.GetDatabase(self.database))
         made = shapes.database(record, self.metastore.places.root)
         with_place = made.locationUri
         try:
@@ -307,7 +306,7 @@ class _Table:
         files, root = Files.of(self.record.location)
         names = [*partitions] if self.record.partitioned else [None]
         txns = set()
-        recorded = self.metastore.call(GetRecorded(self.record.name, tuple(names)))
+        recorded = self.metastore.call(ops.GetRecorded(self.record.name, tuple(names)))
         for partition, directories in zip(names, recorded, strict=True):
             committed = {one.directory.name for one in directories}
             where = f"{root}/{partition or ''}".rstrip("/")

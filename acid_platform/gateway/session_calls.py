@@ -8,7 +8,7 @@ from typing import Any
 from acid_platform.errors import NoSuchTable
 from acid_platform.gateway import shapes
 from acid_platform.gateway.call_handler import CallHandler, always, always_struct
-from acid_platform.metastore.operations.tables import GetIdentity
+from acid_platform.metastore import operations as ops
 
 
 class SessionCalls(CallHandler):
@@ -28,7 +28,7 @@ class SessionCalls(CallHandler):
         return [user]
 
     def get_metastore_db_uuid(self) -> str:
-        return self._metastore.call(GetIdentity()).id
+        return self._metastore.call(ops.GetIdentity()).id
 
     def get_privilege_set(self, _thing: Any, _user: str, _groups: Sequence[str]) -> Any:
         return shapes.nobody()

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 from acid_platform.base.clock import wall_ms
 from acid_platform.base.location import Location
 from acid_platform.errors import AcidError
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.base import Row
-from acid_platform.metastore.operations.shows import ReportGateway
 
 if TYPE_CHECKING:
     from acid_platform.gateway.gateway_server import GatewayServer
@@ -79,7 +79,7 @@ class SharedStatus:
             self._news.wait()
             self._news.clear()
             try:
-                self._metastore.call(ReportGateway(self._name, self._latest))
+                self._metastore.call(ops.ReportGateway(self._name, self._latest))
             except AcidError as error:
                 _LOG.warning("the metastore was not told how the gateway is: %s", error)
         self._metastore.disconnect()

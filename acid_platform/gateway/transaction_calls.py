@@ -34,28 +34,7 @@ from acid_platform.gateway.codes import (
 )
 from acid_platform.gateway.external_writes import discard_bases, says_when_written, writes_of
 from acid_platform.gateway.protocol import load
-from acid_platform.metastore.operations.other_engines import (
-    CheckLock,
-    FinishWrite,
-    GetConflict,
-    GetTxnList,
-    GetWriteIdsUnder,
-    LockProgress,
-    RequestLock,
-)
-from acid_platform.metastore.operations.tables import GetLastWriteId
-from acid_platform.metastore.operations.transactions import (
-    AbortMany,
-    AbortTxn,
-    AllocateMany,
-    CommitTxn,
-    GetTxnOutcome,
-    Heartbeat,
-    HeartbeatLock,
-    HeartbeatOne,
-    OpenBatch,
-    Unlock,
-)
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import ClientInfo, LockRequest
 from acid_platform.transactions import (
     RowOperation,
@@ -98,7 +77,7 @@ class TransactionCalls(CallHandler):
             agent=_agent(request.agentInfo),
             description=THROUGH_GATEWAY,
         )
-        ids = self._metastore.call(OpenBatch(request.num_txns, TxnType(number).value, info))
+        ids = self._metastore.call(ops.OpenBatch(request.num_txns, TxnType(number).value, info))
         return load().OpenTxnsResponse(txn_ids=ids)
 
     def commit_txn(self, request: Any) -> None:
@@ -111,17 +90,17 @@ class TransactionCalls(CallHandler):
             writes = writes_of(self._metastore, txn)
             self._guard.admit_commit(writes, self._caller)
         except NoSuchTxn:
-            if self._metastore.call(GetTxnOutcome(txn)).state == TxnState.COMMITTED.value:
+            if self._metastore.call(ops.GetTxnOutcome(txn)).state == TxnState.COMMITTED.value:
                 return  # the answer to the first commit was lost
             raise
         except TxnAborted as error:
-            self._metastore.call(AbortTxn(txn, str(error)))  # if it was not aborted before
+            self._metastore.call(ops.AbortTxn(txn, str(error)))  # if it was not aborted before
             raise
         except AcidError as error:
-            self._metastore.call(AbortTxn(txn, f"its files can't be recorded: {error}"))
+            self._metastore.call(ops.AbortTxn(txn, f"its files can't be recorded: {error}"))
             raise TxnAborted(f"transaction {txn} was aborted: {error}") from error
         try:
-            self._metastore.call(CommitTxn(txn, tuple(writes)))
+            self._metastore.call(ops.CommitTxn(txn, tuple(writes)))
         except TxnAborted:
             discard_bases(self._metastore, txn, writes)
             raise
@@ -129,19 +108,19 @@ class TransactionCalls(CallHandler):
 
     def abort_txn(self, request: Any) -> None:
         self._caller.txns.discard(request.txnid)
-        self._metastore.call(AbortTxn(request.txnid, "aborted by its owner"))
+        self._metastore.call(ops.AbortTxn(request.txnid, "aborted by its owner"))
 
     def abort_txns(self, request: Any) -> None:
-        self._metastore.call(AbortMany(tuple(request.txn_ids), "aborted by its owner"))
+        self._metastore.call(ops.AbortMany(tuple(request.txn_ids), "aborted by its owner"))
 
     # --- alive ----------------------------------------------------------------------------------
 
     def heartbeat(self, request: Any) -> None:
         """Keeps a transaction, or a lock without one, alive."""
         if request.txnid:
-            self._metastore.call(HeartbeatOne(request.txnid, True))
+            self._metastore.call(ops.HeartbeatOne(request.txnid, True))
         elif request.lockid:
-            self._metastore.call(HeartbeatLock(request.lockid))
+            self._metastore.call(ops.HeartbeatLock(request.lockid))
 
     def heartbeat_txn_range(self, request: Any) -> Any:
         """Keeps the transactions from `min` to `max` alive, and tells which are not open."""
@@ -151,10 +130,10 @@ class TransactionCalls(CallHandler):
                 f" {LONGEST_RANGE:,}"
             )
         ids = range(request.min, request.max + 1)
-        alive = self._metastore.call(Heartbeat(tuple(ids)))
+        alive = self._metastore.call(ops.Heartbeat(tuple(ids)))
         for txn in sorted({*ids} - {*alive.aborted, *alive.unknown}):
             # A heartbeat of a foreign reader says that it still reads (P12).
-            self._metastore.call(HeartbeatOne(txn, True))
+            self._metastore.call(ops.HeartbeatOne(txn, True))
         return load().HeartbeatTxnRangeResponse(
             aborted=set(alive.aborted), nosuch=set(alive.unknown)
         )
@@ -162,7 +141,7 @@ class TransactionCalls(CallHandler):
     # --- snapshots ------------------------------------------------------------------------------
 
     def get_open_txns(self) -> Any:
-        return shapes.txn_list(self._metastore.call(GetTxnList()))
+        return shapes.txn_list(self._metastore.call(ops.GetTxnList()))
 
     get_open_txns_req = leading(get_open_txns, 0)
     """Types to leave out are not needed: the list has no READ_ONLY transactions (S1)."""
@@ -170,7 +149,7 @@ class TransactionCalls(CallHandler):
     def get_open_txns_info(self) -> Any:
         m, rows = load(), self._metastore.transactions()
         return m.GetOpenTxnsInfoResponse(
-            txn_high_water_mark=self._metastore.call(GetTxnList()).high_watermark,
+            txn_high_water_mark=self._metastore.call(ops.GetTxnList()).high_watermark,
             open_txns=[
                 m.TxnInfo(
                     id=row["txnid"],
@@ -191,10 +170,10 @@ class TransactionCalls(CallHandler):
         The files are kept for it from the moment on at which its transaction locked the table.
         """
         text = request.validTxnList
-        txns = ValidTxnList.parse(text) if text else self._metastore.call(GetTxnList())
+        txns = ValidTxnList.parse(text) if text else self._metastore.call(ops.GetTxnList())
         names = request.fullTableNames
         try:
-            listed = self._metastore.call(GetWriteIdsUnder(tuple(names), txns, no_floors=True))
+            listed = self._metastore.call(ops.GetWriteIdsUnder(tuple(names), txns, no_floors=True))
         except NoSuchTable:
             listed = [self._write_ids(name, txns) for name in names]
         lists = [shapes.write_id_list(*one) for one in zip(names, listed, strict=True)]
@@ -207,7 +186,7 @@ class TransactionCalls(CallHandler):
         EXISTS. A name in another form gets the error: it could stand for a table that is there.
         """
         try:
-            (listed,) = self._metastore.call(GetWriteIdsUnder((name,), txns, no_floors=True))
+            (listed,) = self._metastore.call(ops.GetWriteIdsUnder((name,), txns, no_floors=True))
         except NoSuchTable:
             if not _USUAL_NAME.fullmatch(name):
                 raise
@@ -218,7 +197,7 @@ class TransactionCalls(CallHandler):
         if request.txnIds is None:
             raise UnsupportedStatement("write ids of replication are not allocated here")
         name = f"{request.dbName}.{request.tableName}"
-        allocated = self._metastore.call(AllocateMany(name, tuple(request.txnIds)))
+        allocated = self._metastore.call(ops.AllocateMany(name, tuple(request.txnIds)))
         m = load()
         return m.AllocateTableWriteIdsResponse(
             txnToWriteIds=[m.TxnToWriteId(*pair) for pair in sorted(allocated)]
@@ -226,7 +205,7 @@ class TransactionCalls(CallHandler):
 
     def get_max_allocated_table_write_id(self, request: Any) -> Any:
         record = self._record(request.dbName, request.tableName)
-        highest = self._metastore.call(GetLastWriteId(record.table_id))
+        highest = self._metastore.call(ops.GetLastWriteId(record.table_id))
         return load().MaxAllocatedTableWriteIdResponse(maxWriteId=highest)
 
     add_write_ids_to_min_history = always()
@@ -239,7 +218,7 @@ class TransactionCalls(CallHandler):
         again in a new transaction. At a lower one it would only take a new snapshot, and its commit
         would still overlap what was committed in between.
         """
-        return txn + 1 if self._metastore.call(GetConflict(txn)) else 0
+        return txn + 1 if self._metastore.call(ops.GetConflict(txn)) else 0
 
     # --- locks ----------------------------------------------------------------------------------
 
@@ -256,7 +235,7 @@ class TransactionCalls(CallHandler):
             self._caller.txns.add(request.txnid)
         try:
             progress = self._metastore.call(
-                RequestLock(
+                ops.RequestLock(
                     request.txnid or 0,
                     tuple(locks),
                     bool(request.zeroWaitReadEnabled),
@@ -284,17 +263,17 @@ class TransactionCalls(CallHandler):
 
     def check_lock(self, request: Any) -> Any:
         """Raises NoSuchLock, TxnAborted."""
-        return self._settled(LockProgress(request.lockid, False), request.txnid or 0)
+        return self._settled(ops.LockProgress(request.lockid, False), request.txnid or 0)
 
-    def _settled(self, progress: LockProgress, txn: int) -> Any:
+    def _settled(self, progress: ops.LockProgress, txn: int) -> Any:
         """Looks at a waiting request for a while: the client's next question may come late."""
         deadline, pause = time.monotonic() + self._lock_wait, 0.005
         while not progress.acquired:
             try:
-                progress = self._metastore.call(CheckLock(progress.ext))
+                progress = self._metastore.call(ops.CheckLock(progress.ext))
             except NoSuchLock:
                 if txn:  # was it refused with its transaction?
-                    self._metastore.call(HeartbeatOne(txn, True))
+                    self._metastore.call(ops.HeartbeatOne(txn, True))
                 raise
             if progress.acquired or time.monotonic() >= deadline:
                 break
@@ -305,7 +284,7 @@ class TransactionCalls(CallHandler):
 
     def unlock(self, request: Any) -> None:
         """Raises InvalidDefinition for a lock that a transaction holds: it ends with it (L15)."""
-        self._metastore.call(Unlock(request.lockid))
+        self._metastore.call(ops.Unlock(request.lockid))
 
     def show_locks(self, request: Any) -> Any:
         m = load()
@@ -341,10 +320,10 @@ class TransactionCalls(CallHandler):
 
         So a gateway that is started again in between forgets nothing. Raises TxnAborted, NoSuchTxn.
         """
-        self._metastore.call(HeartbeatOne(request.txnid, True))
+        self._metastore.call(ops.HeartbeatOne(request.txnid, True))
         if request.writeid:
             name = f"{request.dbname}.{request.tablename}"
-            self._metastore.call(FinishWrite(name, request.writeid, txns=(request.txnid,)))
+            self._metastore.call(ops.FinishWrite(name, request.writeid, txns=(request.txnid,)))
 
 
 def _lock(component: Any, settings: LockSettings) -> LockRequest:

@@ -18,15 +18,7 @@ from acid_platform.compaction.cleaning_plan import (
     no_cleanup,
 )
 from acid_platform.errors import CompactionLost
-from acid_platform.metastore.operations.compaction import (
-    GetCleanings,
-    GetUnpublished,
-    MarkCleaned,
-    RefuseCleaning,
-    ReportCleaningFailed,
-    ReportCleaningLeft,
-    StartCleaning,
-)
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import Holder, TableRecord
 from acid_platform.metastore.tasks import (
     BlockedCleaning,
@@ -91,10 +83,10 @@ def explain(metastore: Metastore) -> list[ExplainedPath]:
         ExplainedPath(
             task.table, task.partition, name, Fate.REMOVED, "P46", removals.WHY_UNPUBLISHED
         )
-        for task in metastore.call(GetUnpublished())
+        for task in metastore.call(ops.GetUnpublished())
         for name in task.directories
     ]
-    cleanings = metastore.call(GetCleanings())
+    cleanings = metastore.call(ops.GetCleanings())
     for task in cleanings.ready:
         ready[task.table].append(task)
         paths += _fates(metastore, task)
@@ -165,10 +157,10 @@ def run(metastore: Metastore) -> list[CleaningResult]:
     """
     results: list[CleaningResult] = []
     with leading(metastore, "Cleaner") as renew:
-        for aborted in metastore.call(GetUnpublished()):
+        for aborted in metastore.call(ops.GetUnpublished()):
             renew()
             results.append(_unpublish(metastore, aborted))
-        for task in metastore.call(GetCleanings()).ready:
+        for task in metastore.call(ops.GetCleanings()).ready:
             renew()
             result = _clean(metastore, task)
             if result is not None:
@@ -212,10 +204,10 @@ def _clean_staging(metastore: Metastore, record: TableRecord) -> list[CleaningRe
 
 def _clean(metastore: Metastore, task: CleaningTask) -> CleaningResult | None:
     if isinstance(task, EntityCleaning) and task.id and no_cleanup(task.properties):
-        metastore.call(RefuseCleaning(task.id, "NO_CLEANUP is set"))
+        metastore.call(ops.RefuseCleaning(task.id, "NO_CLEANUP is set"))
         return CleaningResult(task.table, task.partition, ())
     try:
-        started = metastore.call(StartCleaning.of(task))
+        started = metastore.call(ops.StartCleaning.of(task))
     except CompactionLost:  # another Cleaner has it, or a transaction began in the meantime
         return None
     try:
@@ -223,13 +215,15 @@ def _clean(metastore: Metastore, task: CleaningTask) -> CleaningResult | None:
             return _clean_drop(metastore, started)
         return _clean_entity(metastore, started)
     except Exception as error:
-        metastore.call(ReportCleaningFailed.of(task, f"{type(error).__name__}: {error}"[:2000]))
+        metastore.call(ops.ReportCleaningFailed.of(task, f"{type(error).__name__}: {error}"[:2000]))
         return _failed(task.table, task.partition, error)
 
 
 def _clean_drop(metastore: Metastore, task: DropCleaning) -> CleaningResult:
     dropped = removals.remove_dropped(metastore, task)
-    mark = MarkCleaned.of(task, task.highest_write_id, None, left=removals.left_text(dropped.left))
+    mark = ops.MarkCleaned.of(
+        task, task.highest_write_id, None, left=removals.left_text(dropped.left)
+    )
     metastore.call(mark)
     return CleaningResult(task.table, task.partition, dropped.lines, left=dropped.left)
 
@@ -244,11 +238,11 @@ def _clean_entity(metastore: Metastore, task: EntityCleaning) -> CleaningResult:
     left = tuple(path for part in removed for path in part.left)
     stays = {f"{part.plan.location}/{path}" for part in removed for path in part.stays}
     if not all(planned.plan.complete for planned in entity_plans(metastore, task, stays)):  # C47
-        metastore.call(ReportCleaningLeft.of(task))
+        metastore.call(ops.ReportCleaningLeft.of(task))
         still = "something obsolete is still there"
         return CleaningResult(task.table, task.partition, lines, still, left)
     pinned = any(part.plan.pinned for part in removed)
-    mark = MarkCleaned.of(
+    mark = ops.MarkCleaned.of(
         task,
         task.highest_write_id,
         _forgotten([removals.without_forgetting(part, task.write_ids) for part in removed]),

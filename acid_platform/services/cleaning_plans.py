@@ -17,8 +17,7 @@ from acid_platform.layout.names import (
     span,
     temporary_owner,
 )
-from acid_platform.metastore.operations.tables import GetPartitions, GetRecorded
-from acid_platform.metastore.operations.transactions import GetTxnStates
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, TableRecord
 from acid_platform.metastore.tasks import CleaningCause, EntityCleaning
 from acid_platform.scan.acid_directory import AcidDirectory
@@ -71,7 +70,7 @@ def entity_plans(
             " cycle cleans it under its new name"
         )
     files, root = Files.of(record.location)
-    partitions = metastore.call(GetPartitions(task.table)) if record.partitioned else []
+    partitions = metastore.call(ops.GetPartitions(task.table)) if record.partitioned else []
     floors = {partition.name: partition.floors for partition in partitions}
     names = [task.partition or ""]
     compacted = task.cause is CleaningCause.COMPACTION
@@ -83,7 +82,7 @@ def entity_plans(
         names = sorted({*floors, *unregistered})
         # Statements stage their files at the table's root.
         plans.append(PlannedCleaning(staging_plan(metastore, record, stays or ())))
-    every = metastore.call(GetRecorded(record.name, tuple(name or None for name in names)))
+    every = metastore.call(ops.GetRecorded(record.name, tuple(name or None for name in names)))
     for name, recorded in zip(names, every, strict=True):
         listing = _judged(
             ours_only(files.entity(f"{root}/{name}".rstrip("/")), recorded),
@@ -188,6 +187,6 @@ def _temporaries(
         if f"{location}/{name}" not in stays
     }
     owners = sorted({owner for owner in owner_of.values() if owner is not None})
-    states = metastore.call(GetTxnStates(tuple(owners))) if owners else {}
+    states = metastore.call(ops.GetTxnStates(tuple(owners))) if owners else {}
     letters = {name: states.get(owner or 0, "u") for name, owner in owner_of.items()}
     return {name: None if letter == "u" else TxnState(letter) for name, letter in letters.items()}

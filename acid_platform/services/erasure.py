@@ -24,10 +24,7 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.layout.partition_names import partition_name, partition_values
-from acid_platform.metastore.operations.compaction import AnswerErasure, GetErasures, GetQueue
-from acid_platform.metastore.operations.history import EndHistory
-from acid_platform.metastore.operations.tables import GetPartitions
-from acid_platform.metastore.operations.transactions import GetLocks, GetOpenTxns, GetTxnStates
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import Holder
 from acid_platform.metastore.tasks import CompactionTask
 from acid_platform.services import cleaner, worker
@@ -195,7 +192,7 @@ def queue(metastore: Metastore, request: ErasureRequest) -> bool:
         if path.table == request.table and path.rule != "C16" and path.fate is not Fate.KEPT
     ]
     registered = (
-        {entry.name for entry in metastore.call(GetPartitions(request.table))}
+        {entry.name for entry in metastore.call(ops.GetPartitions(request.table))}
         if record.partitioned
         else {""}
     )
@@ -239,7 +236,7 @@ def end_history(metastore: Metastore, request: ErasureRequest) -> tuple[str, ...
         if (fate := _explained(file.path, fates)) and fate.rule == PINNED
     }
     if partitions:
-        metastore.call(EndHistory(request.table, tuple(sorted(partitions))))
+        metastore.call(ops.EndHistory(request.table, tuple(sorted(partitions))))
     return tuple(sorted(partitions))
 
 
@@ -301,17 +298,20 @@ def answer(metastore: Metastore, recorded: int, result: Erasure, run_id: str) ->
     """Records how a recorded request ended, unless it is settled already."""
     state = ErasureState.ERASED if result.erased else ErasureState.WAITING
     if any(
-        erasure.id == recorded and erasure.state.open for erasure in metastore.call(GetErasures())
+        erasure.id == recorded and erasure.state.open
+        for erasure in metastore.call(ops.GetErasures())
     ):
         metastore.call(
-            AnswerErasure(recorded, state, str(result), tuple(sorted(result.waits_for)), run_id)
+            ops.AnswerErasure(recorded, state, str(result), tuple(sorted(result.waits_for)), run_id)
         )
 
 
 def _search(metastore: Metastore, request: ErasureRequest) -> Searched:
     def open_txns(ids: Sequence[int]) -> set[int]:
         return {
-            txn for txn, state in metastore.call(GetTxnStates(tuple(ids))).items() if state == "o"
+            txn
+            for txn, state in metastore.call(ops.GetTxnStates(tuple(ids))).items()
+            if state == "o"
         }
 
     layout = listed_layout(metastore, metastore.table(request.table))
@@ -324,7 +324,7 @@ def _queued(metastore: Metastore, table: str) -> list[CompactionTask]:
     unfinished = (CompactionState.INITIATED, CompactionState.WORKING)
     return [
         task
-        for task in metastore.call(GetQueue())
+        for task in metastore.call(ops.GetQueue())
         if task.table == table and task.state in unfinished
     ]
 
@@ -339,7 +339,7 @@ def _explain(
     outcomes: Sequence[CompactionOutcome],
 ) -> tuple[Remaining, ...]:
     fates = [path for path in cleaner.explain(metastore) if path.table == request.table]
-    open_txns = {holder.txn: holder for holder in metastore.call(GetOpenTxns())}
+    open_txns = {holder.txn: holder for holder in metastore.call(ops.GetOpenTxns())}
     live = {
         f"{entity.partition or ''}/{directory.name}".strip("/")
         for entity in metastore.entities(request.table)
@@ -355,7 +355,7 @@ def _explain(
         unfinished = lease.valid_write_ids(request.table).open
     lockers = {
         lock.txn
-        for lock in metastore.call(GetLocks())
+        for lock in metastore.call(ops.GetLocks())
         if f"{lock.database}.{lock.table}" == request.table
         and lock.lock is not LockType.SHARED_READ
     }

@@ -17,7 +17,7 @@ from acid_platform.compaction.forecast import Forecast, forecast
 from acid_platform.compaction.opening import select_compactable
 from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
 from acid_platform.compaction.states import CompactionKind, CompactionState
-from acid_platform.metastore.operations.compaction import GetQueue
+from acid_platform.metastore import operations as ops
 from acid_platform.services import cleaner, initiator
 from acid_platform.tables.record_layout import table_layout
 
@@ -127,7 +127,7 @@ def explain_worker(metastore: Metastore) -> list[Section]:
         metastore,
         [
             PlannedCompaction(task.table, task.partition, task.kind, f"request {task.id}")
-            for task in metastore.call(GetQueue())
+            for task in metastore.call(ops.GetQueue())
             if task.state is CompactionState.INITIATED
         ],
     )

@@ -20,12 +20,7 @@ from acid_platform.errors import (
     NoSuchTable,
     error_class,
 )
-from acid_platform.metastore.operations.compaction import (
-    RecordNotInitiated,
-    RequestCompaction,
-    RequestCompactions,
-    RevokeWorkers,
-)
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.tasks import EntityCounters
 from acid_platform.services.decision import Decision, Thresholds, decide
 from acid_platform.services.lease import leading, worker_id
@@ -70,7 +65,7 @@ def run(metastore: Metastore, now_ms: int, since: int = 0) -> list[Initiated]:
         while some := list(islice(decisions, _AT_ONCE)):
             initiated += _carry_out(metastore, some)
             renew()
-        metastore.call(RevokeWorkers(None))
+        metastore.call(ops.RevokeWorkers(None))
     return initiated
 
 
@@ -82,18 +77,20 @@ def _carry_out(
     metastore: Metastore, decided: Sequence[tuple[EntityCounters, Decision]]
 ) -> Iterator[Initiated]:
     wishes = tuple(
-        RequestCompaction(
+        ops.RequestCompaction(
             entity.table, entity.partition, decision.kind.value, initiator=worker_id()
         )
         for entity, decision in decided
         if decision.kind
     )
-    answers = iter(metastore.call(RequestCompactions(wishes)) if wishes else ())
+    answers = iter(metastore.call(ops.RequestCompactions(wishes)) if wishes else ())
     for entity, decision in decided:
         queued: int | None = None
         try:
             if decision.did_not_initiate:
-                metastore.call(RecordNotInitiated(entity.table, entity.partition, decision.reason))
+                metastore.call(
+                    ops.RecordNotInitiated(entity.table, entity.partition, decision.reason)
+                )
             elif decision.kind:
                 answer = next(answers)
                 if answer.error is not None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from acid_platform.metastore.operations.compaction import HoldService, ReleaseService
+from acid_platform.metastore import operations as ops
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore
@@ -26,13 +26,13 @@ def leading(metastore: Metastore, service: str) -> Iterator[Callable[[], object]
     holder = worker_id()
 
     def renew() -> None:
-        metastore.call(HoldService(service, holder))
+        metastore.call(ops.HoldService(service, holder))
 
     renew()
     try:
         yield renew
     finally:
-        metastore.call(ReleaseService(service, holder))
+        metastore.call(ops.ReleaseService(service, holder))
 
 
 def worker_id() -> str:

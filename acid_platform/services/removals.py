@@ -17,8 +17,7 @@ from acid_platform.layout.names import (
     temporary_owner,
 )
 from acid_platform.layout.recorded_files import RecordedFiles
-from acid_platform.metastore.operations.compaction import EndPublication
-from acid_platform.metastore.operations.tables import GetRecorded
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.places import below
 from acid_platform.metastore.records import RecordedDirectory
 from acid_platform.metastore.tasks import DropCleaning, Unpublication
@@ -161,7 +160,7 @@ def remove_dropped(metastore: Metastore, task: DropCleaning) -> DropRemoved:
 def _recorded(
     metastore: Metastore, task: DropCleaning, partition: str | None
 ) -> Sequence[RecordedDirectory]:
-    (recorded,) = metastore.call(GetRecorded(task.table, (partition,), table_id=task.table_id))
+    (recorded,) = metastore.call(ops.GetRecorded(task.table, (partition,), table_id=task.table_id))
     return recorded
 
 
@@ -194,7 +193,7 @@ def unpublish(metastore: Metastore, task: Unpublication) -> list[str]:
     for name in task.directories:
         remove_at_once(files, location, name, task.txn_id)
     sync_removals(files, paths)
-    metastore.call(EndPublication(task.lock))
+    metastore.call(ops.EndPublication(task.lock))
     return present
 
 

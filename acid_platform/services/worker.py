@@ -35,17 +35,8 @@ from acid_platform.errors import (
     StoreUnavailable,
     TxnAborted,
 )
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import CompactionTransaction
-from acid_platform.metastore.operations.compaction import (
-    EndCompaction,
-    EndPublication,
-    FailCompaction,
-    GetQueue,
-    GetUnpublished,
-    RequestPublication,
-    RevokeWorkers,
-    TakeCompaction,
-)
 from acid_platform.metastore.records import WriteReport
 from acid_platform.metastore.tasks import CompactionTask
 from acid_platform.scan.table_layout import TableLayout
@@ -115,7 +106,7 @@ class CompactionRun:
         cls, context: Warehouse, worker: str | None = None, table: str | None = None
     ) -> CompactionRun | None:
         """Takes the next task (of a table) for `worker`; None if no task waits (C26)."""
-        task = context.metastore.call(TakeCompaction(worker or worker_id(), table=table))
+        task = context.metastore.call(ops.TakeCompaction(worker or worker_id(), table=table))
         return None if task is None else cls(context, task)
 
     def prepare(self) -> CompactionPlan | NothingToDo:
@@ -141,7 +132,9 @@ class CompactionRun:
         )
         plan = plan_compaction(directory, self.task.kind, write_ids, self.txn.id, settings)
         if isinstance(plan, NothingToDo):
-            metastore.call(EndCompaction.of(self.task, self.txn.id, plan.to_cleaning, plan.reason))
+            metastore.call(
+                ops.EndCompaction.of(self.task, self.txn.id, plan.to_cleaning, plan.reason)
+            )
             self.txn.forget()
             return plan
         self.plan = plan
@@ -235,13 +228,13 @@ class CompactionRun:
         renames = not self._layout.files.object_store
         if self._publication or not self.plan.comes_into_sight(renames):
             return
-        for left in self.context.metastore.call(GetUnpublished()):  # by earlier attempts
+        for left in self.context.metastore.call(ops.GetUnpublished()):  # by earlier attempts
             if (left.table, left.partition) == (self.task.table, self.task.partition):
                 removals.unpublish(self.context.metastore, left)
         names, wait = tuple(map(str, self.plan.outputs)), self.plan.settings.publication_wait
         try:
             self._publication = self.context.metastore.call(
-                RequestPublication.of(self.task, self.txn.id, names, wait)
+                ops.RequestPublication.of(self.task, self.txn.id, names, wait)
             ).ext
         except LockTimeout as error:
             raise PublicationWaited(
@@ -266,7 +259,7 @@ class CompactionRun:
     def _end_publication(self) -> None:
         """After the transaction was aborted and the output removed."""
         if self._publication:
-            self.context.metastore.call(EndPublication(self._publication))
+            self.context.metastore.call(ops.EndPublication(self._publication))
             self._publication = 0
 
     def ended(
@@ -299,7 +292,7 @@ class CompactionRun:
         try:
             if isinstance(error, CompactionRefused) and self.txn is not None and gone:
                 again = isinstance(error, PublicationWaited)
-                end = EndCompaction.of(self.task, self.txn.id, False, text, again)
+                end = ops.EndCompaction.of(self.task, self.txn.id, False, text, again)
                 self.context.metastore.call(end)
                 self.txn.forget()
             else:
@@ -307,7 +300,7 @@ class CompactionRun:
                 if self.txn is not None:
                     self.txn.forget()
                     txn_id = self.txn.id
-                fail = FailCompaction.of(self.task, txn_id, text, self.held_up(error))
+                fail = ops.FailCompaction.of(self.task, txn_id, text, self.held_up(error))
                 self.context.metastore.call(fail)
                 if gone:
                     self._end_publication()
@@ -361,7 +354,7 @@ def revoke_dead(metastore: Metastore) -> list[int]:
     import psutil
 
     host, requeued = socket.gethostname(), []
-    for task in metastore.call(GetQueue()):
+    for task in metastore.call(ops.GetQueue()):
         worker_host, _, worker_id = task.worker.rpartition("-")
         process = worker_id.partition(".")[0]
         if (
@@ -370,7 +363,7 @@ def revoke_dead(metastore: Metastore) -> list[int]:
             and process.isdecimal()
             and not psutil.pid_exists(int(process))
         ):
-            requeued += metastore.call(RevokeWorkers(task.worker))
+            requeued += metastore.call(ops.RevokeWorkers(task.worker))
     return requeued
 
 

@@ -8,7 +8,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from acid_platform.errors import AcidError
-from acid_platform.metastore.operations.transactions import Heartbeat
+from acid_platform.metastore import operations as ops
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.link import Link
@@ -99,7 +99,7 @@ class Heartbeats:
             open_now = dict(self._shares[slot])
         if not open_now:
             return
-        alive = self._link.call(Heartbeat(tuple(open_now)))
+        alive = self._link.call(ops.Heartbeat(tuple(open_now)))
         self.learn(alive.interval)
         for txn_id in (*alive.aborted, *alive.unknown):
             if not open_now[txn_id].ended:

@@ -27,6 +27,7 @@ from acid_platform.errors import (
     WarehouseMoved,
     error_class,
 )
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client import start
 from acid_platform.metastore.client.target import Target
 from acid_platform.metastore.codec import JsonObject
@@ -36,7 +37,6 @@ from acid_platform.metastore.operations.base import (
     arguments,
     read_answer,
 )
-from acid_platform.metastore.operations.shows import GetOutcome
 from acid_platform.metastore.wire import LARGEST_MESSAGE, Channel, Malformed, Refused
 
 A = TypeVar("A")
@@ -170,12 +170,12 @@ class Link:
 
     def _outcome(self, request: _Request) -> Answer | None:
         """The outcome of the request, or None if it is waiting or was never seen."""
-        answer = self._exchange(_Request.of(GetOutcome(request.id)))
+        answer = self._exchange(_Request.of(ops.GetOutcome(request.id)))
         if "ask" in answer:
             raise OutcomeUnknown(
                 f"the metastore can't tell what became of {request.operation.op}: {answer['ask']}"
             )
-        return read_answer(GetOutcome, _value(answer)).answer
+        return read_answer(ops.GetOutcome, _value(answer)).answer
 
     def _exchange(self, request: _Request) -> Answer:
         """Raises Broken. After any interruption a late answer can't be taken for a

@@ -19,6 +19,7 @@ from typing import Self, TypeVar
 
 from acid_platform.base.config import Settings
 from acid_platform.layout.constraints import Constraint
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.heartbeats import Heartbeats
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.client.open_transaction import CompactionTransaction, OpenTransaction
@@ -26,36 +27,6 @@ from acid_platform.metastore.client.placed_answers import placed
 from acid_platform.metastore.client.target import find
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.operations.base import MetastoreOperation, Row, Values
-from acid_platform.metastore.operations.compaction import (
-    BeginCompaction,
-    GetCandidates,
-    GetEntities,
-    RequestCompaction,
-)
-from acid_platform.metastore.operations.shows import (
-    GetHistory,
-    GetOutcome,
-    GetStatus,
-    RunQuery,
-    ShowCompaction,
-    ShowCompactions,
-    ShowLocks,
-    ShowTransactions,
-    Stop,
-)
-from acid_platform.metastore.operations.tables import (
-    AlterTable,
-    ChangeSetting,
-    DeclareDatabase,
-    DeclareTable,
-    GetDatabases,
-    GetPartitions,
-    GetSettings,
-    GetTable,
-    GetTables,
-    GetViews,
-)
-from acid_platform.metastore.operations.transactions import Begin, Drop, GetGranted, GetTxnOutcome
 from acid_platform.metastore.places import Places
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord, ViewRecord
 from acid_platform.metastore.tasks import CompactionTask, EntityCounters, EntityState
@@ -79,7 +50,7 @@ class Metastore:
         self._link = link
         self.places = Places(root)
         self.beats = Heartbeats(link)
-        now = self.call(GetSettings())
+        now = self.call(ops.GetSettings())
         self.beats.interval = now.heartbeat / 1000
         self.beats.threads = int(now.settings["hive.txn.heartbeat.threadpool.size"])
         _handles.add(self)
@@ -152,21 +123,21 @@ class Metastore:
         learn it from the next answer about one of their transactions; until then the metastore
         grants them the old timeout (P29).
         """
-        self.beats.learn(self.call(ChangeSetting(name, value)))
+        self.beats.learn(self.call(ops.ChangeSetting(name, value)))
 
     def settings(self) -> dict[str, str]:
         """Every setting with its value as text."""
-        return self.call(GetSettings()).settings
+        return self.call(ops.GetSettings()).settings
 
     @property
     def in_force(self) -> Settings:
         """Every setting with its value, now; a transaction brings those of its beginning."""
-        return Settings.of(self.call(GetSettings()).set)
+        return Settings.of(self.call(ops.GetSettings()).set)
 
     # --- declarations -------------------------------------------------------------------------
 
     def databases(self) -> list[str]:
-        return self.call(GetDatabases())
+        return self.call(ops.GetDatabases())
 
     def create_database(
         self,
@@ -176,21 +147,21 @@ class Metastore:
         properties: Mapping[str, str] | None = None,
     ) -> None:
         """Raises TableExists, InvalidDefinition."""
-        self.call(DeclareDatabase(name, if_not_exists, comment, dict(properties or {})))
+        self.call(ops.DeclareDatabase(name, if_not_exists, comment, dict(properties or {})))
 
     def tables(self) -> list[TableRecord]:
-        return self.call(GetTables())
+        return self.call(ops.GetTables())
 
     def table(self, name: str) -> TableRecord:
         """Raises NoSuchTable."""
-        return self.call(GetTable(name))
+        return self.call(ops.GetTable(name))
 
     def views(self) -> list[ViewRecord]:
-        return self.call(GetViews())
+        return self.call(ops.GetViews())
 
     def partitions(self, name: str) -> list[str]:
         """The names of the registered partitions. Raises NoSuchTable."""
-        return [partition.name for partition in self.call(GetPartitions(name))]
+        return [partition.name for partition in self.call(ops.GetPartitions(name))]
 
     def create_table(
         self,
@@ -214,7 +185,7 @@ class Metastore:
             tuple(bucket_columns),
             bucket_count,
         )
-        return self.call(DeclareTable(table, if_not_exists))
+        return self.call(ops.DeclareTable(table, if_not_exists))
 
     def alter_table(
         self,
@@ -232,7 +203,7 @@ class Metastore:
         `read` is the declaration that the change is based on: DeclarationChanged is raised if it
         has changed (P28). Also raises NoSuchTable, TableExists, InvalidDefinition.
         """
-        change = AlterTable(
+        change = ops.AlterTable(
             name,
             None if columns is None else tuple(columns),
             None if properties is None else dict(properties),
@@ -260,7 +231,7 @@ class Metastore:
         record = self.table(name)
         lock = LockRequest(name, LockType.EXCLUSIVE, partition=partition)
         with self.begin(locks=[lock], wait=wait, info=info) as txn:
-            self.call(Drop(txn.id, name, partition))
+            self.call(ops.Drop(txn.id, name, partition))
             txn.forget()
         return record
 
@@ -282,7 +253,7 @@ class Metastore:
         TooManyOpenTxns, NoSuchTable, NoSuchPartition.
         """
         chosen = TxnType.READ_ONLY if read_only else kind
-        begin = Begin(chosen.value, tuple(locks), wait, zero_wait, client_info(info), tables=())
+        begin = ops.Begin(chosen.value, tuple(locks), wait, zero_wait, client_info(info), tables=())
         return OpenTransaction(self, chosen, self.call(begin))
 
     def open_snapshot(
@@ -291,7 +262,7 @@ class Metastore:
         """Opens a read lease: a journaled READ_ONLY transaction for these tables, None for all
         (P12)."""
         kind, asked = TxnType.READ_ONLY, None if tables is None else tuple(tables)
-        begin = Begin(kind.value, (), 0, None, client_info(info), asked)
+        begin = ops.Begin(kind.value, (), 0, None, client_info(info), asked)
         return OpenTransaction(self, kind, self.call(begin))
 
     def resume(self, txn_id: int, read_only: bool = False) -> OpenTransaction:
@@ -300,7 +271,7 @@ class Metastore:
         `read_only`: it is a read lease. Raises NoSuchTxn, TxnAborted, SnapshotExpired.
         """
         kind = TxnType.READ_ONLY if read_only else TxnType.DEFAULT
-        return OpenTransaction(self, kind, self.call(GetGranted(txn_id)))
+        return OpenTransaction(self, kind, self.call(ops.GetGranted(txn_id)))
 
     def outcome(self, txn_id: int | None = None, request_id: str | None = None) -> Row:
         """How a transaction ended (`state` o, c or a), or the answer to a request (P3).
@@ -308,14 +279,14 @@ class Metastore:
         Raises NoSuchTxn if nothing is known, which never means "not committed".
         """
         if txn_id is not None:
-            return encode(self.call(GetTxnOutcome(txn_id)))
-        return encode(self.call(GetOutcome(request_id or "")))
+            return encode(self.call(ops.GetTxnOutcome(txn_id)))
+        return encode(self.call(ops.GetOutcome(request_id or "")))
 
     # --- compactions --------------------------------------------------------------------------
 
     def entities(self, table: str | None = None) -> list[EntityState]:
         """Every entity (of this table, if given) with each directory that was reported (P8)."""
-        return self.call(GetEntities(table))
+        return self.call(ops.GetEntities(table))
 
     def candidates(self, since: int = 0) -> Iterator[EntityCounters]:
         """The entities that the Initiator decides about, `hive.compactor.fetch.size` per call (C1,
@@ -325,7 +296,7 @@ class Metastore:
         """
         after: tuple[int, str] | None = None
         while True:
-            page = self.call(GetCandidates(since, after))
+            page = self.call(ops.GetCandidates(since, after))
             yield from page.candidates
             after = page.after
             if after is None:
@@ -344,7 +315,7 @@ class Metastore:
         Raises AlreadyScheduled, which names the queued row, and CompactionRefused.
         """
         return self.call(
-            RequestCompaction(table, partition, kind, dict(properties or {}), initiator)
+            ops.RequestCompaction(table, partition, kind, dict(properties or {}), initiator)
         )
 
     def begin_compaction(
@@ -355,7 +326,7 @@ class Metastore:
         `valid_txns` lists the transaction itself as open. Raises CompactionLost and
         LockNotAcquired; the Worker then puts the task back by FailCompaction.
         """
-        begin = BeginCompaction(task.id, worker, task.attempt, client_info(info))
+        begin = ops.BeginCompaction(task.id, worker, task.attempt, client_info(info))
         return CompactionTransaction(self, self.call(begin))
 
     def wait_compaction(self, compaction: int, timeout: float | None = None) -> Row:
@@ -368,7 +339,7 @@ class Metastore:
             timeout = self.in_force.integer("hive.compactor.wait.timeout") / 1000
         deadline, pause = time.monotonic() + timeout, 0.02
         while True:
-            shown = self.call(ShowCompaction(compaction))
+            shown = self.call(ops.ShowCompaction(compaction))
             if shown.ended or time.monotonic() >= deadline:
                 return shown.row
             time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
@@ -378,27 +349,27 @@ class Metastore:
 
     def transactions(self) -> list[Row]:
         """SHOW TRANSACTIONS."""
-        return self.call(ShowTransactions())
+        return self.call(ops.ShowTransactions())
 
     def locks(self) -> list[Row]:
         """SHOW LOCKS."""
-        return self.call(ShowLocks())
+        return self.call(ops.ShowLocks())
 
     def compactions(self) -> list[Row]:
         """SHOW COMPACTIONS: the queue and the history (C61)."""
-        return self.call(ShowCompactions())
+        return self.call(ops.ShowCompactions())
 
     def history(self, table: str) -> list[Row]:
         """The committed directories of the table, oldest first, with the fields of HistoryRow."""
-        return self.call(GetHistory(table))
+        return self.call(ops.GetHistory(table))
 
     def status(self) -> Row:
         """Process, epoch and counters of the metastore."""
-        return self.call(GetStatus())
+        return self.call(ops.GetStatus())
 
     def query(self, sql: str) -> tuple[list[str], Values]:
         """Columns and rows of one SELECT over the metastore's own tables."""
-        result = self.call(RunQuery(sql))
+        result = self.call(ops.RunQuery(sql))
         return result.columns, result.rows
 
     def stop(self) -> int:
@@ -406,7 +377,7 @@ class Metastore:
 
         Raises MetastoreUnavailable if it still runs after a while.
         """
-        pid = self.call(Stop())
+        pid = self.call(ops.Stop())
         self._link.await_end(pid)
         return pid
 

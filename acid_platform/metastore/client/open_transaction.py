@@ -19,22 +19,7 @@ from acid_platform.errors import (
     Terminal,
     TxnAborted,
 )
-from acid_platform.metastore.operations.compaction import CommitCompaction, CompactionGranted
-from acid_platform.metastore.operations.history import GetChanges, GetPast
-from acid_platform.metastore.operations.tables import GetPartitions, GetTable, GetViews
-from acid_platform.metastore.operations.transactions import (
-    AbortTxn,
-    Allocate,
-    CommitTxn,
-    Describe,
-    GetManifest,
-    GetValidWriteIds,
-    Granted,
-    HeartbeatOne,
-    IsNewest,
-    Lock,
-    SeenTable,
-)
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import AsOf, CursorMove, SinkBatch
 from acid_platform.metastore.records import (
     LockRequest,
@@ -75,7 +60,7 @@ class OpenTransaction:
     last can't commit any more, else it is empty (P30).
     """
 
-    def __init__(self, metastore: Metastore, kind: TxnType, granted: Granted) -> None:
+    def __init__(self, metastore: Metastore, kind: TxnType, granted: ops.Granted) -> None:
         self._metastore = metastore
         self.id = granted.txn
         self.kind = kind
@@ -86,13 +71,13 @@ class OpenTransaction:
         self.lost: str | None = None
         """Why the metastore aborted it, once a heartbeat has reported that."""
         self._lists: dict[str, ValidWriteIdList] = {}
-        self._described: dict[str, SeenTable] = {}
+        self._described: dict[str, ops.SeenTable] = {}
         self._callbacks: list[Callable[[str], None]] = []
         self.valid_txns: ValidTxnList = granted.valid_txns
         self._learn(granted)
         metastore.beats.add(self)
 
-    def _learn(self, granted: Granted) -> None:
+    def _learn(self, granted: ops.Granted) -> None:
         self.write_ids.update(granted.write_ids)
         self.stale = self.stale or granted.stale
         self.lost_overwrite = granted.lost_overwrite
@@ -120,7 +105,7 @@ class OpenTransaction:
         if isinstance(requests, str):
             kind = LockType.parse(lock) if isinstance(lock, str) else lock
             requests = [LockRequest(requests, kind, operation, partition)]
-        self._learn(self._metastore.call(Lock(self.id, tuple(requests), wait, zero_wait)))
+        self._learn(self._metastore.call(ops.Lock(self.id, tuple(requests), wait, zero_wait)))
         return self
 
     def valid_write_ids(self, table: str) -> ValidWriteIdList:
@@ -131,7 +116,7 @@ class OpenTransaction:
         """
         name = table_name(table)
         if name not in self._lists:
-            self._lists[name] = self._metastore.call(GetValidWriteIds(self.id, name)).list
+            self._lists[name] = self._metastore.call(ops.GetValidWriteIds(self.id, name)).list
         own = self.write_ids.get(name)
         return self._lists[name] if own is None else self._lists[name].seeing(own)
 
@@ -142,14 +127,16 @@ class OpenTransaction:
         Raises as `manifest`.
         """
         names = tuple(table_name(name) for name in tables)
-        self._described |= self._metastore.call(Describe(self.id, names))
+        self._described |= self._metastore.call(ops.Describe(self.id, names))
 
     def is_newest(self, tables: Sequence[str]) -> bool:
         """Whether a new snapshot would see the same of the tables; renews the read lease then.
 
         Raises SnapshotExpired, NoSuchTxn.
         """
-        return self._metastore.call(IsNewest(self.id, tuple(table_name(name) for name in tables)))
+        return self._metastore.call(
+            ops.IsNewest(self.id, tuple(table_name(name) for name in tables))
+        )
 
     def table(self, name: str) -> TableRecord:
         """The declaration that its snapshot sees, whatever others have changed since (P28).
@@ -158,20 +145,20 @@ class OpenTransaction:
         """
         if table_name(name) in self._described:
             return self._described[table_name(name)].record
-        return self._metastore.call(GetTable(name, self.id))
+        return self._metastore.call(ops.GetTable(name, self.id))
 
     def partition_records(self, name: str) -> list[PartitionRecord]:
         """The partitions that its snapshot sees, with their floors (P22, P28)."""
         if table_name(name) in self._described:
             return self._described[table_name(name)].partitions
-        return self._metastore.call(GetPartitions(name, self.id))
+        return self._metastore.call(ops.GetPartitions(name, self.id))
 
     def partitions(self, name: str) -> list[str]:
         return [partition.name for partition in self.partition_records(name)]
 
     def views(self) -> list[ViewRecord]:
         """The views that its snapshot sees (P28)."""
-        return self._metastore.call(GetViews(self.id))
+        return self._metastore.call(ops.GetViews(self.id))
 
     def manifest(
         self, table: str, partitions: Sequence[str | None]
@@ -184,14 +171,14 @@ class OpenTransaction:
         """
         if table_name(table) in self._described and list(partitions) == [None]:
             return [self._described[table_name(table)].directories]
-        return self._metastore.call(GetManifest(self.id, table_name(table), tuple(partitions)))
+        return self._metastore.call(ops.GetManifest(self.id, table_name(table), tuple(partitions)))
 
     def past(self, table: str, as_of: AsOf) -> PastTable:
         """The table as it was; until this transaction ends, the Cleaner keeps the files of then.
 
         Raises NoSuchPast, NotEnoughHistory, NoSuchTable, SnapshotExpired, TxnAborted.
         """
-        return self._metastore.call(GetPast(self.id, table_name(table), as_of))
+        return self._metastore.call(ops.GetPast(self.id, table_name(table), as_of))
 
     def changes(
         self, table: str, since: AsOf | None = None, until: AsOf | None = None
@@ -202,13 +189,13 @@ class OpenTransaction:
         Raises NoSuchPast, NotEnoughHistory, InvalidDefinition, NoSuchTable, SnapshotExpired,
         TxnAborted.
         """
-        return self._metastore.call(GetChanges(self.id, table_name(table), since, until))
+        return self._metastore.call(ops.GetChanges(self.id, table_name(table), since, until))
 
     def allocate_write_id(self, table: str) -> int:
         """Its write id in the table, the same at each call (T17 to T19)."""
         name = table_name(table)
         if name not in self.write_ids:
-            self.write_ids[name] = self._metastore.call(Allocate(self.id, name))
+            self.write_ids[name] = self._metastore.call(ops.Allocate(self.id, name))
         return self.write_ids[name]
 
     def heartbeat(self, read: bool = False) -> None:
@@ -216,7 +203,7 @@ class OpenTransaction:
 
         `read` says that the snapshot is being read, which renews the read lease (P12).
         """
-        self._metastore.beats.learn(self._metastore.call(HeartbeatOne(self.id, read)))
+        self._metastore.beats.learn(self._metastore.call(ops.HeartbeatOne(self.id, read)))
 
     def touch(self) -> None:
         """Renews the transaction and its read lease. Raises as `heartbeat`."""
@@ -288,7 +275,7 @@ class OpenTransaction:
         MetastoreWriteFailed leave it open, since nothing was decided: commit again, or abort.
         """
         added = {name: tuple(new) for name, new in (columns or {}).items()}
-        commit = CommitTxn(
+        commit = ops.CommitTxn(
             self.id,
             tuple(writes),
             added,
@@ -312,7 +299,7 @@ class OpenTransaction:
         """Aborts it. An aborted transaction is no error; raises NoSuchTxn if it was committed
         (T12)."""
         self.forget()
-        self._metastore.call(AbortTxn(self.id, reason))
+        self._metastore.call(ops.AbortTxn(self.id, reason))
 
     def forget(self) -> None:
         """Stops the heartbeats without ending the transaction in the metastore."""
@@ -359,7 +346,7 @@ class OpenTransaction:
 class CompactionTransaction(OpenTransaction):
     """The transaction of a compaction task (C28). `valid_txns` lists itself as open."""
 
-    def __init__(self, metastore: Metastore, begun: CompactionGranted) -> None:
+    def __init__(self, metastore: Metastore, begun: ops.CompactionGranted) -> None:
         self.task = begun.task
         self.compactor_list: CompactorWriteIdList = begun.compactor_list
         super().__init__(metastore, TxnType.COMPACTION, begun.granted)
@@ -370,6 +357,6 @@ class CompactionTransaction(OpenTransaction):
         Raises CompactionLost or TxnAborted: drop the output then.
         """
         try:
-            self._metastore.call(CommitCompaction.of(self.task, self.id, tuple(reports)))
+            self._metastore.call(ops.CommitCompaction.of(self.task, self.id, tuple(reports)))
         finally:
             self.forget()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from acid_platform.metastore.operations.compaction import Cleanings
-from acid_platform.metastore.operations.transactions import SeenTable
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.places import Places
 from acid_platform.metastore.records import PastTable, TableChanges, TableRecord, ViewRecord
 from acid_platform.metastore.tasks import DropCleaning, EntityCleaning, EntityState, Unpublication
@@ -28,10 +27,10 @@ def placed(places: Places, answer: Any) -> Any:
         there = {name: places.outward(where) for name, where in external.partitions.items()}
         moved = replace(external, location=places.outward(external.location), partitions=there)
         return replace(answer, external=moved)
-    if isinstance(answer, Cleanings):
+    if isinstance(answer, ops.Cleanings):
         return replace(answer, ready=placed(places, answer.ready))
     if isinstance(answer, PastTable | TableChanges):
         return replace(answer, table=placed(places, answer.table))
-    if isinstance(answer, SeenTable):
+    if isinstance(answer, ops.SeenTable):
         return replace(answer, record=placed(places, answer.record))
     return answer

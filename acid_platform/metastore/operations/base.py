@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Generic, TypedDict, TypeVar, get_args
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypedDict, TypeVar, dataclass_transform, get_args
 
 from acid_platform.errors import UnsupportedStatement
 from acid_platform.metastore.codec import Convert, JsonObject, PerClass, converters, decode, encode
-from acid_platform.metastore.records import LockRequest
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
@@ -26,19 +26,18 @@ class Answer(TypedDict, total=False):
     transient: bool
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class MetastoreOperation(Generic[A_co]):
     """A message to the metastore, with its arguments as fields and the type of its answer.
 
-    A subclass is a frozen dataclass with slots. A handler for it must exist in the rules
-    (rules.machine) or in the server (server.file_operations, server.server).
+    A subclass becomes a frozen dataclass. A handler for it must exist in the rules (rules.machine)
+    or in the server (server.file_operations, server.server).
 
     `op` is its name in messages and in kept outcomes, `answers` the JSON key of the answer, unless
     the answer is a record of several fields. `outcome` is the record that is kept of the answer if
     each answer is rebuilt from the state. `repeatable`: sending it again does no harm; the outcome
     of every other operation is kept (P3).
     """
-
-    __slots__ = ()
 
     op: ClassVar[str]
     answers: ClassVar[str]
@@ -54,37 +53,22 @@ class MetastoreOperation(Generic[A_co]):
         outcome: type | None = None,
         repeatable: bool = False,
     ) -> None:
+        dataclass(frozen=True)(cls)
         if op:
             cls.op, cls.answers, cls.outcome = op, answers, outcome
             cls.repeatable = repeatable or cls.reads
-        if "op" in vars(cls):  # also for the class with slots that `dataclass` makes of the first
-            OPERATIONS[cls.op] = cls
+            OPERATIONS[op] = cls
 
     @property
     def patience(self) -> float:
-        """How many seconds it may wait in the metastore."""
-        return 0.0
+        """How many seconds it may wait in the metastore: its field `wait`, if it has one."""
+        return float(getattr(self, "wait", None) or 0)
 
 
 class Unrecorded(MetastoreOperation[A_co]):
     """An operation that records nothing: it is repeatable, and is answered between two rounds."""
 
-    __slots__ = ()
-
     reads = True
-
-
-class Locking(MetastoreOperation[A_co]):
-    """An operation that requests locks and may have to wait for them."""
-
-    __slots__ = ()
-
-    locks: tuple[LockRequest, ...]
-    wait: float
-
-    @property
-    def patience(self) -> float:
-        return float(self.wait or 0)
 
 
 OPERATIONS: dict[str, type[MetastoreOperation[Any]]] = {}

@@ -70,7 +70,6 @@ class Cleanings:
 # --- the Initiator ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class HoldService(Unrecorded[None], op="hold_service"):
     """Takes or renews the lease of a service (P9)."""
 
@@ -78,7 +77,6 @@ class HoldService(Unrecorded[None], op="hold_service"):
     holder: str
 
 
-@dataclass(frozen=True, slots=True)
 class ReleaseService(Unrecorded[None], op="release_service"):
     """Gives up the lease; does nothing if another holder has it by now."""
 
@@ -86,12 +84,10 @@ class ReleaseService(Unrecorded[None], op="release_service"):
     holder: str
 
 
-@dataclass(frozen=True, slots=True)
 class GetMoment(Unrecorded[int], op="moment", answers="moment"):
     """The next moment: whatever changes from now on has this moment or a later one (C1)."""
 
 
-@dataclass(frozen=True, slots=True)
 class GetCandidates(Unrecorded[CandidatePage], op="candidates"):
     """Entities that changed since a moment (0: all), beginning after `after` (C1, C3)."""
 
@@ -99,24 +95,20 @@ class GetCandidates(Unrecorded[CandidatePage], op="candidates"):
     after: tuple[int, str] | None
 
 
-@dataclass(frozen=True, slots=True)
 class GetEntities(Unrecorded[list[EntityState]], op="entities", answers="entities"):
     """Every entity, or those of one table, with their directories."""
 
     table: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class GetQueue(Unrecorded[list[CompactionTask]], op="queue", answers="rows"):
     """The compactions that are initiated, working or ready for cleaning."""
 
 
-@dataclass(frozen=True, slots=True)
 class GetPastCompactions(Unrecorded[list[QueuedTask]], op="past_compactions", answers="rows"):
     """The compactions, and the cleanings of drops, that have ended."""
 
 
-@dataclass(frozen=True, slots=True)
 class RequestCompaction(MetastoreOperation[int], op="request_compaction", answers="id"):
     """Adds a row to the queue and returns its id (C24)."""
 
@@ -127,7 +119,6 @@ class RequestCompaction(MetastoreOperation[int], op="request_compaction", answer
     initiator: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class RequestCompactions(
     MetastoreOperation[list[Wished]], op="request_compactions", answers="answers"
 ):
@@ -136,7 +127,6 @@ class RequestCompactions(
     wishes: tuple[RequestCompaction, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class RecordNotInitiated(MetastoreOperation[int], op="record_not_initiated", answers="id"):
     """Adds a `did not initiate` row to the history (C9, C23)."""
 
@@ -148,7 +138,6 @@ class RecordNotInitiated(MetastoreOperation[int], op="record_not_initiated", ans
 # --- the Worker ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class TakeCompaction(
     MetastoreOperation[CompactionTask | None], op="take_compaction", answers="task"
 ):
@@ -172,7 +161,6 @@ class Owned:
         return cls(task.id, task.worker, task.attempt, *rest)
 
 
-@dataclass(frozen=True, slots=True)
 class BeginCompaction(
     MetastoreOperation[CompactionGranted], Owned, op="begin_compaction", outcome=CompactionTicket
 ):
@@ -181,7 +169,6 @@ class BeginCompaction(
     info: ClientInfo
 
 
-@dataclass(frozen=True, slots=True)
 class RequestPublication(MetastoreOperation[Ticket], Owned, op="request_publication"):
     """Asks to bring the output into place, and keeps other engines from reading meanwhile (P46).
 
@@ -193,24 +180,17 @@ class RequestPublication(MetastoreOperation[Ticket], Owned, op="request_publicat
     directories: tuple[str, ...]
     wait: float
 
-    @property
-    def patience(self) -> float:
-        return self.wait
 
-
-@dataclass(frozen=True, slots=True)
 class GetUnpublished(Unrecorded[list[Unpublication]], op="unpublished", answers="tasks"):
     """The output of aborted compactions that has to go before other engines read again (P46)."""
 
 
-@dataclass(frozen=True, slots=True)
 class EndPublication(MetastoreOperation[None], op="end_publication"):
     """Reports that the output of a publication whose compaction was aborted is gone (P46)."""
 
     ext: int
 
 
-@dataclass(frozen=True, slots=True)
 class CommitCompaction(MetastoreOperation[int], Owned, op="commit_compaction", answers="commit_id"):
     """Publishes the result, makes the row ready for cleaning and commits, all at once (C30)."""
 
@@ -218,7 +198,6 @@ class CommitCompaction(MetastoreOperation[int], Owned, op="commit_compaction", a
     writes: tuple[WriteReport, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class EndCompaction(MetastoreOperation[None], Owned, op="compaction_nothing_to_do"):
     """Ends a task that wrote nothing: ready for cleaning, or refused (C29)."""
 
@@ -229,7 +208,6 @@ class EndCompaction(MetastoreOperation[None], Owned, op="compaction_nothing_to_d
     """The Initiator shall look at the entity again in its next cycle."""
 
 
-@dataclass(frozen=True, slots=True)
 class FailCompaction(MetastoreOperation[None], Owned, op="fail_compaction"):
     """Marks the task as failed and aborts its transaction, if it has one (C32)."""
 
@@ -239,7 +217,6 @@ class FailCompaction(MetastoreOperation[None], Owned, op="fail_compaction"):
     """The task did not begin, since something held it up: it goes back into the queue."""
 
 
-@dataclass(frozen=True, slots=True)
 class AbortCompactions(
     MetastoreOperation[dict[int, str]], op="abort_compactions", answers="messages"
 ):
@@ -248,7 +225,6 @@ class AbortCompactions(
     ids: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class RevokeWorkers(MetastoreOperation[list[int]], op="revoke_workers", answers="ids"):
     """Returns the working rows of a host or worker, or (None) all that timed out, to the queue."""
 
@@ -258,19 +234,16 @@ class RevokeWorkers(MetastoreOperation[list[int]], op="revoke_workers", answers=
 # --- the Cleaner --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class GetCleanings(Unrecorded[Cleanings], op="cleaning"):
     """The cleanings that may run now, and what the others wait for (C37 to C55)."""
 
 
-@dataclass(frozen=True, slots=True)
 class StartCleaning(
     MetastoreOperation[CleaningTask], EntityTask, op="start_cleaning", answers="task"
 ):
     """Takes a cleaning, with lists of this moment."""
 
 
-@dataclass(frozen=True, slots=True)
 class MarkCleaned(MetastoreOperation[None], EntityTask, op="mark_cleaned"):
     """Marks a cleaning as done (C49).
 
@@ -287,19 +260,16 @@ class MarkCleaned(MetastoreOperation[None], EntityTask, op="mark_cleaned"):
     left: str = field(default="", metadata=BRIEF)
 
 
-@dataclass(frozen=True, slots=True)
 class ReportCleaningFailed(MetastoreOperation[None], EntityTask, op="cleaning_failed"):
     """Reports a failure; the cleaning is tried again later (C48, C54, P25)."""
 
     error: str
 
 
-@dataclass(frozen=True, slots=True)
 class ReportCleaningLeft(MetastoreOperation[None], EntityTask, op="cleaning_again"):
     """Reports that something obsolete is still there: the next cycle tries again (C47)."""
 
 
-@dataclass(frozen=True, slots=True)
 class RefuseCleaning(MetastoreOperation[None], op="refuse_cleaning"):
     """NO_CLEANUP: the row ends as refused, the files stay (C44)."""
 
@@ -310,7 +280,6 @@ class RefuseCleaning(MetastoreOperation[None], op="refuse_cleaning"):
 # --- erasing ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class RequestErasure(MetastoreOperation[int], op="request_erasure", answers="id"):
     """Records a request to erase rows and returns its id."""
 
@@ -319,7 +288,6 @@ class RequestErasure(MetastoreOperation[int], op="request_erasure", answers="id"
     user: str
 
 
-@dataclass(frozen=True, slots=True)
 class AnswerErasure(MetastoreOperation[None], op="answer_erasure"):
     """Records the answer to a request."""
 
@@ -330,6 +298,5 @@ class AnswerErasure(MetastoreOperation[None], op="answer_erasure"):
     run_id: str
 
 
-@dataclass(frozen=True, slots=True)
 class GetErasures(Unrecorded[list[ErasureTask]], op="erasures", answers="erasures"):
     """Every request to erase rows, with its answer."""

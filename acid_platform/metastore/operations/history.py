@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from acid_platform.metastore.operations.base import MetastoreOperation, Unrecorded
 from acid_platform.metastore.pasts import AsOf, CursorRow, KeptHistory, SinkRow, Tag
 from acid_platform.metastore.records import PastTable, TableChanges
 
 
-@dataclass(frozen=True, slots=True)
 class GetPast(MetastoreOperation[PastTable], op="past", repeatable=True):
     """A table as it was. Until the transaction ends, the Cleaner keeps the files of then."""
 
@@ -18,7 +15,6 @@ class GetPast(MetastoreOperation[PastTable], op="past", repeatable=True):
     as_of: AsOf
 
 
-@dataclass(frozen=True, slots=True)
 class PlaceTag(MetastoreOperation[Tag], op="create_tag"):
     """Names a snapshot of a table, the present one without `as_of`; `expires`: milliseconds UTC, 0
     means never."""
@@ -30,13 +26,11 @@ class PlaceTag(MetastoreOperation[Tag], op="create_tag"):
     user: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class RemoveTag(MetastoreOperation[None], op="drop_tag"):
     table: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
 class EndHistory(MetastoreOperation[None], op="end_history"):
     """Ends the history of partitions ('' for an unpartitioned table), except for open readers.
 
@@ -47,14 +41,12 @@ class EndHistory(MetastoreOperation[None], op="end_history"):
     partitions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class GetKept(Unrecorded[list[KeptHistory]], op="kept", answers="tables"):
     """Since when the history of a table, or of all (None), is kept, and what that costs."""
 
     table: str | None
 
 
-@dataclass(frozen=True, slots=True)
 class GetChanges(MetastoreOperation[TableChanges], op="changes", repeatable=True):
     """What the changes of a table are read from, up to the transaction's snapshot or `until`.
 
@@ -68,14 +60,12 @@ class GetChanges(MetastoreOperation[TableChanges], op="changes", repeatable=True
     until: AsOf | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class GetCursors(Unrecorded[list[CursorRow]], op="cursors", answers="cursors"):
     """How far the consumers of changes have come, of one table or of all (None)."""
 
     table: str | None
 
 
-@dataclass(frozen=True, slots=True)
 class ForgetCursor(MetastoreOperation[None], op="forget_cursor"):
     """The next run of the consumer begins with all rows of the table."""
 
@@ -83,14 +73,12 @@ class ForgetCursor(MetastoreOperation[None], op="forget_cursor"):
     consumer: str
 
 
-@dataclass(frozen=True, slots=True)
 class GetSinks(Unrecorded[list[SinkRow]], op="sinks", answers="sinks"):
     """How far streaming queries have written one table, or all (None)."""
 
     table: str | None
 
 
-@dataclass(frozen=True, slots=True)
 class ForgetSink(MetastoreOperation[None], op="forget_sink"):
     """The name of the sink may be used by a new query."""
 

@@ -26,7 +26,6 @@ class LockProgress:
 # --- operations ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class RequestLock(MetastoreOperation[LockProgress], op="request_lock"):
     """Asks for locks, all or none, and answers at once. `txn` 0: no transaction holds them.
 
@@ -40,7 +39,6 @@ class RequestLock(MetastoreOperation[LockProgress], op="request_lock"):
     finishes: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class FinishWrite(MetastoreOperation[bool], op="finish_write", answers="awaited"):
     """The engine has written all files of this write id; False if that was not awaited.
 
@@ -52,19 +50,16 @@ class FinishWrite(MetastoreOperation[bool], op="finish_write", answers="awaited"
     txns: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class CheckLock(Unrecorded[LockProgress], op="check_lock"):
     """How a lock request stands; keeps it and its transaction alive (L12)."""
 
     ext: int
 
 
-@dataclass(frozen=True, slots=True)
 class GetTxnList(Unrecorded[ValidTxnList], op="txn_list", answers="valid_txns"):
     """The transactions as a snapshot of this moment sees them, without a lease (S1)."""
 
 
-@dataclass(frozen=True, slots=True)
 class GetWriteIdsUnder(Unrecorded[list[ValidWriteIdList]], op="write_ids_under", answers="lists"):
     """What a snapshot with this transaction list sees of each table (S7 to S9).
 
@@ -78,14 +73,12 @@ class GetWriteIdsUnder(Unrecorded[list[ValidWriteIdList]], op="write_ids_under",
     no_floors: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class GetTouched(Unrecorded[list[TouchedTable]], op="touched", answers="tables"):
     """The tables in which an open transaction has a write id or a lock of a write."""
 
     txn: int
 
 
-@dataclass(frozen=True, slots=True)
 class GetConflict(Unrecorded[str], op="conflict", answers="reason"):
     """Why an open transaction can no longer commit what its locks say that it writes; else ""."""
 

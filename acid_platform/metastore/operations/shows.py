@@ -44,22 +44,18 @@ class QueryResult:
 # --- listings -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class ShowTransactions(Unrecorded[list[Row]], op="transactions", answers="rows"):
     """SHOW TRANSACTIONS: open transactions, and aborted ones with data left."""
 
 
-@dataclass(frozen=True, slots=True)
 class ShowLocks(Unrecorded[list[Row]], op="locks", answers="rows"):
     """SHOW LOCKS: a row for each lock of a request."""
 
 
-@dataclass(frozen=True, slots=True)
 class ShowCompactions(Unrecorded[list[Row]], op="compactions", answers="rows"):
     """SHOW COMPACTIONS: the queue and the history with the 4.x columns (C61)."""
 
 
-@dataclass(frozen=True, slots=True)
 class ShowCompaction(Unrecorded[ShownCompaction], op="compaction"):
     """A row of SHOW COMPACTIONS, and whether it has left `initiated` and `working` (C59)."""
 
@@ -69,21 +65,18 @@ class ShowCompaction(Unrecorded[ShownCompaction], op="compaction"):
 # --- the file -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class GetOutcome(MetastoreOperation[RequestFate], op="outcome", repeatable=True):
     """Asks for the fate of a request (P3)."""
 
     request_id: str
 
 
-@dataclass(frozen=True, slots=True)
 class RunQuery(MetastoreOperation[QueryResult], op="query", repeatable=True):
     """One SELECT over the metastore's own tables."""
 
     sql: str
 
 
-@dataclass(frozen=True, slots=True)
 class GetHistory(MetastoreOperation[list[Row]], op="history", answers="rows", repeatable=True):
     """Committed directories of a table, oldest first."""
 
@@ -93,12 +86,10 @@ class GetHistory(MetastoreOperation[list[Row]], op="history", answers="rows", re
 # --- the process --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class GetStatus(MetastoreOperation[Row], op="status", repeatable=True):
     """Process, epoch and counters of the metastore."""
 
 
-@dataclass(frozen=True, slots=True)
 class ReportGateway(MetastoreOperation[None], op="report_gateway", repeatable=True):
     """What a gateway says of itself; `status` has it until the gateway is silent for a minute.
 
@@ -109,6 +100,5 @@ class ReportGateway(MetastoreOperation[None], op="report_gateway", repeatable=Tr
     report: Row
 
 
-@dataclass(frozen=True, slots=True)
 class Stop(MetastoreOperation[int], op="stop", answers="pid", repeatable=True):
     """Stops the metastore process and returns its process id."""

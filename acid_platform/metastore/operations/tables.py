@@ -34,7 +34,6 @@ class SettingsNow:
 # --- settings -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class ChangeSetting(MetastoreOperation[int], op="set", answers="heartbeat"):
     """Changes a setting and returns the new interval of heartbeats."""
 
@@ -42,7 +41,6 @@ class ChangeSetting(MetastoreOperation[int], op="set", answers="heartbeat"):
     value: str
 
 
-@dataclass(frozen=True, slots=True)
 class GetSettings(Unrecorded[SettingsNow], op="settings"):
     """The settings now."""
 
@@ -50,7 +48,6 @@ class GetSettings(Unrecorded[SettingsNow], op="settings"):
 # --- databases, tables, partitions --------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class DeclareDatabase(MetastoreOperation[None], op="create_database"):
     name: str
     if_not_exists: bool
@@ -60,7 +57,6 @@ class DeclareDatabase(MetastoreOperation[None], op="create_database"):
     owner_kind: OwnerKind = OwnerKind.USER
 
 
-@dataclass(frozen=True, slots=True)
 class AlterDatabase(MetastoreOperation[DatabaseRecord], op="alter_database", answers="database"):
     """Alters a database. What is None stays; a property of None is removed."""
 
@@ -71,30 +67,25 @@ class AlterDatabase(MetastoreOperation[DatabaseRecord], op="alter_database", ans
     owner_kind: OwnerKind = OwnerKind.USER
 
 
-@dataclass(frozen=True, slots=True)
 class RemoveDatabase(MetastoreOperation[None], op="drop_database"):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
 class GetDatabases(Unrecorded[list[str]], op="databases", answers="databases"):
     """The names of the databases, in order."""
 
 
-@dataclass(frozen=True, slots=True)
 class GetDatabase(Unrecorded[DatabaseRecord], op="database", answers="database"):
     """The declaration of a database."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
 class DeclareTable(MetastoreOperation[TableRecord], op="create_table", answers="table"):
     table: TableRecord
     if_not_exists: bool
 
 
-@dataclass(frozen=True, slots=True)
 class AdoptTable(MetastoreOperation[TableRecord], op="adopt_table", answers="table"):
     """Registers a directory with files (P24).
 
@@ -110,7 +101,6 @@ class AdoptTable(MetastoreOperation[TableRecord], op="adopt_table", answers="tab
     directories: tuple[WriteReport, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class AlterTable(MetastoreOperation[TableRecord], op="alter_table", answers="table"):
     """Alters a table. What is None stays; a property of None is removed. `read`: the table id and
     version that the change is based on (P28). `comments`: those of all columns that have one; None
@@ -125,12 +115,10 @@ class AlterTable(MetastoreOperation[TableRecord], op="alter_table", answers="tab
     constraints: tuple[Constraint, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class GetTables(Unrecorded[list[TableRecord]], op="tables", answers="tables"):
     """The declaration of every table."""
 
 
-@dataclass(frozen=True, slots=True)
 class GetTable(Unrecorded[TableRecord], op="table", answers="table"):
     """The declaration of a table, now or as the snapshot of `txn` sees it (P28)."""
 
@@ -138,7 +126,6 @@ class GetTable(Unrecorded[TableRecord], op="table", answers="table"):
     txn: int = 0
 
 
-@dataclass(frozen=True, slots=True)
 class RegisterPartitions(MetastoreOperation[list[str]], op="add_partitions", answers="added"):
     """Registers partitions and returns those that are new."""
 
@@ -146,14 +133,12 @@ class RegisterPartitions(MetastoreOperation[list[str]], op="add_partitions", ans
     partitions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class GetLastWriteId(Unrecorded[int], op="last_write_id", answers="write_id"):
     """The highest write id of a table that was allocated to a transaction; 0 if there is none."""
 
     table_id: int
 
 
-@dataclass(frozen=True, slots=True)
 class GetPartitions(Unrecorded[list[PartitionRecord]], op="partitions", answers="partitions"):
     """The present partitions, or those that the snapshot of `txn` sees (P28)."""
 
@@ -164,7 +149,6 @@ class GetPartitions(Unrecorded[list[PartitionRecord]], op="partitions", answers=
 # --- views --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class DeclareView(MetastoreOperation[None], op="create_view"):
     """`read`: the version of the present view that `or_replace` is based on; 0: any."""
 
@@ -174,12 +158,10 @@ class DeclareView(MetastoreOperation[None], op="create_view"):
     read: int = field(default=0, metadata=BRIEF)
 
 
-@dataclass(frozen=True, slots=True)
 class DropView(MetastoreOperation[None], op="drop_view"):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
 class GetViews(Unrecorded[list[ViewRecord]], op="views", answers="views"):
     """The present views, or those that the snapshot of `txn` sees (P28)."""
 
@@ -189,7 +171,6 @@ class GetViews(Unrecorded[list[ViewRecord]], op="views", answers="views"):
 # --- files --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class GetRecorded(Unrecorded[list[list[RecordedDirectory]]], op="recorded_now", answers="entities"):
     """The recorded directories of each partition now, for services that maintain tables (P26)."""
 
@@ -199,12 +180,10 @@ class GetRecorded(Unrecorded[list[list[RecordedDirectory]]], op="recorded_now", 
     """The table's id, which may have been dropped since; 0: the table that has the name now."""
 
 
-@dataclass(frozen=True, slots=True)
 class GetDoubtful(Unrecorded[dict[str, list[tuple[int, int]]]], op="doubtful", answers="tables"):
     """Ranges of doubtful write ids by table (P24)."""
 
 
-@dataclass(frozen=True, slots=True)
 class ResolveDoubtful(
     MetastoreOperation[list[tuple[int, int]]], op="resolve_doubtful", answers="left"
 ):
@@ -218,33 +197,28 @@ class ResolveDoubtful(
 # --- whose the files are (P31) ------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class GetIdentity(Unrecorded[Identity], op="identity"):
     """The identity, if there is one, and whether the root has it."""
 
 
-@dataclass(frozen=True, slots=True)
 class Identify(MetastoreOperation[Identity], op="identify", repeatable=True):
     """Gives this identity to a metastore that has none."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True)
 class ReportIdentityPlaced(MetastoreOperation[None], op="placed", repeatable=True):
     """Reports that the warehouse's root carries the identity now."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True)
 class TakeOver(MetastoreOperation[list[str]], op="take_over", answers="tables"):
     """Makes a foreign table, or all of them (None), writable again and returns which."""
 
     name: str | None
 
 
-@dataclass(frozen=True, slots=True)
 class GetDropped(Unrecorded[int | None], op="location", answers="dropped"):
     """The highest write id of dropped files at a location that wait for the Cleaner, or None."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from acid_platform.metastore.operations.base import Locking, MetastoreOperation, Unrecorded
+from acid_platform.metastore.operations.base import MetastoreOperation, Unrecorded
 from acid_platform.metastore.pasts import CursorMove, SinkBatch
 from acid_platform.metastore.records import (
     ClientInfo,
@@ -98,8 +98,7 @@ class TxnOutcome:
 # --- operations ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Begin(Locking[Granted], op="begin", outcome=Ticket):
+class Begin(MetastoreOperation[Granted], op="begin", outcome=Ticket):
     """Opens, locks, allocates write ids and takes the snapshot at once (P6, S4).
 
     `kind` is Hive's number for the type. `tables`: those that the snapshot will be asked for; None
@@ -114,7 +113,6 @@ class Begin(Locking[Granted], op="begin", outcome=Ticket):
     tables: tuple[str, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
 class OpenBatch(MetastoreOperation[list[int]], op="open_batch", answers="txns"):
     """Opens several transactions, at most `hive.txn.max.open.batch` (T1)."""
 
@@ -123,8 +121,7 @@ class OpenBatch(MetastoreOperation[list[int]], op="open_batch", answers="txns"):
     info: ClientInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Lock(Locking[Granted], op="lock", outcome=Ticket):
+class Lock(MetastoreOperation[Granted], op="lock", outcome=Ticket):
     """Locks of an open transaction."""
 
     txn: int
@@ -133,14 +130,12 @@ class Lock(Locking[Granted], op="lock", outcome=Ticket):
     zero_wait: bool | None
 
 
-@dataclass(frozen=True, slots=True)
 class GetGranted(Unrecorded[Granted], op="granted"):
     """The answer of `Begin` again, for an open transaction."""
 
     txn: int
 
 
-@dataclass(frozen=True, slots=True)
 class GetValidWriteIds(MetastoreOperation[SeenWrites], op="valid_write_ids", repeatable=True):
     """What the transaction sees of a table; from then on the Cleaner keeps its files (P12)."""
 
@@ -148,7 +143,6 @@ class GetValidWriteIds(MetastoreOperation[SeenWrites], op="valid_write_ids", rep
     table: str
 
 
-@dataclass(frozen=True, slots=True)
 class GetManifest(Unrecorded[list[list[RecordedDirectory]]], op="manifest", answers="entities"):
     """The recorded directories of each partition, while the transaction is open (P26, P29)."""
 
@@ -157,7 +151,6 @@ class GetManifest(Unrecorded[list[list[RecordedDirectory]]], op="manifest", answ
     partitions: tuple[str | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Describe(Unrecorded[dict[str, SeenTable]], op="describe", answers="tables"):
     """What the transaction sees of some tables, while it is open (P26, P28, P29)."""
 
@@ -165,7 +158,6 @@ class Describe(Unrecorded[dict[str, SeenTable]], op="describe", answers="tables"
     tables: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class IsNewest(Unrecorded[bool], op="is_newest", answers="newest"):
     """Whether a new snapshot would see the same of the tables, and the same views, as this lease,
     which is renewed then.
@@ -177,7 +169,6 @@ class IsNewest(Unrecorded[bool], op="is_newest", answers="newest"):
     tables: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Allocate(MetastoreOperation[int], op="allocate", answers="write_id", repeatable=True):
     """The transaction's write id in a table, the same at each call (T17 to T19)."""
 
@@ -185,7 +176,6 @@ class Allocate(MetastoreOperation[int], op="allocate", answers="write_id", repea
     table: str
 
 
-@dataclass(frozen=True, slots=True)
 class AllocateMany(
     MetastoreOperation[list[tuple[int, int]]], op="allocate_many", answers="write_ids"
 ):
@@ -195,14 +185,12 @@ class AllocateMany(
     txns: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Heartbeat(Unrecorded[Alive], op="heartbeat"):
     """Keeps transactions alive; answers which are aborted, unknown or committed (T8)."""
 
     txns: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class HeartbeatOne(Unrecorded[int], op="heartbeat_one", answers="interval"):
     """Keeps a transaction alive, with `read` its read lease too; returns the interval (T7, P12)."""
 
@@ -210,7 +198,6 @@ class HeartbeatOne(Unrecorded[int], op="heartbeat_one", answers="interval"):
     read: bool
 
 
-@dataclass(frozen=True, slots=True)
 class CommitTxn(MetastoreOperation[int], op="commit", answers="commit_id"):
     """Commits and, at the same moment, adds `columns` to their tables (P28).
 
@@ -229,7 +216,6 @@ class CommitTxn(MetastoreOperation[int], op="commit", answers="commit_id"):
     rewritten: tuple[RewrittenTable, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class AbortTxn(MetastoreOperation[None], op="abort"):
     """An aborted transaction is no error (T11, T12)."""
 
@@ -237,7 +223,6 @@ class AbortTxn(MetastoreOperation[None], op="abort"):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class AbortMany(MetastoreOperation[AbortedMany], op="abort_many"):
     """ABORT TRANSACTIONS (T12)."""
 
@@ -245,7 +230,6 @@ class AbortMany(MetastoreOperation[AbortedMany], op="abort_many"):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class Drop(MetastoreOperation[int], op="drop", answers="commit_id"):
     """Drops a table, or one partition of it, and commits the transaction (P22)."""
 
@@ -254,17 +238,14 @@ class Drop(MetastoreOperation[int], op="drop", answers="commit_id"):
     partition: str | None
 
 
-@dataclass(frozen=True, slots=True)
 class GetOpenTxns(Unrecorded[list[Holder]], op="open_txns", answers="rows"):
     """The open transactions with their owners."""
 
 
-@dataclass(frozen=True, slots=True)
 class GetLocks(Unrecorded[list[LockState]], op="lock_states", answers="rows"):
     """The locks that are held or waiting."""
 
 
-@dataclass(frozen=True, slots=True)
 class GetTxnStates(Unrecorded[dict[int, str]], op="txn_states", answers="states"):
     """Open `o`, committed `c`, aborted `a`; `u` if it was never opened, or ended before the
     retention."""
@@ -272,7 +253,6 @@ class GetTxnStates(Unrecorded[dict[int, str]], op="txn_states", answers="states"
     txns: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class GetTxnOutcome(Unrecorded[TxnOutcome], op="outcome_of_txn"):
     """How a transaction ended, if it has (P3)."""
 
@@ -282,22 +262,19 @@ class GetTxnOutcome(Unrecorded[TxnOutcome], op="outcome_of_txn"):
 # --- locks without a transaction ----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class LockAlone(Locking[Ticket], op="lock_alone"):
+class LockAlone(MetastoreOperation[Ticket], op="lock_alone"):
     """Takes locks that no transaction holds (T16)."""
 
     locks: tuple[LockRequest, ...]
     wait: float
 
 
-@dataclass(frozen=True, slots=True)
 class HeartbeatLock(Unrecorded[None], op="heartbeat_lock"):
     """Keeps a lock without a transaction alive (L12)."""
 
     ext: int
 
 
-@dataclass(frozen=True, slots=True)
 class Unlock(MetastoreOperation[None], op="unlock"):
     """Releases a lock without a transaction, or withdraws a waiting request (L15)."""
 

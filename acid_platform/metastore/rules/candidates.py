@@ -11,13 +11,7 @@ from collections.abc import Collection, Iterator
 from acid_platform.compaction.entity_size import EntitySize, LiveDirectory, entity_size
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import AcidError, LeaseHeld
-from acid_platform.metastore.operations.compaction import (
-    CandidatePage,
-    GetCandidates,
-    GetEntities,
-    HoldService,
-    ReleaseService,
-)
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import EntityDirectory
 from acid_platform.metastore.rules.cleaning_survey import aborted_rows
 from acid_platform.metastore.rules.compaction_queue import history, queue_states
@@ -33,8 +27,8 @@ _AGAIN = (CompactionState.FAILED, CompactionState.DID_NOT_INITIATE)
 # --- leases -------------------------------------------------------------------------------------
 
 
-@handles(HoldService)
-def hold(turn: Turn, operation: HoldService) -> None:
+@handles(ops.HoldService)
+def hold(turn: Turn, operation: ops.HoldService) -> None:
     """A holder that has not renewed it for `hive.txn.timeout` counts as dead. Raises LeaseHeld
     while another holder lives."""
     service, holder = operation.service, operation.holder
@@ -48,8 +42,8 @@ def hold(turn: Turn, operation: HoldService) -> None:
     turn.state.leases[service] = ServiceLease(holder, turn.steady)
 
 
-@handles(ReleaseService)
-def release(turn: Turn, operation: ReleaseService) -> None:
+@handles(ops.ReleaseService)
+def release(turn: Turn, operation: ops.ReleaseService) -> None:
     lease = turn.state.leases.get(operation.service)
     if lease and lease.holder == operation.holder:
         del turn.state.leases[operation.service]
@@ -58,8 +52,8 @@ def release(turn: Turn, operation: ReleaseService) -> None:
 # --- candidates ---------------------------------------------------------------------------------
 
 
-@handles(GetCandidates)
-def candidates(turn: Turn, operation: GetCandidates) -> CandidatePage:
+@handles(ops.GetCandidates)
+def candidates(turn: Turn, operation: ops.GetCandidates) -> ops.CandidatePage:
     """At most `hive.compactor.fetch.size` candidates.
 
     Without `since`, or if it is earlier than this metastore's memory, all entities are candidates;
@@ -91,7 +85,7 @@ def candidates(turn: Turn, operation: GetCandidates) -> CandidatePage:
             _counters(state, table, entity, write_ids, aborted.get(entity, ()), queued.get(entity))
         )
         last = entity
-    return CandidatePage(rows, _key(last) if more and last else None)
+    return ops.CandidatePage(rows, _key(last) if more and last else None)
 
 
 def _key(entity: Entity) -> tuple[int, str]:
@@ -141,8 +135,8 @@ def _counters(
     return EntityCounters(*facts, size=size, both_kinds=len(live) == 2, error=error)
 
 
-@handles(GetEntities)
-def entities(turn: Turn, operation: GetEntities) -> list[EntityState]:
+@handles(ops.GetEntities)
+def entities(turn: Turn, operation: ops.GetEntities) -> list[EntityState]:
     """Raises NoSuchTable."""
     state = turn.state
     aborted, queued = aborted_rows(state), queue_states(state)

@@ -8,11 +8,11 @@ a consumer wrote and how far it has read are one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from acid_platform.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory, WriteConflict
 from acid_platform.layout.formats import FileFormat
-from acid_platform.metastore.operations.history import ForgetCursor, GetChanges, GetCursors
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import (
     AsOf,
     Cursor,
@@ -41,8 +41,8 @@ from acid_platform.metastore.rules.txns import renew_lease
 # --- decisions ------------------------------------------------------------------------------------
 
 
-@handles(GetChanges)
-def changes(turn: Turn, operation: GetChanges) -> TableChanges:
+@handles(ops.GetChanges)
+def changes(turn: Turn, operation: ops.GetChanges) -> TableChanges:
     """Raises NoSuchPast, NotEnoughHistory, InvalidDefinition for columns that are gone,
     NoSuchTable, SnapshotExpired, TxnAborted, NoSuchTxn."""
     state = turn.state
@@ -220,8 +220,8 @@ def moved(state: State, txn: Txn, moves: Sequence[CursorMove]) -> tuple[Cursor, 
     return tuple(cursors)
 
 
-@handles(GetCursors)
-def listed(turn: Turn, operation: GetCursors) -> list[CursorRow]:
+@handles(ops.GetCursors)
+def listed(turn: Turn, operation: ops.GetCursors) -> list[CursorRow]:
     """Raises NoSuchTable."""
     state = turn.state
     only = None if operation.table is None else state.table(operation.table).record.table_id
@@ -238,8 +238,8 @@ def listed(turn: Turn, operation: GetCursors) -> list[CursorRow]:
     return rows
 
 
-@handles(ForgetCursor)
-def forget(turn: Turn, operation: ForgetCursor) -> None:
+@handles(ops.ForgetCursor)
+def forget(turn: Turn, operation: ops.ForgetCursor) -> None:
     """Raises NoSuchTable, NoSuchPast."""
     table = turn.state.table(operation.table).record
     if (operation.consumer, table.table_id) not in turn.state.cursors:
@@ -254,7 +254,6 @@ def forget(turn: Turn, operation: ForgetCursor) -> None:
 # --- events ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class CursorForgotten(Event, kind="cursor_forgotten"):
     """A consumer begins again with all rows of a table (P39)."""
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import CompactionLost
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.codec import FLAT
-from acid_platform.metastore.operations.compaction import (
-    MarkCleaned,
-    RefuseCleaning,
-    ReportCleaningFailed,
-    ReportCleaningLeft,
-    StartCleaning,
-)
 from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.rules.cleaning_survey import survey
 from acid_platform.metastore.rules.compactions import CompactionEnded, to_history
@@ -29,8 +23,8 @@ _R = CompactionState.READY_FOR_CLEANING
 # --- decisions ----------------------------------------------------------------------------------
 
 
-@handles(StartCleaning)
-def start(turn: Turn, operation: StartCleaning) -> CleaningTask:
+@handles(ops.StartCleaning)
+def start(turn: Turn, operation: ops.StartCleaning) -> CleaningTask:
     """Decides again what it may remove. Raises CompactionLost if it may not run."""
     ready, waiting = survey(turn, operation.entity)
     for task in ready:
@@ -55,15 +49,15 @@ def _require_started(state: State, operation: EntityTask) -> None:
         )
 
 
-@handles(MarkCleaned)
-def mark_cleaned(turn: Turn, operation: MarkCleaned) -> None:
+@handles(ops.MarkCleaned)
+def mark_cleaned(turn: Turn, operation: ops.MarkCleaned) -> None:
     """Raises CompactionLost."""
     _require_started(turn.state, operation)
     turn.record(Cleaned(operation))
 
 
-@handles(ReportCleaningFailed)
-def failed(turn: Turn, operation: ReportCleaningFailed) -> None:
+@handles(ops.ReportCleaningFailed)
+def failed(turn: Turn, operation: ops.ReportCleaningFailed) -> None:
     """The next attempt is due after 2^k times the retry time, from now on (C48, C54, P25)."""
     _require_started(turn.state, operation)
     settings, row = turn.state.settings, turn.state.queue.get(operation.id)
@@ -75,15 +69,15 @@ def failed(turn: Turn, operation: ReportCleaningFailed) -> None:
     turn.record(CleaningFailed(operation, attempts + 1, turn.now + wait, given_up))
 
 
-@handles(ReportCleaningLeft)
-def again(turn: Turn, operation: ReportCleaningLeft) -> None:
+@handles(ops.ReportCleaningLeft)
+def again(turn: Turn, operation: ops.ReportCleaningLeft) -> None:
     """Raises CompactionLost."""
     _require_started(turn.state, operation)
     turn.record(CleaningLeft(operation))
 
 
-@handles(RefuseCleaning)
-def refuse(turn: Turn, operation: RefuseCleaning) -> None:
+@handles(ops.RefuseCleaning)
+def refuse(turn: Turn, operation: ops.RefuseCleaning) -> None:
     """Raises CompactionLost."""
     row = turn.state.queue.get(operation.id)
     if row is None or row.state is not _R:
@@ -94,14 +88,13 @@ def refuse(turn: Turn, operation: RefuseCleaning) -> None:
 # --- events -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class CleaningStarted(Event, kind="cleaning"):
     """`upto`: transactions below it that have not asked for the table yet may miss files (P11).
 
     `since`: the moment from which on the table's history is still kept (P36).
     """
 
-    cleaning: StartCleaning = field(metadata=FLAT)
+    cleaning: ops.StartCleaning = field(metadata=FLAT)
     upto: int
     since: int
 
@@ -124,9 +117,8 @@ def _stop(state: State, entity: Entity) -> None:
     state.timers.cleaned_since.pop(entity, None)
 
 
-@dataclass(frozen=True, slots=True)
 class Cleaned(Event, kind="cleaned"):
-    report: MarkCleaned = field(metadata=FLAT)
+    report: ops.MarkCleaned = field(metadata=FLAT)
 
     def apply(self, state: State, at: int) -> None:
         report, entity, partition = self.report, self.report.entity, self.report.partition or ""
@@ -178,9 +170,8 @@ class Cleaned(Event, kind="cleaned"):
         return left
 
 
-@dataclass(frozen=True, slots=True)
 class CleaningFailed(Event, kind="cleaning_failed"):
-    report: ReportCleaningFailed = field(metadata=FLAT)
+    report: ops.ReportCleaningFailed = field(metadata=FLAT)
     attempts: int
     retry_at: int
     given_up: bool
@@ -207,9 +198,8 @@ class CleaningFailed(Event, kind="cleaning_failed"):
             state.timers.retry_row[row.id] = retry_at
 
 
-@dataclass(frozen=True, slots=True)
 class CleaningLeft(Event, kind="cleaning_left"):
-    report: ReportCleaningLeft = field(metadata=FLAT)
+    report: ops.ReportCleaningLeft = field(metadata=FLAT)
 
     def apply(self, state: State, _at: int) -> None:
         _stop(state, self.report.entity)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from acid_platform.base import table_properties
 from acid_platform.errors import (
@@ -15,13 +15,7 @@ from acid_platform.errors import (
     TxnAborted,
     WriteConflict,
 )
-from acid_platform.metastore.operations.transactions import (
-    AbortedMany,
-    AbortMany,
-    AbortTxn,
-    CommitTxn,
-    Drop,
-)
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import Cursor, Sink
 from acid_platform.metastore.records import (
     PLATFORM,
@@ -53,8 +47,8 @@ from acid_platform.transactions.conflicts import WriteSetRow
 from acid_platform.transactions.row_sets import RowSet
 
 
-@handles(CommitTxn)
-def commit(turn: Turn, operation: CommitTxn) -> int:
+@handles(ops.CommitTxn)
+def commit(turn: Turn, operation: ops.CommitTxn) -> int:
     """The first committer wins (T30 to T38, P6, P30, P38). A second commit is no error (T10).
 
     A refused commit aborts the transaction: WriteConflict, OverwriteThenWrite, DeclarationChanged,
@@ -95,8 +89,8 @@ def commit(turn: Turn, operation: CommitTxn) -> int:
         ) from refused
 
 
-@handles(Drop)
-def drop_and_commit(turn: Turn, operation: Drop) -> int:
+@handles(ops.Drop)
+def drop_and_commit(turn: Turn, operation: ops.Drop) -> int:
     """Raises what `drop` raises, and InvalidDefinition for a transaction with writes."""
     txn = require_open(turn, operation.txn)
     if turn.state.components.get(txn.txn_id) or txn.wrote:
@@ -295,8 +289,8 @@ def _check_overwrites(state: State, txn: Txn, reported: Sequence[Reported]) -> N
             )
 
 
-@handles(AbortTxn)
-def abort(turn: Turn, operation: AbortTxn) -> None:
+@handles(ops.AbortTxn)
+def abort(turn: Turn, operation: ops.AbortTxn) -> None:
     """Raises NoSuchTxn for one that is unknown or committed."""
     txn = turn.state.txns.get(operation.txn)
     past = None if txn else turn.ended(operation.txn)
@@ -306,14 +300,14 @@ def abort(turn: Turn, operation: AbortTxn) -> None:
     end(turn, txn.txn_id, operation.reason or "aborted by its owner")
 
 
-@handles(AbortMany)
-def abort_many(turn: Turn, operation: AbortMany) -> AbortedMany:
+@handles(ops.AbortMany)
+def abort_many(turn: Turn, operation: ops.AbortMany) -> ops.AbortedMany:
     """Aborts those that are open and skips the others without an error (T12)."""
     txns = turn.state.txns
     ids = [txn_id for txn_id in operation.txns if txn_id in txns and txns[txn_id].is_open]
     for txn_id in ids:
         end(turn, txn_id, operation.reason or "ABORT TRANSACTIONS")
-    return AbortedMany(ids, f"aborted {len(ids)} of {len(operation.txns)}")
+    return ops.AbortedMany(ids, f"aborted {len(ids)} of {len(operation.txns)}")
 
 
 def end(turn: Turn, txn_id: int, reason: str) -> None:
@@ -333,7 +327,6 @@ def leave_waits(turn: Turn, txn_id: int, error: AcidError) -> None:
 # --- events ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class RowsForgotten(Event, kind="rows_forgotten"):
     """Forgets which rows the commits up to this commit id changed; their entities stay (P38)."""
 

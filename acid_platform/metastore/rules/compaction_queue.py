@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from acid_platform.base import table_properties
 from acid_platform.compaction.states import CompactionKind, CompactionState
@@ -13,15 +13,7 @@ from acid_platform.errors import (
     InvalidDefinition,
     NoSuchPartition,
 )
-from acid_platform.metastore.operations.compaction import (
-    AbortCompactions,
-    RecordNotInitiated,
-    RequestCompaction,
-    RequestCompactions,
-    RevokeWorkers,
-    TakeCompaction,
-    Wished,
-)
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.rules import locking
 from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.compactions import CompactionEnded, CompactionRevoked, to_history
@@ -75,8 +67,8 @@ def history(state: State, entity: Entity) -> tuple[EndedCompaction, ...]:
 # --- request, take, revoke ----------------------------------------------------------------------
 
 
-@handles(RequestCompaction)
-def request(turn: Turn, operation: RequestCompaction) -> int:
+@handles(ops.RequestCompaction)
+def request(turn: Turn, operation: ops.RequestCompaction) -> int:
     """For a partitioned table without a partition it is a cleanup of what an aborted dynamic write
     left in unknown partitions; that row is ready for cleaning at once (C33).
 
@@ -86,19 +78,21 @@ def request(turn: Turn, operation: RequestCompaction) -> int:
     return _enqueue(turn, operation, queue_by_entity(turn.state), txn_list(turn.state))
 
 
-@handles(RequestCompactions)
-def request_many(turn: Turn, operation: RequestCompactions) -> list[Wished]:
+@handles(ops.RequestCompactions)
+def request_many(turn: Turn, operation: ops.RequestCompactions) -> list[ops.Wished]:
     waiting, txns = queue_by_entity(turn.state), txn_list(turn.state)
     answers = []
     for wish in operation.wishes:
         try:
-            answers.append(Wished(id=_enqueue(turn, wish, waiting, txns)))
+            answers.append(ops.Wished(id=_enqueue(turn, wish, waiting, txns)))
         except AcidError as error:
-            answers.append(Wished(error=(type(error).__name__, str(error))))
+            answers.append(ops.Wished(error=(type(error).__name__, str(error))))
     return answers
 
 
-def _enqueue(turn: Turn, operation: RequestCompaction, waiting: Queue, txns: ValidTxnList) -> int:
+def _enqueue(
+    turn: Turn, operation: ops.RequestCompaction, waiting: Queue, txns: ValidTxnList
+) -> int:
     """Adds the row to the queue and to `waiting`, and returns its id."""
     table = turn.state.table(operation.table)
     refuse_foreign(table, "compaction")
@@ -158,8 +152,8 @@ def _aborted_dynamic(state: State, table: TableState) -> bool:
     )
 
 
-@handles(TakeCompaction)
-def take(turn: Turn, operation: TakeCompaction) -> CompactionTask | None:
+@handles(ops.TakeCompaction)
+def take(turn: Turn, operation: ops.TakeCompaction) -> CompactionTask | None:
     """The first initiated row whose entity is not being compacted or cleaned, and that nobody keeps
     from its lock (C28, P21)."""
     state = turn.state
@@ -177,8 +171,8 @@ def take(turn: Turn, operation: TakeCompaction) -> CompactionTask | None:
     return None
 
 
-@handles(AbortCompactions)
-def abort_many(turn: Turn, operation: AbortCompactions) -> dict[int, str]:
+@handles(ops.AbortCompactions)
+def abort_many(turn: Turn, operation: ops.AbortCompactions) -> dict[int, str]:
     """Aborts only initiated rows."""
     if not operation.ids:
         raise InvalidDefinition("ABORT COMPACTIONS needs at least one id; see SHOW COMPACTIONS")
@@ -200,8 +194,8 @@ def abort_many(turn: Turn, operation: AbortCompactions) -> dict[int, str]:
     return messages
 
 
-@handles(RevokeWorkers)
-def revoke(turn: Turn, operation: RevokeWorkers) -> list[int]:
+@handles(ops.RevokeWorkers)
+def revoke(turn: Turn, operation: ops.RevokeWorkers) -> list[int]:
     host = operation.host
     oldest = turn.steady - turn.state.settings.integer("hive.compactor.worker.timeout")
     since = turn.state.timers.row_since
@@ -223,8 +217,8 @@ def revoke(turn: Turn, operation: RevokeWorkers) -> list[int]:
     return ids
 
 
-@handles(RecordNotInitiated)
-def not_initiated(turn: Turn, operation: RecordNotInitiated) -> int:
+@handles(ops.RecordNotInitiated)
+def not_initiated(turn: Turn, operation: ops.RecordNotInitiated) -> int:
     table = turn.state.table(operation.table)
     row = CompactionTask(
         turn.state.next_compaction,
@@ -244,7 +238,6 @@ def not_initiated(turn: Turn, operation: RecordNotInitiated) -> int:
 # --- events -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class CompactionAdded(Event, kind="queued"):
     """Adds a row to the queue, or one that was not initiated to the history."""
 
@@ -260,7 +253,6 @@ class CompactionAdded(Event, kind="queued"):
         state.timers.row_since[row.id] = state.timers.now
 
 
-@dataclass(frozen=True, slots=True)
 class CompactionTaken(Event, kind="taken"):
     id: int
     worker: str

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import AcidError, CompactionLost, InvalidDefinition
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.codec import BRIEF
-from acid_platform.metastore.operations.compaction import (
-    BeginCompaction,
-    CommitCompaction,
-    CompactionGranted,
-    CompactionTicket,
-    EndCompaction,
-    FailCompaction,
-    Owned,
-)
 from acid_platform.metastore.records import LockRequest, RecordedDirectory
 from acid_platform.metastore.rules import kept_history, locking
 from acid_platform.metastore.rules.commits import end
@@ -32,7 +24,7 @@ from acid_platform.transactions.locks import LockType
 _W, _R = CompactionState.WORKING, CompactionState.READY_FOR_CLEANING
 
 
-def owned(state: State, operation: Owned) -> CompactionTask:
+def owned(state: State, operation: ops.Owned) -> CompactionTask:
     """The row, if this attempt of this worker still owns it. Raises CompactionLost (P21)."""
     row = state.queue.get(operation.id)
     now = "gone"
@@ -47,8 +39,8 @@ def owned(state: State, operation: Owned) -> CompactionTask:
     )
 
 
-@handles(BeginCompaction)
-def begin(turn: Turn, operation: BeginCompaction) -> CompactionTicket:
+@handles(ops.BeginCompaction)
+def begin(turn: Turn, operation: ops.BeginCompaction) -> ops.CompactionTicket:
     """Raises CompactionLost, and LockNotAcquired if the entity was locked EXCLUSIVE since it was
     taken: the Worker then puts the task back."""
     row = owned(turn.state, operation)
@@ -66,10 +58,10 @@ def begin(turn: Turn, operation: BeginCompaction) -> CompactionTicket:
     table, opened = turn.state.tables[row.table_id], turn.state.txns[txn.txn_id]
     high = compactor_list(turn.state, table, snapshot(turn.state, opened)).high_watermark
     turn.record(CompactionBegun(id=row.id, txn=txn.txn_id, highest=high))
-    return CompactionTicket(txn.txn_id, ext, row.id)
+    return ops.CompactionTicket(txn.txn_id, ext, row.id)
 
 
-def begun(state: State, past: Past, ticket: CompactionTicket) -> CompactionGranted:
+def begun(state: State, past: Past, ticket: ops.CompactionTicket) -> ops.CompactionGranted:
     """What the Worker receives.
 
     Its own transaction counts as open: an earlier output of the same transaction must not become an
@@ -80,11 +72,11 @@ def begun(state: State, past: Past, ticket: CompactionTicket) -> CompactionGrant
     txns = answer.valid_txns
     own = ValidTxnList.of(txns.high_watermark, {*txns.open, ticket.txn}, txns.aborted)
     merged = compactor_list(state, state.tables[row.table_id], txns)
-    return CompactionGranted(replace(answer, valid_txns=own), merged, row)
+    return ops.CompactionGranted(replace(answer, valid_txns=own), merged, row)
 
 
-@handles(CommitCompaction)
-def commit(turn: Turn, operation: CommitCompaction) -> int:
+@handles(ops.CommitCompaction)
+def commit(turn: Turn, operation: ops.CommitCompaction) -> int:
     """Raises CompactionLost or TxnAborted; then nothing has changed, and the output has to be
     dropped."""
     row = owned(turn.state, operation)
@@ -102,8 +94,8 @@ def commit(turn: Turn, operation: CommitCompaction) -> int:
     return turn.state.last_txn
 
 
-@handles(EndCompaction)
-def nothing_to_do(turn: Turn, operation: EndCompaction) -> None:
+@handles(ops.EndCompaction)
+def nothing_to_do(turn: Turn, operation: ops.EndCompaction) -> None:
     """Raises CompactionLost, TxnAborted."""
     row = owned(turn.state, operation)
     require_open(turn, operation.txn)
@@ -133,8 +125,8 @@ def _finish(
     )
 
 
-@handles(FailCompaction)
-def fail(turn: Turn, operation: FailCompaction) -> None:
+@handles(ops.FailCompaction)
+def fail(turn: Turn, operation: ops.FailCompaction) -> None:
     """Raises CompactionLost."""
     txn = turn.state.txns.get(operation.txn or 0)
     if txn is not None and txn.is_open and txn.kind is TxnType.COMPACTION:
@@ -149,7 +141,6 @@ def fail(turn: Turn, operation: FailCompaction) -> None:
 # --- events -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class CompactionBegun(Event, kind="compacting"):
     """`highest`: the highest write id that it may merge."""
 
@@ -165,7 +156,6 @@ class CompactionBegun(Event, kind="compacting"):
         ]
 
 
-@dataclass(frozen=True, slots=True)
 class CompactionCommitted(Event, kind="compacted"):
     id: int
     txn: int
@@ -211,7 +201,6 @@ def to_history(state: State, row: QueuedTask) -> None:
         state.past_drops.setdefault(row.entity, []).append(row)
 
 
-@dataclass(frozen=True, slots=True)
 class CompactionEnded(Event, kind="compaction_ended"):
     """Ends a compaction without a commit."""
 
@@ -224,7 +213,6 @@ class CompactionEnded(Event, kind="compaction_ended"):
         to_history(state, replace(row, state=self.state, error=self.error, ended=at))
 
 
-@dataclass(frozen=True, slots=True)
 class CompactionRevoked(Event, kind="revoked"):
     id: int
 

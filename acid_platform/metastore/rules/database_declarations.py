@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from acid_platform.errors import InvalidDefinition, NoSuchTable, TableExists
 from acid_platform.layout.declarable import refuse_path_trouble
 from acid_platform.layout.sql_text import has_half_character
-from acid_platform.metastore.operations.tables import (
-    AlterDatabase,
-    DeclareDatabase,
-    GetDatabase,
-    RemoveDatabase,
-)
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import PLATFORM_OWNER, DatabaseRecord, OwnerKind
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.turn import Turn, handles
 
 
-@handles(DeclareDatabase)
-def create_database(turn: Turn, operation: DeclareDatabase) -> None:
+@handles(ops.DeclareDatabase)
+def create_database(turn: Turn, operation: ops.DeclareDatabase) -> None:
     name = operation.name.lower()
     if name in turn.state.databases:
         if operation.if_not_exists:
@@ -41,8 +36,8 @@ def create_database(turn: Turn, operation: DeclareDatabase) -> None:
     turn.record(made)
 
 
-@handles(AlterDatabase)
-def alter_database(turn: Turn, operation: AlterDatabase) -> DatabaseRecord:
+@handles(ops.AlterDatabase)
+def alter_database(turn: Turn, operation: ops.AlterDatabase) -> DatabaseRecord:
     """Raises NoSuchTable, InvalidDefinition."""
     record = database(turn.state, operation.name)
     if operation.comment is not None:
@@ -82,8 +77,8 @@ def refuse_half_texts(what: str, texts: Mapping[str, str]) -> None:
             )
 
 
-@handles(RemoveDatabase)
-def drop_database(turn: Turn, operation: RemoveDatabase) -> None:
+@handles(ops.RemoveDatabase)
+def drop_database(turn: Turn, operation: ops.RemoveDatabase) -> None:
     name = database(turn.state, operation.name).name
     names = (*turn.state.names, *turn.state.views)
     inside = sorted(member for member in names if member.startswith(f"{name}."))
@@ -93,13 +88,12 @@ def drop_database(turn: Turn, operation: RemoveDatabase) -> None:
     turn.record(DatabaseDropped(name=name))
 
 
-@handles(GetDatabase)
-def get_database(turn: Turn, operation: GetDatabase) -> DatabaseRecord:
+@handles(ops.GetDatabase)
+def get_database(turn: Turn, operation: ops.GetDatabase) -> DatabaseRecord:
     """Raises NoSuchTable."""
     return database(turn.state, operation.name)
 
 
-@dataclass(frozen=True, slots=True)
 class DatabaseCreated(Event, kind="database"):
     name: str
     comment: str = ""
@@ -113,7 +107,6 @@ class DatabaseCreated(Event, kind="database"):
         )
 
 
-@dataclass(frozen=True, slots=True)
 class DatabaseAltered(Event, kind="database_altered"):
     database: DatabaseRecord
 
@@ -121,7 +114,6 @@ class DatabaseAltered(Event, kind="database_altered"):
         state.databases[self.database.name] = self.database
 
 
-@dataclass(frozen=True, slots=True)
 class DatabaseDropped(Event, kind="database_dropped"):
     name: str
 

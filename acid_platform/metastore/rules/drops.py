@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import NoSuchPartition, Terminal
-from acid_platform.metastore.operations.transactions import Drop
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.rules import lock_index, write_set
 from acid_platform.metastore.rules.declared import refuse_foreign
 from acid_platform.metastore.rules.events import Event
@@ -20,7 +20,7 @@ from acid_platform.transactions.conflicts import WriteSetRow
 from acid_platform.transactions.locks import LockType
 
 
-def drop(turn: Turn, operation: Drop) -> None:
+def drop(turn: Turn, operation: ops.Drop) -> None:
     """Drops a table or partition; the Cleaner removes the files under C41 (P22).
 
     The files of a foreign table stay (P31). The drop of a partition allocates a write id: whoever
@@ -66,7 +66,6 @@ def drop(turn: Turn, operation: Drop) -> None:
     turn.record(Dropped(row, state.last_txn))
 
 
-@dataclass(frozen=True, slots=True)
 class Dropped(Event, kind="dropped"):
     """Drops a table or partition; `row` is the Cleaner's task (P22)."""
 

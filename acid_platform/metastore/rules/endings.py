@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
 from acid_platform.metastore.codec import BRIEF
@@ -25,7 +25,6 @@ class Placed(NamedTuple):
     recorded: RecordedDirectory
 
 
-@dataclass(frozen=True, slots=True)
 class Committed(Event, kind="commit"):
     txn: int
     commit_id: int
@@ -65,7 +64,6 @@ class Committed(Event, kind="commit"):
                 kept_history.note(state, table, moment, at, table.by_txn[txn_id], txn_id, rewrite)
 
 
-@dataclass(frozen=True, slots=True)
 class Aborted(Event, kind="abort"):
     txn: int
     reason: str

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from acid_platform.errors import InvalidDefinition
-from acid_platform.metastore.operations.compaction import AnswerErasure, GetErasures, RequestErasure
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.turn import Turn, handles
 from acid_platform.metastore.tasks import ErasureTask
 
 
-@handles(RequestErasure)
-def request_erasure(turn: Turn, operation: RequestErasure) -> int:
+@handles(ops.RequestErasure)
+def request_erasure(turn: Turn, operation: ops.RequestErasure) -> int:
     """An equal request that is still open keeps its id. Raises NoSuchTable."""
     state = turn.state
     table = state.table(operation.table).record.name
@@ -30,8 +30,8 @@ def request_erasure(turn: Turn, operation: RequestErasure) -> int:
     return task.id
 
 
-@handles(AnswerErasure)
-def answer_erasure(turn: Turn, operation: AnswerErasure) -> None:
+@handles(ops.AnswerErasure)
+def answer_erasure(turn: Turn, operation: ops.AnswerErasure) -> None:
     """Raises InvalidDefinition for a request that is unknown or no longer open."""
     task = turn.state.erasures.get(operation.id)
     if task is None or not task.state.open:
@@ -55,12 +55,11 @@ def answer_erasure(turn: Turn, operation: AnswerErasure) -> None:
     )
 
 
-@handles(GetErasures)
-def erasures(turn: Turn, _operation: GetErasures) -> list[ErasureTask]:
+@handles(ops.GetErasures)
+def erasures(turn: Turn, _operation: ops.GetErasures) -> list[ErasureTask]:
     return list(turn.state.erasures.values())
 
 
-@dataclass(frozen=True, slots=True)
 class ErasureRecorded(Event, kind="erasure"):
     """A request to erase rows, new or answered."""
 

@@ -6,25 +6,23 @@ event stands beside the operations that record it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar, dataclass_transform
 
 from acid_platform.metastore.codec import JsonObject, decode, encode
 from acid_platform.metastore.operations.base import Answer
 from acid_platform.metastore.rules.state import Outcome, State
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Event:
-    """A change of the state. A subclass is a frozen dataclass; `kind` is its name in the log."""
-
-    __slots__ = ()
+    """A change of the state, a frozen dataclass. `kind` is its name in the log."""
 
     kind: ClassVar[str]
 
-    def __init_subclass__(cls, *, kind: str = "") -> None:
-        if kind:
-            cls.kind = kind
-        EVENTS[cls.kind] = cls  # at last the class with slots that `dataclass` makes of the first
+    def __init_subclass__(cls, *, kind: str) -> None:
+        cls.kind = kind
+        EVENTS[kind] = dataclass(frozen=True)(cls)
 
     def apply(self, state: State, at: int, /) -> None:
         """Changes the state; `at` is the moment in milliseconds UTC."""
@@ -54,7 +52,6 @@ class Recorded:
         return cls(at, decode(EVENTS[kind], body))
 
 
-@dataclass(frozen=True, slots=True)
 class Replied(Event, kind="replied"):
     """The outcome of a request (P3)."""
 

@@ -183,7 +183,6 @@ def _outlived(state: State, txn_id: int, low: int) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
 class Purged(Event, kind="purged"):
     """Forgets what nobody needs any more (T44, T45).
 
@@ -286,7 +285,6 @@ def surplus(state: State, now: int) -> Iterator[QueuedTask]:
                 later.add(kind)
 
 
-@dataclass(frozen=True, slots=True)
 class HistoryPurged(Event, kind="history_purged"):
     def apply(self, state: State, at: int) -> None:
         gone = {row.id for row in surplus(state, at)}
@@ -299,7 +297,6 @@ def _without(past: dict[Entity, list[Row]], gone: Container[int]) -> dict[Entity
     return {entity: rows for entity, rows in left.items() if rows}
 
 
-@dataclass(frozen=True, slots=True)
 class TimeoutKnown(Event, kind="timeout_known"):
     """Every client has learnt of the shorter timeout (P29)."""
 

@@ -8,17 +8,11 @@ nothing there is written, compacted or removed until they are taken over.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from acid_platform.compaction.states import CompactionState
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.codec import FLAT
-from acid_platform.metastore.operations.tables import (
-    GetDropped,
-    GetIdentity,
-    Identify,
-    ReportIdentityPlaced,
-    TakeOver,
-)
 from acid_platform.metastore.places import is_relative
 from acid_platform.metastore.records import Identity
 from acid_platform.metastore.rules.compactions import to_history
@@ -29,26 +23,26 @@ from acid_platform.metastore.rules.turn import Turn, handles
 # --- decisions ----------------------------------------------------------------------------------
 
 
-@handles(GetIdentity)
-def identity(turn: Turn, _operation: GetIdentity) -> Identity:
+@handles(ops.GetIdentity)
+def identity(turn: Turn, _operation: ops.GetIdentity) -> Identity:
     return turn.state.identity or Identity()
 
 
-@handles(Identify)
-def identify(turn: Turn, operation: Identify) -> Identity:
+@handles(ops.Identify)
+def identify(turn: Turn, operation: ops.Identify) -> Identity:
     if turn.state.identity is None:
         turn.record(Identified(Identity(operation.id)))
     return turn.state.identity or Identity()
 
 
-@handles(ReportIdentityPlaced)
-def placed(turn: Turn, operation: ReportIdentityPlaced) -> None:
+@handles(ops.ReportIdentityPlaced)
+def placed(turn: Turn, operation: ops.ReportIdentityPlaced) -> None:
     if turn.state.identity == Identity(operation.id, placed=False):
         turn.record(Identified(Identity(operation.id, placed=True)))
 
 
-@handles(TakeOver)
-def take_over(turn: Turn, operation: TakeOver) -> list[str]:
+@handles(ops.TakeOver)
+def take_over(turn: Turn, operation: ops.TakeOver) -> list[str]:
     """Raises NoSuchTable."""
     every = (
         turn.state.tables.values() if operation.name is None else [turn.state.table(operation.name)]
@@ -59,8 +53,8 @@ def take_over(turn: Turn, operation: TakeOver) -> list[str]:
     return sorted(record.name for record in taken)
 
 
-@handles(GetDropped)
-def location(turn: Turn, operation: GetDropped) -> int | None:
+@handles(ops.GetDropped)
+def location(turn: Turn, operation: ops.GetDropped) -> int | None:
     waiting = (
         drop.highest_write_id for drop in turn.state.drops() if drop.location == operation.location
     )
@@ -82,7 +76,6 @@ def _locations(state: State) -> Iterable[str]:
 # --- events -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class Identified(Event, kind="identified"):
     """Gives the metastore an identity, or notes that the warehouse's root carries it (P31)."""
 
@@ -92,7 +85,6 @@ class Identified(Event, kind="identified"):
         state.identity = self.identity
 
 
-@dataclass(frozen=True, slots=True)
 class Copied(Event, kind="copied"):
     """The metastore's files turned out to be a copy (P31)."""
 
@@ -109,7 +101,6 @@ def disown(state: State, at: int) -> None:
         to_history(state, replace(row, state=CompactionState.REFUSED, ended=at, error=why))
 
 
-@dataclass(frozen=True, slots=True)
 class TakenOver(Event, kind="taken_over"):
     tables: tuple[int, ...]
 

@@ -4,38 +4,8 @@ from __future__ import annotations
 
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.errors import CompactionRefused, NoSuchTable, NoSuchTxn
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.operations.base import Row
-from acid_platform.metastore.operations.compaction import (
-    Cleanings,
-    GetCleanings,
-    GetMoment,
-    GetPastCompactions,
-    GetQueue,
-)
-from acid_platform.metastore.operations.shows import (
-    ShowCompaction,
-    ShowCompactions,
-    ShowLocks,
-    ShownCompaction,
-    ShowTransactions,
-)
-from acid_platform.metastore.operations.tables import (
-    GetDatabases,
-    GetLastWriteId,
-    GetPartitions,
-    GetSettings,
-    GetTable,
-    GetTables,
-    GetViews,
-    SettingsNow,
-)
-from acid_platform.metastore.operations.transactions import (
-    GetLocks,
-    GetOpenTxns,
-    GetTxnOutcome,
-    GetTxnStates,
-    TxnOutcome,
-)
 from acid_platform.metastore.records import (
     Holder,
     LockState,
@@ -58,24 +28,24 @@ NONE = "None"
 _QUEUED = (CompactionState.INITIATED, CompactionState.WORKING)
 
 
-@handles(GetMoment)
-def moment(turn: Turn, _operation: GetMoment) -> int:
+@handles(ops.GetMoment)
+def moment(turn: Turn, _operation: ops.GetMoment) -> int:
     return turn.state.next_moment
 
 
-@handles(GetTables)
-def tables(turn: Turn, _operation: GetTables) -> list[TableRecord]:
+@handles(ops.GetTables)
+def tables(turn: Turn, _operation: ops.GetTables) -> list[TableRecord]:
     return [table.record for table in turn.state.tables.values()]
 
 
-@handles(GetTable)
-def table(turn: Turn, operation: GetTable) -> TableRecord:
+@handles(ops.GetTable)
+def table(turn: Turn, operation: ops.GetTable) -> TableRecord:
     """Raises NoSuchTable, TxnAborted, SnapshotExpired, NoSuchTxn."""
     return seen_table(turn.state, _reader(turn, operation.txn), operation.name)[1]
 
 
-@handles(GetPartitions)
-def partitions(turn: Turn, operation: GetPartitions) -> list[PartitionRecord]:
+@handles(ops.GetPartitions)
+def partitions(turn: Turn, operation: ops.GetPartitions) -> list[PartitionRecord]:
     """Raises NoSuchTable, TxnAborted, SnapshotExpired, NoSuchTxn."""
     txn = _reader(turn, operation.txn)
     table, _ = seen_table(turn.state, txn, operation.name)
@@ -87,8 +57,8 @@ def _reader(turn: Turn, txn_id: int) -> Txn | None:
     return require_open(turn, txn_id) if txn_id else None
 
 
-@handles(GetLastWriteId)
-def last_write_id(turn: Turn, operation: GetLastWriteId) -> int:
+@handles(ops.GetLastWriteId)
+def last_write_id(turn: Turn, operation: ops.GetLastWriteId) -> int:
     """Raises NoSuchTable if no table, not even a dropped one, has this id."""
     table = turn.state.known_table(operation.table_id)
     if table is None:
@@ -96,25 +66,25 @@ def last_write_id(turn: Turn, operation: GetLastWriteId) -> int:
     return table.last_write_id
 
 
-@handles(GetDatabases)
-def databases(turn: Turn, _operation: GetDatabases) -> list[str]:
+@handles(ops.GetDatabases)
+def databases(turn: Turn, _operation: ops.GetDatabases) -> list[str]:
     return sorted(turn.state.databases)
 
 
-@handles(GetViews)
-def views(turn: Turn, operation: GetViews) -> list[ViewRecord]:
+@handles(ops.GetViews)
+def views(turn: Turn, operation: ops.GetViews) -> list[ViewRecord]:
     """Raises TxnAborted, SnapshotExpired, NoSuchTxn."""
     return seen_views(turn.state, _reader(turn, operation.txn))
 
 
-@handles(GetSettings)
-def settings(turn: Turn, _operation: GetSettings) -> SettingsNow:
+@handles(ops.GetSettings)
+def settings(turn: Turn, _operation: ops.GetSettings) -> ops.SettingsNow:
     chosen = turn.state.settings
-    return SettingsNow(dict(chosen.items()), dict(chosen.overrides), chosen.heartbeat_interval)
+    return ops.SettingsNow(dict(chosen.items()), dict(chosen.overrides), chosen.heartbeat_interval)
 
 
-@handles(ShowTransactions)
-def transactions(turn: Turn, _operation: ShowTransactions) -> list[Row]:
+@handles(ops.ShowTransactions)
+def transactions(turn: Turn, _operation: ops.ShowTransactions) -> list[Row]:
     beats = turn.state.heartbeats
     return [
         {
@@ -135,8 +105,8 @@ def transactions(turn: Turn, _operation: ShowTransactions) -> list[Row]:
     ]
 
 
-@handles(ShowLocks)
-def locks(turn: Turn, _operation: ShowLocks) -> list[Row]:
+@handles(ops.ShowLocks)
+def locks(turn: Turn, _operation: ops.ShowLocks) -> list[Row]:
     return [row for entry in turn.state.locks.values() for row in _lock_rows(turn, entry)]
 
 
@@ -187,39 +157,39 @@ def _lock_rows(turn: Turn, entry: LockEntry) -> list[Row]:
     ]
 
 
-@handles(ShowCompactions)
-def compactions(turn: Turn, _operation: ShowCompactions) -> list[Row]:
+@handles(ops.ShowCompactions)
+def compactions(turn: Turn, _operation: ops.ShowCompactions) -> list[Row]:
     every = (*turn.state.queue.values(), *turn.state.past_tasks())
     return [_show(row, turn.now) for row in sorted(every, key=lambda row: row.id)]
 
 
-@handles(ShowCompaction)
-def compaction(turn: Turn, operation: ShowCompaction) -> ShownCompaction:
+@handles(ops.ShowCompaction)
+def compaction(turn: Turn, operation: ops.ShowCompaction) -> ops.ShownCompaction:
     """Raises CompactionRefused for an unknown id."""
     for row in (*turn.state.queue.values(), *turn.state.past_tasks()):
         if row.id == operation.id:
-            return ShownCompaction(_show(row, turn.now), row.state not in _QUEUED)
+            return ops.ShownCompaction(_show(row, turn.now), row.state not in _QUEUED)
     raise CompactionRefused(f"there is no compaction {operation.id}; see SHOW COMPACTIONS")
 
 
-@handles(GetQueue)
-def queue(turn: Turn, _operation: GetQueue) -> list[CompactionTask]:
+@handles(ops.GetQueue)
+def queue(turn: Turn, _operation: ops.GetQueue) -> list[CompactionTask]:
     """The queue by id, which is the order in which Workers take its rows (C26)."""
     return sorted(turn.state.compactions(), key=lambda row: row.id)
 
 
-@handles(GetPastCompactions)
-def past_compactions(turn: Turn, _operation: GetPastCompactions) -> list[QueuedTask]:
+@handles(ops.GetPastCompactions)
+def past_compactions(turn: Turn, _operation: ops.GetPastCompactions) -> list[QueuedTask]:
     return sorted(turn.state.past_tasks(), key=lambda row: row.id)
 
 
-@handles(GetOpenTxns)
-def open_txns(turn: Turn, _operation: GetOpenTxns) -> list[Holder]:
+@handles(ops.GetOpenTxns)
+def open_txns(turn: Turn, _operation: ops.GetOpenTxns) -> list[Holder]:
     return [holder(txn) for txn in turn.state.open_txns()]
 
 
-@handles(GetLocks)
-def lock_states(turn: Turn, _operation: GetLocks) -> list[LockState]:
+@handles(ops.GetLocks)
+def lock_states(turn: Turn, _operation: ops.GetLocks) -> list[LockState]:
     return [
         state for entry in turn.state.locks.values() for state in _lock_states(turn.state, entry)
     ]
@@ -272,13 +242,13 @@ def _as_compaction(drop: DropTask) -> CompactionTask:
     )
 
 
-@handles(GetCleanings)
-def cleaning(turn: Turn, _operation: GetCleanings) -> Cleanings:
-    return Cleanings(*survey(turn))
+@handles(ops.GetCleanings)
+def cleaning(turn: Turn, _operation: ops.GetCleanings) -> ops.Cleanings:
+    return ops.Cleanings(*survey(turn))
 
 
-@handles(GetTxnStates)
-def txn_states(turn: Turn, operation: GetTxnStates) -> dict[int, str]:
+@handles(ops.GetTxnStates)
+def txn_states(turn: Turn, operation: ops.GetTxnStates) -> dict[int, str]:
     return {txn_id: _state_of(turn, txn_id) for txn_id in operation.txns}
 
 
@@ -288,17 +258,17 @@ def _state_of(turn: Turn, txn_id: int) -> str:
     return record.state.value if record else "u"
 
 
-@handles(GetTxnOutcome)
-def outcome_of_txn(turn: Turn, operation: GetTxnOutcome) -> TxnOutcome:
+@handles(ops.GetTxnOutcome)
+def outcome_of_txn(turn: Turn, operation: ops.GetTxnOutcome) -> ops.TxnOutcome:
     """Raises NoSuchTxn if that is not known."""
     txn = turn.state.txns.get(operation.txn)
     if txn is not None and txn.is_open:
-        return TxnOutcome("o", 0, "")
+        return ops.TxnOutcome("o", 0, "")
     past = turn.ended(operation.txn)
     if past is not None:
-        return TxnOutcome(past.state.value, past.commit_id, past.reason)
+        return ops.TxnOutcome(past.state.value, past.commit_id, past.reason)
     if txn is not None:
-        return TxnOutcome(TxnState.ABORTED.value, 0, txn.reason)
+        return ops.TxnOutcome(TxnState.ABORTED.value, 0, txn.reason)
     raise NoSuchTxn(
         f"transaction {operation.txn} is unknown here: never opened, or ended before the retention"
         " (acid.outcome.retention)"

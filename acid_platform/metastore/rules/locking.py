@@ -12,9 +12,8 @@ from acid_platform.errors import (
     LockTimeout,
     NoSuchTable,
 )
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.codec import FLAT, encode
-from acid_platform.metastore.operations.compaction import RequestPublication
-from acid_platform.metastore.operations.transactions import Begin, Lock, LockAlone, Ticket
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.declared import unchanged
 from acid_platform.metastore.rules.endings import Aborted
@@ -201,7 +200,7 @@ def settle(turn: Turn) -> None:
                 turn.record(Aborted(txn=entry.txn_id, reason=str(refused)))
         elif first_block(turn.state, entry) is None:
             grant(turn, entry)
-            ticket = Ticket(entry.txn_id, entry.ext)
+            ticket = ops.Ticket(entry.txn_id, entry.ext)
             turn.answer_parked(
                 entry.request_id, entry.txn_id, _op(entry), {"value": encode(ticket)}
             )
@@ -250,16 +249,15 @@ def end_wait(turn: Turn, entry: LockEntry, error: AcidError) -> None:
 def _op(entry: LockEntry) -> str:
     """The name of the operation that asked for the lock."""
     if entry.publishes:
-        return RequestPublication.op
+        return ops.RequestPublication.op
     if not entry.txn_id:
-        return LockAlone.op
-    return Begin.op if entry.begun else Lock.op
+        return ops.LockAlone.op
+    return ops.Begin.op if entry.begun else ops.Lock.op
 
 
 # --- events -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class LockRequested(Event, kind="lock"):
     """`needs`: names of tables whose files the Cleaner has to keep from now on."""
 
@@ -278,7 +276,6 @@ class LockRequested(Event, kind="lock"):
         state.txns[txn.txn_id] = replace(txn, needs=needs)
 
 
-@dataclass(frozen=True, slots=True)
 class LockGranted(Event, kind="grant"):
     """`write_ids`: (table id, write id) for tables in which the transaction had no write id yet."""
 
@@ -315,7 +312,6 @@ def add_write_id(state: State, table_id: int, txn_id: int, write_id: int) -> Non
     state.txns[txn_id] = replace(txn, wrote=(*txn.wrote, table_id))
 
 
-@dataclass(frozen=True, slots=True)
 class LockRemoved(Event, kind="unlock"):
     ext: int
 

@@ -7,7 +7,7 @@ the timeout. It competes with all others, even those of its own client (L5).
 from __future__ import annotations
 
 from acid_platform.errors import InvalidDefinition, LockNotAcquired, LockTimeout, NoSuchLock
-from acid_platform.metastore.operations.transactions import HeartbeatLock, LockAlone, Ticket, Unlock
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.rules.endings import Aborted
 from acid_platform.metastore.rules.locking import LockRemoved, end_wait, enqueue
 from acid_platform.metastore.rules.state import Txn
@@ -15,16 +15,16 @@ from acid_platform.metastore.rules.timers import dead, patience, touch
 from acid_platform.metastore.rules.turn import Turn, handles
 
 
-@handles(LockAlone)
-def lock_alone(turn: Turn, operation: LockAlone) -> Ticket:
+@handles(ops.LockAlone)
+def lock_alone(turn: Turn, operation: ops.LockAlone) -> ops.Ticket:
     """Waits like any request, but a read is not refused at once (L10). The answer's `ext` is for
     HeartbeatLock and Unlock. Raises what `enqueue` raises."""
     enqueue(turn, Txn.nobody(turn.now), operation.locks, operation.wait, False, begun=False)
-    return Ticket(0, turn.state.next_lock - 1)
+    return ops.Ticket(0, turn.state.next_lock - 1)
 
 
-@handles(HeartbeatLock)
-def heartbeat_lock(turn: Turn, operation: HeartbeatLock) -> None:
+@handles(ops.HeartbeatLock)
+def heartbeat_lock(turn: Turn, operation: ops.HeartbeatLock) -> None:
     """Raises NoSuchLock."""
     entry = turn.state.locks.get(operation.ext)
     if entry is None or entry.txn_id:
@@ -32,8 +32,8 @@ def heartbeat_lock(turn: Turn, operation: HeartbeatLock) -> None:
     touch(turn.state.lock_beats, entry.ext, turn.steady)
 
 
-@handles(Unlock)
-def unlock(turn: Turn, operation: Unlock) -> None:
+@handles(ops.Unlock)
+def unlock(turn: Turn, operation: ops.Unlock) -> None:
     """An unknown id is no error. Raises InvalidDefinition for a lock that a transaction holds: it
     ends with the transaction."""
     entry = turn.state.locks.get(operation.ext)

@@ -13,6 +13,7 @@ from pkgutil import iter_modules
 
 from acid_platform.base.clock import Moment
 from acid_platform.errors import AcidError
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore import rules
 from acid_platform.metastore.codec import JsonObject, decode, encode
 from acid_platform.metastore.operations.base import (
@@ -21,8 +22,6 @@ from acid_platform.metastore.operations.base import (
     MetastoreOperation,
     write_answer,
 )
-from acid_platform.metastore.operations.compaction import BeginCompaction
-from acid_platform.metastore.operations.transactions import Begin, Lock
 from acid_platform.metastore.rules import compactions, housekeeping, identity, locking, timers, txns
 from acid_platform.metastore.rules.compactions import CompactionCommitted
 from acid_platform.metastore.rules.endings import Aborted, Committed
@@ -37,9 +36,9 @@ for _module in iter_modules(rules.__path__, f"{rules.__name__}."):
     import_module(_module.name)  # completes HANDLERS and EVENTS
 
 EXPAND: dict[type[MetastoreOperation[object]], Callable[..., object]] = {
-    Begin: txns.granted,
-    Lock: txns.granted,
-    BeginCompaction: compactions.begun,
+    ops.Begin: txns.granted,
+    ops.Lock: txns.granted,
+    ops.BeginCompaction: compactions.begun,
 }
 """Builds the whole answer from the state and the kept record, each time it is given."""
 

@@ -3,19 +3,10 @@ snapshots are lists, and nobody reports its writes (P34)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from acid_platform.errors import NoSuchLock, SnapshotExpired
-from acid_platform.metastore.operations.other_engines import (
-    CheckLock,
-    FinishWrite,
-    GetConflict,
-    GetTouched,
-    GetTxnList,
-    GetWriteIdsUnder,
-    LockProgress,
-    RequestLock,
-)
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import TouchedEntity, TouchedTable
 from acid_platform.metastore.rules import locking, write_set
 from acid_platform.metastore.rules.events import Event
@@ -31,8 +22,8 @@ _WAIT = 24 * 3600.0
 for `hive.txn.timeout`."""
 
 
-@handles(RequestLock)
-def request_lock(turn: Turn, operation: RequestLock) -> LockProgress:
+@handles(ops.RequestLock)
+def request_lock(turn: Turn, operation: ops.RequestLock) -> ops.LockProgress:
     """Raises what `locking.enqueue` raises; LockNotAcquired only for a blocked read with
     `zero_wait`."""
     asker = Txn.nobody(turn.now)
@@ -54,12 +45,12 @@ def request_lock(turn: Turn, operation: RequestLock) -> LockProgress:
             other_engine=True,
         )
     except Parked:
-        return LockProgress(turn.state.next_lock - 1, False)
-    return LockProgress(turn.state.next_lock - 1, True)
+        return ops.LockProgress(turn.state.next_lock - 1, False)
+    return ops.LockProgress(turn.state.next_lock - 1, True)
 
 
-@handles(FinishWrite)
-def finish_write(turn: Turn, operation: FinishWrite) -> bool:
+@handles(ops.FinishWrite)
+def finish_write(turn: Turn, operation: ops.FinishWrite) -> bool:
     """The transaction with this write id may commit its files then (P47). Raises NoSuchTable."""
     by_txn = turn.state.table(operation.table).by_txn
     for txn in turn.state.txns.values():
@@ -71,24 +62,24 @@ def finish_write(turn: Turn, operation: FinishWrite) -> bool:
     return False
 
 
-@handles(CheckLock)
-def check_lock(turn: Turn, operation: CheckLock) -> LockProgress:
+@handles(ops.CheckLock)
+def check_lock(turn: Turn, operation: ops.CheckLock) -> ops.LockProgress:
     """Raises NoSuchLock for a request that ended: withdrawn, refused, or with its transaction."""
     entry = turn.state.locks.get(operation.ext)
     if entry is None:
         raise NoSuchLock(f"lock {operation.ext} is not held and does not wait; lock again")
     beats = turn.state.heartbeats if entry.txn_id else turn.state.lock_beats
     touch(beats, entry.txn_id or entry.ext, turn.steady)
-    return LockProgress(entry.ext, entry.acquired)
+    return ops.LockProgress(entry.ext, entry.acquired)
 
 
-@handles(GetTxnList)
-def txn_list_now(turn: Turn, _operation: GetTxnList) -> ValidTxnList:
+@handles(ops.GetTxnList)
+def txn_list_now(turn: Turn, _operation: ops.GetTxnList) -> ValidTxnList:
     return txn_list(turn.state)
 
 
-@handles(GetWriteIdsUnder)
-def write_ids_under(turn: Turn, operation: GetWriteIdsUnder) -> list[ValidWriteIdList]:
+@handles(ops.GetWriteIdsUnder)
+def write_ids_under(turn: Turn, operation: ops.GetWriteIdsUnder) -> list[ValidWriteIdList]:
     """Raises NoSuchTable, and SnapshotExpired for a list so old that the write ids of its open
     transactions may be forgotten: they would count as committed (P5).
 
@@ -122,8 +113,8 @@ def _without_dropped(state: State, table: TableState, listed: ValidWriteIdList) 
     return ValidWriteIdList.of(listed.table, listed.high_watermark, listed.open, aborted)
 
 
-@handles(GetTouched)
-def touched(turn: Turn, operation: GetTouched) -> list[TouchedTable]:
+@handles(ops.GetTouched)
+def touched(turn: Turn, operation: ops.GetTouched) -> list[TouchedTable]:
     """Raises TxnAborted, SnapshotExpired, NoSuchTxn."""
     state, txn = turn.state, require_open(turn, operation.txn)
     components = state.components.get(txn.txn_id, ())
@@ -144,8 +135,8 @@ def touched(turn: Turn, operation: GetTouched) -> list[TouchedTable]:
     ]
 
 
-@handles(GetConflict)
-def conflict(turn: Turn, operation: GetConflict) -> str:
+@handles(ops.GetConflict)
+def conflict(turn: Turn, operation: ops.GetConflict) -> str:
     """What was committed since the transaction was opened decides (T40).
 
     Raises TxnAborted, SnapshotExpired, NoSuchTxn.
@@ -155,7 +146,6 @@ def conflict(turn: Turn, operation: GetConflict) -> str:
     return write_set.describe(state, *reason) if reason else ""
 
 
-@dataclass(frozen=True, slots=True)
 class FinishAwaited(Event, kind="finish_awaited"):
     """Whether a transaction waits for its engine to say that all files are written (P47)."""
 

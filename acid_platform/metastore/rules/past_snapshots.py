@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from acid_platform.base.table_properties import HISTORY_RETENTION
 from acid_platform.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory
-from acid_platform.metastore.operations.history import (
-    EndHistory,
-    GetKept,
-    GetPast,
-    PlaceTag,
-    RemoveTag,
-)
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import AsOf, KeptHistory, Pin, Tag, utc_text
 from acid_platform.metastore.records import PastTable, TableRecord
 from acid_platform.metastore.rules import kept_history
@@ -26,8 +20,8 @@ from acid_platform.metastore.rules.txns import renew_lease, require_open
 # --- decisions ------------------------------------------------------------------------------------
 
 
-@handles(GetPast)
-def past(turn: Turn, operation: GetPast) -> PastTable:
+@handles(ops.GetPast)
+def past(turn: Turn, operation: ops.GetPast) -> PastTable:
     """Raises NoSuchPast, NotEnoughHistory, NoSuchTable, SnapshotExpired, TxnAborted, NoSuchTxn."""
     txn, table, then = with_history(turn, operation.txn, operation.table)
     pin = resolve(turn, table, operation.as_of)
@@ -183,8 +177,8 @@ def since_text(state: State, table: TableState, as_of: str) -> str:
     )
 
 
-@handles(PlaceTag)
-def create_tag(turn: Turn, operation: PlaceTag) -> Tag:
+@handles(ops.PlaceTag)
+def create_tag(turn: Turn, operation: ops.PlaceTag) -> Tag:
     """Raises NoSuchTable, NoSuchPast, NotEnoughHistory, and InvalidDefinition for a name that is in
     use or a time of expiry that is past."""
     table, name = turn.state.table(operation.table), operation.name
@@ -216,24 +210,24 @@ def last_commit(table: TableState, pin: Pin) -> tuple[int, int]:
     return table.since_write, table.since_at
 
 
-@handles(RemoveTag)
-def drop_tag(turn: Turn, operation: RemoveTag) -> None:
+@handles(ops.RemoveTag)
+def drop_tag(turn: Turn, operation: ops.RemoveTag) -> None:
     """Raises NoSuchTable, NoSuchPast."""
     table = turn.state.table(operation.table)
     tag = _tag(table, operation.name)
     turn.record(TagDropped(table.record.table_id, tag.name))
 
 
-@handles(EndHistory)
-def end_history(turn: Turn, operation: EndHistory) -> None:
+@handles(ops.EndHistory)
+def end_history(turn: Turn, operation: ops.EndHistory) -> None:
     """What the table shows since its last commit stays readable. Raises NoSuchTable."""
     table = turn.state.table(operation.table)
     last = table.commits[-1].moment if table.commits else table.since
     turn.record(HistoryEnded(table.record.table_id, operation.partitions, last))
 
 
-@handles(GetKept)
-def kept_histories(turn: Turn, operation: GetKept) -> list[KeptHistory]:
+@handles(ops.GetKept)
+def kept_histories(turn: Turn, operation: ops.GetKept) -> list[KeptHistory]:
     """Raises NoSuchTable."""
     state = turn.state
     tables = state.tables.values() if operation.table is None else [state.table(operation.table)]
@@ -269,7 +263,6 @@ def _kept(state: State, table: TableState) -> KeptHistory:
 # --- events ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class PastPinned(Event, kind="pinned"):
     """A transaction reads the table `name` as it was (P36)."""
 
@@ -284,7 +277,6 @@ class PastPinned(Event, kind="pinned"):
         )
 
 
-@dataclass(frozen=True, slots=True)
 class TagCreated(Event, kind="tag"):
     tag: Tag
 
@@ -293,7 +285,6 @@ class TagCreated(Event, kind="tag"):
         table.tags = {**table.tags, self.tag.name: self.tag}
 
 
-@dataclass(frozen=True, slots=True)
 class TagDropped(Event, kind="tag_dropped"):
     table_id: int
     name: str
@@ -303,7 +294,6 @@ class TagDropped(Event, kind="tag_dropped"):
         table.tags = {name: tag for name, tag in table.tags.items() if name != self.name}
 
 
-@dataclass(frozen=True, slots=True)
 class HistoryEnded(Event, kind="history_ended"):
     """What these partitions showed before `moment` is kept for open readers alone."""
 

@@ -12,12 +12,7 @@ place, so the lock stays until somebody has removed it: the Worker itself, or th
 from __future__ import annotations
 
 from acid_platform.errors import CompactionLost, InvalidDefinition
-from acid_platform.metastore.operations.compaction import (
-    EndPublication,
-    GetUnpublished,
-    RequestPublication,
-)
-from acid_platform.metastore.operations.transactions import Ticket
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.rules import locking
 from acid_platform.metastore.rules.compactions import owned
 from acid_platform.metastore.rules.locking import LockRemoved
@@ -29,8 +24,8 @@ from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockComponent, LockType
 
 
-@handles(RequestPublication)
-def publish(turn: Turn, operation: RequestPublication) -> Ticket:
+@handles(ops.RequestPublication)
+def publish(turn: Turn, operation: ops.RequestPublication) -> ops.Ticket:
     """Raises Parked while other engines hold locks on the entity, LockTimeout if it may not wait,
     CompactionLost (P21) and TxnAborted."""
     row = owned(turn.state, operation)
@@ -38,10 +33,10 @@ def publish(turn: Turn, operation: RequestPublication) -> Ticket:
     if row.txn_id != txn.txn_id:
         raise CompactionLost(f"compaction {row.id} runs in transaction {row.txn_id} now")
     locking.stand_in_line(turn, _entry(turn, row, operation), ())
-    return Ticket(txn.txn_id, turn.state.next_lock - 1)
+    return ops.Ticket(txn.txn_id, turn.state.next_lock - 1)
 
 
-def _entry(turn: Turn, row: CompactionTask, operation: RequestPublication) -> LockEntry:
+def _entry(turn: Turn, row: CompactionTask, operation: ops.RequestPublication) -> LockEntry:
     name = turn.state.name_of(row.table_id)
     database, _, table = name.partition(".")
     component = LockComponent(
@@ -66,8 +61,8 @@ def _entry(turn: Turn, row: CompactionTask, operation: RequestPublication) -> Lo
     )
 
 
-@handles(EndPublication)
-def ended(turn: Turn, operation: EndPublication) -> None:
+@handles(ops.EndPublication)
+def ended(turn: Turn, operation: ops.EndPublication) -> None:
     """A publication that has ended already is no error. Raises InvalidDefinition for another lock,
     and for the publication of a compaction that goes on."""
     entry = turn.state.locks.get(operation.ext)
@@ -82,8 +77,8 @@ def ended(turn: Turn, operation: EndPublication) -> None:
     turn.record(LockRemoved(ext=entry.ext))
 
 
-@handles(GetUnpublished)
-def unpublished(turn: Turn, _operation: GetUnpublished) -> list[Unpublication]:
+@handles(ops.GetUnpublished)
+def unpublished(turn: Turn, _operation: ops.GetUnpublished) -> list[Unpublication]:
     """Its removal waits for nobody: no reader of ours needs it. A name that a commit recorded
     belongs to another compaction of a table with the layout hive3."""
     state = turn.state

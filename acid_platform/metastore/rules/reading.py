@@ -10,13 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from acid_platform.metastore.operations.tables import GetRecorded
-from acid_platform.metastore.operations.transactions import (
-    Describe,
-    GetManifest,
-    IsNewest,
-    SeenTable,
-)
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import RecordedDirectory
 from acid_platform.metastore.rules.declared import (
     directories,
@@ -36,22 +30,24 @@ MOST_DIRECTORIES = 2000
 """To compare for `IsNewest`, since other requests wait meanwhile."""
 
 
-@handles(Describe)
-def describe(turn: Turn, operation: Describe) -> dict[str, SeenTable]:
+@handles(ops.Describe)
+def describe(turn: Turn, operation: ops.Describe) -> dict[str, ops.SeenTable]:
     """Raises what GetManifest raises."""
     txn = require_open(turn, operation.txn)
     described = {}
     for name in operation.tables:
         table, record = seen_table(turn.state, txn, name)
         partitioned = bool(record.partition_columns)
-        listed = [] if partitioned else manifest(turn, GetManifest(txn.txn_id, name, (None,)))[0]
+        listed = (
+            [] if partitioned else manifest(turn, ops.GetManifest(txn.txn_id, name, (None,)))[0]
+        )
         partitions = seen_partitions(turn.state, txn, table) if partitioned else []
-        described[name] = SeenTable(record, partitions, listed)
+        described[name] = ops.SeenTable(record, partitions, listed)
     return described
 
 
-@handles(IsNewest)
-def is_newest(turn: Turn, operation: IsNewest) -> bool:
+@handles(ops.IsNewest)
+def is_newest(turn: Turn, operation: ops.IsNewest) -> bool:
     """Compares declarations, partitions, rows and directories. The lease may then serve another
     read (P11), and is renewed as by a read (P12). Raises SnapshotExpired, TxnAborted, NoSuchTxn."""
     txn = require_open(turn, operation.txn)
@@ -98,8 +94,8 @@ def _same_directories(state: State, then: ValidTxnList, table: TableState) -> bo
     return True
 
 
-@handles(GetManifest)
-def manifest(turn: Turn, operation: GetManifest) -> list[list[RecordedDirectory]]:
+@handles(ops.GetManifest)
+def manifest(turn: Turn, operation: ops.GetManifest) -> list[list[RecordedDirectory]]:
     """Raises SnapshotExpired, TxnAborted or NoSuchTxn, since files may be gone then, and
     NoSuchTable."""
     txn = require_open(turn, operation.txn)
@@ -109,8 +105,8 @@ def manifest(turn: Turn, operation: GetManifest) -> list[list[RecordedDirectory]
     return _recorded(turn, table.record.table_id, operation.partitions)
 
 
-@handles(GetRecorded)
-def recorded_now(turn: Turn, operation: GetRecorded) -> list[list[RecordedDirectory]]:
+@handles(ops.GetRecorded)
+def recorded_now(turn: Turn, operation: ops.GetRecorded) -> list[list[RecordedDirectory]]:
     """Raises NoSuchTable."""
     table_id = operation.table_id or turn.state.table(operation.table).record.table_id
     return _recorded(turn, table_id, operation.partitions)

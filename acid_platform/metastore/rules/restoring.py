@@ -8,14 +8,14 @@ says which were committed and which were aborted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.names import parse_directory
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.codec import ranges
-from acid_platform.metastore.operations.tables import GetDoubtful, ResolveDoubtful
 from acid_platform.metastore.records import Identity, RecordedDirectory
 from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.rules.endings import place
@@ -26,8 +26,8 @@ from acid_platform.metastore.rules.table_declarations import register_partitions
 from acid_platform.metastore.rules.turn import Turn, handles
 
 
-@handles(GetDoubtful)
-def doubtful(turn: Turn, _operation: GetDoubtful) -> dict[str, list[tuple[int, int]]]:
+@handles(ops.GetDoubtful)
+def doubtful(turn: Turn, _operation: ops.GetDoubtful) -> dict[str, list[tuple[int, int]]]:
     return doubtful_write_ids(turn.state)
 
 
@@ -36,8 +36,8 @@ def doubtful_write_ids(state: State) -> dict[str, list[tuple[int, int]]]:
     return {table.record.name: ranges(table.doubtful) for table in tables if table.doubtful}
 
 
-@handles(ResolveDoubtful)
-def resolve(turn: Turn, operation: ResolveDoubtful) -> list[tuple[int, int]]:
+@handles(ops.ResolveDoubtful)
+def resolve(turn: Turn, operation: ops.ResolveDoubtful) -> list[tuple[int, int]]:
     """Raises NoSuchTable, InvalidDefinition."""
     table = turn.state.table(operation.name)
     committed, aborted = set(operation.committed), set(operation.aborted)
@@ -70,7 +70,6 @@ class Found(NamedTuple):
     unknown: tuple[RecordedDirectory, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class MetastoreRestored(Event, kind="restored"):
     """`tables`: (table id, highest write id in its directories); `txn_id`: the highest transaction
     id there; `identity`: the warehouse's from now on (P31)."""
@@ -148,7 +147,6 @@ def _doubt(table: TableState, txn_id: int) -> None:
         table.writes = [row for row in table.writes if row.txn_id != txn_id]
 
 
-@dataclass(frozen=True, slots=True)
 class DoubtResolved(Event, kind="resolved"):
     """Decides doubtful write ids (P24)."""
 

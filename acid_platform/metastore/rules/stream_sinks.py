@@ -8,10 +8,9 @@ another batch, whose rows must not get lost: it is refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from acid_platform.errors import BatchCommitted, InvalidDefinition, NoSuchPast, StreamRefused
-from acid_platform.metastore.operations.history import ForgetSink, GetSinks
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import Sink, SinkBatch, SinkRow, utc_text
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import State, Txn
@@ -82,8 +81,8 @@ def _repeated(table: str, last: Sink, batch: SinkBatch) -> BatchCommitted | Stre
     return BatchCommitted(f"{text}, and repeats it")
 
 
-@handles(GetSinks)
-def listed(turn: Turn, operation: GetSinks) -> list[SinkRow]:
+@handles(ops.GetSinks)
+def listed(turn: Turn, operation: ops.GetSinks) -> list[SinkRow]:
     """Raises NoSuchTable."""
     state = turn.state
     only = None if operation.table is None else state.table(operation.table).record.table_id
@@ -94,8 +93,8 @@ def listed(turn: Turn, operation: GetSinks) -> list[SinkRow]:
     ]
 
 
-@handles(ForgetSink)
-def forget(turn: Turn, operation: ForgetSink) -> None:
+@handles(ops.ForgetSink)
+def forget(turn: Turn, operation: ops.ForgetSink) -> None:
     """Raises NoSuchTable, NoSuchPast."""
     table = turn.state.table(operation.table).record
     if (operation.sink, table.table_id) not in turn.state.sinks:
@@ -109,7 +108,6 @@ def forget(turn: Turn, operation: ForgetSink) -> None:
 # --- events ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class SinkForgotten(Event, kind="sink_forgotten"):
     """A sink counts as one that never wrote the table (P42)."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from acid_platform.base import table_properties
@@ -16,13 +16,7 @@ from acid_platform.errors import (
 from acid_platform.layout.declarable import refuse_path_trouble
 from acid_platform.layout.partition_names import parse_partition, partition_name
 from acid_platform.layout.types import folded
-from acid_platform.metastore.operations.tables import (
-    AdoptTable,
-    AlterTable,
-    ChangeSetting,
-    DeclareTable,
-    RegisterPartitions,
-)
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import PartitionRecord, RecordedDirectory, TableRecord
 from acid_platform.metastore.rules import kept_history, lock_index
 from acid_platform.metastore.rules.database_declarations import refuse_half_texts
@@ -37,16 +31,16 @@ from acid_platform.metastore.view_columns import refuse_names_of_views
 # --- decisions --------------------------------------------------------------------------------
 
 
-@handles(ChangeSetting)
-def set_value(turn: Turn, operation: ChangeSetting) -> int:
+@handles(ops.ChangeSetting)
+def set_value(turn: Turn, operation: ops.ChangeSetting) -> int:
     """Raises SettingRefused."""
     turn.state.settings.with_value(operation.name, operation.value)
     turn.record(SettingChanged(name=operation.name, value=operation.value))
     return turn.state.settings.heartbeat_interval
 
 
-@handles(DeclareTable)
-def create_table(turn: Turn, operation: DeclareTable) -> TableRecord:
+@handles(ops.DeclareTable)
+def create_table(turn: Turn, operation: ops.DeclareTable) -> TableRecord:
     """Raises TableExists, InvalidDefinition, and LockNotAcquired while the location is being
     cleared."""
     name = table_name(operation.table.name)
@@ -72,8 +66,8 @@ def _create(turn: Turn, record: TableRecord, floor: int) -> TableRecord:
     return turn.state.tables[record.table_id].record
 
 
-@handles(AdoptTable)
-def adopt_table(turn: Turn, operation: AdoptTable) -> TableRecord:
+@handles(ops.AdoptTable)
+def adopt_table(turn: Turn, operation: ops.AdoptTable) -> TableRecord:
     """Sets the counters above what the files hold. Raises TableExists, InvalidDefinition,
     LockNotAcquired."""
     where = operation.table.location
@@ -198,8 +192,8 @@ def check_constraints(record: TableRecord) -> None:
         refuse_half_texts(f"{record.name}: a constraint", texts)
 
 
-@handles(AlterTable)
-def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
+@handles(ops.AlterTable)
+def alter_table(turn: Turn, operation: ops.AlterTable) -> TableRecord:
     """Raises NoSuchTable, TableExists, InvalidDefinition, DeclarationChanged."""
     record = turn.state.table(operation.name).record
     require_version(record, operation.read)
@@ -235,8 +229,8 @@ def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
     return turn.state.tables[record.table_id].record
 
 
-@handles(RegisterPartitions)
-def add_partitions(turn: Turn, operation: RegisterPartitions) -> list[str]:
+@handles(ops.RegisterPartitions)
+def add_partitions(turn: Turn, operation: ops.RegisterPartitions) -> list[str]:
     """Raises NoSuchPartition."""
     table = turn.state.table(operation.name)
     names = [normal_partition(table, partition) for partition in operation.partitions]
@@ -268,7 +262,6 @@ def _normal(name: str, columns: tuple[str, ...]) -> str | None:
 # --- events -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class SettingChanged(Event, kind="set"):
     name: str
     value: str
@@ -282,7 +275,6 @@ class SettingChanged(Event, kind="set"):
             state.timers.shortened = state.timers.now
 
 
-@dataclass(frozen=True, slots=True)
 class TableCreated(Event, kind="table"):
     table: TableRecord
 
@@ -295,7 +287,6 @@ class TableCreated(Event, kind="table"):
         state.names[record.name] = record.table_id
 
 
-@dataclass(frozen=True, slots=True)
 class TableAltered(Event, kind="altered"):
     table: TableRecord
 
@@ -316,7 +307,6 @@ class TableAltered(Event, kind="altered"):
         state.changed |= dict.fromkeys(table.entities(), state.next_moment)
 
 
-@dataclass(frozen=True, slots=True)
 class TableAdopted(Event, kind="adopted"):
     """Adopts the files of a table that was just created (P24)."""
 
@@ -343,7 +333,6 @@ class TableAdopted(Event, kind="adopted"):
         state.changed |= dict.fromkeys(table.entities(), state.next_moment)
 
 
-@dataclass(frozen=True, slots=True)
 class PartitionsAdded(Event, kind="partitions"):
     table_id: int
     names: tuple[str, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from acid_platform.errors import (
     AcidError,
@@ -14,22 +14,8 @@ from acid_platform.errors import (
     TxnAborted,
     UnsupportedStatement,
 )
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.codec import FLAT
-from acid_platform.metastore.operations.transactions import (
-    Alive,
-    Allocate,
-    AllocateMany,
-    Begin,
-    GetGranted,
-    GetValidWriteIds,
-    Granted,
-    Heartbeat,
-    HeartbeatOne,
-    Lock,
-    OpenBatch,
-    SeenWrites,
-    Ticket,
-)
 from acid_platform.metastore.records import ClientInfo
 from acid_platform.metastore.rules import locking, write_set
 from acid_platform.metastore.rules.declared import seen_table, unchanged
@@ -46,8 +32,8 @@ from acid_platform.transactions import RowOperation, TxnState, TxnType
 # --- open and list ------------------------------------------------------------------------------
 
 
-@handles(Begin)
-def begin(turn: Turn, operation: Begin) -> Ticket:
+@handles(ops.Begin)
+def begin(turn: Turn, operation: ops.Begin) -> ops.Ticket:
     """An empty list of tables means that each table is registered when it is asked for.
 
     Raises TooManyOpenTxns (T2) and, after aborting the transaction, what `locking.enqueue` raises.
@@ -68,11 +54,11 @@ def begin(turn: Turn, operation: Begin) -> Ticket:
     except AcidError as error:
         turn.record(Aborted(txn.txn_id, str(error)))
         raise
-    return Ticket(txn.txn_id, turn.state.next_lock - 1 if operation.locks else 0)
+    return ops.Ticket(txn.txn_id, turn.state.next_lock - 1 if operation.locks else 0)
 
 
-@handles(OpenBatch)
-def open_batch(turn: Turn, operation: OpenBatch) -> list[int]:
+@handles(ops.OpenBatch)
+def open_batch(turn: Turn, operation: ops.OpenBatch) -> list[int]:
     if operation.count <= 0:
         raise InvalidDefinition(
             f"{operation.count} transactions can't be opened; ask for at least 1"
@@ -134,14 +120,14 @@ def open_txn(turn: Turn, kind: TxnType, info: ClientInfo, all_tables: bool) -> T
     return turn.state.txns[txn_id]
 
 
-@handles(Lock)
-def lock(turn: Turn, operation: Lock) -> Ticket:
+@handles(ops.Lock)
+def lock(turn: Turn, operation: ops.Lock) -> ops.Ticket:
     txn = require_open(turn, operation.txn)
     locking.enqueue(turn, txn, operation.locks, operation.wait, operation.zero_wait, begun=False)
-    return Ticket(txn.txn_id, turn.state.next_lock - 1)
+    return ops.Ticket(txn.txn_id, turn.state.next_lock - 1)
 
 
-def granted(state: State, past: Past, ticket: Ticket) -> Granted:
+def granted(state: State, past: Past, ticket: ops.Ticket) -> ops.Granted:
     """What the client of `begin` or `lock` receives, rebuilt each time it asks.
 
     Its first answer may have been lost, and the transaction reaped since. Raises TxnAborted,
@@ -153,7 +139,7 @@ def granted(state: State, past: Past, ticket: Ticket) -> Granted:
     entry = state.locks.get(ticket.ext)
     written = [state.tables[table_id] for table_id in txn.wrote if table_id in state.tables]
     needed = ((name, state.known_table(table_id)) for name, table_id in txn.needs.items())
-    return Granted(
+    return ops.Granted(
         txn.txn_id,
         valid_txns,
         {table.record.name: table.by_txn[txn.txn_id] for table in written},
@@ -184,14 +170,14 @@ def lost_overwrite(state: State, txn: Txn, entry: LockEntry) -> str:
     return write_set.describe(state, *conflict) if conflict else ""
 
 
-@handles(GetGranted)
-def granted_now(turn: Turn, operation: GetGranted) -> Granted:
+@handles(ops.GetGranted)
+def granted_now(turn: Turn, operation: ops.GetGranted) -> ops.Granted:
     require_open(turn, operation.txn)
-    return granted(turn.state, turn.past, Ticket(operation.txn, 0))
+    return granted(turn.state, turn.past, ops.Ticket(operation.txn, 0))
 
 
-@handles(GetValidWriteIds)
-def valid_write_ids(turn: Turn, operation: GetValidWriteIds) -> SeenWrites:
+@handles(ops.GetValidWriteIds)
+def valid_write_ids(turn: Turn, operation: ops.GetValidWriteIds) -> ops.SeenWrites:
     """Raises SnapshotExpired, NoSuchTable, TxnAborted."""
     txn = require_open(turn, operation.txn)
     table, record = seen_table(turn.state, txn, operation.table)
@@ -202,11 +188,11 @@ def valid_write_ids(turn: Turn, operation: GetValidWriteIds) -> SeenWrites:
     renew_lease(turn, txn)
     valid_txns = snapshot(turn.state, turn.state.txns[txn.txn_id])
     assert valid_txns is not None
-    return SeenWrites(write_ids(table, valid_txns), table.by_txn.get(txn.txn_id))
+    return ops.SeenWrites(write_ids(table, valid_txns), table.by_txn.get(txn.txn_id))
 
 
-@handles(Allocate)
-def allocate(turn: Turn, operation: Allocate) -> int:
+@handles(ops.Allocate)
+def allocate(turn: Turn, operation: ops.Allocate) -> int:
     return _allocate(turn, require_open(turn, operation.txn), operation.table)
 
 
@@ -222,8 +208,8 @@ def _allocate(turn: Turn, txn: Txn, name: str) -> int:
     return write_id
 
 
-@handles(AllocateMany)
-def allocate_many(turn: Turn, operation: AllocateMany) -> list[tuple[int, int]]:
+@handles(ops.AllocateMany)
+def allocate_many(turn: Turn, operation: ops.AllocateMany) -> list[tuple[int, int]]:
     """Either all transactions get new write ids, or all have one already.
 
     Raises TxnAborted, NoSuchTxn, ReadOnlyTxn or InvalidDefinition, and then allocates none.
@@ -288,8 +274,8 @@ def open_now(state: State, past: Past, txn_id: int) -> Txn:
     raise TxnAborted(f"transaction {txn_id} was aborted: {ended.reason}; begin again")
 
 
-@handles(Heartbeat)
-def heartbeat(turn: Turn, operation: Heartbeat) -> Alive:
+@handles(ops.Heartbeat)
+def heartbeat(turn: Turn, operation: ops.Heartbeat) -> ops.Alive:
     aborted, unknown = [], []
     for txn_id in operation.txns:
         txn = turn.state.txns.get(txn_id)
@@ -301,11 +287,11 @@ def heartbeat(turn: Turn, operation: Heartbeat) -> Alive:
         else:
             unknown.append(txn_id)
     interval = turn.state.settings.heartbeat_interval
-    return Alive(aborted, unknown, interval)
+    return ops.Alive(aborted, unknown, interval)
 
 
-@handles(HeartbeatOne)
-def heartbeat_one(turn: Turn, operation: HeartbeatOne) -> int:
+@handles(ops.HeartbeatOne)
+def heartbeat_one(turn: Turn, operation: ops.HeartbeatOne) -> int:
     """Raises TxnAborted, SnapshotExpired, NoSuchTxn (T7)."""
     txn = require_open(turn, operation.txn)
     touch(turn.state.heartbeats, txn.txn_id, turn.steady)
@@ -317,7 +303,6 @@ def heartbeat_one(turn: Turn, operation: HeartbeatOne) -> int:
 # --- events -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class Opened(Event, kind="open"):
     txn: int
     type: TxnType
@@ -333,7 +318,6 @@ class Opened(Event, kind="open"):
             touch(state.reads, self.txn, state.timers.now)
 
 
-@dataclass(frozen=True, slots=True)
 class SnapshotTaken(Event, kind="snapshot"):
     """`needs`: tables whose files the Cleaner has to keep from now on, with their ids (C41)."""
 
@@ -346,7 +330,6 @@ class SnapshotTaken(Event, kind="snapshot"):
         state.txns[txn.txn_id] = replace(txn, taken=taken, needs=txn.needs | self.needs)
 
 
-@dataclass(frozen=True, slots=True)
 class WriteIdAllocated(Event, kind="write_id"):
     """`needs`: the table's name, if the transaction may read its files."""
 

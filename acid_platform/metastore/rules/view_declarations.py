@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from acid_platform.errors import (
     DeclarationChanged,
@@ -11,7 +11,7 @@ from acid_platform.errors import (
     TableExists,
 )
 from acid_platform.layout.declarable import refuse_path_trouble
-from acid_platform.metastore.operations.tables import DeclareView, DropView
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import ViewRecord
 from acid_platform.metastore.rules.database_declarations import refuse_half_texts
 from acid_platform.metastore.rules.events import Event
@@ -20,8 +20,8 @@ from acid_platform.metastore.rules.turn import Turn, handles
 from acid_platform.metastore.table_names import table_name
 
 
-@handles(DeclareView)
-def create_view(turn: Turn, operation: DeclareView) -> None:
+@handles(ops.DeclareView)
+def create_view(turn: Turn, operation: ops.DeclareView) -> None:
     """Raises TableExists, InvalidDefinition."""
     record = operation.view
     name = table_name(record.name)
@@ -44,7 +44,7 @@ def create_view(turn: Turn, operation: DeclareView) -> None:
     turn.record(ViewCreated(replace(record, name=name, created=turn.now)))
 
 
-def _require_present(state: State, operation: DeclareView) -> None:
+def _require_present(state: State, operation: ops.DeclareView) -> None:
     """Raises DeclarationChanged unless what is replaced is what the change is based on, TableExists
     for a view in the place of an external table, or the other way round."""
     name = table_name(operation.view.name)
@@ -58,8 +58,8 @@ def _require_present(state: State, operation: DeclareView) -> None:
         raise TableExists(f"{name} is {what}; drop it, or use another name")
 
 
-@handles(DropView)
-def drop_view(turn: Turn, operation: DropView) -> None:
+@handles(ops.DropView)
+def drop_view(turn: Turn, operation: ops.DropView) -> None:
     """Raises NoSuchTable."""
     name = table_name(operation.name)
     if name not in turn.state.views:
@@ -67,7 +67,6 @@ def drop_view(turn: Turn, operation: DropView) -> None:
     turn.record(ViewDropped(name=name))
 
 
-@dataclass(frozen=True, slots=True)
 class ViewCreated(Event, kind="view"):
     view: ViewRecord
 
@@ -77,7 +76,6 @@ class ViewCreated(Event, kind="view"):
         state.views[record.name] = record
 
 
-@dataclass(frozen=True, slots=True)
 class ViewDropped(Event, kind="view_dropped"):
     name: str
 

@@ -5,45 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.operations.base import MetastoreOperation, Row
-from acid_platform.metastore.operations.shows import (
-    GetHistory,
-    GetOutcome,
-    QueryResult,
-    RequestFate,
-    RunQuery,
-)
 
 if TYPE_CHECKING:
     from acid_platform.metastore.server.group_commit import GroupCommit
 
 
-def outcome(group: GroupCommit, operation: GetOutcome) -> RequestFate:
+def outcome(group: GroupCommit, operation: ops.GetOutcome) -> ops.RequestFate:
     request_id = operation.request_id
     if group.machine.waits(request_id):
-        return RequestFate("waiting")
+        return ops.RequestFate("waiting")
     past = group.state.outcomes.get(request_id) or group.store.past_outcome(request_id)
     if past is None:
-        return RequestFate("unseen")
-    return RequestFate("done", group.machine.expand(past.op, past.reply))
+        return ops.RequestFate("unseen")
+    return ops.RequestFate("done", group.machine.expand(past.op, past.reply))
 
 
-def query(group: GroupCommit, operation: RunQuery) -> QueryResult:
+def query(group: GroupCommit, operation: ops.RunQuery) -> ops.QueryResult:
     """Raises what `Store.query` raises."""
     columns, rows = group.store.query(group.state, operation.sql)
     plain = [[_plain(value) for value in row] for row in rows]
-    return QueryResult(columns, plain, group.now_wall, group.store.end.position)
+    return ops.QueryResult(columns, plain, group.now_wall, group.store.end.position)
 
 
-def history(group: GroupCommit, operation: GetHistory) -> list[Row]:
+def history(group: GroupCommit, operation: ops.GetHistory) -> list[Row]:
     """Raises NoSuchTable."""
     return group.store.history(group.state, group.state.table(operation.name).record.table_id)
 
 
 HANDLERS: dict[type[MetastoreOperation[object]], Callable[..., object]] = {
-    GetOutcome: outcome,
-    RunQuery: query,
-    GetHistory: history,
+    ops.GetOutcome: outcome,
+    ops.RunQuery: query,
+    ops.GetHistory: history,
 }
 
 

@@ -27,12 +27,11 @@ from acid_platform.errors import (
     MetastoreUnavailable,
     WarehouseMoved,
 )
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.endpoint import Endpoint, Ground, Home, refuse_network_file_system
 from acid_platform.metastore.log.contract import Leader, Log, PositionTaken
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.operations.base import MetastoreOperation, Row
-from acid_platform.metastore.operations.shows import GetStatus, ReportGateway, Stop
-from acid_platform.metastore.operations.tables import GetSettings
 from acid_platform.metastore.rules.turn import Reply, error_reply
 from acid_platform.metastore.server.archiving import Archiver
 from acid_platform.metastore.server.election import Election
@@ -216,7 +215,7 @@ class Server:
 
     def _refuse(self, requests: list[Request]) -> None:
         """Every client asks for the settings first; otherwise only the leader answers."""
-        asked = [request for request in requests if isinstance(request.operation, GetSettings)]
+        asked = [request for request in requests if isinstance(request.operation, ops.GetSettings)]
         replies, _ = self.commits.answer_reads(asked)
         self.reception.send(replies)
         where = self._election.leader_address if self._election else ""
@@ -257,11 +256,11 @@ class Server:
                 self.reception.send([self.commits.answer(request, partial(handler, self))])
         return others
 
-    def _stop_for(self, _operation: Stop) -> int:
+    def _stop_for(self, _operation: ops.Stop) -> int:
         self.stop()
         return os.getpid()
 
-    def _report_for(self, operation: ReportGateway) -> None:
+    def _report_for(self, operation: ops.ReportGateway) -> None:
         self._gateways[operation.name] = (time.monotonic(), operation.report)
 
     def _gateways_now(self) -> list[Row]:
@@ -277,7 +276,7 @@ class Server:
             for _, (at, report) in sorted(self._gateways.items())
         ]
 
-    def status(self, _operation: GetStatus) -> Row:
+    def status(self, _operation: ops.GetStatus) -> Row:
         state, counters = self.commits.state, self.commits.counters
         connections, certificate = self.reception.connections, self.reception.certificate
         return {
@@ -375,9 +374,9 @@ def _inodes(home: Home | None) -> list[tuple[int, int]] | None:
 
 
 HANDLERS: dict[type[MetastoreOperation[object]], Callable[..., object]] = {
-    GetStatus: Server.status,
-    ReportGateway: Server._report_for,
-    Stop: Server._stop_for,
+    ops.GetStatus: Server.status,
+    ops.ReportGateway: Server._report_for,
+    ops.Stop: Server._stop_for,
 }
 """Operations on the process."""
 

@@ -17,8 +17,8 @@ from acid_platform.layout.names import (
     span,
 )
 from acid_platform.layout.recorded_files import RecordedFiles
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
-from acid_platform.metastore.operations.transactions import GetTxnStates
 from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, TableRecord
 from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.scan.selection import highest_floor, select
@@ -110,7 +110,7 @@ class EntityLook:
                 )
             elif name.visibility > self.lease.id:
                 unknown.append((directory, name.visibility))
-        states = self.metastore.call(GetTxnStates(tuple(txn for _, txn in unknown)))
+        states = self.metastore.call(ops.GetTxnStates(tuple(txn for _, txn in unknown)))
         for directory, txn in unknown:
             if states[txn] == "u":
                 self.out.error(

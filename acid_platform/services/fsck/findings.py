@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Any, Protocol
 
 from acid_platform.layout.names import VERSION, VERSION_FILE
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.operations.tables import ResolveDoubtful
 from acid_platform.storage.durability import sync
 from acid_platform.storage.files import Files
 from acid_platform.storage.removal import Ours, remove
@@ -100,7 +100,7 @@ class ResolveAborted:
     write_ids: tuple[int, ...]
 
     def apply(self, metastore: Metastore, /) -> None:
-        metastore.call(ResolveDoubtful(self.table, (), tuple(sorted(self.write_ids))))
+        metastore.call(ops.ResolveDoubtful(self.table, (), tuple(sorted(self.write_ids))))
 
     def __str__(self) -> str:
         return f"{self.table}: mark write ids {ranges(self.write_ids)} as aborted"

@@ -15,10 +15,8 @@ from acid_platform.errors import AcidError, NoSuchTable
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import claims_to_be_acid, is_hidden, span, temporary_owner
 from acid_platform.layout.partition_names import parse_partition
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
-from acid_platform.metastore.operations.compaction import GetCleanings
-from acid_platform.metastore.operations.tables import GetDoubtful, GetLastWriteId, GetPartitions
-from acid_platform.metastore.operations.transactions import GetTxnStates
 from acid_platform.metastore.records import TableRecord
 from acid_platform.metastore.tasks import BlockedCleaning, DropCleaning
 from acid_platform.services.fsck.entity import EntityLook, acid_name
@@ -59,7 +57,7 @@ def examine(
         else sorted(metastore.tables(), key=lambda table: table.name)
     )
     every: list[Findings] = []
-    doubtful = metastore.call(GetDoubtful())
+    doubtful = metastore.call(ops.GetDoubtful())
     for record in records:
         try:
             opened = metastore.open_snapshot([record.name])
@@ -106,7 +104,7 @@ class _TableLook:
         floors = (
             {
                 partition.name: partition.floors
-                for partition in self._metastore.call(GetPartitions(record.name))
+                for partition in self._metastore.call(ops.GetPartitions(record.name))
             }
             if record.partitioned
             else {"": ()}
@@ -125,7 +123,7 @@ class _TableLook:
         self._temporaries(table, self._root)
         places = [*floors, *self._unregistered(table, floors)]
         listings = dict(self._listings(places))
-        last_write_id = self._metastore.call(GetLastWriteId(record.table_id))
+        last_write_id = self._metastore.call(ops.GetLastWriteId(record.table_id))
         self._in_doubt(table, listings)
         for number, (place, listing) in enumerate(listings.items()):
             progress(f"{record.name}/{place}".rstrip("/"), number, len(listings))
@@ -202,7 +200,7 @@ class _TableLook:
         """Who owns each `_tmp_` directory, and whether its transaction is still open (P19)."""
         owner_of = {name: temporary_owner(name) for name in self._files.temporaries(location)}
         states = self._metastore.call(
-            GetTxnStates(tuple(sorted({txn_id for txn_id in owner_of.values() if txn_id})))
+            ops.GetTxnStates(tuple(sorted({txn_id for txn_id in owner_of.values() if txn_id})))
         )
         for name, owner in owner_of.items():
             match states.get(owner or 0):
@@ -237,7 +235,7 @@ class _TableLook:
         name = self._record.name
         doubtful = {
             write_id
-            for low, high in self._metastore.call(GetDoubtful()).get(name, [])
+            for low, high in self._metastore.call(ops.GetDoubtful()).get(name, [])
             for write_id in range(low, high + 1)
         }
         if not doubtful:
@@ -276,7 +274,7 @@ class _TableLook:
 
 def _awaiting_removal(metastore: Metastore) -> frozenset[tuple[str, str]]:
     """(table, partition or '') of dropped tables and partitions that wait for the Cleaner."""
-    cleanings = metastore.call(GetCleanings())
+    cleanings = metastore.call(ops.GetCleanings())
     drops = [task for task in cleanings.ready if isinstance(task, DropCleaning)]
     waiting: list[BlockedCleaning | DropCleaning] = [*cleanings.blocked, *drops]
     return frozenset((each.table, each.partition or "") for each in waiting)
