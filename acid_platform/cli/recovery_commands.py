@@ -16,6 +16,7 @@ from acid_platform.display.progress import progress
 from acid_platform.errors import BackupRefused, InvalidDefinition
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.address import TCP
+from acid_platform.metastore.codec import range_text
 from acid_platform.metastore.pasts import utc_text
 
 if TYPE_CHECKING:
@@ -146,7 +147,9 @@ def restore(
             f" metastore take-over`: {', '.join(restored.foreign)}"
         )
     for name, ids in restored.doubtful.items():
-        lines.append(f"{name}: write ids {_ranges(ids)} are in doubt: hidden, and their files kept")
+        lines.append(
+            f"{name}: write ids {range_text(ids)} are in doubt: hidden, and their files kept"
+        )
     if restored.doubtful:
         lines.append(
             "say how they ended: acid metastore resolve TABLE --committed IDS --aborted IDS"
@@ -169,7 +172,7 @@ def resolve(session: CommandSession, table: str | None, committed: str, aborted:
             )
         left = client.call(ops.GetDoubtful())
     session.show(
-        [{"table": name, "in doubt": _ranges(ids)} for name, ids in left.items()],
+        [{"table": name, "in doubt": range_text(ids)} for name, ids in left.items()],
         empty="no write id is in doubt",
     )
 
@@ -268,7 +271,3 @@ def _ids(text: str) -> list[int]:
             raise click.BadParameter(f"{part!r} is no write id and no range such as 9-12")
         numbers += range(int(low), int(high or low) + 1)
     return numbers
-
-
-def _ranges(ids: list[tuple[int, int]]) -> str:
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ids)

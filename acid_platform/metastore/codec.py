@@ -175,6 +175,11 @@ def ranges(ids: Iterable[int]) -> list[tuple[int, int]]:
     return spans
 
 
+def range_text(spans: Iterable[tuple[int, int]]) -> str:
+    """As `7,9-12`, the form that `acid metastore resolve` takes."""
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
+
+
 def _how(metadata: Any, default: object) -> str:
     if metadata.get("flat"):
         return "flat"

@@ -24,7 +24,7 @@ from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.scan.selection import highest_floor, select
 from acid_platform.scan.shadowing import shadows
 from acid_platform.services.fsck.content import EntityContents
-from acid_platform.services.fsck.findings import Check, Findings, WriteVersionFile
+from acid_platform.services.fsck.findings import Check, Findings, write_version_file
 from acid_platform.services.fsck.naming import readable_part
 from acid_platform.storage.files import Files
 from acid_platform.tables.table_files import by_directory, entity_listing
@@ -281,7 +281,7 @@ class EntityLook:
                     source.directory,
                     f"no {VERSION_FILE}: Trino refuses the table",
                     "--repair writes it",
-                    WriteVersionFile(self.files, path),
+                    write_version_file(self.files, path),
                 )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 from acid_platform.layout.names import VERSION, VERSION_FILE
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.codec import range_text, ranges
 from acid_platform.storage.durability import sync
 from acid_platform.storage.files import Files
 from acid_platform.storage.removal import Ours, remove
@@ -51,59 +52,40 @@ class Check(Enum):
     HISTORY = "history"
 
 
-class Repair(Protocol):
-    """A change that is safe while others read and write; `str()` says what it does."""
-
-    def apply(self, metastore: Metastore, /) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
-class RemoveTemporary:
+class Repair:
+    """A change that is safe while others read and write."""
+
+    text: str
+    apply: Callable[[Metastore], object]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def remove_temporary(files: Files, location: str, name: str) -> Repair:
     """Removes a `_tmp_` directory whose transaction has ended and can't publish it (P2, P19)."""
-
-    files: Files
-    location: str
-    name: str
-
-    def apply(self, _metastore: Metastore, /) -> None:
-        remove(self.files, self.location, self.name, Ours())
-
-    def __str__(self) -> str:
-        return f"remove {self.location}/{self.name}"
+    return Repair(f"remove {location}/{name}", lambda _: remove(files, location, name, Ours()))
 
 
-@dataclass(frozen=True, slots=True)
-class WriteVersionFile:
-    """Writes the version file of a directory whose files all have ACID columns.
+def write_version_file(files: Files, directory: str) -> Repair:
+    """Writes the version file of a directory whose files all have ACID columns: readers see the
+    same rows with it."""
+    path = f"{directory}/{VERSION_FILE}"
 
-    Readers see the same rows with it.
-    """
+    def write(_metastore: Metastore) -> None:
+        if files.is_directory(directory):
+            files.write(path, VERSION)
+            sync(files, [path, directory])
 
-    files: Files
-    path: str
-
-    def apply(self, _metastore: Metastore, /) -> None:
-        if self.files.is_directory(self.path):
-            written = f"{self.path}/{VERSION_FILE}"
-            self.files.write(written, VERSION)
-            sync(self.files, [written, self.path])
-
-    def __str__(self) -> str:
-        return f"write {self.path}/{VERSION_FILE}"
+    return Repair(f"write {path}", write)
 
 
-@dataclass(frozen=True, slots=True)
-class ResolveAborted:
+def resolve_aborted(table: str, write_ids: tuple[int, ...]) -> Repair:
     """Marks write ids in doubt as aborted if they have no directory: no row can be lost."""
-
-    table: str
-    write_ids: tuple[int, ...]
-
-    def apply(self, metastore: Metastore, /) -> None:
-        metastore.call(ops.ResolveDoubtful(self.table, (), tuple(sorted(self.write_ids))))
-
-    def __str__(self) -> str:
-        return f"{self.table}: mark write ids {ranges(self.write_ids)} as aborted"
+    resolve = ops.ResolveDoubtful(table, (), write_ids)
+    text = f"{table}: mark write ids {range_text(ranges(write_ids))} as aborted"
+    return Repair(text, lambda metastore: metastore.call(resolve))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,14 +207,3 @@ def sorted_findings(every: Iterable[FsckFinding]) -> tuple[FsckFinding, ...]:
     """The worst first, then by place."""
     rank = list(Severity)
     return tuple(sorted(every, key=lambda finding: (rank.index(finding.severity), finding.thing)))
-
-
-def ranges(ids: Iterable[int]) -> str:
-    """Numbers as `7,9-12`, the form that `acid metastore resolve` takes."""
-    spans: list[tuple[int, int]] = []
-    for number in sorted(ids):
-        if spans and number == spans[-1][1] + 1:
-            spans[-1] = (spans[-1][0], number)
-        else:
-            spans.append((number, number))
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)

@@ -17,6 +17,7 @@ from acid_platform.layout.names import claims_to_be_acid, is_hidden, span, tempo
 from acid_platform.layout.partition_names import parse_partition
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
+from acid_platform.metastore.codec import range_text, ranges
 from acid_platform.metastore.records import TableRecord
 from acid_platform.metastore.tasks import BlockedCleaning, DropCleaning
 from acid_platform.services.fsck.entity import EntityLook, acid_name
@@ -24,9 +25,8 @@ from acid_platform.services.fsck.findings import (
     Check,
     Findings,
     FsckReport,
-    RemoveTemporary,
-    ResolveAborted,
-    ranges,
+    remove_temporary,
+    resolve_aborted,
     sorted_findings,
 )
 from acid_platform.storage.files import Files
@@ -225,7 +225,7 @@ class _TableLook:
                         name,
                         f"transaction {owner} {ended} and left it",
                         "the Cleaner removes it after the next compaction; --repair removes it now",
-                        RemoveTemporary(self._files, location, name),
+                        remove_temporary(self._files, location, name),
                     )
 
     def _in_doubt(self, out: Findings, listings: dict[str, EntityListing | AcidError]) -> None:
@@ -262,13 +262,14 @@ class _TableLook:
             )
         left = tuple(sorted(doubtful - set(wrote)))
         if left and whole:
+            ids = range_text(ranges(left))
             out.warning(
                 Check.IN_DOUBT,
                 "",
-                f"write ids {ranges(left)} are in doubt since a restore, and"
+                f"write ids {ids} are in doubt since a restore, and"
                 " no directory is named after them",
-                f"`{resolve} --aborted {ranges(left)}`, or --repair",
-                ResolveAborted(name, left),
+                f"`{resolve} --aborted {ids}`, or --repair",
+                resolve_aborted(name, left),
             )
 
 
