@@ -15,13 +15,7 @@ from acid_platform.errors import (
     WarehouseNotWritable,
 )
 from acid_platform.gateway import shapes
-from acid_platform.gateway.call_handler import (
-    CallHandler,
-    always,
-    leading,
-    limited,
-    of_request,
-)
+from acid_platform.gateway.call_handler import CallHandler, always, leading, limited, of_request
 from acid_platform.gateway.codes import INSERT_ONLY_TABLES
 from acid_platform.gateway.protocol import load
 from acid_platform.gateway.statistics_calls import counts_of

@@ -12,11 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from acid_platform.compaction.cleaning_plan import (
-    PINNED,
-    CleaningPlan,
-    no_cleanup,
-)
+from acid_platform.compaction.cleaning_plan import PINNED, CleaningPlan, no_cleanup
 from acid_platform.errors import CompactionLost
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import Holder, TableRecord

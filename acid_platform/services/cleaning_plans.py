@@ -10,13 +10,7 @@ from acid_platform.compaction.cleaning_plan import CleaningKind, CleaningPlan, p
 from acid_platform.errors import CompactionLost
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.formats import is_insert_only
-from acid_platform.layout.names import (
-    DeltaName,
-    is_hidden,
-    parse_directory,
-    span,
-    temporary_owner,
-)
+from acid_platform.layout.names import DeltaName, is_hidden, parse_directory, span, temporary_owner
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, TableRecord
 from acid_platform.metastore.tasks import CleaningCause, EntityCleaning

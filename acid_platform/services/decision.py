@@ -11,12 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from acid_platform.base.config import Settings
-from acid_platform.base.table_properties import (
-    DELTA_NUM,
-    DELTA_PCT,
-    NO_AUTO_COMPACTION,
-    THRESHOLDS,
-)
+from acid_platform.base.table_properties import DELTA_NUM, DELTA_PCT, NO_AUTO_COMPACTION, THRESHOLDS
 from acid_platform.compaction.states import CompactionKind, CompactionState, Layout
 from acid_platform.errors import SettingRefused
 from acid_platform.layout.formats import is_insert_only

@@ -22,11 +22,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from acid_platform.base.object_store import BY_SCHEME, store_fault, store_of
-from acid_platform.errors import (
-    CorruptFile,
-    UnsupportedLayout,
-    WarehouseNotWritable,
-)
+from acid_platform.errors import CorruptFile, UnsupportedLayout, WarehouseNotWritable
 from acid_platform.layout import names
 from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.partition_names import partition_segment

@@ -7,12 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from acid_platform.base import table_properties
-from acid_platform.errors import (
-    InvalidDefinition,
-    LockNotAcquired,
-    NoSuchPartition,
-    TableExists,
-)
+from acid_platform.errors import InvalidDefinition, LockNotAcquired, NoSuchPartition, TableExists
 from acid_platform.layout.declarable import refuse_path_trouble
 from acid_platform.layout.partition_names import parse_partition, partition_name
 from acid_platform.layout.types import folded
