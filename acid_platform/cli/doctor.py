@@ -87,7 +87,7 @@ def examine(place: Location) -> DoctorReport:
             (
                 *checks,
                 _metastore(metastore),
-                *(CheckResult("gateway", ok, text) for ok, text in gateways(place, metastore)),
+                *(CheckResult("gateway", ok, text) for ok, text in gateways(metastore)),
             ),
             tuple(settings_rows(metastore)),
             tuple(_thresholds(metastore)),

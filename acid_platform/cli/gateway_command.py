@@ -11,7 +11,6 @@ from pathlib import Path
 
 import click
 
-from acid_platform.base.location import Location
 from acid_platform.base.visible import log_to
 from acid_platform.cli.console import SESSION_OPTIONS, CommandSession, main, with_session
 from acid_platform.errors import InvalidDefinition
@@ -60,7 +59,7 @@ def gateway(session: CommandSession, listen: str, **options: str | int | None) -
         signal.signal(number, lambda *_: stop.set())
     with session.metastore() as metastore:
         chosen = GatewaySettings.of(metastore.settings(), _settings(options), host)
-        status = GatewayStatus(session.place, metastore)
+        status = GatewayStatus(session.place)
         calls = Gateway(metastore, authorizer=chosen.authorizer, locations=chosen.locations)
         server = GatewayServer(calls, host, port, chosen.bounds, chosen.entry, status.write)
         thread = threading.Thread(target=server.serve, name="gateway")
@@ -113,8 +112,8 @@ def add_user(file: str, name: str, password_stdin: bool) -> None:
     click.echo(f"{'added' if new else 'changed'} {name} in {file}")
 
 
-def gateways(place: Location, metastore: Metastore) -> Iterator[tuple[bool, str]]:
+def gateways(metastore: Metastore) -> Iterator[tuple[bool, str]]:
     """Whether each gateway that runs is safe and alive, and a line about it."""
     from acid_platform.gateway.status import examined, running
 
-    return map(examined, running(place, metastore))
+    return map(examined, running(metastore))

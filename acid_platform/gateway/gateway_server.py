@@ -72,7 +72,8 @@ class GatewayServer:
         entry: Entry | None = None,
         report: Callable[[GatewayServer], None] | None = None,
     ) -> None:
-        """Listens at once; port 0 takes a free one. `report` is called every few seconds.
+        """Listens at once; port 0 takes a free one. `report` is called every few
+        seconds, in a thread of its own.
 
         Raises InvalidDefinition.
         """
@@ -83,7 +84,7 @@ class GatewayServer:
         self._stamp = self.entry.tls.stamp if self.entry.tls else ()
         self._users = self.entry.users.secrets() if self.entry.users else {}
         self._workers = Workers(self.bounds.threads, gateway.leave)
-        self._logins = Workers(_LOGINS)
+        self._logins, self._reports = Workers(_LOGINS), Workers(1)
         self._rates = CallRates(self.bounds)
         self._stopping, self._stopped = threading.Event(), threading.Event()
         self._serving = False
@@ -138,6 +139,7 @@ class GatewayServer:
             self._listener.close()
             self._workers.close()
             self._logins.close()
+            self._reports.close()
             self._stopped.set()
 
     def stop(self, patience: float = 10.0) -> None:
@@ -183,8 +185,8 @@ class GatewayServer:
                     self._stamp = stamp
                     _LOG.info("new connections get the certificate that %s has now", certificate)
             self._dismiss()
-            if self._report is not None:
-                self._report(self)
+            if self._report is not None and not self._reports.waiting:
+                self._reports.submit(partial(self._report, self))
         except (OSError, AcidError) as error:
             _LOG.warning("%s", error)
         except Exception:  # the gateway goes on

@@ -1,20 +1,13 @@
-"""What a gateway says of itself to `acid doctor`.
-
-It is a small file beside a metastore in a directory of this machine. A gateway of a shared
-metastore tells the metastore's process, which keeps it in memory.
-"""
+"""What a gateway says of itself to `acid doctor`; the metastore's process keeps it in memory."""
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acid_platform.base.clock import wall_ms
@@ -28,75 +21,24 @@ if TYPE_CHECKING:
     from acid_platform.gateway.gateway_server import GatewayServer
 
 _LOG = logging.getLogger(__name__)
-_PREFIX = "gateway-"
 _STALE_MS = 30_000
 
 
-class StatusFile:
-    """The file of one gateway's process."""
-
-    def __init__(self, directory: str) -> None:
-        self._path = Path(directory, f"{_PREFIX}{os.getpid()}.json")
-        for path in self._path.parent.glob(f"{_PREFIX}*.json"):
-            with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
-                if not _runs(json.loads(path.read_text())):
-                    path.unlink()
-
-    def write(self, report: Row) -> None:
-        """Replaces the file. Raises OSError."""
-        new = self._path.with_suffix(".new")
-        new.write_text(json.dumps(report))
-        new.replace(self._path)
-
-    def remove(self) -> None:
-        with suppress(OSError):
-            self._path.unlink()
-
-
-class SharedStatus:
-    """Tells a shared metastore from a thread of its own, since that may have to wait."""
-
-    def __init__(self, metastore: Metastore) -> None:
-        self._metastore = metastore
-        self._name = f"{socket.gethostname()} {os.getpid()}"
-        self._latest: Row = {}
-        self._news, self._ends = threading.Event(), False
-        self._thread = threading.Thread(target=self._tell, name="gateway-status", daemon=True)
-        self._thread.start()
-
-    def write(self, report: Row) -> None:
-        self._latest = report
-        self._news.set()
-
-    def remove(self) -> None:
-        """Waits at most a second; a metastore that can't be reached forgets it by itself."""
-        self._latest, self._ends = {}, True
-        self._news.set()
-        self._thread.join(1)
-
-    def _tell(self) -> None:
-        while not self._ends:
-            self._news.wait()
-            self._news.clear()
-            try:
-                self._metastore.call(ops.ReportGateway(self._name, self._latest))
-            except AcidError as error:
-                _LOG.warning("the metastore was not told how the gateway is: %s", error)
-        self._metastore.disconnect()
-
-
 class GatewayStatus:
-    """What one gateway says of itself every few seconds, and where it does."""
+    """What one gateway says of itself every few seconds."""
 
-    def __init__(self, place: Location, metastore: Metastore) -> None:
-        self._target = SharedStatus(metastore) if place.shared else StatusFile(place.metastore)
+    def __init__(self, place: Location) -> None:
+        # A metastore that was stopped is not started for this.
+        self._metastore = Metastore.connect(place.metastore, autostart=False)
+        self._name = f"{socket.gethostname()} {os.getpid()}"
         self._since = wall_ms()
+        self._guard, self._ended = threading.Lock(), False
 
     def write(self, server: GatewayServer) -> None:
-        """Raises OSError."""
+        """Tells the metastore, and may have to wait for it."""
         tls = server.entry.tls
         host, port = server.address
-        self._target.write(
+        self._tell(
             {
                 "pid": os.getpid(),
                 "host": socket.gethostname(),
@@ -117,33 +59,29 @@ class GatewayStatus:
         )
 
     def remove(self) -> None:
-        """Says that the gateway ends."""
-        self._target.remove()
+        """Says that the gateway ends. It waits at most a second: a metastore that can't be reached
+        forgets it by itself."""
+        self._ended = True
+        telling = threading.Thread(target=self._tell, args=({},), daemon=True)
+        telling.start()
+        telling.join(1)
+
+    def _tell(self, report: Row) -> None:
+        with self._guard:
+            if report and self._ended:
+                return
+            try:
+                self._metastore.call(ops.ReportGateway(self._name, report))
+            except AcidError as error:
+                _LOG.warning("the metastore was not told how the gateway is: %s", error)
 
 
-def _runs(status: Row) -> bool:
-    """Whether the gateway's process lives; one of another machine counts as alive for a while."""
-    if status["host"] != socket.gethostname():
-        return bool(wall_ms() - status["at"] < _STALE_MS)
-    try:
-        os.kill(status["pid"], 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def running(metastore: Metastore) -> Iterator[Row]:
+    """What the gateways of a metastore said last, but those that were silent for a minute.
 
-
-def running(place: Location, metastore: Metastore) -> Iterator[Row]:
-    """What the gateways of a metastore say that run now. Raises MetastoreUnavailable."""
-    if place.shared:
-        yield from map(_by_our_clock, metastore.status().get("gateways", ()))
-        return
-    for path in sorted(Path(place.metastore).glob(f"{_PREFIX}*.json")):
-        with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
-            status = json.loads(path.read_text())
-            if _runs(status):
-                yield status
+    Raises MetastoreUnavailable.
+    """
+    return map(_by_our_clock, metastore.status()["gateways"])
 
 
 def _by_our_clock(status: Row) -> Row:

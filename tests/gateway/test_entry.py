@@ -507,11 +507,11 @@ def test_doctor_tells_what_a_gateway_does_and_whether_it_is_open(warehouse: Ware
     from acid_platform.gateway.status import GatewayStatus, examined, running
 
     place = Location.of(warehouse.path)
-    status = GatewayStatus(place, warehouse.metastore)
+    status = GatewayStatus(place)
     with serving(warehouse) as server, connected(server.address) as client:
         client.get_all_databases()
         status.write(server)
-        (told,) = running(place, warehouse.metastore)
+        (told,) = running(warehouse.metastore)
         healthy, text = examined(told)
         assert healthy and "1 of 1000 connections" in text and "1 calls" in text
         result = CliRunner().invoke(
@@ -523,4 +523,4 @@ def test_doctor_tells_what_a_gateway_does_and_whether_it_is_open(warehouse: Ware
         ends = {**told, "certificate_days": 3.0}
         assert "certificate ends in 3 days" in examined(ends)[1]
     status.remove()
-    assert not [*running(place, warehouse.metastore)]
+    assert not [*running(warehouse.metastore)]
