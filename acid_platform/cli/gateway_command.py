@@ -13,7 +13,7 @@ import click
 
 from acid_platform.base.visible import log_to
 from acid_platform.cli.console import SESSION_OPTIONS, CommandSession, main, with_session
-from acid_platform.errors import InvalidDefinition
+from acid_platform.metastore.address import parse_address
 from acid_platform.metastore.client.metastore import Metastore
 
 _HERE = "127.0.0.1"
@@ -52,7 +52,7 @@ def gateway(session: CommandSession, listen: str, **options: str | int | None) -
     from acid_platform.gateway.settings import GatewaySettings
     from acid_platform.gateway.status import GatewayStatus
 
-    host, port = _address(listen)
+    host, port = parse_address(listen)
     log_to(logging.StreamHandler(), "%(asctime)s")
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -85,14 +85,6 @@ def _settings(options: dict[str, str | int | None]) -> dict[str, str]:
         for name, value in options.items()
         if value is not None
     }
-
-
-def _address(text: str) -> tuple[str, int]:
-    """Host and port. Raises InvalidDefinition."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdigit() or int(port) > 65535:
-        raise InvalidDefinition(f"--listen {text!r} is not HOST:PORT, such as {_HERE}:{_PORT}")
-    return host.strip("[]"), int(port)
 
 
 @gateway.command("add-user")

@@ -185,15 +185,9 @@ class Endpoint:
 
 
 def _alive(pid: int) -> bool:
-    if pid <= 0:  # would mean a group of processes
-        return False
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
+    import psutil
+
+    return 0 < pid < 1 << 31 and psutil.pid_exists(pid)
 
 
 def take_lock(home: Home) -> TextIO:
