@@ -23,8 +23,9 @@ import duckdb
 import psutil
 
 from acid_platform import WriteConflict
-from acid_platform.metastore import LockRequest, Metastore, WriteReport
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.log.local import LocalLog
+from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.metastore.server.saving import write_copy
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType

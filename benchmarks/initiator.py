@@ -24,7 +24,7 @@ from rich.console import Console
 from acid_platform.layout.file_entries import FileEntry, Footer
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.value_ranges import ColumnRange, RangeKind
-from acid_platform.metastore import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.operations.compaction import GetMoment
 from acid_platform.metastore.records import EntityDirectory, TableRecord

@@ -12,7 +12,7 @@ import time
 
 from acid_platform.errors import WriteConflict
 from acid_platform.layout.recorded_files import RecordedFiles
-from acid_platform.metastore import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType

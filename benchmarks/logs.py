@@ -29,7 +29,7 @@ import duckdb
 import psutil
 
 from acid_platform.base.clock import SystemClock
-from acid_platform.metastore import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.records import LockRequest, WriteReport

@@ -26,7 +26,7 @@ from typing import Any
 import duckdb
 import psutil
 
-from acid_platform.metastore import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from benchmarks import metastore_report
 from benchmarks.contenders import (
     PARTITIONS,

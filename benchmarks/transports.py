@@ -14,8 +14,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from acid_platform.metastore import Metastore, address
+from acid_platform.metastore import address
 from acid_platform.metastore.certificates import make_certificate
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.start import start
 from acid_platform.metastore.endpoint import Home
 from benchmarks.contenders import OurMetastore, Session

@@ -13,13 +13,15 @@ from typing import Any
 from acid_platform import AcidError
 from acid_platform.layout.file_entries import FileEntry, Footer
 from acid_platform.layout.recorded_files import RecordedFiles
-from acid_platform.metastore import CompactionTask, Metastore, WriteReport
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.compaction import (
     GetCleanings,
     MarkCleaned,
     StartCleaning,
     TakeCompaction,
 )
+from acid_platform.metastore.records import WriteReport
+from acid_platform.metastore.tasks import CompactionTask
 from acid_platform.transactions import RowOperation
 
 MOST_DELTAS = 10

@@ -31,7 +31,8 @@ from types import NoneType
 from typing import Any, get_args, get_type_hints
 
 from acid_platform import Warehouse
-from acid_platform.metastore import Metastore, address, wire
+from acid_platform.metastore import address, wire
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.base import OPERATIONS
 from tests.gateway.calls import any_call
 

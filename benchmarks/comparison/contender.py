@@ -143,7 +143,7 @@ class Ours(Contender):
 
     def close(self) -> None:
         self.warehouse.close()
-        from acid_platform.metastore import Metastore
+        from acid_platform.metastore.client.metastore import Metastore
 
         with Metastore.connect(self.home / "warehouse") as metastore:
             metastore.stop()

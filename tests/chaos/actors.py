@@ -33,8 +33,8 @@ from acid_platform import (
 from acid_platform.compaction.plan import NothingToDo
 from acid_platform.layout.names import temporary_name
 from acid_platform.layout.recorded_files import RecordedFiles
-from acid_platform.metastore import Metastore
-from acid_platform.metastore import OpenTransaction as Begun
+from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.client.open_transaction import OpenTransaction as Begun
 from acid_platform.metastore.operations.tables import GetPartitions, RegisterPartitions
 from acid_platform.metastore.records import TableRecord
 from acid_platform.services import cleaner

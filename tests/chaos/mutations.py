@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from acid_platform.metastore import OpenTransaction
+from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.operations.tables import GetPartitions
 from acid_platform.storage.files import Files
 from acid_platform.tables import record_layout

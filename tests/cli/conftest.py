@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from acid_platform.base.location import Location
-from acid_platform.metastore import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from tests.cli.small import Small
 
 

@@ -11,7 +11,8 @@ from click.testing import CliRunner, Result
 
 from acid_platform.cli.main import main
 from acid_platform.layout import schema
-from acid_platform.metastore import Metastore, WriteReport
+from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.records import WriteReport
 from acid_platform.transactions import RowOperation
 from tests.acid_files import contents_of
 

@@ -17,9 +17,9 @@ from click.testing import CliRunner
 from acid_platform.base.config import REGISTRY
 from acid_platform.cli.doctor import stuck
 from acid_platform.cli.main import main
-from acid_platform.metastore import ClientInfo, WriteReport
 from acid_platform.metastore.operations.compaction import RequestErasure, TakeCompaction
 from acid_platform.metastore.operations.tables import RegisterPartitions
+from acid_platform.metastore.records import ClientInfo, WriteReport
 from acid_platform.transactions import RowOperation
 from tests.cli.small import BUCKET, Small, write_delta
 from tests.contents import counts

@@ -11,7 +11,7 @@ import pytest
 
 from acid_platform import Warehouse
 from acid_platform.base.location import Location
-from acid_platform.metastore import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.compaction import GetCleanings, GetEntities
 from acid_platform.metastore.operations.shows import RunQuery
 from acid_platform.metastore.operations.tables import (

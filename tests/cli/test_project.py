@@ -15,7 +15,7 @@ import pytest
 import acid_platform
 from acid_platform.base.location import Location
 from acid_platform.cli.project import enter_project
-from acid_platform.metastore import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from scripts.setup import Venv, write_command
 
 ROOT = Path(__file__).resolve().parents[2]

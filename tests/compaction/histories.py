@@ -31,11 +31,11 @@ from acid_platform import (
 from acid_platform.compaction import execution as compaction
 from acid_platform.compaction.plan import NothingToDo
 from acid_platform.engine.choice import Engines
-from acid_platform.metastore import LockRequest, Metastore, WriteReport
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.operations.compaction import RevokeWorkers
 from acid_platform.metastore.operations.transactions import AbortMany
-from acid_platform.metastore.records import ClientInfo
+from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
 from acid_platform.scan.open import arrow_scan
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.services import cleaner

@@ -17,8 +17,8 @@ import pytest
 
 from acid_platform import CompactionLost, TxnAborted, Warehouse
 from acid_platform.compaction import execution as compaction
-from acid_platform.metastore import WriteReport
 from acid_platform.metastore.operations.compaction import RevokeWorkers
+from acid_platform.metastore.records import WriteReport
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun, revoke_dead
 from acid_platform.transactions import RowOperation

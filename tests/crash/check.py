@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 from acid_platform import Warehouse
 from acid_platform.base.clock import SystemClock
-from acid_platform.metastore import Metastore
 from acid_platform.metastore.client.link import _value
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Endpoint, Home
 from acid_platform.metastore.operations.base import (
     MetastoreOperation,

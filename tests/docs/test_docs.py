@@ -23,7 +23,7 @@ from acid_platform.base.hive_settings import ONE_VALUE
 from acid_platform.base.location import Location
 from acid_platform.base.table_properties import TABLE_PROPERTIES
 from acid_platform.cli.main import main
-from acid_platform.metastore import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from resources import SparkResource, WarehouseResource
 from scripts import print_tables
 from tests.conftest import temporary_warehouse

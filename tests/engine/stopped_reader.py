@@ -15,7 +15,7 @@ from functools import wraps
 from typing import Any
 
 from acid_platform import AcidError, Warehouse
-from acid_platform.metastore import OpenTransaction
+from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.scan.arrow_scan import ArrowScan
 
 MODES = (

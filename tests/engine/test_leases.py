@@ -26,7 +26,7 @@ from acid_platform import (
     UnknownColumn,
     Warehouse,
 )
-from acid_platform.metastore import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.services import cleaner
 from tests.compaction.killed_worker import work
 from tests.conftest import temporary_warehouse

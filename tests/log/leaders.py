@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from acid_platform import MetastoreUnavailable, MetastoreWriteFailed, OutcomeUnknown
-from acid_platform.metastore import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.log.contract import Batch
 from acid_platform.metastore.log.open_log import open_log
 from acid_platform.metastore.rules.database_declarations import DatabaseCreated

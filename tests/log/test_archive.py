@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from acid_platform import BackupRefused, MetastoreDamaged
 from acid_platform.cli.main import main
-from acid_platform.metastore import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.log.contract import Batch
 from acid_platform.metastore.log.local import LocalLog

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from acid_platform import MetastoreDamaged, MetastoreUnavailable
-from acid_platform.metastore import Metastore, address
+from acid_platform.metastore import address
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.target import Elected
 from acid_platform.metastore.log.contract import Batch, Leader
 from acid_platform.metastore.log.objects import ObjectLog

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TypeVar
 
-from acid_platform.metastore import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.base import MetastoreOperation, arguments, read_answer
 from tests.metastore.world import World
 

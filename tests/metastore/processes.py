@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from acid_platform.metastore import Metastore
 from acid_platform.metastore.client import link
+from acid_platform.metastore.client.metastore import Metastore
 
 
 def until(condition: Callable[[], Any], seconds: float = 10, pause: float = 0.01) -> None:

@@ -20,12 +20,13 @@ from acid_platform import (
     MetastoreInUse,
     NoSuchTxn,
 )
-from acid_platform.metastore import LockRequest, Metastore, TableRecord, WriteReport
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.segment import is_part
 from acid_platform.metastore.operations.tables import GetDoubtful, ResolveDoubtful
+from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
 from acid_platform.metastore.rules.database_declarations import DatabaseCreated
 from acid_platform.metastore.server import restore as module
 from acid_platform.metastore.server.restore import Highest

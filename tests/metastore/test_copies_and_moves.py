@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from acid_platform import AcidError, InvalidDefinition, Warehouse
-from acid_platform.metastore import WriteReport
+from acid_platform.metastore.records import WriteReport
 from acid_platform.services import cleaner
 from acid_platform.transactions import RowOperation
 from tests.acid_files import contents_of

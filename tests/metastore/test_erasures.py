@@ -9,7 +9,7 @@ import pytest
 
 from acid_platform import InvalidDefinition, NoSuchTable
 from acid_platform.compaction.states import ErasureState
-from acid_platform.metastore import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.compaction import AnswerErasure, GetErasures, RequestErasure
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.state_rows import live_rows, restore

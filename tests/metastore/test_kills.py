@@ -29,13 +29,13 @@ from acid_platform import (
     MetastoreWriteFailed,
     OutcomeUnknown,
 )
-from acid_platform.metastore import LockRequest, Metastore, WriteReport
 from acid_platform.metastore.client.link import Link
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Endpoint, Home
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.segment import Header, encode, run, segment_first, segment_name
 from acid_platform.metastore.operations.transactions import AbortTxn, Begin, CommitTxn, GetTxnStates
-from acid_platform.metastore.records import ClientInfo
+from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
 from acid_platform.metastore.server.store import Store, machine_at
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType

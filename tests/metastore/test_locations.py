@@ -27,12 +27,12 @@ from acid_platform import (
 )
 from acid_platform.base.location import Location, holds_log
 from acid_platform.cli.rebuild import rebuild
-from acid_platform.metastore import LockRequest, Metastore, TableRecord, WriteReport
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.segment import segment_name
 from acid_platform.metastore.operations.compaction import GetCleanings
 from acid_platform.metastore.operations.tables import GetIdentity, TakeOver
-from acid_platform.metastore.records import Identity
+from acid_platform.metastore.records import Identity, LockRequest, TableRecord, WriteReport
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.saving import write_copy

@@ -30,9 +30,11 @@ from acid_platform import (
     OutcomeUnknown,
     TxnAborted,
 )
-from acid_platform.metastore import LockRequest, Metastore, OpenTransaction, WriteReport, wire
+from acid_platform.metastore import wire
 from acid_platform.metastore.client import link, start
 from acid_platform.metastore.client.heartbeats import Heartbeats
+from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.endpoint import Endpoint, Home
 from acid_platform.metastore.operations.compaction import (
     GetCleanings,
@@ -56,7 +58,7 @@ from acid_platform.metastore.operations.transactions import (
     OpenBatch,
     Unlock,
 )
-from acid_platform.metastore.records import ClientInfo
+from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
 from acid_platform.metastore.tasks import DropCleaning
 from acid_platform.metastore.wire import Channel
 from acid_platform.transactions import RowOperation, TxnType, ValidTxnList

@@ -14,7 +14,8 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from acid_platform.metastore import Metastore, address, wire
+from acid_platform.metastore import address, wire
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.base import OPERATIONS, read_operation
 from tests.fuzzing import sample
 from tests.metastore.test_transport import KEY, Service, ended

@@ -25,7 +25,8 @@ from acid_platform import (
     MetastoreWriteFailed,
     UnsupportedStatement,
 )
-from acid_platform.metastore import Metastore, endpoint
+from acid_platform.metastore import endpoint
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Home, take_lock
 from acid_platform.metastore.log.contract import PositionTaken
 from acid_platform.metastore.log.local import LocalLog

@@ -16,8 +16,9 @@ from acid_platform import (
     MetastoreRefused,
 )
 from acid_platform.cli.main import main
-from acid_platform.metastore import Metastore, address, wire
+from acid_platform.metastore import address, wire
 from acid_platform.metastore.certificates import make_certificate
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.target import remote
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.tls import Served

@@ -24,9 +24,11 @@ from acid_platform import (
 )
 from acid_platform.base.location import Location
 from acid_platform.cli.main import main
-from acid_platform.metastore import LockRequest, Metastore, address, wire
+from acid_platform.metastore import address, wire
 from acid_platform.metastore.client import link
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Endpoint, Home
+from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.server import connections
 from acid_platform.metastore.server.metrics import Histogram
 from acid_platform.transactions import RowOperation

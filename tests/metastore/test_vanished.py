@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from acid_platform import InvalidDefinition, MetastoreUnavailable
-from acid_platform.metastore import Metastore, address, wire
+from acid_platform.metastore import address, wire
 from acid_platform.metastore.client import start
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.target import remote
 from tests.log.members import Members
 from tests.log.servers import serving

@@ -10,7 +10,7 @@ import pytest
 
 from acid_platform import InvalidDefinition, NoSuchTable, TableExists
 from acid_platform.base.clock import Moment
-from acid_platform.metastore import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import DeclareView, DropView, RemoveDatabase
 from acid_platform.metastore.records import ExternalFiles, ViewRecord
 from acid_platform.metastore.rules.machine import Machine

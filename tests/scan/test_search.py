@@ -10,7 +10,7 @@ import pytest
 
 from acid_platform import NoSuchPartition, UnknownColumn, UnsupportedStatement
 from acid_platform.base.location import Location
-from acid_platform.metastore import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.scan.search import FoundFile, Searched, search_files
 from acid_platform.services.erasure import ErasureRequest
 from acid_platform.tables.record_layout import listed_layout

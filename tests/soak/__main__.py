@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from acid_platform import Warehouse
-from acid_platform.metastore import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.compaction import GetCleanings
 from acid_platform.transactions import RowOperation
 from benchmarks.results import machine, save

@@ -13,7 +13,8 @@ from pathlib import Path
 from random import Random
 
 from acid_platform import Warehouse, WriteConflict
-from acid_platform.metastore import Metastore, WriteReport
+from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.records import WriteReport
 from acid_platform.scan.open import arrow_scan
 from acid_platform.tables.record_layout import table_layout
 from acid_platform.transactions import RowOperation

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from acid_platform.cli.main import main
-from acid_platform.metastore import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from tests.log.test_archive import archived, archiving
 from tests.metastore.processes import until
 from tests.stores.conftest import Bucket

@@ -23,7 +23,8 @@ from acid_platform.cli.main import main
 from acid_platform.display import show_table
 from acid_platform.gateway import users
 from acid_platform.layout.types import parse_type
-from acid_platform.metastore import Metastore, wire
+from acid_platform.metastore import wire
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.log.segment import segment_name
 from acid_platform.orc import open_strange_orc
@@ -170,7 +171,8 @@ def test_a_damaged_file_of_the_metastore_is_a_named_error(content: bytes, tmp_pa
 
 def test_files_of_the_metastore_are_for_their_owner(tmp_path: Path) -> None:
     code = (
-        "import os, sys; os.umask(0); from acid_platform.metastore import Metastore\n"
+        "import os, sys; os.umask(0)\n"
+        "from acid_platform.metastore.client.metastore import Metastore\n"
         "with Metastore.connect(sys.argv[1]) as m: m.begin().commit(); m.stop()\n"
         "with Metastore.connect(sys.argv[1]) as m: m.begin().commit()"
     )
