@@ -191,105 +191,79 @@ def _described(first: Any) -> Iterable[Any]:
 _EVERYTHING = Need((Verb.ADMIN,), f"{ANY}.{ANY}")
 
 
-def _rules() -> dict[str, Rule]:
-    by_rule: tuple[tuple[Rule, str], ...] = (
-        (
-            Rule(lambda *_arguments: (), "nothing"),
-            "getMetaConf get_config_value set_ugi flushCache get_metastore_db_uuid get_databases"
-            " get_all_databases get_database get_database_req get_catalogs get_catalog get_tables"
-            " get_tables_by_type get_all_tables get_table_meta get_table_names_by_filter"
-            " get_materialized_views_for_rewriting partition_name_to_vals partition_name_to_spec"
-            " partition_name_has_valid_characters get_databases_req get_functions_req"
-            " get_functions get_function get_all_functions get_role_names list_roles"
-            " get_privilege_set list_privileges get_open_txns get_open_txns_req get_open_txns_info"
-            " open_txns commit_txn abort_txn abort_txns check_lock unlock show_locks heartbeat"
-            " heartbeat_txn_range add_dynamic_partitions add_write_ids_to_min_history"
-            " get_latest_txnid_in_conflict show_compact get_next_notification"
-            " get_current_notificationEventId get_notification_events_count fire_listener_event"
-            " get_runtime_stats add_runtime_stats"
-            " get_all_materialized_view_objects_for_rewriting",
-        ),
-        (
-            _one(*SEE),
-            "get_fields get_fields_req get_schema get_schema_req get_partition_req"
-            " get_partitions_by_filter_req get_table get_table_req get_partition"
-            " get_partition_with_auth"
-            " get_partition_by_name get_partitions get_partitions_with_auth get_partition_names"
-            " fetch_partition_names_req get_partition_names_ps get_partition_names_req"
-            " get_partition_names_ps_req get_partitions_ps get_partitions_ps_with_auth"
-            " get_partitions_ps_with_auth_req get_partitions_req get_partitions_by_filter"
-            " get_num_partitions_by_filter get_partitions_by_expr get_partitions_spec_by_expr"
-            " get_partitions_by_names get_partitions_by_names_req get_primary_keys"
-            " get_unique_constraints get_not_null_constraints get_default_constraints"
-            " get_check_constraints get_all_table_constraints get_table_statistics_req"
-            " get_partitions_statistics_req get_aggr_stats_for get_max_allocated_table_write_id",
-        ),
-        (Rule(_keys, _words(SEE, "the table that has the keys")), "get_foreign_keys"),
-        (Rule(_several, _words(SEE, "each table")), "get_table_objects_by_name"),
-        (Rule(_several_req, _words(SEE, "each table")), "get_table_objects_by_name_req"),
-        (Rule(_listed, _words(SEE, "each table")), "get_valid_write_ids"),
-        (
-            Rule(
-                _locked,
-                "the verb of each part's operation on its table, and for a stronger lock than that"
-                " takes itself `update`, or for EXCLUSIVE `alter` or `drop` or `create`",
-            ),
-            "lock",
-        ),
-        (_one(*_WRITE), "allocate_table_write_ids"),
-        (_one(Verb.CREATE), "create_table create_table_with_environment_context"),
-        (_each((Verb.CREATE,), lambda request: [request.table], "the table"), "create_table_req"),
-        (_database(Verb.CREATE), "create_database create_database_req"),
-        (_database(Verb.ALTER), "alter_database"),
-        (_database(Verb.DROP), "drop_database drop_database_req"),
-        (_one(Verb.DROP), "drop_table drop_table_req drop_table_with_environment_context"),
-        (_one(Verb.DELETE), "truncate_table truncate_table_req"),
-        (
-            Rule(_altered, "`alter` on the table; for another name also `create` on that"),
-            "alter_table alter_table_with_environment_context alter_table_with_cascade"
-            " alter_table_req",
-        ),
-        (
-            _one(*_ADD_PARTITIONS),
-            "add_partition append_partition append_partition_by_name append_partition_req",
-        ),
-        (
-            _each(
-                _ADD_PARTITIONS,
-                # The request names the table, and each partition again.
-                lambda request: (request, *(request.parts or ())),
-                "the table of each partition",
-            ),
-            "add_partitions_req",
-        ),
-        (
-            _each(_ADD_PARTITIONS, lambda parts: parts or (), "the table of each partition"),
-            "add_partitions",
-        ),
-        (
-            _one(Verb.DROP, Verb.ALTER),
-            "drop_partition drop_partition_with_environment_context drop_partition_by_name"
-            " drop_partition_req drop_partitions_req",
-        ),
-        (
-            _one(*_STATISTICS),
-            "alter_partition alter_partition_with_environment_context alter_partitions"
-            " alter_partitions_with_environment_context alter_partitions_req"
-            " delete_table_column_statistics delete_partition_column_statistics",
-        ),
-        (
-            _each(_STATISTICS, _described, "the table of each description"),
-            "update_table_column_statistics update_partition_column_statistics"
-            " update_table_column_statistics_req update_partition_column_statistics_req"
-            " set_aggr_stats_for",
-        ),
-        (_one(Verb.ALTER), "compact compact2"),
-        (Rule(lambda *_arguments: [_EVERYTHING], "`admin` on everything"), "setMetaConf"),
-    )
-    return {name: rule for rule, names in by_rule for name in names.split()}
-
-
-RULES = _rules()
+_BY_CALLS = {
+    "getMetaConf get_config_value set_ugi flushCache get_metastore_db_uuid get_databases"
+    " get_all_databases get_database get_database_req get_catalogs get_catalog get_tables"
+    " get_tables_by_type get_all_tables get_table_meta get_table_names_by_filter"
+    " get_materialized_views_for_rewriting partition_name_to_vals partition_name_to_spec"
+    " partition_name_has_valid_characters get_databases_req get_functions_req"
+    " get_functions get_function get_all_functions get_role_names list_roles"
+    " get_privilege_set list_privileges get_open_txns get_open_txns_req get_open_txns_info"
+    " open_txns commit_txn abort_txn abort_txns check_lock unlock show_locks heartbeat"
+    " heartbeat_txn_range add_dynamic_partitions add_write_ids_to_min_history"
+    " get_latest_txnid_in_conflict show_compact get_next_notification"
+    " get_current_notificationEventId get_notification_events_count fire_listener_event"
+    " get_runtime_stats add_runtime_stats"
+    " get_all_materialized_view_objects_for_rewriting": Rule(lambda *_arguments: (), "nothing"),
+    "get_fields get_fields_req get_schema get_schema_req get_partition_req"
+    " get_partitions_by_filter_req get_table get_table_req get_partition"
+    " get_partition_with_auth"
+    " get_partition_by_name get_partitions get_partitions_with_auth get_partition_names"
+    " fetch_partition_names_req get_partition_names_ps get_partition_names_req"
+    " get_partition_names_ps_req get_partitions_ps get_partitions_ps_with_auth"
+    " get_partitions_ps_with_auth_req get_partitions_req get_partitions_by_filter"
+    " get_num_partitions_by_filter get_partitions_by_expr get_partitions_spec_by_expr"
+    " get_partitions_by_names get_partitions_by_names_req get_primary_keys"
+    " get_unique_constraints get_not_null_constraints get_default_constraints"
+    " get_check_constraints get_all_table_constraints get_table_statistics_req"
+    " get_partitions_statistics_req get_aggr_stats_for get_max_allocated_table_write_id": _one(
+        *SEE
+    ),
+    "get_foreign_keys": Rule(_keys, _words(SEE, "the table that has the keys")),
+    "get_table_objects_by_name": Rule(_several, _words(SEE, "each table")),
+    "get_table_objects_by_name_req": Rule(_several_req, _words(SEE, "each table")),
+    "get_valid_write_ids": Rule(_listed, _words(SEE, "each table")),
+    "lock": Rule(
+        _locked,
+        "the verb of each part's operation on its table, and for a stronger lock than that"
+        " takes itself `update`, or for EXCLUSIVE `alter` or `drop` or `create`",
+    ),
+    "allocate_table_write_ids": _one(*_WRITE),
+    "create_table create_table_with_environment_context": _one(Verb.CREATE),
+    "create_table_req": _each((Verb.CREATE,), lambda request: [request.table], "the table"),
+    "create_database create_database_req": _database(Verb.CREATE),
+    "alter_database": _database(Verb.ALTER),
+    "drop_database drop_database_req": _database(Verb.DROP),
+    "drop_table drop_table_req drop_table_with_environment_context": _one(Verb.DROP),
+    "truncate_table truncate_table_req": _one(Verb.DELETE),
+    "alter_table alter_table_with_environment_context alter_table_with_cascade"
+    " alter_table_req": Rule(
+        _altered, "`alter` on the table; for another name also `create` on that"
+    ),
+    "add_partition append_partition append_partition_by_name append_partition_req": _one(
+        *_ADD_PARTITIONS
+    ),
+    "add_partitions_req": _each(
+        _ADD_PARTITIONS,
+        # The request names the table, and each partition again.
+        lambda request: (request, *(request.parts or ())),
+        "the table of each partition",
+    ),
+    "add_partitions": _each(
+        _ADD_PARTITIONS, lambda parts: parts or (), "the table of each partition"
+    ),
+    "drop_partition drop_partition_with_environment_context drop_partition_by_name"
+    " drop_partition_req drop_partitions_req": _one(Verb.DROP, Verb.ALTER),
+    "alter_partition alter_partition_with_environment_context alter_partitions"
+    " alter_partitions_with_environment_context alter_partitions_req"
+    " delete_table_column_statistics delete_partition_column_statistics": _one(*_STATISTICS),
+    "update_table_column_statistics update_partition_column_statistics"
+    " update_table_column_statistics_req update_partition_column_statistics_req"
+    " set_aggr_stats_for": _each(_STATISTICS, _described, "the table of each description"),
+    "compact compact2": _one(Verb.ALTER),
+    "setMetaConf": Rule(lambda *_arguments: [_EVERYTHING], "`admin` on everything"),
+}
+RULES = {name: rule for names, rule in _BY_CALLS.items() for name in names.split()}
 
 
 def needs_of_commit(writes: Iterable[WriteReport]) -> list[Need]:
