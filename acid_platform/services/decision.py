@@ -7,7 +7,7 @@ that a decision asks for (C9).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from acid_platform.base.config import Settings
@@ -23,20 +23,25 @@ INSERT_ONLY = "hive.compactor.compact.insert.only"
 _HOUR = 3_600_000
 
 
+def _setting(name: str, default: object) -> Any:
+    """A field whose value is that of a setting."""
+    return field(default=default, metadata={"setting": name})
+
+
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     """The thresholds of the decision; times in milliseconds, defaults as in Hive."""
 
-    delta_num: int = 10
-    delta_pct: float = 0.1
-    aborted_txns: int = 1000
-    aborted_age_ms: int = 12 * _HOUR
+    delta_num: int = _setting(DELTA_NUM, 10)
+    delta_pct: float = _setting(DELTA_PCT, 0.1)
+    aborted_txns: int = _setting("hive.compactor.abortedtxn.threshold", 1000)
+    aborted_age_ms: int = _setting("hive.compactor.aborted.txn.time.threshold", 12 * _HOUR)
     """Negative: the age is ignored."""
-    aborts_by_cleaner: bool = True
-    failed_compactions: int = 2
-    failed_retry_ms: int = 7 * 24 * _HOUR
+    aborts_by_cleaner: bool = _setting("hive.compactor.clean.aborts.using.cleaner", True)
+    failed_compactions: int = _setting(FAILED_COMPACTIONS, 2)
+    failed_retry_ms: int = _setting("hive.compactor.initiator.failed.retry.time", 7 * 24 * _HOUR)
     """Zero or less: never retry without a manual request."""
-    compact_insert_only: bool = True
+    compact_insert_only: bool = _setting(INSERT_ONLY, True)
 
     @classmethod
     def for_table(cls, properties: Mapping[str, str], settings: Settings) -> Thresholds:
@@ -45,7 +50,7 @@ class Thresholds:
         Raises SettingRefused, naming the property whose value is not allowed.
         """
         values: dict[str, Any] = {
-            name: settings.value(setting_name) for name, setting_name in _SETTINGS.items()
+            each.name: settings.value(each.metadata["setting"]) for each in fields(cls)
         }
         for name, threshold in zip(("delta_num", "delta_pct"), THRESHOLDS, strict=True):
             if threshold.stated(properties) is not None:
@@ -54,19 +59,6 @@ class Thresholds:
                 except SettingRefused as error:
                     raise SettingRefused(f"table property {error}") from error
         return cls(**values)
-
-
-_SETTINGS = {
-    "delta_num": DELTA_NUM,
-    "delta_pct": DELTA_PCT,
-    "aborted_txns": "hive.compactor.abortedtxn.threshold",
-    "aborted_age_ms": "hive.compactor.aborted.txn.time.threshold",
-    "aborts_by_cleaner": "hive.compactor.clean.aborts.using.cleaner",
-    "failed_compactions": FAILED_COMPACTIONS,
-    "failed_retry_ms": "hive.compactor.initiator.failed.retry.time",
-    "compact_insert_only": INSERT_ONLY,
-}
-"""The setting of each threshold."""
 
 
 def no_auto_compaction(properties: Mapping[str, str]) -> bool:
