@@ -13,6 +13,7 @@ import click
 
 from acid_platform.base.visible import log_to
 from acid_platform.cli.console import SESSION_OPTIONS, CommandSession, main, with_session
+from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore.address import parse_address
 from acid_platform.metastore.client.metastore import Metastore
 
@@ -52,7 +53,10 @@ def gateway(session: CommandSession, listen: str, **options: str | int | None) -
     from acid_platform.gateway.settings import GatewaySettings
     from acid_platform.gateway.status import GatewayStatus
 
-    host, port = parse_address(listen)
+    try:
+        host, port = parse_address(listen)
+    except InvalidDefinition as error:
+        raise InvalidDefinition(f"--listen HOST:PORT: {error}") from error
     log_to(logging.StreamHandler(), "%(asctime)s")
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
