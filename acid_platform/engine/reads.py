@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
+from acid_platform.scan.decode import PLACE
 from acid_platform.scan.scans import Scan
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class TableRead:
     where: str | None = None
     row_id: bool = False
     file_name: bool = False
+    place: bool = False
+    """Whether it reads PLACE, by which a second scan finds a row again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ def columns_of(read: TableRead | ChangeRead) -> tuple[Column, ...]:
     every = {column.name: column for column in (*scan.columns, *scan.partition_columns)}
     names = every if read.columns is None else (name.lower() for name in read.columns)
     chosen = tuple(every[name] for name in names)
+    chosen += (PLACE,) * read.place
     return (*chosen, Column(ROW_ID_COLUMN, ROW_ID)) if read.row_id else chosen
 
 
@@ -67,7 +71,8 @@ class Condition:
 
     `target` and the keys of `sources` are placeholders in `text`. `pruning`: the part of the
     predicate that only reads the table itself. `values`: the names of more columns, which `text`
-    begins with: what subqueries give the accepted rows.
+    begins with: what subqueries give the accepted rows. `columns`: those that `text` reads of the
+    table, None: all.
     """
 
     text: str
@@ -76,6 +81,7 @@ class Condition:
     sources: Sources
     pruning: str | None = None
     values: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
 
 
 Where = str | Condition | None

@@ -12,16 +12,24 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from acid_platform.base.cores import usable_cores
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.orc import key_ranges, reading
-from acid_platform.scan.decode import ROW_ID_TYPE, FileRead, Predicate, Work
+from acid_platform.scan.decode import (
+    FILE_PLACES,
+    PLACE,
+    ROW_ID_TYPE,
+    FileRead,
+    Predicate,
+    Work,
+)
 from acid_platform.scan.deletes import DeletedRows
 from acid_platform.scan.footers import open_source
 from acid_platform.scan.row_counts import count_rows
@@ -44,9 +52,12 @@ class ArrowScan:
 
     scan: Scan
     names: tuple[str, ...]
-    """Columns of the result, in order: existing ones, in lower case, or ENTITY."""
+    """Columns of the result, in order: existing ones, in lower case, ENTITY, or PLACE."""
     predicate: Predicate | None = None
     row_id: bool = False
+    places: np.ndarray | None = None
+    """Only these rows, which another scan of the same files returned as PLACE: int64 (n,),
+    ascending strictly. Other columns of theirs are decoded where they lie, and nowhere else."""
     as_stored: bool = False
     """Keep what the files store and Spark can't show: timestamps keep their nanoseconds, and days
     before 15 October 1582 are not converted to the Gregorian calendar. The schema of a batch tells
@@ -54,7 +65,7 @@ class ArrowScan:
 
     @property
     def schema(self) -> pa.Schema:
-        columns = (*self.scan.columns, *self.scan.partition_columns, ENTITY)
+        columns = (*self.scan.columns, *self.scan.partition_columns, ENTITY, PLACE)
         types = {column.name: arrow_type(column.type) for column in columns}
         fields = [(name, types[name]) for name in self.names]
         return pa.schema([*fields, (schema.ROW_ID_COLUMN, ROW_ID_TYPE)] if self.row_id else fields)
@@ -149,15 +160,28 @@ class ArrowScan:
             """Threads for a piece: several for one that the others would have to wait for."""
             return threads if size >= SPLIT_BYTES and size * threads > every else 1
 
+        file_places = count(0, FILE_PLACES)
         for place, entity in enumerate(self.scan.entities):
             values = partition_scalars(self.scan.partition_columns, entity.values)
             if ENTITY.name in self.names:
                 values[ENTITY.name] = scalar_of(place, pa.int32())
             deleted = DeletedRows(entity.deletes) if len(entity.deletes) else None
-            for source in entity.sources.inserts:
-                touched = entity.deletes.may_touch(source.low, source.high, source.number)
-                read = FileRead(self, values, source, deleted if touched else None)
+            for source, first in zip(entity.sources.inserts, file_places, strict=False):
+                rows, touched = self._rows_at(first), False
+                if rows is None:
+                    touched = entity.deletes.may_touch(source.low, source.high, source.number)
+                elif not len(rows):
+                    continue
+                gone = deleted if touched else None
+                read = FileRead(self, values, source, gone, rows, first)
                 yield from read.work(decoders)
+
+    def _rows_at(self, first: int) -> np.ndarray | None:
+        """The numbers of the rows of `places` in the file whose first row has the place `first`."""
+        if self.places is None:
+            return None
+        low, high = np.searchsorted(self.places, [first, first + FILE_PLACES])
+        return np.asarray(self.places[low:high] - first)
 
 
 def read_ahead(work: Iterator[Callable[[], list[T]]], workers: int) -> Iterator[T]:

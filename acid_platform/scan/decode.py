@@ -1,8 +1,9 @@
 """Decoding one file of a scan: from a stripe or row group to a record batch of live rows.
 
 Only columns that the result, the predicate or the row tests need are decoded, and columns that only
-the result needs are decoded only if a row matches. A piece that holds most of a scan is decoded by
-several threads, a part of the columns each.
+the result needs are decoded only if a row matches. Of them only the rows of the result are kept and
+converted. A piece that holds most of a scan is decoded by several threads, a part of the columns
+each.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pyarrow import parquet
 from acid_platform.errors import CorruptFile, NeedsSpark, UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.external_formats import HEADER, LINES
-from acid_platform.layout.types import Column
+from acid_platform.layout.types import Column, HiveType
 from acid_platform.orc import OrcFile, reading
 from acid_platform.scan.csv_lines import CsvLines
 from acid_platform.scan.deletes import require_operation, valid_ids
@@ -40,6 +41,11 @@ SMALL_BYTES = 4 << 20
 """A file up to this size is one piece of work; a larger file is split by stripe."""
 _WORTH_A_THREAD = 4
 """The cost of columns, see `_cost`, that takes longer than to start a thread for them."""
+
+PLACE = Column("__place", HiveType("bigint"))
+"""The place of a row in its scan: the number of its file there times FILE_PLACES, and the number of
+the row in its file. It means the same in each scan of the same files."""
+FILE_PLACES = 1 << 40
 
 ROW_ID_TYPE = pa.struct([("writeid", pa.int64()), ("bucketid", pa.int32()), ("rowid", pa.int64())])
 Work: TypeAlias = Callable[[], list[pa.RecordBatch]]
@@ -74,6 +80,11 @@ class FileRead:
     source: SourceFile
     deleted: RowFilter | None
     """Which rows survive; None if no row of the file can be deleted."""
+    rows: np.ndarray | None = None
+    """The numbers of the rows of the result in the file, int64 (n,), ascending strictly; None: all
+    that survive. They are not tested again."""
+    first_place: int = 0
+    """The place of the file's first row in the scan, see PLACE."""
     threads: int = 1
     """How many threads decode a piece, each a part of its columns."""
 
@@ -93,14 +104,15 @@ class FileRead:
             yield replace(self, threads=threads(size))._whole
         else:
             with reading(self.source.path):
-                pieces = _pieces(self._open())
-            read = replace(self, threads=threads(size // max(pieces, 1)))
-            yield from (partial(read._alone, index) for index in range(pieces))
+                file = self._open()
+                pieces, every = self._pieces(file), _pieces(file)
+            read = replace(self, threads=threads(size // max(every, 1)))
+            yield from (partial(read._alone, index) for index in pieces)
 
     def _whole(self) -> list[pa.RecordBatch]:
         with reading(self.source.path):
             file = self._open()
-            return [self._piece(file, index) for index in range(_pieces(file))]
+            return [self._piece(file, index) for index in self._pieces(file)]
 
     def _alone(self, index: int) -> list[pa.RecordBatch]:
         with reading(self.source.path):
@@ -135,42 +147,37 @@ class FileRead:
             " read()"
         )
 
+    def _pieces(self, file: OrcFile | parquet.ParquetFile) -> list[int]:
+        """The stripes or row groups that may hold rows of the result."""
+        every = range(_pieces(file))
+        if self.rows is None:
+            return list(every)
+        starts = [_span(file, index)[0] for index in every]
+        return np.unique(np.searchsorted(starts, self.rows, side="right") - 1).tolist()
+
     # --- decoding ------------------------------------------------------------------------------
 
     def _piece(self, file: OrcFile | parquet.ParquetFile, index: int) -> pa.RecordBatch:
         if isinstance(file, parquet.ParquetFile):
             return self._row_group(file, index)
-        source = self.source
         roots = list(file.schema.names)
         names, prefix, tested = roots, "", dict[int, str]()
-        if source.kind is SourceKind.ACID:
+        if self.source.kind is SourceKind.ACID:
             names, prefix, tested = self._acid_columns(file)
-        stored_names = self._find(names)
-
-        def fields(columns: Sequence[Column], *keys: str) -> tuple[_Arrays, _Arrays]:
-            """The key columns by their names in the file, and the table's columns."""
-            there = {
-                column.name: prefix + stored_names[column.name]
-                for column in columns
-                if column.name in stored_names
-            }
-            arrays = self._decode(file, index, [*keys, *there.values()] or roots[:1])
-            return arrays, {name: arrays[inside] for name, inside in there.items()}
-
+        inside = {name: prefix + stored for name, stored in self._find(names).items()}
+        span = _span(file, index)
         early, late = self._phases()
-        arrays, stored = fields(early, *tested.values())
-        rows = len(next(iter(arrays.values())))
-        if tested:
-            ids = {place: _numbers(arrays[name], source.path) for place, name in tested.items()}
-            keep, identity = self._tested(ids)
-        else:
-            keep, identity = np.ones(rows, bool), self._positions(file, index, rows)
-        if self.deleted is not None:
-            keep &= self.deleted.survivors(*identity)
+        arrays = self._decode(file, index, [*tested.values(), *_of(inside, early).values()])
+        ids = {place: _numbers(arrays[name], self.source.path) for place, name in tested.items()}
+        identity = self._identity(file, ids, span)
+        keep = self._kept(ids, identity, span)
+        stored = {name: arrays[stored] for name, stored in _of(inside, early).items()}
         keep, values = self._accepted(keep, stored, early)
         if late and keep.any():
-            values |= self._conformed(fields(late)[1], rows, late)
-        return self._result(values, keep, identity)
+            arrays = self._decode(file, index, [*_of(inside, late).values()])
+            stored = {name: arrays[stored] for name, stored in _of(inside, late).items()}
+            values |= self._conformed(_filtered(stored, keep), np.count_nonzero(keep), late)
+        return self._result(values, keep, identity, span[0])
 
     def _acid_columns(self, file: OrcFile) -> tuple[list[str], str, dict[int, str]]:
         """The names of the table's columns in the file, what stands before them in the names of
@@ -181,39 +188,73 @@ class FileRead:
             raise CorruptFile(
                 f"{self.source.path}: the column row is {row} instead of a struct; restore the file"
             )
-        tested = [0]
-        if self.deleted is not None or self.read.row_id:
+        source, tested = self.source, []
+        if self.rows is None:
+            tested += [0] if source.keys is None else []
+            tested += [4] if source.test_rows or source.above >= 0 else []
+        if (self.deleted is not None or self.read.row_id) and not self._is_contiguous(file):
             tested += [1, 2, 3]
-        if self.source.test_rows or self.source.above >= 0:
-            tested.append(4)
         names = [row.field(i).name for i in range(row.num_fields)]
         return names, f"{roots[5]}.", {place: roots[place] for place in tested}
 
-    def _tested(self, ids: Mapping[int, np.ndarray]) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """Which events the snapshot sees, and the keys of all if they are needed."""
+    def _is_contiguous(self, file: OrcFile) -> bool:
+        """Whether the keys of an ACID file follow from the positions of its rows, by its record."""
         source = self.source
-        require_operation(ids[0], schema.INSERT_EVENT, source.path)
-        keep = np.ones(len(ids[0]), bool)
+        return (
+            source.keys is not None
+            and source.length is None
+            and source.keys.without_gaps(int(file.nrows))
+        )
+
+    def _identity(
+        self, file: OrcFile, ids: Mapping[int, np.ndarray], span: tuple[int, int]
+    ) -> tuple[np.ndarray, ...]:
+        """The keys of the rows if they are needed."""
+        source = self.source
+        if self.deleted is None and not self.read.row_id:
+            return ()
+        if 1 in ids:
+            return ids[1], ids[2], ids[3]
+        write_id, bucket, first = source.write_id, source.bucket, source.first_row_id
+        if source.keys is not None:
+            lows = (source.keys.write_ids, source.keys.buckets, source.keys.row_ids)
+            write_id, bucket, first = (low for low, _ in lows)
+        start, end = span
+        rows = end - start
+        return (
+            np.full(rows, write_id),
+            np.full(rows, bucket),
+            np.arange(first + start, first + end),
+        )
+
+    def _kept(
+        self,
+        ids: Mapping[int, np.ndarray],
+        identity: Sequence[np.ndarray],
+        span: tuple[int, int],
+    ) -> np.ndarray:
+        """Mask of the rows of a piece that are read, before the predicate."""
+        (start, end), source = span, self.source
+        if self.rows is not None:
+            keep = np.zeros(end - start, bool)
+            low, high = np.searchsorted(self.rows, span)
+            keep[self.rows[low:high] - start] = True
+            return keep
+        keep = np.ones(end - start, bool)
+        if 0 in ids:
+            require_operation(ids[0], schema.INSERT_EVENT, source.path)
         if source.test_rows:
             keep &= valid_ids(ids[4], self.read.scan.write_ids)
         if source.above >= 0:
             keep &= ids[4] > source.above
-        return keep, tuple(ids[place] for place in (1, 2, 3) if place in ids)
-
-    def _positions(self, file: OrcFile, index: int, rows: int) -> tuple[np.ndarray, ...]:
-        """The keys of the rows of a stripe without ACID columns if they are needed."""
-        source = self.source
-        if self.deleted is None and not self.read.row_id:
-            return ()
-        first = source.first_row_id + (sum(file.stripe_rows[:index]) if index else 0)
-        return (
-            np.full(rows, source.write_id),
-            np.full(rows, source.bucket),
-            np.arange(first, first + rows),
-        )
+        if self.deleted is not None:
+            keep &= self.deleted.survivors(*identity)
+        return keep
 
     def _decode(self, file: OrcFile, index: int, names: Sequence[str]) -> dict[str, pa.Array]:
         """These columns (`root` or `root.field`) of one stripe."""
+        if not names:
+            return {}
         first, *others = shares(names, file.schema, self.threads)
         if not others:
             return self._decoded(file, index, first)
@@ -237,9 +278,9 @@ class FileRead:
         stored_names = self._find(file.schema_arrow.names)
         table = file.read_row_group(index, columns=list(stored_names.values()))
         stored = {name: _joined(table.column(inside)) for name, inside in stored_names.items()}
-        keep = np.ones(file.metadata.row_group(index).num_rows, bool)
-        keep, values = self._accepted(keep, stored, self._needed())
-        return self._result(values, keep, ())
+        span = _span(file, index)
+        keep, values = self._accepted(self._kept({}, (), span), stored, self._needed())
+        return self._result(values, keep, (), span[0])
 
     def _lines(self, block: bytes) -> list[pa.RecordBatch]:
         """The rows of a block of lines."""
@@ -254,7 +295,8 @@ class FileRead:
             case _:
                 stored = json_columns(lines, scan.columns, names, path)
         keep, values = self._accepted(np.ones(len(lines), bool), stored, self._needed())
-        return [self._result(values, keep, ())]
+        assert self.rows is None and PLACE.name not in self.read.names, "a line has no place"
+        return [self._result(values, keep, (), 0)]
 
     # --- result --------------------------------------------------------------------------------
 
@@ -307,32 +349,44 @@ class FileRead:
     def _accepted(
         self, keep: np.ndarray, stored: _Arrays, columns: Sequence[Column]
     ) -> tuple[np.ndarray, dict[str, pa.Array | pa.Scalar]]:
-        """The rows that the predicate keeps, and the values decoded so far, by column."""
-        values = {**self.partition, **self._conformed(stored, len(keep), columns)}
-        if self.read.predicate is not None:
-            mask = self.read.predicate.mask(values)
-            if isinstance(mask, pa.Scalar):
-                keep = keep & bool(mask.as_py())
-            else:
-                keep = keep & filled(mask, False)
-        return keep, values
+        """The rows that the predicate keeps, and their values decoded so far, by column."""
+        predicate = self.read.predicate
+        if predicate is None:
+            rows = np.count_nonzero(keep)
+            return keep, {
+                **self.partition,
+                **self._conformed(_filtered(stored, keep), rows, columns),
+            }
+        values = self._conformed(stored, len(keep), columns)
+        mask = predicate.mask({**self.partition, **values})
+        if isinstance(mask, pa.Scalar):
+            keep = keep & bool(mask.as_py())
+        else:
+            keep = keep & filled(mask, False)
+        needed = {name: array for name, array in values.items() if name in self.read.names}
+        return keep, {**self.partition, **_filtered(needed, keep)}
 
     def _result(
-        self, values: Values, keep: np.ndarray, identity: Sequence[np.ndarray]
+        self, values: Values, keep: np.ndarray, identity: Sequence[np.ndarray], first: int
     ) -> pa.RecordBatch:
-        target = self.read.schema
+        """The batch of the rows that are kept, of which these are the values; `identity` are the
+        keys of all rows of the piece, `first` is the number of its first row in the file."""
+        target, rows = self.read.schema, np.count_nonzero(keep)
         if not len(target):
-            return without_columns(int(np.count_nonzero(keep)))
-        if not keep.any():
+            return without_columns(rows)
+        if not rows:
             return pa.RecordBatch.from_arrays(
                 [pa.nulls(0, field.type) for field in target], schema=target
             )
+        if PLACE.name in self.read.names:
+            places = np.flatnonzero(keep) + (self.first_place + first)
+            values = {**values, PLACE.name: from_numpy(places)}
         arrays = [
-            value if isinstance(value := values[name], pa.Array) else pa.repeat(value, len(keep))
+            value if isinstance(value := values[name], pa.Array) else pa.repeat(value, rows)
             for name in self.read.names
         ]
         if self.read.row_id:
-            w, b, r = identity
+            w, b, r = (ids[keep] for ids in identity)
             arrays.append(
                 pa.StructArray.from_arrays(
                     [from_numpy(w), from_numpy(b.astype(np.int32)), from_numpy(r)],
@@ -343,8 +397,20 @@ class FileRead:
             target = pa.schema(
                 [(name, array.type) for name, array in zip(target.names, arrays, strict=True)]
             )
-        batch = pa.RecordBatch.from_arrays(arrays, schema=target)
-        return batch if keep.all() else batch.filter(from_numpy(keep))
+        return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+def _of(inside: Mapping[str, str], columns: Sequence[Column]) -> dict[str, str]:
+    """These columns, as far as the file has them, and the name of each in it."""
+    return {column.name: inside[column.name] for column in columns if column.name in inside}
+
+
+def _filtered(arrays: _Arrays, keep: np.ndarray) -> dict[str, pa.Array]:
+    """The rows of the mask."""
+    if keep.all():
+        return dict(arrays)
+    mask = from_numpy(keep)
+    return {name: array.filter(mask) for name, array in arrays.items()}
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -357,6 +423,16 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 def _pieces(file: OrcFile | parquet.ParquetFile) -> int:
     return int(file.num_row_groups if isinstance(file, parquet.ParquetFile) else file.nstripes)
+
+
+def _span(file: OrcFile | parquet.ParquetFile, index: int) -> tuple[int, int]:
+    """The numbers of the first row of a stripe or row group in its file, and of the row after it."""
+    if isinstance(file, parquet.ParquetFile):
+        rows = [file.metadata.row_group(place).num_rows for place in range(index + 1)]
+    else:
+        rows = file.stripe_rows[: index + 1]
+    end = sum(rows)
+    return end - rows[index], end
 
 
 def _unit(kind: pa.DataType) -> str:

@@ -167,6 +167,7 @@ class Changes:
             run_queries.reads_of(self.catalog, others),
             own.where,
             values,
+            own.columns,
         )
 
     def _merge(self, statement: MergeInto, record: TableRecord) -> Done:

@@ -9,7 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acid_platform.engine.assignments import SetTarget, targets_of
-from acid_platform.engine.local.computation import in_declared_type, value_sql
+from acid_platform.engine.local.computation import (
+    POSITION,
+    compute,
+    in_declared_type,
+    numbered,
+    value_sql,
+)
+from acid_platform.engine.local.translation.duckdb_types import identifier
 from acid_platform.engine.local.translation.scope import NameScope
 from acid_platform.layout.types import Column
 
@@ -37,15 +44,34 @@ class AssignedValues:
             tuple(value_sql(texts[value.name], value, scope, table) for value in values),
         )
 
-    def put_into(self, rows: pa.Table, computed: pa.Table) -> pa.Table:
-        """The rows with what was computed of them, row by row."""
+    @property
+    def replaced(self) -> frozenset[str]:
+        """The columns that get a value as a whole, so that nothing of the old one stays."""
+        return frozenset(target.column.name for target in self.targets if not target.fields)
+
+    def put_into(self, rows: pa.Table, sides: Mapping[str, pa.Table]) -> pa.Table:
+        """The rows with new values, which are computed of the rows of the sides: of the first row
+        of each, then of the second, and so on. Columns that `rows` lacks come last.
+
+        Raises WrongType, InvalidExpression, TxnAborted, NeedsSpark.
+        """
+        if not self.sql or not rows.num_rows:
+            computed = pa.table({target.value.name: pa.nulls(0) for target in self.targets})
+        else:
+            numbered_sides = {name: numbered(table) for name, table in sides.items()}
+            first, *others = (identifier(name) for name in sides)
+            joined = first + "".join(f" JOIN {other} USING ({POSITION})" for other in others)
+            sql = f"SELECT {', '.join(self.sql)} FROM {joined} ORDER BY {POSITION}"
+            computed = compute(sql, numbered_sides)
         for target in self.targets:
             value, name = target.value, target.column.name
-            place = rows.column_names.index(name)
             values = in_declared_type(computed.column(value.name), value)
             if target.fields:
-                values = _with_field(rows.column(place), target.fields, values)
-            rows = rows.set_column(place, name, values)
+                values = _with_field(rows.column(name), target.fields, values)
+            if name in rows.column_names:
+                rows = rows.set_column(rows.column_names.index(name), name, values)
+            else:
+                rows = rows.append_column(name, values)
         return rows
 
 

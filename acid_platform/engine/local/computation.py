@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.engine.local.duckdb_connection import connect
+from acid_platform.engine.local.query_sources import QuerySource
 from acid_platform.engine.local.running import stoppable
 from acid_platform.engine.local.translation.casts import cast
 from acid_platform.engine.local.translation.duckdb_failures import too_long, translated
@@ -29,7 +30,7 @@ from acid_platform.engine.local.translation.duckdb_types import (
 )
 from acid_platform.engine.local.translation.expressions import as_condition, translate_value
 from acid_platform.engine.local.translation.scope import NameScope
-from acid_platform.errors import NeedsSpark, WrongType
+from acid_platform.errors import NeedsSpark, UnsupportedLayout, WrongType
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, LOCAL_ZONE, Column, HiveType
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.arrow_types import arrow_type
@@ -38,15 +39,22 @@ POSITION = "__n"
 """The column with the number of a row in its table."""
 
 
-def compute(sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+def compute(sql: str, tables: Mapping[str, pa.Table | QuerySource]) -> pa.Table:
     """The result of a SELECT in DuckDB's SQL over these tables.
 
-    Raises WrongType, InvalidExpression, TxnAborted, NeedsSpark.
+    Raises WrongType, InvalidExpression, CorruptFile, TxnAborted, NeedsSpark.
     """
     with closing(connect()) as connection, stoppable(connection), _ours():
         for name, table in tables.items():
-            connection.register(name, _without_zones(table))
-        return connection.sql(sql).to_arrow_table()
+            whole = isinstance(table, pa.Table)
+            connection.register(name, _without_zones(table) if whole else table)
+        try:
+            return connection.sql(sql).to_arrow_table()
+        except duckdb.Error:
+            for table in tables.values():
+                if isinstance(table, QuerySource):
+                    table.raise_failure()
+            raise
 
 
 @contextmanager
@@ -59,6 +67,8 @@ def _ours() -> Iterator[None]:
     except duckdb.Error as error:
         ours = translated(error)
         raise ours or NeedsSpark(str(error).partition("\n")[0]) from error
+    except UnsupportedLayout as error:
+        raise NeedsSpark(str(error)) from error
 
 
 def _without_zones(table: pa.Table) -> pa.Table:

@@ -1,4 +1,4 @@
-"""DELETE and UPDATE: one scan finds the rows with their row ids, then events are written."""
+"""DELETE and UPDATE: the rows are found with their row ids, then events are written."""
 
 from __future__ import annotations
 
@@ -19,15 +19,19 @@ from acid_platform.engine.local.event_files import (
 from acid_platform.engine.local.partition_texts import RowPartitions
 from acid_platform.engine.local.row_checks import require_checked
 from acid_platform.engine.local.stored_values import conform
-from acid_platform.engine.reads import Where
+from acid_platform.engine.reads import Condition, Where
 from acid_platform.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.layout.schema import ROW_ID_COLUMN
+from acid_platform.layout.types import Column
 from acid_platform.predicates.arrow_predicates import predicate_or_none
 from acid_platform.scan.arrow_scan import ENTITY, ArrowScan
+from acid_platform.scan.decode import PLACE
 from acid_platform.scan.scans import Scan
 from acid_platform.storage.arrow_numpy import from_numpy, values_of
-from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
+
+_ROWS, _VALUES = "acid_rows", "acid_values"
+"""What the expressions of SET read: the table's rows, and what subqueries give them."""
 
 
 def delete_rows(scan: Scan, target: WriteTarget, where: Where) -> list[WrittenDirectory]:
@@ -36,7 +40,14 @@ def delete_rows(scan: Scan, target: WriteTarget, where: Where) -> list[WrittenDi
     Raises InvalidExpression, UnknownColumn, PublicationFailed, CorruptFile, TxnAborted, NeedsSpark.
     """
     require_writable(target)
-    _, keys = _matching(scan, where, (), {}, target.table)
+    if isinstance(where, Condition):
+        from acid_platform.engine.local.found_rows import accepted
+
+        places = values_of(accepted(scan, where)[0].column(PLACE.name))
+        rows = table_of(scan, (), rows_at(scan, places, ()))
+    else:
+        rows = _matching(scan, where, ())
+    keys = keys_of(rows, scan)
     return publish_events(target, lambda files: files.delete(keys, np.zeros(len(keys), bool)))
 
 
@@ -47,11 +58,37 @@ def update_rows(
 
     Raises PartitionColumnUpdate, BucketColumnUpdate, WrongType, ConstraintViolated too.
     """
+    # DuckDB and the parser take long to import.
+    from acid_platform.engine.local.assigned_values import AssignedValues
+    from acid_platform.engine.local.found_rows import accepted, columns_read
+    from acid_platform.engine.local.translation.scope import NameScope
+
     expressions = wanted_assignments(assignments, scan, target.buckets, target.table)
     require_writable(target)
-    names = [column.name for column in scan.columns]
-    rows, keys = _matching(scan, where, names, expressions, target.table)
-    values = conform(rows, scan.columns, target.table, in_files=scan.columns)
+    members: dict[str, Sequence[Column]] = {_ROWS: (*scan.columns, *scan.partition_columns)}
+    sides: dict[str, pa.Table] = {}
+    if isinstance(where, Condition):
+        found, members[_VALUES] = accepted(scan, where)
+        sides[_VALUES] = found.drop_columns([PLACE.name])
+    scope = NameScope.of(members)
+    assigned = AssignedValues.of(expressions, scan.columns, scope, target.table)
+    read = columns_read(expressions.values(), members[_ROWS])
+    names = [
+        column.name
+        for column in members[_ROWS]
+        if column.name in read or (column in scan.columns and column.name not in assigned.replaced)
+    ]
+    if isinstance(where, Condition):
+        places = values_of(found.column(PLACE.name))
+        rows = table_of(scan, names, rows_at(scan, places, names))
+    else:
+        rows = _matching(scan, where, names)
+    keys = keys_of(rows, scan)
+    rows = assigned.put_into(rows.select(names), {_ROWS: rows.select(names), **sides})
+    order = np.lexsort((keys.row_ids, keys.buckets, keys.write_ids))
+    keys, rows = keys.take(order), rows.take(from_numpy(order))
+    stored = rows.select([column.name for column in scan.columns])
+    values = conform(stored, scan.columns, target.table, in_files=scan.columns)
     require_checked(values, scan.columns, target.checks)
 
     def write(files: EventFiles) -> None:
@@ -61,46 +98,44 @@ def update_rows(
     return publish_events(target, write)
 
 
-def _matching(
-    scan: Scan, where: Where, names: Sequence[str], assignments: Mapping[str, str], table: str
-) -> tuple[pa.Table, Keys]:
-    """These columns, after the assignments, of the rows that `where` accepts, and the rows' keys;
-    in the order of the keys."""
-    columns = (*scan.columns, *scan.partition_columns)
-    predicate = predicate_or_none(where, columns) if isinstance(where, str) else None
-    rest = where if predicate is None else None
-    computed = None
-    if rest is not None or assignments:
-        from acid_platform.engine.local.computed_rows import ComputedRows  # DuckDB takes long
+def _matching(scan: Scan, where: str | None, names: Sequence[str]) -> pa.Table:
+    """These columns, the row ids and ENTITY of the rows that `where` accepts."""
+    predicate = None
+    if where is not None:
+        predicate = predicate_or_none(where, (*scan.columns, *scan.partition_columns))
+        if predicate is None:
+            from acid_platform.engine.local.found_rows import places_where  # DuckDB takes long
 
-        computed = ComputedRows(scan, rest, assignments, table)
-    needed = {*names, *(computed.columns if computed else ())}
-    read = [column.name for column in columns if column.name in needed]
-    shown = [*names, ENTITY.name, ROW_ID_COLUMN]
-    parts = []
-    for batch in scanned(ArrowScan(scan, (*read, ENTITY.name), predicate, row_id=True)):
-        rows = pa.Table.from_batches([batch])
-        parts.append((computed.of(rows) if computed else rows).select(shown))
-    if not parts:
-        kinds = {column.name: arrow_type(column.type) for column in columns}
-        nothing = pa.table({name: pa.nulls(0, kinds[name]) for name in names})
-        none = np.zeros(0, np.int64)
-        return nothing, Keys(none, none, none, RowPartitions((), none))
-    matching = pa.concat_tables(parts)
-    keys = keys_of(matching, scan)
-    order = np.lexsort((keys.row_ids, keys.buckets, keys.write_ids))
-    values = matching.select(list(names))
-    return values.take(from_numpy(order)) if names else values, keys.take(order)
+            return table_of(scan, names, rows_at(scan, places_where(scan, where), names))
+    every = ArrowScan(scan, (*names, ENTITY.name), predicate, row_id=True)
+    return table_of(scan, names, scanned(every))
+
+
+def rows_at(scan: Scan, places: np.ndarray, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """These columns, the row id and ENTITY of the rows with these places, which ascend strictly.
+
+    Raises CorruptFile, TxnAborted, NeedsSpark.
+    """
+    return scanned(ArrowScan(scan, (*names, ENTITY.name), row_id=True, places=places))
 
 
 def scanned(scan: ArrowScan) -> Iterator[pa.RecordBatch]:
-    """The batches of the scan, until the statement is stopped. Raises NeedsSpark too."""
+    """The batches of the scan, until the statement is stopped.
+
+    Raises CorruptFile, TxnAborted, NeedsSpark.
+    """
     try:
         for batch in scan.batches():
             running.check()
             yield batch
     except UnsupportedLayout as error:
         raise NeedsSpark(str(error)) from error
+
+
+def table_of(scan: Scan, names: Sequence[str], batches: Iterator[pa.RecordBatch]) -> pa.Table:
+    """Batches with these columns, the row ids and ENTITY."""
+    kind = ArrowScan(scan, (*names, ENTITY.name), row_id=True).schema
+    return pa.Table.from_batches(batches, kind)
 
 
 def keys_of(table: pa.Table, scan: Scan) -> Keys:

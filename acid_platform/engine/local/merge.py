@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -18,13 +18,14 @@ from acid_platform.engine.local.computation import (
     join_sql,
     numbered,
 )
-from acid_platform.engine.local.dml import keys_of, scanned
+from acid_platform.engine.local.dml import keys_of, rows_at, table_of
 from acid_platform.engine.local.event_files import (
     EventFiles,
     Keys,
     publish_events,
     require_writable,
 )
+from acid_platform.engine.local.found_rows import columns_read, stream
 from acid_platform.engine.local.partition_texts import places_of
 from acid_platform.engine.local.row_checks import require_checked
 from acid_platform.engine.local.stored_values import assigned, conform
@@ -39,12 +40,15 @@ from acid_platform.errors import InvalidDefinition, NeedsSpark
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
 from acid_platform.scan.arrow_scan import ENTITY, ArrowScan
+from acid_platform.scan.decode import PLACE
 from acid_platform.scan.scans import Scan
 from acid_platform.storage.arrow_numpy import filled, from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type, declared_columns
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 from acid_platform.write.task_files import files_needed
 
+_MATCHED = "acid_matched"
+"""The name in DuckDB of the places of rows that a source row matches."""
 _CLAUSE = "__clause"
 """The column with the number of the clause that applies to a row."""
 
@@ -52,8 +56,8 @@ _CLAUSE = "__clause"
 class LocalMerge:
     """A MERGE into one scan. `aliases`: what expressions call the table and the source.
 
-    Making it reads both sides, of each at most the target's `most_bytes`. Raises WrongType,
-    UnknownColumn, InvalidDefinition, CorruptFile, TxnAborted, NeedsSpark.
+    Making it reads the source, at most the target's `most_bytes`. Raises WrongType, UnknownColumn,
+    InvalidDefinition, CorruptFile, TxnAborted, NeedsSpark.
     """
 
     def __init__(
@@ -72,7 +76,6 @@ class LocalMerge:
         self.scan, self.target, self.on, self.clauses = scan, target, on, clauses
         self.own = (*scan.columns, *scan.partition_columns)
         self.source, self.source_columns = self._source(source)
-        self.table = self._table()
         self.both = NameScope.of({self.alias: self.own, self.source_alias: self.source_columns})
         self.alone = NameScope.of({self.alias: self.own})
 
@@ -91,15 +94,16 @@ class LocalMerge:
         changed = pairs.filter(pc.is_valid(pairs.column(_CLAUSE)))
         if alone:
             changed = pa.concat_tables([changed, self._unmatched(pairs, alone, len(matching))])
-        updated = self._updated(changed, changing, updates)
-        changed = self._once(changed, changing)
+        old, changed = self._old(changed, changing, updates)
+        updated = self._updated(old, changed, changing, updates)
+        changed = self._once(old, changed, changing)
         counts = dict.fromkeys(MergeAction, 0)
         for number, clause in enumerate(changing):
             rows = pc.sum(pc.equal(changed.column(_CLAUSE), number)).as_py()
             counts[clause.action] += rows or 0
         inserted = self._inserted(pairs, inserts)
         counts[MergeAction.INSERT] = inserted[0].num_rows
-        written = self._publish(changed, updated, inserted)
+        written = self._publish(old, changed, updated, inserted)
         return written, MergeCounts(*(counts[action] for action in MergeAction))
 
     # --- the two sides -------------------------------------------------------------------------
@@ -130,47 +134,64 @@ class LocalMerge:
             for column in declared_columns(table.schema)
         )
 
-    def _table(self) -> pa.Table:
-        """All live rows, with their row ids and ENTITY."""
-        names = [column.name for column in self.own]
-        scan = ArrowScan(self.scan, (*names, ENTITY.name), row_id=True)
-        # What a MERGE reads is held in memory; compressed files are much smaller than their rows.
-        batches = list(counted(scanned(scan), 4 * self.target.most_bytes))
-        return pa.Table.from_batches(batches, scan.schema)
-
     def _pairs(self, clauses: Sequence[MergeClause]) -> pa.Table:
-        """POSITION of the table's row, `s` (of the source's row), and the number of the first
-        clause that applies, or NULL, for each pair that ON joins."""
+        """PLACE of the table's row, `s` (of the source's row), and the number of the first clause
+        that applies, or NULL, for each pair that ON joins."""
         alias, source = identifier(self.alias), identifier(self.source_alias)
-        number = _first_of(clauses, self.both)
         sql = (
-            f"SELECT {alias}.{POSITION} AS {POSITION}, {source}.{POSITION} AS s,"
-            f" {number} AS {_CLAUSE} FROM {alias} JOIN {source}"
+            f"SELECT {alias}.{PLACE.name}, {source}.{POSITION} AS s,"
+            f" {_first_of(clauses, self.both)} AS {_CLAUSE} FROM {alias} JOIN {source}"
             f" ON {join_sql(self.on, self.both)}"
         )
-        tables = {
-            self.alias: numbered(self.table.drop_columns([ROW_ID_COLUMN, ENTITY.name])),
-            self.source_alias: numbered(self.source),
-        }
-        return compute(sql, tables)
+        texts = [self.on, *(c.condition for c in clauses if c.condition is not None)]
+        rows = stream(self.scan, columns_read(texts, self.own))
+        return compute(sql, {self.alias: rows, self.source_alias: numbered(self.source)})
 
     def _unmatched(self, pairs: pa.Table, clauses: Sequence[MergeClause], first: int) -> pa.Table:
         """As `_pairs` of the table's rows that no source row matches and a clause applies to; `s`
         is NULL, and the numbers of the clauses are `first` and so on."""
-        alone = np.ones(self.table.num_rows, bool)
-        alone[values_of(pairs.column(POSITION))] = False
-        places = from_numpy(np.flatnonzero(alone))
-        rows = self.table.drop_columns([ROW_ID_COLUMN, ENTITY.name]).take(places)
-        numbers = compute(
-            f"SELECT {POSITION}, {_first_of(clauses, self.alone, first)} AS {_CLAUSE}"
-            f" FROM {identifier(self.alias)} ORDER BY {POSITION}",
-            {self.alias: numbered(rows)},
-        ).column(_CLAUSE)
-        columns = [places, pa.nulls(len(places), pairs.schema.field("s").type), numbers]
+        alias = identifier(self.alias)
+        sql = (
+            f"SELECT {PLACE.name}, {_first_of(clauses, self.alone, first)} AS {_CLAUSE}"
+            f" FROM {alias} ANTI JOIN {_MATCHED} USING ({PLACE.name})"
+        )
+        texts = [c.condition for c in clauses if c.condition is not None]
+        rows = stream(self.scan, columns_read(texts, self.own))
+        numbers = compute(sql, {self.alias: rows, _MATCHED: pairs.select([PLACE.name])})
+        nothing = pa.nulls(numbers.num_rows, pairs.schema.field("s").type)
+        columns = [numbers.column(0), nothing, numbers.column(_CLAUSE)]
         unmatched = pa.Table.from_arrays(columns, schema=pairs.schema)
-        return unmatched.filter(pc.is_valid(numbers))
+        return unmatched.filter(pc.is_valid(unmatched.column(_CLAUSE)))
 
-    def _once(self, changed: pa.Table, clauses: Sequence[MergeClause]) -> pa.Table:
+    def _old(
+        self,
+        changed: pa.Table,
+        clauses: Sequence[MergeClause],
+        updates: Sequence[AssignedValues | None],
+    ) -> tuple[pa.Table, pa.Table]:
+        """The changed rows with their row ids and ENTITY, and `changed` with the number of each
+        among them as POSITION. Of their columns, those that the clauses read or leave as they are.
+        """
+        places, numbers = np.unique(values_of(changed.column(PLACE.name)), return_inverse=True)
+        assigned = [values for values in updates if values is not None]
+        replaced = frozenset[str]()
+        if assigned:
+            replaced = frozenset.intersection(*(values.replaced for values in assigned))
+        texts = [text for c in clauses for text in (c.values or {}).values()]
+        read = columns_read(texts, self.own)
+        names = [
+            column.name
+            for column in self.own
+            if column.name in read
+            or (assigned and column in self.scan.columns and column.name not in replaced)
+        ]
+        # What a MERGE reads is held in memory; compressed files are much smaller than their rows.
+        most = 4 * self.target.most_bytes
+        old = table_of(self.scan, names, counted(rows_at(self.scan, places, names), most))
+        positions = from_numpy(numbers.astype(np.int64))
+        return old, changed.drop_columns([PLACE.name]).append_column(POSITION, positions)
+
+    def _once(self, old: pa.Table, changed: pa.Table, clauses: Sequence[MergeClause]) -> pa.Table:
         """Each changed row once, though several source rows may delete it.
 
         Raises SourceRowsAmbiguous if several change a row, and one of them updates it.
@@ -188,7 +209,7 @@ class LocalMerge:
         is_updated[inverse[np.isin(values_of(changed.column(_CLAUSE)), updates)]] = True
         ambiguous = np.flatnonzero((times > 1) & is_updated)
         if len(ambiguous):
-            key = self.table.column(ROW_ID_COLUMN)[int(places[ambiguous[0]])].as_py()
+            key = old.column(ROW_ID_COLUMN)[int(places[ambiguous[0]])].as_py()
             raise source_rows_ambiguous(
                 self.target.table, int(times[ambiguous[0]]), tuple(key.values()), self.on
             )
@@ -208,24 +229,23 @@ class LocalMerge:
 
     def _updated(
         self,
+        old: pa.Table,
         changed: pa.Table,
         clauses: Sequence[MergeClause],
         updates: Sequence[AssignedValues | None],
     ) -> tuple[pa.Table, np.ndarray]:
         """The new values of updated rows, and the place of each in the table."""
-        names = [column.name for column in self.scan.columns]
-        parts, positions = [self.table.select(names).slice(0, 0)], [np.zeros(0, np.int64)]
+        kind = ArrowScan(self.scan, tuple(column.name for column in self.scan.columns)).schema
+        parts, positions = [kind.empty_table()], [np.zeros(0, np.int64)]
         for number, (clause, values) in enumerate(zip(clauses, updates, strict=True)):
             if values is None:
                 continue
             mine = changed.filter(pc.equal(changed.column(_CLAUSE), number))
-            old = self.table.take(mine.column(POSITION)).select(
-                [column.name for column in self.own]
-            )
-            sides = {self.alias: old}
+            rows = old.take(mine.column(POSITION)).drop_columns([ROW_ID_COLUMN, ENTITY.name])
+            sides = {self.alias: rows}
             if not clause.by_source:
                 sides[self.source_alias] = self.source.take(mine.column("s"))
-            parts.append(_assigned(old.select(names), values, sides))
+            parts.append(values.put_into(rows, sides).select(kind.names))
             positions.append(values_of(mine.column(POSITION)))
         return pa.concat_tables(parts), np.concatenate(positions)
 
@@ -267,7 +287,7 @@ class LocalMerge:
                     }
                 )
                 computed = AssignedValues.of(rest_of, self.own, scope, self.target.table)
-                parts.append(_assigned(fresh, computed, {self.source_alias: source}))
+                parts.append(computed.put_into(fresh, {self.source_alias: source}))
                 positions.append(rest[mine])
         rows = conform(
             pa.concat_tables(parts), self.own, self.target.table, in_files=self.scan.columns
@@ -292,19 +312,20 @@ class LocalMerge:
 
     def _publish(
         self,
+        old: pa.Table,
         changed: pa.Table,
         updated: tuple[pa.Table, np.ndarray],
         inserted: tuple[pa.Table, np.ndarray],
     ) -> list[WrittenDirectory]:
-        keys = keys_of(self.table.select([ROW_ID_COLUMN, ENTITY.name]), self.scan)
+        keys = keys_of(old, self.scan)
         changed_rows = values_of(changed.column(POSITION))
         deletes = keys.take(changed_rows)
         values, positions = updated
         are_updated = np.isin(changed_rows, positions)
         values = conform(values, self.scan.columns, self.target.table, in_files=self.scan.columns)
-        old = keys.take(positions)
-        order = np.lexsort((old.row_ids, old.buckets, old.write_ids))
-        old, values = old.take(order), values.take(from_numpy(order))
+        of_old = keys.take(positions)
+        order = np.lexsort((of_old.row_ids, of_old.buckets, of_old.write_ids))
+        of_old, values = of_old.take(order), values.take(from_numpy(order))
         fresh, source_rows = inserted
         fresh_places = places_of(fresh, self.target.partition_columns)
         names = [column.name for column in self.scan.columns]
@@ -313,8 +334,8 @@ class LocalMerge:
             require_checked(changed_values, self.scan.columns, self.target.checks)
         # Spark sorts the rows of a task by their old keys, with NULL first.
         rows = pa.concat_tables([fresh, values])
-        places = fresh_places.followed_by(old.places)
-        buckets = np.concatenate([self._writers_of(fresh, source_rows, deletes), old.numbers])
+        places = fresh_places.followed_by(of_old.places)
+        buckets = np.concatenate([self._writers_of(fresh, source_rows, deletes), of_old.numbers])
 
         def write(files: EventFiles) -> None:
             files.delete(deletes, are_updated)
@@ -345,14 +366,3 @@ def _first_of(clauses: Sequence[MergeClause], scope: NameScope, first: int = 0) 
         for i, c in enumerate(clauses, first)
     )
     return f"CAST(CASE{cases} END AS INTEGER)" if cases else "CAST(NULL AS INTEGER)"
-
-
-def _assigned(rows: pa.Table, values: AssignedValues, sides: Mapping[str, pa.Table]) -> pa.Table:
-    """The rows with values that are computed of the rows of the sides, which stand side by side."""
-    if not values.sql:
-        return rows
-    numbered_sides = {name: numbered(table) for name, table in sides.items()}
-    first, *others = (identifier(name) for name in sides)
-    joined = first + "".join(f" JOIN {other} USING ({POSITION})" for other in others)
-    sql = f"SELECT {', '.join(values.sql)} FROM {joined} ORDER BY {POSITION}"
-    return values.put_into(rows, compute(sql, numbered_sides))
