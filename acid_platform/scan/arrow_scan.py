@@ -78,9 +78,10 @@ class ArrowScan:
         """
         workers = threads or usable_cores()
         if sum(len(entity.sources.inserts) for entity in self.scan.entities) == 1:
-            first, *others = islice(self._work(workers), 2)
-            if not others:  # a thread of its own would only have to be started
-                yield from first()
+            pieces = list(islice(self._work(workers), 2))
+            if len(pieces) < 2:  # a thread of its own would only have to be started
+                for piece in pieces:
+                    yield from piece()
                 return
         yield from read_ahead(self._work(workers), workers)
 

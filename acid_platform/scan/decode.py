@@ -152,8 +152,8 @@ class FileRead:
         every = range(_pieces(file))
         if self.rows is None:
             return list(every)
-        starts = [_span(file, index)[0] for index in every]
-        return np.unique(np.searchsorted(starts, self.rows, side="right") - 1).tolist()
+        places = np.searchsorted(_bounds(file), self.rows, side="right") - 1
+        return [int(index) for index in np.unique(places)]
 
     # --- decoding ------------------------------------------------------------------------------
 
@@ -165,19 +165,19 @@ class FileRead:
         if self.source.kind is SourceKind.ACID:
             names, prefix, tested = self._acid_columns(file)
         inside = {name: prefix + stored for name, stored in self._find(names).items()}
-        span = _span(file, index)
+        span = _bounds(file)[index : index + 2]
         early, late = self._phases()
         arrays = self._decode(file, index, [*tested.values(), *_of(inside, early).values()])
         ids = {place: _numbers(arrays[name], self.source.path) for place, name in tested.items()}
-        identity = self._identity(file, ids, span)
+        identity = self._identity(ids, span)
         keep = self._kept(ids, identity, span)
         stored = {name: arrays[stored] for name, stored in _of(inside, early).items()}
         keep, values = self._accepted(keep, stored, early)
         if late and keep.any():
             arrays = self._decode(file, index, [*_of(inside, late).values()])
             stored = {name: arrays[stored] for name, stored in _of(inside, late).items()}
-            values |= self._conformed(_filtered(stored, keep), np.count_nonzero(keep), late)
-        return self._result(values, keep, identity, span[0])
+            values |= self._conformed(_filtered(stored, keep), int(np.count_nonzero(keep)), late)
+        return self._result(values, keep, identity, int(span[0]))
 
     def _acid_columns(self, file: OrcFile) -> tuple[list[str], str, dict[int, str]]:
         """The names of the table's columns in the file, what stands before them in the names of
@@ -206,9 +206,7 @@ class FileRead:
             and source.keys.without_gaps(int(file.nrows))
         )
 
-    def _identity(
-        self, file: OrcFile, ids: Mapping[int, np.ndarray], span: tuple[int, int]
-    ) -> tuple[np.ndarray, ...]:
+    def _identity(self, ids: Mapping[int, np.ndarray], span: np.ndarray) -> tuple[np.ndarray, ...]:
         """The keys of the rows if they are needed."""
         source = self.source
         if self.deleted is None and not self.read.row_id:
@@ -231,7 +229,7 @@ class FileRead:
         self,
         ids: Mapping[int, np.ndarray],
         identity: Sequence[np.ndarray],
-        span: tuple[int, int],
+        span: np.ndarray,
     ) -> np.ndarray:
         """Mask of the rows of a piece that are read, before the predicate."""
         (start, end), source = span, self.source
@@ -278,9 +276,9 @@ class FileRead:
         stored_names = self._find(file.schema_arrow.names)
         table = file.read_row_group(index, columns=list(stored_names.values()))
         stored = {name: _joined(table.column(inside)) for name, inside in stored_names.items()}
-        span = _span(file, index)
+        span = _bounds(file)[index : index + 2]
         keep, values = self._accepted(self._kept({}, (), span), stored, self._needed())
-        return self._result(values, keep, (), span[0])
+        return self._result(values, keep, (), int(span[0]))
 
     def _lines(self, block: bytes) -> list[pa.RecordBatch]:
         """The rows of a block of lines."""
@@ -352,7 +350,7 @@ class FileRead:
         """The rows that the predicate keeps, and their values decoded so far, by column."""
         predicate = self.read.predicate
         if predicate is None:
-            rows = np.count_nonzero(keep)
+            rows = int(np.count_nonzero(keep))
             return keep, {
                 **self.partition,
                 **self._conformed(_filtered(stored, keep), rows, columns),
@@ -371,7 +369,7 @@ class FileRead:
     ) -> pa.RecordBatch:
         """The batch of the rows that are kept, of which these are the values; `identity` are the
         keys of all rows of the piece, `first` is the number of its first row in the file."""
-        target, rows = self.read.schema, np.count_nonzero(keep)
+        target, rows = self.read.schema, int(np.count_nonzero(keep))
         if not len(target):
             return without_columns(rows)
         if not rows:
@@ -425,14 +423,14 @@ def _pieces(file: OrcFile | parquet.ParquetFile) -> int:
     return int(file.num_row_groups if isinstance(file, parquet.ParquetFile) else file.nstripes)
 
 
-def _span(file: OrcFile | parquet.ParquetFile, index: int) -> tuple[int, int]:
-    """The numbers of the first row of a stripe or row group in its file, and of the row after it."""
+def _bounds(file: OrcFile | parquet.ParquetFile) -> np.ndarray:
+    """The number of the first row of each stripe or row group in the file, and of all rows."""
     if isinstance(file, parquet.ParquetFile):
-        rows = [file.metadata.row_group(place).num_rows for place in range(index + 1)]
+        groups = range(file.num_row_groups)
+        rows = [file.metadata.row_group(index).num_rows for index in groups]
     else:
-        rows = file.stripe_rows[: index + 1]
-    end = sum(rows)
-    return end - rows[index], end
+        rows = file.stripe_rows
+    return np.cumsum([0, *rows])
 
 
 def _unit(kind: pa.DataType) -> str:
