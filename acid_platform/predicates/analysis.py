@@ -65,11 +65,18 @@ def _where(error: SqlglotError) -> str:
 
 def columns_of(text: str) -> frozenset[str] | None:
     """Lower-case names of the columns that an expression may read; None if it may read all."""
+    paths = paths_of(text)
+    return None if paths is None else frozenset(name for path in paths for name in path)
+
+
+def paths_of(text: str) -> frozenset[tuple[str, ...]] | None:
+    """The names that an expression reads, in lower case, with what qualifies them: a table, or the
+    struct of a field; None if it may read all columns."""
     tree = parsed(text)
     if tree.find(exp.Star, exp.Select, exp.Lambda):
         return None
     return frozenset(
-        part.name.lower() for column in tree.find_all(exp.Column) for part in column.parts
+        tuple(part.name.lower() for part in column.parts) for column in tree.find_all(exp.Column)
     )
 
 

@@ -39,15 +39,19 @@ POSITION = "__n"
 """The column with the number of a row in its table."""
 
 
-def compute(sql: str, tables: Mapping[str, pa.Table | QuerySource]) -> pa.Table:
+def compute(
+    sql: str, tables: Mapping[str, pa.Table | pa.RecordBatchReader | QuerySource]
+) -> pa.Table:
     """The result of a SELECT in DuckDB's SQL over these tables.
 
+    DuckDB knows the number of rows only of a Table. To join two streams it builds a hash table of
+    the second one, and the first one streams through.
     Raises WrongType, InvalidExpression, CorruptFile, TxnAborted, NeedsSpark.
     """
     with closing(connect()) as connection, stoppable(connection), _ours():
         for name, table in tables.items():
             whole = isinstance(table, pa.Table)
-            connection.register(name, _without_zones(table) if whole else table)
+            connection.register(name, without_zones(table) if whole else table)
         try:
             return connection.sql(sql).to_arrow_table()
         except duckdb.Error:
@@ -71,7 +75,7 @@ def _ours() -> Iterator[None]:
         raise NeedsSpark(str(error)) from error
 
 
-def _without_zones(table: pa.Table) -> pa.Table:
+def without_zones(table: pa.Table) -> pa.Table:
     """The table with instants as timestamps in UTC, as Spark's expressions see them."""
     for place, column in enumerate(table.schema):
         if pa.types.is_timestamp(column.type) and column.type.tz:

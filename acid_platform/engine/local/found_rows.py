@@ -22,7 +22,7 @@ from acid_platform.errors import InvalidDefinition, NeedsSpark, UnsupportedLayou
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
-from acid_platform.predicates.analysis import columns_of
+from acid_platform.predicates.analysis import paths_of
 from acid_platform.scan.decode import PLACE
 from acid_platform.scan.scans import Scan
 from acid_platform.storage.arrow_numpy import values_of
@@ -31,14 +31,19 @@ _ROWS = "acid_rows"
 """The name of the table's rows in DuckDB."""
 
 
-def columns_read(texts: Iterable[str], columns: Sequence[Column]) -> tuple[str, ...]:
-    """The columns that the expressions may read, in order."""
-    names: set[str] = set()
+def columns_read(
+    texts: Iterable[str], columns: Sequence[Column], others: Iterable[tuple[str, str]] = ()
+) -> tuple[str, ...]:
+    """The columns that the expressions may read, in order.
+
+    `others`: the name of another table and of its column, in lower case, for each of its columns.
+    """
+    names, of_others = set[str](), set(others)
     for text in texts:
-        read = columns_of(text)
-        if read is None:
+        paths = paths_of(text)
+        if paths is None:
             return tuple(column.name for column in columns)
-        names |= read
+        names |= {name for path in paths if path[:2] not in of_others for name in path}
     return tuple(column.name for column in columns if column.name in names)
 
 

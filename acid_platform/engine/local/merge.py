@@ -17,6 +17,7 @@ from acid_platform.engine.local.computation import (
     condition_sql,
     join_sql,
     numbered,
+    without_zones,
 )
 from acid_platform.engine.local.dml import keys_of, rows_at, table_of
 from acid_platform.engine.local.event_files import (
@@ -134,6 +135,12 @@ class LocalMerge:
             for column in declared_columns(table.schema)
         )
 
+    def _read(self, texts: Sequence[str]) -> tuple[str, ...]:
+        """The table's columns that the expressions may read."""
+        alias = self.source_alias.lower()
+        others = [(alias, column.name.lower()) for column in self.source_columns]
+        return columns_read(texts, self.own, others)
+
     def _pairs(self, clauses: Sequence[MergeClause]) -> pa.Table:
         """PLACE of the table's row, `s` (of the source's row), and the number of the first clause
         that applies, or NULL, for each pair that ON joins."""
@@ -144,8 +151,9 @@ class LocalMerge:
             f" ON {join_sql(self.on, self.both)}"
         )
         texts = [self.on, *(c.condition for c in clauses if c.condition is not None)]
-        rows = stream(self.scan, columns_read(texts, self.own))
-        return compute(sql, {self.alias: rows, self.source_alias: numbered(self.source)})
+        rows = stream(self.scan, self._read(texts))
+        others = without_zones(numbered(self.source)).to_reader()
+        return compute(sql, {self.alias: rows, self.source_alias: others})
 
     def _unmatched(self, pairs: pa.Table, clauses: Sequence[MergeClause], first: int) -> pa.Table:
         """As `_pairs` of the table's rows that no source row matches and a clause applies to; `s`
@@ -156,8 +164,8 @@ class LocalMerge:
             f" FROM {alias} ANTI JOIN {_MATCHED} USING ({PLACE.name})"
         )
         texts = [c.condition for c in clauses if c.condition is not None]
-        rows = stream(self.scan, columns_read(texts, self.own))
-        numbers = compute(sql, {self.alias: rows, _MATCHED: pairs.select([PLACE.name])})
+        rows, matched = stream(self.scan, self._read(texts)), pairs.select([PLACE.name])
+        numbers = compute(sql, {self.alias: rows, _MATCHED: matched.to_reader()})
         nothing = pa.nulls(numbers.num_rows, pairs.schema.field("s").type)
         columns = [numbers.column(0), nothing, numbers.column(_CLAUSE)]
         unmatched = pa.Table.from_arrays(columns, schema=pairs.schema)
@@ -178,7 +186,7 @@ class LocalMerge:
         if assigned:
             replaced = frozenset.intersection(*(values.replaced for values in assigned))
         texts = [text for c in clauses for text in (c.values or {}).values()]
-        read = columns_read(texts, self.own)
+        read = self._read(texts)
         names = [
             column.name
             for column in self.own
