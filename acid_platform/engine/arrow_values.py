@@ -93,7 +93,10 @@ def _is(kind: pa.DataType, tests: Sequence[Callable[[pa.DataType], bool]]) -> bo
 def _dense(array: pa.Array) -> pa.Array:
     """A list or map array whose offsets begin at 0, without values below a NULL."""
     if not pa.types.is_list(array.type) and not pa.types.is_map(array.type):
-        array = array.cast(pa.large_list(array.type.value_field))
+        # Not by a cast: that of pyarrow 26 loses the elements of a view's last list.
+        lengths = filled(pc.list_value_length(array), 0).astype(np.int64)
+        offsets = from_numpy(np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]))
+        array = pa.LargeListArray.from_arrays(offsets, array.flatten(), mask=nulls_of(array))
     return array.take(from_numpy(np.arange(len(array))))
 
 

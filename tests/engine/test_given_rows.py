@@ -513,3 +513,42 @@ def test_further_columns_of_a_source_have_any_type_and_are_converted_alike(
         table.merge([{"id": 1, "op": "\ud800"}], "t.id = s.id", {"v": "s.op"})
     with pytest.raises((WrongType, InvalidDefinition), match="column 'op'"):
         table.merge([{"id": 1, "op": 1}, {"id": 2, "op": "x"}], "t.id = s.id", {"v": "s.op"})
+
+
+LISTS = [[1, 2], None, [], [3], [4, 5, 6]]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.list_(pa.int32()),
+        pa.large_list(pa.int32()),
+        pa.list_view(pa.int32()),
+        pa.large_list_view(pa.int32()),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("first", [0, 2])
+def test_every_kind_of_lists_keeps_its_elements(
+    local: Warehouse, kind: pa.DataType, first: int
+) -> None:
+    name = "l." + str(kind).partition("<")[0] + str(first)
+    table = local.create_table(name, "id int, v array<int>")
+    rows = pa.table({"id": pa.array(range(5), pa.int32()), "v": pa.array(LISTS, kind)})
+    table.insert(rows.slice(first))
+    stored = sorted(table.to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert [row["v"] for row in stored] == LISTS[first:]
+
+
+@pytest.mark.parametrize("warehouse", ["local", "with_spark"])
+@pytest.mark.spark
+def test_rows_after_an_empty_batch_are_stored(
+    warehouse: str, request: pytest.FixtureRequest
+) -> None:
+    opened: Warehouse = request.getfixturevalue(warehouse)
+    rows = pa.table({"id": pa.array([1, 2], pa.int32()), "at": [NOON, None]})
+    parts = [rows.slice(0, 0), rows.slice(0, 1), rows.slice(0, 0), rows.slice(1)]
+    for name, given in (("some", parts), ("none", parts[:1])):
+        table = opened.create_table(f"e.{name}_{warehouse}", "id int, at timestamp")
+        table.insert(pa.concat_tables(given))
+        assert table.count() == (2 if name == "some" else 0)

@@ -24,6 +24,7 @@ from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.predicates.known_columns import unknown_column
 from acid_platform.storage.arrow_types import declared_columns
+from acid_platform.storage.wall_clocks import in_full_batches
 from acid_platform.write.task_files import files_needed
 
 
@@ -118,7 +119,7 @@ def as_frame(
         return as_values(rows)
     if isinstance(rows, Result):
         return as_values(rows.to_spark())
-    local = local_table(rows, columns, table, more)
+    local = in_full_batches(local_table(rows, columns, table, more))
     by_name = {column.name: column for column in (*declared_columns(local.schema), *columns)}
     own = [by_name[name] for name in local.column_names]
     frame = spark.createDataFrame(local, schema=spark_schema(own))
