@@ -135,6 +135,8 @@ INSERT, INSERT OVERWRITE, UPDATE, DELETE and MERGE of rows in this process and o
 tables with and without partitions and buckets, and in insert-only tables in ORC and Parquet. SET
 takes fields of structs, and subqueries as a SELECT does: one that reads the row needs Spark. The
 rows, the row ids, the files and what their commit records are as Spark writes them.
+UPDATE, DELETE and MERGE first read the columns of their condition or of ON, and then decode other
+columns only in the files and stripes that hold a row to change.
 
 These go to Spark before anything is published: the other formats of insert-only tables, timestamps
 in Parquet, and a codec that is not written here; days before 15 October 1582, which ORC's Java

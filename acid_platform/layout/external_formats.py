@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from acid_platform.base.table_properties import FIELD_DELIMITER, NULL_TEXT, TRANSACTIONAL_KIND
 from acid_platform.errors import InvalidDefinition, UnsupportedStatement
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import LOCAL_ZONE, Column, HiveType
@@ -31,8 +32,8 @@ SERDE_OF = MappingProxyType(
 LINES = ("text", "csv", "json")
 """Formats in which a line is a row."""
 HEADER = "skip.header.line.count"
-FIELD, ITEM, KEY = "field.delim", "collection.delim", "mapkey.delim"
-ESCAPE, NULL = "escape.delim", "serialization.null.format"
+FIELD, ITEM, KEY = FIELD_DELIMITER.name, "collection.delim", "mapkey.delim"
+ESCAPE, NULL = "escape.delim", NULL_TEXT.name
 SEPARATOR, QUOTE, ESCAPED_BY = "separatorChar", "quoteChar", "escapeChar"
 _SPELLINGS = {"serialization.format": FIELD, "colelction.delim": ITEM}
 """Names that Hive also reads, and `field.delim` wins; the second is how Hive 2 misspelt it."""
@@ -49,7 +50,7 @@ _DEEPER = "\x04\x05\x06\x07\x08"
 _REFUSED = {
     "skip.footer.line.count": "",
     "transactional": "false",
-    "transactional_properties": "",
+    TRANSACTIONAL_KIND.name: "",
     "external.table.purge": "false",
     "serialization.last.column.takes.rest": "false",
     "serialization.encoding": "utf-8",
