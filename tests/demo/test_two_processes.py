@@ -51,6 +51,7 @@ def _directories(root: Path, write_id: int) -> list[str]:
     return [str(path.relative_to(root)) for path in root.glob(f"*/*delta_{write_id:07d}_*")]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_P2_a_reader_sees_committed_batches_only_and_a_killed_writer_leaves_nothing(
     tmp_path: Path, spark: SparkSession

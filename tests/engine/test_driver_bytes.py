@@ -130,6 +130,7 @@ def warehouse(tmp_path: Path, spark: SparkSession) -> Iterator[Warehouse]:
         yield opened
 
 
+@pytest.mark.slow
 def test_statements_move_no_rows_through_the_driver(warehouse: Warehouse) -> None:
     bytes_of_statements(warehouse, "warm", 1000)
     few = bytes_of_statements(warehouse, "few", 10_000)

@@ -77,6 +77,7 @@ def test_P18_a_query_names_frames_that_nothing_else_sees(
         over_frames(spark, "SELECT (id FROM a_1", frames)
 
 
+@pytest.mark.slow
 def test_a_statement_makes_as_many_calls_however_many_columns_there_are(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,7 @@ session.stop()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_session_starts_without_a_word_and_tells_errors() -> None:
     started = subprocess.Popen(

@@ -69,6 +69,7 @@ def test_a_socket_whose_path_would_be_too_long_goes_to_tmp(
     assert len(f"{directory}/.{'0' * 36}.sock") <= 103
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_nothing_is_left_when_the_process_ends(tmp_path: Path) -> None:
     script = (

@@ -396,6 +396,7 @@ def test_an_unknown_codec_is_named(tmp_path: Path) -> None:
         AcidWriter(*Files.of("x"), parse_columns("a int"), "lzo")
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_skips_only_what_does_not_match(
     tmp_path: Path, spark: SparkSession, everything: tuple[tuple[Column, ...], pa.StructArray]

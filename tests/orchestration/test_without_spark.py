@@ -8,12 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import temporary_warehouse
 
 PROGRAM = Path(__file__).with_name("without_spark.py")
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 def test_P33_local_rows_inputs_and_checks_need_no_spark(tmp_path: Path) -> None:
     with temporary_warehouse(tmp_path / "wh") as warehouse:
         done = subprocess.run(

@@ -261,6 +261,7 @@ MORE = settings(RUN, max_examples=10, derandomize=False)
 cases = st.sampled_from(sorted(KINDS)).flatmap(lambda kind: st.tuples(st.just(kind), changes(kind)))
 
 
+@pytest.mark.slow
 @RUN
 @given(cases)
 def test_P33_random_changes_do_the_same_in_both_engines(
