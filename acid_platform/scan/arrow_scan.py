@@ -110,15 +110,19 @@ class ArrowScan:
     def count(self, threads: int | None = None) -> int:
         """How many rows `table` would return.
 
-        A file is counted from its footer if none of its rows needs a test. If some may be deleted,
-        the deleted keys are subtracted, provided that the file's statistics describe all its keys.
-        Only the remaining files are read.
+        A file is counted from its record or footer if none of its rows needs a test. If some may
+        be deleted, the deleted keys are subtracted, provided that the bounds of the file's keys
+        describe them all. Only the remaining files are read, and all of them if there is a
+        predicate that names another column than those of the partitions.
         """
         tested, counted = [], 0
         for entity in self.scan.entities:
+            accepted = self._accepted(entity)
+            if accepted is False:
+                continue
             uncounted = []
             for source in entity.sources.inserts:
-                rows = None if self.predicate else self._live_rows(entity, source)
+                rows = None if accepted is None else self._live_rows(entity, source)
                 if rows is None:
                     uncounted.append(source)
                 else:
@@ -130,6 +134,17 @@ class ArrowScan:
         left = replace(self, scan=rest, names=(), row_id=False)
         return counted + sum(int(batch.num_rows) for batch in left.batches(threads))
 
+    def _accepted(self, entity: EntityScan) -> bool | None:
+        """Whether the predicate keeps all rows of a partition (True) or none (False); None if the
+        values of the partition don't tell."""
+        keys = self.scan.partition_columns
+        if self.predicate is None:
+            return True
+        if not self.predicate.columns <= {column.name for column in keys}:
+            return None
+        mask = self.predicate.mask(partition_scalars(keys, entity.values))
+        return bool(mask.as_py()) if isinstance(mask, pa.Scalar) else None
+
     def _live_rows(self, entity: EntityScan, source: SourceFile) -> int | None:
         """Live rows of the file; None if they can only be counted by reading them."""
         if source.test_rows or source.above >= 0 or source.kind is SourceKind.EXTERNAL:
@@ -139,9 +154,11 @@ class ArrowScan:
             return self._rows(source)
         if source.kind is not SourceKind.ACID or source.length is not None:
             return None
-        with reading(source.path):  # also if it is recorded: a damaged file is noticed
-            file = open_source(self.scan.files, source)
-            keys, rows = key_ranges(file.footer), int(file.nrows)
+        keys, rows = source.keys, source.rows
+        if keys is None or rows is None:
+            with reading(source.path):
+                file = open_source(self.scan.files, source)
+                keys, rows = key_ranges(file.footer), int(file.nrows)
         if keys is None or not keys.without_gaps(rows):
             return None
         return rows - deletes.within(keys.write_ids[0], keys.buckets[0], *keys.row_ids)

@@ -27,12 +27,14 @@ _recent: Recent[Hashable, DeleteKeys] = Recent(10_000, MAX_BYTES)
 def kept_keys(
     files: Files, sources: Sequence[SourceFile], write_ids: ValidWriteIdList
 ) -> DeleteKeys:
-    """What `load_keys` returns; nothing is read if these files were loaded for these write ids.
+    """What `load_keys` returns; nothing is read if these files were loaded for a list that says
+    the same of the write ids of their events.
 
     The arrays are read-only. Thread-safe. Raises as `load_keys`.
     """
     if not sources:
         return NO_DELETES
+    write_ids = _up_to(write_ids, max(source.high for source in sources))
     key = (tuple((files.uri(source.path), source) for source in sources), write_ids)
     keys = _recent.get(key)
     if keys is None:
@@ -43,6 +45,18 @@ def kept_keys(
             array.flags.writeable = False
         _recent.put(key, keys, sum(array.nbytes for array in arrays) + 1000)
     return keys
+
+
+def _up_to(write_ids: ValidWriteIdList, highest: int) -> ValidWriteIdList:
+    """What the list says of the write ids up to `highest`, whatever was written later."""
+    if write_ids.high_watermark <= highest:
+        return write_ids
+    return ValidWriteIdList.of(
+        write_ids.table,
+        highest,
+        (one for one in write_ids.open if one <= highest),
+        (one for one in write_ids.aborted if one <= highest),
+    )
 
 
 class UnreadKeys(DeleteKeys):

@@ -49,6 +49,20 @@ def conditions(tree: exp.Expr, columns_of: ColumnsByTable) -> dict[int, list[exp
     return push.pushed
 
 
+def bare_condition(condition: exp.Expr, table: exp.Table) -> exp.Expr | None:
+    """The condition over bare column names, if it compares columns of this table with literals and
+    with each other; None for any other."""
+    if not _simple(condition):
+        return None
+    name = table.alias_or_name.lower()
+
+    def bare(column: exp.Column) -> exp.Expr | None:
+        foreign = column.args.get("db") or column.table.lower() not in ("", name)
+        return None if foreign else exp.column(column.name, quoted=True)
+
+    return _renamed(condition, bare)
+
+
 def _references(tree: exp.Expr) -> dict[int, int]:
     """The number of references to each CTE, by its `id`."""
     counts: dict[int, int] = {}

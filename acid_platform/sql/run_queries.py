@@ -20,6 +20,7 @@ from acid_platform.handles.snapshot_view import ScanRequest
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.predicates.known_columns import unresolved_column
 from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.sql.pruning import bare_condition
 from acid_platform.sql.query_tables import Bound, QueryTable, bind
 from acid_platform.sql.scopes import full_name, stored_tables
 from acid_platform.sql.text import Query
@@ -28,6 +29,7 @@ from acid_platform.sql.unknown_names import refuse_unknown_names
 from acid_platform.sql.views import tables_read
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.tables.external_tables import open_external
+from acid_platform.tables.record_layout import columns_of_record
 
 if TYPE_CHECKING:
     from acid_platform.engine.interface import Engine
@@ -165,28 +167,48 @@ def computed(warehouse: Warehouse, planned: PlannedQuery) -> Result:
     return warehouse.engines.query(asked, planned.settings, read_bytes)
 
 
-def count_from_footers(warehouse: Warehouse, catalog: Catalog, query: Query) -> Result | None:
-    """The result of `SELECT count(*) FROM t`, from footers; None for any other query."""
+@dataclass(frozen=True, slots=True)
+class CountedTable:
+    """What `SELECT count(*) FROM t WHERE …` counts."""
+
+    table: str
+    column: str
+    """The name of the result's column."""
+    where: exp.Expr | None = None
+    """A condition over bare names of the table's columns."""
+
+
+def count_from_records(warehouse: Warehouse, catalog: Catalog, query: Query) -> Result | None:
+    """The result of `SELECT count(*) FROM t`, perhaps with a condition on partition columns, from
+    the records of the files; None for any other query."""
     counted = counted_table(query.tree)
     if counted is None:
         return None
-    table, column = counted
-    full = catalog.full(table)
-    if changes_between(table) is not None or catalog.view(full) or catalog.external(full):
+    full = catalog.full(counted.table)
+    if changes_between(counted.table) is not None or catalog.view(full) or catalog.external(full):
         return None
-    (scan,) = catalog.scans([ScanRequest(catalog.record(table), None, catalog.past(table))])
-    rows = ArrowScan(scan, ()).count()
-    counts = pa.table({column: from_numpy(np.array([rows], np.int64))})
-    return ArrowResult(counts, lambda: warehouse.spark, "counted from footers")
+    record, where = catalog.record(counted.table), counted.where
+    predicate = None
+    if where is not None:  # the translation takes long to import
+        from acid_platform.predicates.arrow_predicates import predicate_or_none
+
+        predicate = predicate_or_none(where, columns_of_record(record)[1])
+        if predicate is None:
+            return None
+    text = None if where is None else where.sql(dialect="spark")
+    (scan,) = catalog.scans([ScanRequest(record, text, catalog.past(counted.table))])
+    rows = ArrowScan(scan, (), predicate).count()
+    counts = pa.table({counted.column: from_numpy(np.array([rows], np.int64))})
+    return ArrowResult(counts, lambda: warehouse.spark, "counted from the records of files")
 
 
-def counted_table(tree: exp.Query) -> tuple[str, str] | None:
-    """The table of `SELECT count(*) FROM t` and the name of the result's column; None for any other
-    query, e.g. with a condition or a join."""
+def counted_table(tree: exp.Query) -> CountedTable | None:
+    """What a query counts, if it is `SELECT count(*) FROM t`, perhaps with a WHERE that compares
+    columns and literals; None for any other query, e.g. with a join."""
     if not isinstance(tree, exp.Select) or len(tree.expressions) != 1:
         return None
     used = {name for name, value in tree.args.items() if value}
-    if used - {"expressions", "from_", "kind"}:
+    if used - {"expressions", "from_", "kind", "where"}:
         return None
     (column,) = tree.expressions
     count = column.unalias()
@@ -203,4 +225,8 @@ def counted_table(tree: exp.Query) -> tuple[str, str] | None:
     if {name for name, value in table.args.items() if value} - {"this", "db", "alias"}:
         return None
     name = f"{table.db}.{table.name}" if table.db else table.name
-    return name.lower(), column.alias or "count(1)"
+    where = tree.args.get("where")
+    condition = None if where is None else bare_condition(where.this, table)
+    if where is not None and condition is None:
+        return None
+    return CountedTable(name.lower(), column.alias or "count(1)", condition)

@@ -148,7 +148,7 @@ class SqlSession:
     def _select(self, catalog: Catalog, query: Query) -> Result:
         with self.reading(catalog, [query]) as at_snapshot:
             if not self.in_transaction:
-                counted = run_queries.count_from_footers(self.warehouse, at_snapshot, query)
+                counted = run_queries.count_from_records(self.warehouse, at_snapshot, query)
                 if counted is not None:
                     return counted
             return run_queries.run(self.warehouse, at_snapshot, query)

@@ -71,6 +71,15 @@ def test_an_event_of_an_invalid_write_id_in_a_file_that_both_snapshots_see(
     assert rows(table, "9:M::") == [2, 3, 4, 6, 7, 8]
 
 
+def test_later_write_ids_change_nothing_that_was_loaded(
+    table: AcidTable, loaded: list[int]
+) -> None:
+    assert rows(table, "4:M::3") == [2, 4]
+    for text in ("5:M::3", "9:M:7:3,8", "30:M:6:3"):
+        assert rows(table, text) == [2, 4]
+    assert loaded == [2]
+
+
 def test_kept_keys_are_bounded_and_can_not_be_changed(
     table: AcidTable, monkeypatch: pytest.MonkeyPatch, loaded: list[int]
 ) -> None:
@@ -83,8 +92,8 @@ def test_kept_keys_are_bounded_and_can_not_be_changed(
     size = sum(array.nbytes for array in arrays) + 1000
     recent: Recent[object, DeleteKeys] = Recent(100, 2 * size)
     monkeypatch.setattr(module, "_recent", recent)
-    for write_id in range(10, 20):
-        assert rows(table, f"{write_id}:M::") == [2, 3, 4]
+    for text in ("9:M::", "9:M::1", "9:M:1:") * 3:
+        assert rows(table, text) == [2, 3, 4]
         assert len(recent._values) <= 2 and recent._bytes == size * len(recent._values)
     monkeypatch.setattr(module, "_recent", Recent(100, 10))
     before = len(loaded)
