@@ -17,7 +17,6 @@ from acid_platform.sql.answers import Answer, Done, Outcome
 from acid_platform.sql.catalog import Catalog
 from acid_platform.sql.parameters import Parameters, bound
 from acid_platform.sql.parse import NO_STATEMENT, ScriptStatement, parse, split
-from acid_platform.sql.run_changes import Changes, insert_with_others
 from acid_platform.sql.run_operations import roll_back
 from acid_platform.sql.run_temporary import TemporaryTables, change_temporary
 from acid_platform.sql.statements import Change, Insert, Statement, Truncate
@@ -154,6 +153,8 @@ class SqlSession:
             return run_queries.run(self.warehouse, at_snapshot, query)
 
     def _change(self, catalog: Catalog, statement: Change) -> Done:
+        from acid_platform.sql.run_changes import Changes, insert_with_others  # not for a SELECT
+
         def change(txn: Transaction) -> Done:
             return Changes(self.warehouse, self._catalog(txn), txn).run(statement)
 

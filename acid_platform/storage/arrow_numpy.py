@@ -68,7 +68,8 @@ def scalar_of(value: object, kind: pa.DataType) -> pa.Scalar:
     if isinstance(value, bool) and pa.types.is_boolean(kind):
         return from_numpy(np.array([value]))[0]
     if isinstance(value, int) and not isinstance(value, bool) and pa.types.is_integer(kind):
-        return from_numpy(np.array([value], np.int64)).cast(kind)[0]
+        whole = from_numpy(np.array([value], np.int64))
+        return (whole if kind == whole.type else whole.cast(kind))[0]  # a cast imports much
     if isinstance(value, float) and pa.types.is_floating(kind):
         return from_numpy(np.array([value])).cast(kind)[0]
     if isinstance(value, str) and pa.types.is_string(kind):
