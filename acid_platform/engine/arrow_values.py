@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from acid_platform.base import arrow_functions as pc
 from acid_platform.engine.exact_values import (
     day_of_text,
     decimal_of_float,

@@ -178,7 +178,7 @@ class Reads(ABC):
             return to_frame(arrow_scan(*source, columns, where).first(limit))
 
     def count(self, where: str | None = None, as_of: SnapshotName | None = None) -> int:
-        """The number of rows, without Spark: read from footers if no row needs a test.
+        """The number of rows, without Spark: from the records of files if no row needs a test.
 
         Raises as to_arrow; use `read(where=…).count()` for predicates that only Spark evaluates.
         """

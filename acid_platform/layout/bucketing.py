@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from acid_platform.base import arrow_functions as pc
 from acid_platform.errors import InvalidDefinition, WrongType
 from acid_platform.layout.types import HiveType
 

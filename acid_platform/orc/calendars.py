@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from acid_platform.base import arrow_functions as pc
 from acid_platform.storage.arrow_types import with_leaves
 
 FIRST_GREGORIAN = -141_427

@@ -14,8 +14,8 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from acid_platform.base import arrow_functions as pc
 from acid_platform.layout.types import HiveType
 from acid_platform.orc.column_statistics import ColumnStatistics, float_bounds
 from acid_platform.orc.runs import Runs, bits, integers, octets, seek_bit, varints

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from acid_platform.base import arrow_functions as pc
 from acid_platform.errors import CorruptFile
 from acid_platform.layout.external_formats import ESCAPED_BY, QUOTE, SEPARATOR
 from acid_platform.layout.formats import FileFormat

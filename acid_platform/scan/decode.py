@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import parquet
 
+from acid_platform.base import arrow_functions as pc
 from acid_platform.errors import CorruptFile, NeedsSpark, UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.external_formats import HEADER, LINES

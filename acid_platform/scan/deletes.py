@@ -145,6 +145,11 @@ def _events(
     with reading(path):
         for operation, *keys in open_source(files, source).event_ids():
             require_operation(operation, schema.DELETE_EVENT, path)
+            if len(keys[3]) and (last := int(keys[3].max())) > source.high:
+                raise CorruptFile(
+                    f"{path} has a delete event of write id {last}, but the write ids of its"
+                    f" directory end at {source.high}; restore it"
+                )
             parts.append(_counted(keys, path, write_ids, own, buckets))
     return (
         tuple(np.concatenate(each) for each in zip(*parts, strict=True))

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from acid_platform.base import arrow_functions as pc
 from acid_platform.layout.external_formats import ESCAPE, NULL, separators
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column, HiveType

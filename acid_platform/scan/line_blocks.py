@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from acid_platform.base import arrow_functions as pc
 from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.storage.files import Files
 

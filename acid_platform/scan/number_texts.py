@@ -13,8 +13,8 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from acid_platform.base import arrow_functions as pc
 from acid_platform.layout.types import INTEGRAL, HiveType
 from acid_platform.storage.arrow_numpy import from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type

@@ -20,7 +20,6 @@ from acid_platform.layout.formats import ORC
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.records import ExternalFiles, ViewRecord
 from acid_platform.sql.answers import Done
-from acid_platform.sql.run_changes import inserted_rows
 from acid_platform.sql.statements import Insert, Truncate
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.tables.declaration import check_columns, comments_of
@@ -101,6 +100,8 @@ def change_temporary(
 ) -> Done:
     """INSERT INTO or OVERWRITE, or TRUNCATE. Raises UnsupportedStatement in a transaction, which
     could not take it back, and WrongType."""
+    from acid_platform.sql.run_changes import inserted_rows  # not for a SELECT
+
     if session.in_transaction:
         raise UnsupportedStatement(
             f"{full} is a temporary table, which can't be changed in a transaction; COMMIT first"

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from acid_platform.base import arrow_functions as pc
 from acid_platform.errors import InvalidDefinition, UnsupportedLayout
 from acid_platform.layout.schema import ACID_COLUMNS
 from acid_platform.layout.types import TIMESTAMPS, Column, HiveType, parse_type, struct_of

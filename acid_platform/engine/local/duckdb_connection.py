@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import duckdb
-import psutil
 
 from acid_platform.engine.local.query_sources import QuerySource
 from acid_platform.engine.local.running import stoppable
@@ -35,7 +34,8 @@ def connect() -> duckdb.DuckDBPyConnection:
 
 def new_database() -> duckdb.DuckDBPyConnection:
     """An empty database in memory, which can read no file and no variable of this process."""
-    limit = int(min(MOST_BYTES, psutil.virtual_memory().total * MEMORY_SHARE))
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # psutil is slow to import
+    limit = int(min(MOST_BYTES, memory * MEMORY_SHARE))
     database = duckdb.connect(
         config={
             "memory_limit": f"{limit >> 20}MB",

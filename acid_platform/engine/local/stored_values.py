@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from acid_platform.base import arrow_functions as pc
 from acid_platform.engine.arrow_values import fitted
 from acid_platform.engine.local.partition_texts import fixed_value, text_of
 from acid_platform.engine.local.translation.duckdb_types import of_value
