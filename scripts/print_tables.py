@@ -98,9 +98,9 @@ the engine and the reason of each commit's statements.
 
 A result is computed when its rows are asked for, each time anew and at the same snapshot:
 `to_arrow()`, `batches()` for results that are larger than memory, `to_pandas()`, `to_polars()`,
-`to_duckdb()`, `to_spark()`, `head(5)`. Timestamps are wall clocks without a zone, as in
-`Table.to_arrow`, unless they are declared with local time zone. Columns and conditions go into the
-scan, partitions, files and stripes are pruned,
+`to_spark()`, `head(5)`; other libraries take it as it is, such as `duckdb.sql("FROM result")`.
+Timestamps are wall clocks without a zone, as in `Table.to_arrow`, unless they are declared with
+local time zone. Columns and conditions go into the scan, partitions, files and stripes are pruned,
 rows stream through DuckDB in batches. All local queries of a process together take at most a
 quarter of the machine's memory, and no more than 1 GB; then DuckDB spills to the directory for
 temporary files. Over 30 million rows, a scan of all columns, a GROUP BY into a million groups and a

@@ -19,7 +19,7 @@ from acid_platform.engine.exact_values import (
 from acid_platform.engine.struct_fields import Unfit, spelled_fields
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, TIMESTAMPS, HiveType
 from acid_platform.storage.arrow_numpy import filled, from_numpy, scalar_of, values_of
-from acid_platform.storage.arrow_types import arrow_type, nulls_of
+from acid_platform.storage.arrow_types import arrow_type, is_any_list, nulls_of, offsets_of
 
 Leaf: TypeAlias = Callable[[pa.Array, HiveType], pa.Array]
 """Converts values that are not nested; raises Unfit."""
@@ -27,13 +27,6 @@ TEXTS = ("string", *CHAR_TYPES)
 _DIGITS = {"int8": 3, "uint8": 3, "int16": 5, "uint16": 5, "int32": 10, "uint32": 10}
 _MOST_DIGITS = 20
 _DAY = 86_400_000_000
-_LISTS = (
-    pa.types.is_list,
-    pa.types.is_large_list,
-    pa.types.is_fixed_size_list,
-    pa.types.is_list_view,
-    pa.types.is_large_list_view,
-)
 _TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BYTES_TYPES = (
     pa.types.is_binary,
@@ -58,53 +51,68 @@ def fitted(array: pa.Array, hive: HiveType, leaf: Leaf) -> pa.Array:
     match hive.kind:
         case "struct" if pa.types.is_struct(array.type):
             return _struct(array, hive, leaf)
-        case "array" if _is(array.type, _LISTS):
-            dense = _dense(array)
-            values = _inner(dense, dense.values, hive.children[0][1], "[]", leaf)
-            offsets = dense.offsets.cast(pa.int32())
+        case "array" if is_any_list(array.type):
+            offsets, elements = _dense(array)
+            values = _inner(offsets, elements, hive.children[0][1], "[]", leaf)
             return pa.ListArray.from_arrays(offsets, values, mask=nulls_of(array))
-        case "map" if pa.types.is_map(array.type):
-            dense = _dense(array)
+        case "map" if pa.types.is_map(array.type) or _is_entries(array.type):
+            offsets, entries = _dense(array)
             (_, key), (_, item) = hive.children
-            keys = _inner(dense, dense.keys, key, "[key]", leaf)
-            items = _inner(dense, dense.items, item, "[value]", leaf)
-            require_keys(dense.offsets, keys)
-            return pa.MapArray.from_arrays(dense.offsets, keys, items, mask=nulls_of(array))
+            halves = (pc.struct_field(entries, [half]) for half in (0, 1))
+            keys = _inner(offsets, next(halves), key, "[key]", leaf)
+            items = _inner(offsets, next(halves), item, "[value]", leaf)
+            require_keys(offsets, keys)
+            return pa.MapArray.from_arrays(offsets, keys, items, mask=nulls_of(array))
     if hive.nested or pa.types.is_nested(array.type):
         raise Unfit(f"the rows have {array.type}")
     return leaf(array, hive)
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """Without an encoding that no table has."""
+    """Without an encoding that no table has, nor views, which Arrow computes little with."""
+    kind = array.type
     if isinstance(array, pa.ExtensionArray):
         return _plain(array.storage)
-    if pa.types.is_dictionary(array.type):
-        return _plain(array.dictionary_decode())
-    if pa.types.is_run_end_encoded(array.type):
+    if pa.types.is_dictionary(kind):
+        return _plain(array.dictionary).take(array.indices)
+    if pa.types.is_run_end_encoded(kind):
         return _plain(pc.run_end_decode(array))
-    return array
+    if pa.types.is_string_view(kind):
+        return array.cast(pa.large_string())
+    return array.cast(pa.large_binary()) if pa.types.is_binary_view(kind) else array
 
 
 def _is(kind: pa.DataType, tests: Sequence[Callable[[pa.DataType], bool]]) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _dense(array: pa.Array) -> pa.Array:
-    """A list or map array whose offsets begin at 0, without values below a NULL."""
-    if not pa.types.is_list(array.type) and not pa.types.is_map(array.type):
-        # Not by a cast: that of pyarrow 26 loses the elements of a view's last list.
-        lengths = filled(pc.list_value_length(array), 0).astype(np.int64)
-        offsets = from_numpy(np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]))
-        array = pa.LargeListArray.from_arrays(offsets, array.flatten(), mask=nulls_of(array))
-    return array.take(from_numpy(np.arange(len(array))))
+def _is_entries(kind: pa.DataType) -> bool:
+    """Whether it is a map as Polars has it, a list of keys with values."""
+    if not is_any_list(kind) or not pa.types.is_struct(kind.value_type):
+        return False
+    return [field.name for field in kind.value_type] == ["key", "value"]
 
 
-def _inner(parent: pa.Array, values: pa.Array, hive: HiveType, part: str, leaf: Leaf) -> pa.Array:
+def _dense(array: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The offsets, int32 from 0 on, and the elements of lists or of a map, without those below a
+    NULL.
+
+    Casts no list, since pyarrow 26 makes wrong offsets of a list view, and takes no elements, for
+    which it has no code if they are views.
+    """
+    if pa.types.is_map(array.type):
+        entries = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
+        array = pa.ListArray.from_arrays(offsets_of(array), entries, mask=nulls_of(array))
+    lengths = filled(pc.list_value_length(array), 0).astype(np.int64)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    return from_numpy(offsets).cast(pa.int32()), array.flatten()
+
+
+def _inner(offsets: pa.Array, values: pa.Array, hive: HiveType, part: str, leaf: Leaf) -> pa.Array:
     try:
         return fitted(values, hive, leaf)
     except Unfit as fault:
-        raise fault.below(part, row_of(parent.offsets, fault.row)) from fault
+        raise fault.below(part, row_of(offsets, fault.row)) from fault
 
 
 def row_of(offsets: pa.Array, position: int | None) -> int | None:

@@ -13,7 +13,7 @@ from acid_platform.base.config import Settings
 from acid_platform.engine.interface import Engine
 from acid_platform.engine.reads import TableRead
 from acid_platform.engine.results import Result
-from acid_platform.engine.rows import Rows, is_spark_frame
+from acid_platform.engine.rows import Rows, is_pandas_frame, is_spark_frame
 from acid_platform.errors import InvalidDefinition, NeedsSpark
 
 if TYPE_CHECKING:
@@ -189,13 +189,21 @@ def input_bytes(rows: Rows | None) -> int:
     size = getattr(rows, "nbytes", None)  # of an Arrow table
     if isinstance(size, int):
         return size
-    usage = getattr(rows, "memory_usage", None)  # of a pandas DataFrame
-    if callable(usage):
-        return int(usage(deep=True).sum())
+    if is_pandas_frame(rows):
+        columns = [rows.iloc[:, place] for place in range(rows.shape[1])]  # type: ignore[union-attr]
+        return sum(
+            int(column.memory_usage(index=False, deep=_of_objects(column.dtype)))
+            for column in columns
+        )
     if not isinstance(rows, Sequence) or not rows:
         return 0
     sample = rows[:: -(-len(rows) // _SAMPLE)]
     return sum(map(_value_bytes, sample)) * len(rows) // len(sample)
+
+
+def _of_objects(kind: object) -> bool:
+    """Whether a type of pandas holds objects of Python, whose bytes are counted one by one."""
+    return str(kind) == "object" or getattr(kind, "storage", None) == "python"
 
 
 def _value_bytes(value: object) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from acid_platform.base.visible import visible
 from acid_platform.layout.types import Column
+from acid_platform.storage.arrow_lending import ArrowLender
 from acid_platform.storage.arrow_pandas import polars_frame, to_frame
 from acid_platform.storage.arrow_types import declared_columns
 from acid_platform.storage.wall_clocks import instants
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 EngineName = Literal["spark", "local"]
 
 
-class Result(ABC):
+class Result(ArrowLender):
     """The rows of a SELECT. They are computed each time that they are asked for, at one snapshot.
 
     Any method that computes them raises SnapshotExpired once the files are gone, and
@@ -50,10 +51,6 @@ class Result(ABC):
     @abstractmethod
     def to_arrow(self, limit: int | None = None) -> pa.Table:
         """All rows, or the first `limit`. Timestamps are as those of Table.to_arrow."""
-
-    @abstractmethod
-    def batches(self) -> pa.RecordBatchReader:
-        """The rows in batches, for results that are larger than memory."""
 
     @abstractmethod
     def to_spark(self) -> DataFrame:
@@ -137,8 +134,12 @@ class ArrowResult(Result):
     def columns(self) -> list[str]:
         return list(self.table.column_names)
 
+    @property
+    def schema(self) -> pa.Schema:
+        return self.table.schema
+
     def declared(self) -> tuple[Column, ...]:
-        return declared_columns(self.table.schema)
+        return declared_columns(self.schema)
 
     def to_arrow(self, limit: int | None = None) -> pa.Table:
         return self.table if limit is None else self.table.slice(0, limit)

@@ -22,24 +22,35 @@ from acid_platform.errors import (
 )
 from acid_platform.layout.types import CHAR_TYPES, Column, HiveType
 from acid_platform.predicates.known_columns import unknown_column
+from acid_platform.storage.arrow_lending import ArrowLender
 from acid_platform.storage.arrow_numpy import values_of
 from acid_platform.storage.arrow_types import arrow_type, declared_columns
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
     from pyspark.sql import DataFrame
-
-    from acid_platform.engine.results import Result
 
 
 class ArrowStream(Protocol):
-    """Rows that any library lends as Arrow's: frames of Polars, relations of DuckDB, batches."""
+    """Rows that any library lends as Arrow's: frames of Polars, relations of DuckDB, readers."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 
+class ArrowArray(Protocol):
+    """A batch of rows that any library lends as Arrow's."""
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> object: ...
+
+
 Rows: TypeAlias = Union[
-    "DataFrame", "pd.DataFrame", pa.Table, "Result", Sequence[Mapping[str, object]], ArrowStream
+    "DataFrame",
+    "pd.DataFrame",
+    "pl.LazyFrame",
+    Sequence[Mapping[str, object]],
+    ArrowStream,
+    ArrowArray,
 ]
 """The kinds of rows that a write accepts; columns are matched by name."""
 
@@ -57,9 +68,14 @@ def plain_rows(rows: Rows) -> Rows:
         return rows
     if is_pandas_frame(rows):
         return _with_index(rows)
-    if hasattr(rows, "__arrow_c_stream__"):
+    if isinstance(rows, ArrowLender):
+        return rows.batches().read_all()  # its errors are ours
+    lent: Any = rows
+    if _is_of(rows, "polars", "LazyFrame"):
+        lent = lent.collect(engine="streaming")
+    if hasattr(lent, "__arrow_c_stream__") or hasattr(lent, "__arrow_c_array__"):
         try:
-            return pa.table(rows)
+            return pa.table(lent)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise WrongType(f"a {type(rows).__name__} has no rows with columns: {error}") from error
     return rows
@@ -87,9 +103,13 @@ def _with_index(frame: Any) -> pd.DataFrame:
 
 def is_spark_frame(rows: object) -> bool:
     """Whether the rows are a DataFrame of Spark or Spark Connect. Imports neither."""
+    return _is_of(rows, "pyspark.sql", "DataFrame")
+
+
+def _is_of(rows: object, library: str, name: str) -> bool:
+    """Whether a library that need not be there made the rows, as a class of this name."""
     return any(
-        kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame"
-        for kind in type(rows).__mro__
+        kind.__module__.startswith(library) and kind.__name__ == name for kind in type(rows).__mro__
     )
 
 
@@ -121,8 +141,8 @@ def column_names(rows: Rows) -> list[str]:
         names = list(dict.fromkeys(str(name) for row in rows for name in row))
     else:
         raise WrongType(
-            f"rows are a frame of pandas, Polars or Spark, a pyarrow Table or a list of dicts;"
-            f" {_kind_of(rows)} is none of them"
+            "rows are a frame of pandas, Polars or Spark, a list of dicts, or whatever lends"
+            f" Arrow's data; {_kind_of(rows)} is none of them"
         )
     lower = [name.lower() for name in names]
     if twice := {name for name in lower if lower.count(name) > 1}:
@@ -266,7 +286,7 @@ def _values(rows: Any, name: str) -> Sequence[object] | pa.ChunkedArray:
     if not is_pandas_frame(rows):
         return [row.get(name) for row in rows]
     series = rows[name]
-    if series.dtype.kind == "O" and series.dtype == object:
+    if series.dtype == object:
         # pandas writes a missing value of any type as NaN.
         return [None if is_missing(value) else value for value in series]
     try:
@@ -304,6 +324,8 @@ def _fitted(values: pa.ChunkedArray, hive: HiveType) -> pa.ChunkedArray:
         except Unfit as fault:
             fault.row = None if fault.row is None else fault.row + before
             raise
+        except pa.ArrowNotImplementedError as error:  # a type that Arrow has little code for
+            raise Unfit(f"the rows have {values.type}: {error}") from error
         before += len(chunk)
     return pa.chunked_array(chunks, arrow_type(hive))
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.errors import InvalidDefinition
@@ -15,7 +15,9 @@ from acid_platform.metastore.pasts import AsOf, KeptHistory, SnapshotName, Tag
 from acid_platform.metastore.records import TableRecord
 from acid_platform.scan.open import arrow_scan
 from acid_platform.scan.table_layout import select_entities
+from acid_platform.storage.arrow_lending import ArrowLender, streamed
 from acid_platform.storage.arrow_pandas import polars_frame, to_frame
+from acid_platform.storage.arrow_types import arrow_schema
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.transactions import ValidWriteIdList
 
@@ -28,9 +30,11 @@ if TYPE_CHECKING:
     from acid_platform.handles.held_snapshot import TableSnapshot
     from acid_platform.handles.snapshot_comparison import RowDifference
     from acid_platform.handles.warehouse import Warehouse
+    from acid_platform.scan.arrow_scan import ArrowScan
+    from acid_platform.scan.change_scan import ChangeScan
 
 
-class Reads(ABC):
+class Reads(ArrowLender):
     """A table at the snapshot of a handle: a new one for each call of a Table, otherwise that of
     the transaction or snapshot which the handle belongs to."""
 
@@ -70,6 +74,11 @@ class Reads(ABC):
         """The columns, then the partition columns."""
         own, keys = columns_of_record(self.record)
         return (*own, *keys)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of `batches` and `to_arrow`."""
+        return arrow_schema(self.all_columns)
 
     @property
     def location(self) -> str:
@@ -131,10 +140,24 @@ class Reads(ABC):
         UnsupportedLayout, NotEnoughHistory, NoSuchPast, CorruptFile, and SnapshotExpired or
         TxnAborted if this process was suspended for so long that files may have been removed (P29).
         """
-        write_ids, past = _parsed(snapshot, as_of)
-        with self._brief_view() as view:
-            source = view.source(view.request(self.name, None, write_ids, past))
-            return arrow_scan(*source, columns, where, row_id).table()
+        with self._opened(columns, where, snapshot, row_id, as_of) as scan:
+            return scan.table()
+
+    def batches(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        snapshot: ValidWriteIdList | str | None = None,
+        row_id: bool = False,
+        as_of: SnapshotName | None = None,
+    ) -> pa.RecordBatchReader:
+        """The rows of `to_arrow` as record batches, a few of which are in memory at a time.
+
+        The snapshot is held, and its files stay, until the last batch is read or the reader is
+        closed; that of a transaction ends with it. Raises as `to_arrow`, also while batches are
+        read.
+        """
+        return streamed(self._opened(columns, where, snapshot, row_id, as_of))
 
     def to_pandas(
         self,
@@ -172,20 +195,31 @@ class Reads(ABC):
 
         Raises as `to_arrow`.
         """
-        past = _named(as_of)
-        with self._brief_view() as view:
-            source = view.source(view.request(self.name, None, None, past))
-            return to_frame(arrow_scan(*source, columns, where).first(limit))
+        with self._opened(columns, where, as_of=as_of) as scan:
+            return to_frame(scan.first(limit))
 
     def count(self, where: str | None = None, as_of: SnapshotName | None = None) -> int:
         """The number of rows, without Spark: from the records of files if no row needs a test.
 
         Raises as to_arrow; use `read(where=…).count()` for predicates that only Spark evaluates.
         """
-        past = _named(as_of)
+        with self._opened([], where, as_of=as_of) as scan:
+            return scan.count()
+
+    @contextmanager
+    def _opened(
+        self,
+        columns: Sequence[str] | None,
+        where: str | None,
+        snapshot: ValidWriteIdList | str | None = None,
+        row_id: bool = False,
+        as_of: SnapshotName | None = None,
+    ) -> Iterator[ArrowScan]:
+        """A scan without a JVM, whose files stay until the block ends."""
+        write_ids, past = _parsed(snapshot, as_of)
         with self._brief_view() as view:
-            source = view.source(view.request(self.name, None, None, past))
-            return arrow_scan(*source, [], where).count()
+            source = view.source(view.request(self.name, None, write_ids, past))
+            yield arrow_scan(*source, columns, where, row_id)
 
     def snapshot(self) -> TableSnapshot:
         """The files that are read now; they are protected as those of a frame."""
@@ -243,19 +277,14 @@ class Reads(ABC):
         or the reader is closed. Raises as `changes`, while batches are read also CorruptFile and
         SnapshotExpired.
         """
-        import pyarrow as pa
-
         first, last = _between(since, until, consumer)
-        with ExitStack() as opening:
-            view = opening.enter_context(self._brief_view())
-            scan = view.changes(self.name, first, last).wanting(columns)
-            reading = opening.pop_all()
 
-        def batches() -> Iterator[pa.RecordBatch]:
-            with reading:
-                yield from scan.batches()
+        @contextmanager
+        def opened() -> Iterator[ChangeScan]:
+            with self._brief_view() as view:
+                yield view.changes(self.name, first, last).wanting(columns)
 
-        return pa.RecordBatchReader.from_batches(scan.schema, batches())
+        return streamed(opened())
 
     def diff(
         self, before: SnapshotName | None, after: SnapshotName | None = None, limit: int = 20

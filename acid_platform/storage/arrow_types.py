@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from functools import lru_cache
 from typing import Any
@@ -40,11 +40,30 @@ _ARROW: dict[str, pa.DataType] = {
 }
 _HIVE = {
     **{arrow: name for name, arrow in _ARROW.items()},
-    **dict.fromkeys((pa.string(), pa.large_string(), pa.string_view()), "string"),
-    **dict.fromkeys((pa.large_binary(), pa.binary_view()), "binary"),
+    pa.large_string(): "string",
+    pa.string_view(): "string",
+    pa.large_binary(): "binary",
+    pa.binary_view(): "binary",
+    pa.date64(): "date",
+    pa.float16(): "float",
+    pa.uint8(): "smallint",
+    pa.uint16(): "int",
+    pa.uint32(): "bigint",
 }
+_LISTS = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
 HIVE_TYPE = b"hive_type"
 """The metadata of a field that holds its Hive type where Arrow has none, such as char(5)."""
+
+
+def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
+    """The schema of rows with these columns."""
+    return pa.schema([(column.name, arrow_type(column.type)) for column in columns])
 
 
 def declared_columns(schema: pa.Schema) -> tuple[Column, ...]:
@@ -63,15 +82,21 @@ def _declared(field: pa.Field) -> HiveType:
 
 def hive_type(arrow: pa.DataType) -> HiveType:
     """The Hive type that holds all values of an Arrow type. Raises InvalidDefinition."""
-    if pa.types.is_dictionary(arrow):
+    if isinstance(arrow, pa.BaseExtensionType):
+        return hive_type(arrow.storage_type)
+    if pa.types.is_dictionary(arrow) or pa.types.is_run_end_encoded(arrow):
         return hive_type(arrow.value_type)
+    if arrow == pa.uint64():
+        return HiveType("decimal", (20, 0))
     if pa.types.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
         return HiveType("decimal", (arrow.precision, arrow.scale))
     if pa.types.is_timestamp(arrow):
         return HiveType("timestamp")
     if name := _HIVE.get(arrow):
         return HiveType(name)
-    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+    if pa.types.is_fixed_size_binary(arrow):
+        return HiveType("binary")
+    if is_any_list(arrow):
         return HiveType("array", (), (("element", hive_type(arrow.value_type)),))
     if pa.types.is_map(arrow):
         key, value = hive_type(arrow.key_type), hive_type(arrow.item_type)
@@ -79,6 +104,11 @@ def hive_type(arrow: pa.DataType) -> HiveType:
     if pa.types.is_struct(arrow):
         return struct_of((field.name, hive_type(field.type)) for field in arrow)
     raise InvalidDefinition(f"Arrow's {arrow} has no Hive type; cast the column")
+
+
+def is_any_list(kind: pa.DataType) -> bool:
+    """Whether it is one of Arrow's types of lists, also of lists of one length and views."""
+    return any(test(kind) for test in _LISTS)
 
 
 @lru_cache(1024)

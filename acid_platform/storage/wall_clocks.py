@@ -37,7 +37,8 @@ def in_full_batches(table: pa.Table) -> pa.Table:
     if not table.num_columns:
         return table
     batches = [batch for batch in table.to_batches() if batch.num_rows]
-    return pa.Table.from_batches(batches, table.schema) if batches else table.slice(0, 0)
+    none = table.schema.empty_table()
+    return pa.Table.from_batches(batches, table.schema) if batches else none
 
 
 def instants(table: pa.Table) -> pa.Table:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
 from pyarrow import parquet
 
 from acid_platform.layout.formats import ORC, FileFormat
@@ -15,7 +14,7 @@ from acid_platform.layout.names import BucketFile
 from acid_platform.layout.recorded_files import NOTHING, RecordedFiles
 from acid_platform.layout.types import Column
 from acid_platform.orc import AcidWriter, OrcWriter, written_codec
-from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.storage.arrow_types import arrow_schema
 from acid_platform.storage.files import Files
 from acid_platform.write.file_records import recorded_file
 from acid_platform.write.task_files import plain_name
@@ -41,7 +40,7 @@ def write_empty_file(
         case "orc":
             OrcWriter(files, path, columns, written_codec(compression), always=True).close()
         case "parquet":
-            fields = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
+            fields = arrow_schema(columns)
             with files.system.open_output_stream(path) as stream:
                 parquet.write_table(fields.empty_table(), stream)
         case _:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from acid_platform.layout.types import Column
-from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.storage.arrow_types import arrow_schema
 from acid_platform.storage.files import Files
 
 ROW_GROUP_BYTES = 64 << 20
@@ -25,7 +25,7 @@ class ParquetWriter:
     def __init__(self, files: Files, path: str, columns: Sequence[Column]) -> None:
         self.rows = 0
         self._files, self._path = files, path
-        self._schema = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
+        self._schema = arrow_schema(columns)
         self._stream: pa.NativeFile | None = None
         self._writer: parquet.ParquetWriter | None = None
         self._waiting: list[pa.RecordBatch] = []

@@ -99,8 +99,23 @@ def test_arrow_is_taken_however_it_comes(warehouse: Warehouse) -> None:
     assert table.merge(rows.to_reader(), "t.id = s.id", {"v": "'x'"}).updated == 4
     with pytest.raises(WrongType, match="a ChunkedArray has no rows with columns"):
         table.insert(pa.chunked_array([[1]]))
+    assert table.insert(pa.array([{"id": 3}])) == 1  # lends an array, and no stream
+    assert table.insert(warehouse.table("a.t")) == 5
+    with pytest.raises(WrongType, match=r"a StructArray has no rows with columns: .*null"):
+        table.insert(pa.array([{"id": 3}, None]))
     with pytest.raises(WrongType, match="rows are a frame of pandas, Polars or Spark"):
         table.insert(iter([{"id": 1}]))  # type: ignore[arg-type]
+
+
+def test_an_empty_batch_is_not_the_end(warehouse: Warehouse) -> None:
+    table = warehouse.create_table("a.batches", "id int, t array<timestamp>")
+    rows = pa.table({"id": [1, 2, 3], "t": [[NOON], None, []]})
+    parts = pa.concat_tables([rows[:0], rows[:2], rows[:0], rows[2:]])
+    assert table.insert(parts) == 3 and table.insert(rows.schema.empty_table()) == 0
+    assert table.merge(parts, "t.id = s.id", {"id": "s.id"}).updated == 3
+    table.delete("id < 3")
+    none = warehouse.sql("SELECT * FROM a.batches")
+    assert table.overwrite(table.to_arrow()) == table.insert(none) == 1  # type: ignore[arg-type]
 
 
 def test_a_frame_of_polars_is_taken(warehouse: Warehouse) -> None:
@@ -108,7 +123,11 @@ def test_a_frame_of_polars_is_taken(warehouse: Warehouse) -> None:
     table = warehouse.create_table("a.polars", "id int, v string, l array<int>, s struct<x:int>")
     frame = polars.DataFrame({"id": [1], "v": ["a"], "l": [[1, None]], "s": [{"X": 3}]})
     table.insert(frame)
-    assert table.to_polars().to_dicts() == [{"id": 1, "v": "a", "l": [1, None], "s": {"x": 3}}]
+    table.insert(frame.lazy().filter(polars.col("id") > 1))
+    row = {"id": 1, "v": "a", "l": [1, None], "s": {"x": 3}}
+    assert table.to_polars().to_dicts() == polars.DataFrame(table).to_dicts() == [row]
+    assert table.overwrite(frame.lazy()) == 1
+    assert polars.DataFrame(table.batches(["id"], "id > 1")).to_dicts() == []
 
 
 # --- partition columns ----------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
 
 from acid_platform import InvalidDefinition, SnapshotExpired, Table, Warehouse
@@ -47,6 +48,11 @@ def in_polars(table: Reads) -> object:
 
 READS: dict[str, Callable[[Reads], object]] = {
     "all_columns": lambda table: table.all_columns,
+    "batches": lambda table: [
+        rows(table.batches(["id"], "id > 1", row_id=True)),
+        rows(table.batches(as_of=1)),
+        rows(pa.table(table)),
+    ],
     "changes": lambda table: rows(table.changes(1, 3, ["id", "_change_type"])),
     "changes_arrow": lambda table: rows(table.changes_arrow(1, 3, ["id", "_change_type"])),
     "columns": lambda table: table.columns,
@@ -62,6 +68,7 @@ READS: dict[str, Callable[[Reads], object]] = {
     "read": lambda table: [rows(table.read(["id"], "id > 1")), rows(table.read(as_of=1))],
     "record": lambda table: table.record.table_id,
     "retained": lambda table: table.retained().directories,
+    "schema": lambda table: (table.schema, table.schema == table.to_arrow().schema),
     "snapshot": lambda table: str(table.snapshot()).partition("\n")[2],
     "tags": lambda table: [tag.name for tag in table.tags()],
     "to_arrow": lambda table: [rows(table.to_arrow(["id"], "id > 1")), rows(table.to_arrow())],

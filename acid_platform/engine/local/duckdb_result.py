@@ -20,7 +20,6 @@ from acid_platform.storage.arrow_types import HIVE_TYPE, arrow_type, declared_co
 from acid_platform.storage.wall_clocks import instants
 
 if TYPE_CHECKING:
-    import duckdb
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS_OF_A_BATCH = 65_536
@@ -99,14 +98,6 @@ class LocalResult(Result):
 
     def to_spark(self) -> DataFrame:
         return self.session().createDataFrame(instants(self.to_arrow()))
-
-    def to_duckdb(self) -> duckdb.DuckDBPyRelation:
-        """The rows as a relation of DuckDB, in a connection of its own that has them in memory."""
-        import duckdb
-
-        connection = duckdb.connect()
-        connection.register("result", self.to_arrow())
-        return connection.table("result")
 
     def renamed(self, names: Sequence[str]) -> LocalResult:
         kinds = (kind for _, kind in self.named)

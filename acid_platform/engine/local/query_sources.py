@@ -17,13 +17,14 @@ from acid_platform.errors import AcidError, CorruptFile, NoSuchTxn, SnapshotExpi
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.predicates.arrow_predicates import predicate_or_none
 from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.storage.arrow_lending import ArrowLender
 
 if TYPE_CHECKING:
     from acid_platform.scan.change_scan import ChangeScan
 
 
-class QuerySource:
-    """What a query reads of a table. DuckDB opens it through Arrow's C stream interface."""
+class QuerySource(ArrowLender):
+    """What a query reads of a table."""
 
     def __init__(self, read: TableRead | ChangeRead, filtered: bool) -> None:
         self.columns = columns_of(read)
@@ -45,14 +46,10 @@ class QuerySource:
             ]
         )
 
-    def __arrow_c_schema__(self) -> object:
-        return self.schema.__arrow_c_schema__()
+    def batches(self) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(self.schema, self._read())
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        reader = pa.RecordBatchReader.from_batches(self.schema, self._batches())
-        return reader.__arrow_c_stream__(requested_schema)
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
+    def _read(self) -> Iterator[pa.RecordBatch]:
         schema = self.schema
         try:
             for batch in self.scan.batches():

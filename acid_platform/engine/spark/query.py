@@ -56,6 +56,10 @@ class SparkResult(Result):
     def columns(self) -> list[str]:
         return list(self.frame.columns)
 
+    @property
+    def schema(self) -> pa.Schema:
+        return self.to_arrow(0).schema
+
     def declared(self) -> tuple[Column, ...]:
         return tuple(column_of(field) for field in self.frame.schema.fields)
 

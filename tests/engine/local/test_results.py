@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -50,7 +51,7 @@ def test_each_computation_sees_the_same_snapshot(warehouse: Warehouse, table: st
     assert result.count() == 3
     assert result.to_arrow(2).num_rows == 2
     assert sum(batch.num_rows for batch in result.batches()) == 3
-    assert result.to_duckdb().fetchall() == [(1,), (2,), (3,)]
+    assert duckdb.sql("FROM result").fetchall() == [(1,), (2,), (3,)]
     assert "FROM" not in result.plan() and "Arrow Scan" in result.plan()
 
 
