@@ -79,6 +79,10 @@ def _plain(array: pa.Array) -> pa.Array:
         return _plain(pc.run_end_decode(array))
     if pa.types.is_string_view(kind):
         return array.cast(pa.large_string())
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        # A cast to short offsets looks at where a slice is, not only at how long.
+        far = array.offset and array.get_total_buffer_size() >> 31
+        return array.take(from_numpy(np.arange(len(array)))) if far else array
     return array.cast(pa.large_binary()) if pa.types.is_binary_view(kind) else array
 
 
@@ -196,7 +200,11 @@ def _first_refused(array: pa.Array, hive: HiveType, error: pa.ArrowInvalid) -> U
             high = middle
     if not len(array):
         return Unfit(str(error))
-    return Unfit(f"{ascii(str(array[low]))[:80]} does not fit: {error}", low)
+    try:
+        value = str(array[low])
+    except (OverflowError, ValueError):  # a moment that Python has no object for
+        value = array.slice(low, 1).to_string(skip_new_lines=True)
+    return Unfit(f"{ascii(value)[:80]} does not fit: {error}", low)
 
 
 def _converted(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
 
@@ -24,7 +25,7 @@ from acid_platform.layout.types import CHAR_TYPES, Column, HiveType
 from acid_platform.predicates.known_columns import unknown_column
 from acid_platform.storage.arrow_lending import ArrowLender
 from acid_platform.storage.arrow_numpy import values_of
-from acid_platform.storage.arrow_types import arrow_type, declared_columns
+from acid_platform.storage.arrow_types import arrow_type, declared_columns, is_period
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,17 +69,46 @@ def plain_rows(rows: Rows) -> Rows:
         return rows
     if is_pandas_frame(rows):
         return _with_index(rows)
+    if isinstance(rows, pa.RecordBatchReader):
+        return _read_once(rows)
     if isinstance(rows, ArrowLender):
         return rows.batches().read_all()  # its errors are ours
-    lent: Any = rows
     if _is_of(rows, "polars", "LazyFrame"):
-        lent = lent.collect(engine="streaming")
-    if hasattr(lent, "__arrow_c_stream__") or hasattr(lent, "__arrow_c_array__"):
-        try:
-            return pa.table(lent)
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise WrongType(f"a {type(rows).__name__} has no rows with columns: {error}") from error
-    return rows
+        return _lent(rows.collect(engine="streaming"))  # type: ignore[union-attr]
+    return _lent(rows)
+
+
+_READ: weakref.WeakSet[pa.RecordBatchReader] = weakref.WeakSet()
+"""The readers whose rows were taken; they have no others."""
+
+
+def _read_once(reader: pa.RecordBatchReader) -> pa.Table:
+    if reader in _READ:
+        raise WrongType(
+            "a RecordBatchReader gives its rows once, and these were taken before: give"
+            " reader.read_all(), or a new reader for each attempt"
+        )
+    _READ.add(reader)
+    return reader.read_all()
+
+
+def _lent(rows: Any) -> Rows:
+    """What lends Arrow's data as a table; reading it raises the errors of who lends it."""
+    if _is_of(rows, "polars", "DataFrame"):
+        for name, kind in rows.schema.items():
+            if str(kind) == "Object":  # lent as addresses
+                raise WrongType(f"column {name!r} has Python's objects (Object): cast it first")
+    try:
+        if hasattr(rows, "__arrow_c_stream__"):
+            stream = pa.RecordBatchReader.from_stream(rows)
+        elif hasattr(rows, "__arrow_c_array__"):
+            stream = pa.table(rows).to_reader()
+        else:
+            plain: Rows = rows
+            return plain
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise WrongType(f"a {type(rows).__name__} has no rows with columns: {error}") from error
+    return stream.read_all()
 
 
 def _with_index(frame: Any) -> pd.DataFrame:
@@ -305,29 +335,45 @@ def _array(
     """The values as the column's type. Raises WrongType, UnknownColumn."""
     try:
         if isinstance(values, pa.ChunkedArray):
+            if is_period(values.type):
+                raise Unfit(f"the rows have {values.type}")
+            values.validate(full=True)  # whoever lent them
             if coercion is None:
                 return _fitted(values, column.type)
             if not any(part.kind in CHAR_TYPES for part in column.type.walk()):
-                with suppress(Unfit):
+                with suppress(Unfit, pa.ArrowNotImplementedError):
                     return _fitted(values, column.type)
             values = _python_values(values)  # texts may have to be cut
         return array_of(values, column.type, coercion, column.name)
     except Unfit as fault:
         raise fault.error(column, table) from fault
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        # Values that Arrow itself refuses, or a type that it has little code for.
+        kind = getattr(values, "type", "values")
+        raise Unfit(f"the rows have {kind}: {error}").error(column, table) from error
+
+
+_MOST_ROWS, _MOST_BYTES = 1 << 20, 1 << 30
+"""How much of a chunk is converted at a time: the texts and lists of a table's types have offsets
+of 32 bits, also where the chunk has longer ones, or each text once for many rows."""
 
 
 def _fitted(values: pa.ChunkedArray, hive: HiveType) -> pa.ChunkedArray:
-    chunks, before = [], 0
-    for chunk in values.chunks:
+    parts, before = [], 0
+    for part in _parts(values):
         try:
-            chunks.append(fitted(chunk, hive, exact))
+            parts.append(fitted(part, hive, exact))
         except Unfit as fault:
             fault.row = None if fault.row is None else fault.row + before
             raise
-        except pa.ArrowNotImplementedError as error:  # a type that Arrow has little code for
-            raise Unfit(f"the rows have {values.type}: {error}") from error
-        before += len(chunk)
-    return pa.chunked_array(chunks, arrow_type(hive))
+        before += len(part)
+    return pa.chunked_array(parts, arrow_type(hive))
+
+
+def _parts(values: pa.ChunkedArray) -> Iterator[pa.Array]:
+    for chunk in values.chunks:
+        rows = min(_MOST_ROWS, max(1, len(chunk) * _MOST_BYTES // (chunk.nbytes or 1)))
+        yield from (chunk.slice(start, rows) for start in range(0, len(chunk) or 1, rows))
 
 
 def _python_values(values: pa.ChunkedArray) -> list[object]:

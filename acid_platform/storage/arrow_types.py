@@ -40,8 +40,7 @@ _ARROW: dict[str, pa.DataType] = {
 }
 _HIVE = {
     **{arrow: name for name, arrow in _ARROW.items()},
-    pa.large_string(): "string",
-    pa.string_view(): "string",
+    **dict.fromkeys((pa.string(), pa.large_string(), pa.string_view()), "string"),
     pa.large_binary(): "binary",
     pa.binary_view(): "binary",
     pa.date64(): "date",
@@ -82,7 +81,7 @@ def _declared(field: pa.Field) -> HiveType:
 
 def hive_type(arrow: pa.DataType) -> HiveType:
     """The Hive type that holds all values of an Arrow type. Raises InvalidDefinition."""
-    if isinstance(arrow, pa.BaseExtensionType):
+    if isinstance(arrow, pa.BaseExtensionType) and not is_period(arrow):
         return hive_type(arrow.storage_type)
     if pa.types.is_dictionary(arrow) or pa.types.is_run_end_encoded(arrow):
         return hive_type(arrow.value_type)
@@ -104,6 +103,11 @@ def hive_type(arrow: pa.DataType) -> HiveType:
     if pa.types.is_struct(arrow):
         return struct_of((field.name, hive_type(field.type)) for field in arrow)
     raise InvalidDefinition(f"Arrow's {arrow} has no Hive type; cast the column")
+
+
+def is_period(kind: pa.DataType) -> bool:
+    """Whether it is a period of pandas, whose numbers mean nothing without its frequency."""
+    return isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "pandas.period"
 
 
 def is_any_list(kind: pa.DataType) -> bool:

@@ -34,6 +34,15 @@ LATE = datetime.datetime(1969, 12, 31, 23, 59, 59)
 UTC = datetime.UTC
 
 
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
+    with temporary_warehouse(tmp_path, engine="local") as opened:
+        opened.create_table("s.t", "id int, v string")
+        for number in range(4):
+            opened.table("s.t").insert([{"id": number, "v": str(number)}])
+        yield opened
+
+
 class Kind(NamedTuple):
     """A column: values, and types of Arrow that lend them."""
 
@@ -121,7 +130,8 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _polars(rows: pa.Table, chosen: random.Random) -> Any:
-    polars = pytest.importorskip("polars")
+    import polars
+
     frame = polars.DataFrame(rows)
     if "category" in frame.columns:
         frame = frame.with_columns(
@@ -238,39 +248,76 @@ DURATIONS = {
 }
 
 
-@pytest.mark.parametrize("kind", DURATIONS)
-def test_types_that_no_table_has_are_refused_by_name(tmp_path: Path, kind: str) -> None:
-    rows = pa.table({"took": pa.nulls(1, DURATIONS[kind])})
-    with pytest.raises(InvalidDefinition, match=r"column 'took': Arrow's .* has no Hive type"):
-        columns_of_rows(rows)
-    with temporary_warehouse(tmp_path, engine="local") as warehouse:
+def test_types_that_no_table_has_are_refused_by_name(warehouse: Warehouse) -> None:
+    for hive in ("string", "bigint", "timestamp"):
+        warehouse.create_table(f"d.{hive}", f"took {hive}")
+    month = pa.array(pd.period_range("2020", periods=1, freq="M"))  # a number, without its unit
+    for values in (*(pa.nulls(1, kind) for kind in DURATIONS.values()), month):
+        rows = pa.table({"took": values})
+        with pytest.raises(InvalidDefinition, match=r"column 'took': Arrow's .* has no Hive type"):
+            columns_of_rows(rows)
         for hive in ("string", "bigint", "timestamp"):
-            table = warehouse.create_table(f"d.{hive}", f"took {hive}")
             with pytest.raises(WrongType, match=r"column 'took' of d\..*the rows have"):
-                table.insert(rows)
-            if kind == "duration":
+                warehouse.table(f"d.{hive}").insert(rows)
+            if values is month or pa.types.is_duration(values.type):
                 with pytest.raises(WrongType, match="'took'"):
-                    table.insert(rows.to_pandas())
+                    warehouse.table(f"d.{hive}").insert(rows.to_pandas(), coerce=values is month)
 
 
-def test_a_table_is_declared_by_any_frame() -> None:
-    odd = pa.schema([(name, kind.arrow[-1]) for name, kind in KINDS.items()]).empty_table()
+def test_objects_of_polars_are_refused_by_name(warehouse: Warehouse) -> None:
+    import polars
+
+    for kind, values in ((polars.Object, [object()]), (polars.Int128, [1])):
+        with pytest.raises(WrongType, match=r"column 'v' has|DataFrame has no rows with columns"):
+            warehouse.table("s.t").insert(
+                polars.DataFrame({"v": polars.Series(values, dtype=kind)})
+            )
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_table_is_declared_by_any_frame(place: int) -> None:
+    odd = pa.schema([(name, kind.arrow[place]) for name, kind in KINDS.items()]).empty_table()
     named = {column.name: str(column.type) for column in columns_of_rows(odd)}
     assert named["huge"] == "decimal(20,0)" and named["pair"] == "array<int>"
-    assert named["category"] == named["view"].replace("binary", "string") == "string"
+    assert named["text"] == named["category"] == "string" and named["view"] == "binary"
     assert named["day"] == "date" and named["bytes"] == "binary"
 
 
+BROKEN = {
+    "no text": pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")]
+    ),
+    "no entry": pa.DictionaryArray.from_arrays([7], ["a"], safe=False),
+    "digits": pa.Array.from_buffers(pa.decimal128(3, 0), 1, [None, pa.py_buffer(b"\7" * 16)]),
+    "far": pa.array([1 << 62], pa.timestamp("s")),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_broken_values_are_refused(warehouse: Warehouse, what: str) -> None:
+    hive = {"digits": "decimal(3,0)", "far": "timestamp"}.get(what, "string")
+    table = warehouse.create_table("d.broken", f"v {hive}")
+    with pytest.raises(WrongType, match=r"column 'v' of d\.broken"):
+        table.insert(pa.table({"v": BROKEN[what]}))
+
+
+def test_large_chunks_are_converted_in_parts(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acid_platform.engine.rows._MOST_ROWS", 3)
+    monkeypatch.setattr("acid_platform.engine.rows._MOST_BYTES", 40)
+    table = warehouse.create_table("d.large", "id int, v string, l array<int>")
+    values = [None if place == 5 else f"{place:020}" for place in range(11)]
+    lists = [[place] * (place % 3) for place in range(11)]
+    rows = pa.table({"id": range(11), "v": pa.array(values, pa.large_string()), "l": lists})
+    assert table.insert(rows) == 11
+    stored = sorted(table.to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert [(row["v"], row["l"]) for row in stored] == list(zip(values, lists, strict=True))
+    with pytest.raises(WrongType, match=r"1073741824000.*in row 9"):
+        table.insert(pa.table({"id": [*range(8), 1073741824000]}))
+
+
 # --- streams --------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path, engine="local") as opened:
-        opened.create_table("s.t", "id int, v string")
-        for number in range(4):
-            opened.table("s.t").insert([{"id": number, "v": str(number)}])
-        yield opened
 
 
 def leases(warehouse: Warehouse) -> int:

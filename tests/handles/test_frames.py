@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import sys
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -107,6 +108,28 @@ def test_arrow_is_taken_however_it_comes(warehouse: Warehouse) -> None:
         table.insert(iter([{"id": 1}]))  # type: ignore[arg-type]
 
 
+def test_a_reader_is_taken_once(warehouse: Warehouse) -> None:
+    table = warehouse.create_table("a.once", "id int")
+    rows = pa.table({"id": [1]})
+    reader = rows.to_reader()
+    table.insert(reader)
+    for take in (table.insert, table.overwrite, table.coerced):
+        with pytest.raises(WrongType, match="a RecordBatchReader gives its rows once"):
+            take(reader)
+    assert table.count() == 1
+
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield rows.to_batches()[0]
+        raise ConnectionError("the source went away")
+
+    with pytest.raises(ConnectionError, match="went away"):
+        table.insert(pa.RecordBatchReader.from_batches(rows.schema, broken()))
+    lent = pa.RecordBatchReader.from_batches(rows.schema, broken()).__arrow_c_stream__
+    with pytest.raises(OSError, match="went away"):
+        table.insert(SimpleNamespace(__arrow_c_stream__=lent))
+    assert table.count() == 1
+
+
 def test_an_empty_batch_is_not_the_end(warehouse: Warehouse) -> None:
     table = warehouse.create_table("a.batches", "id int, t array<timestamp>")
     rows = pa.table({"id": [1, 2, 3], "t": [[NOON], None, []]})
@@ -119,7 +142,8 @@ def test_an_empty_batch_is_not_the_end(warehouse: Warehouse) -> None:
 
 
 def test_a_frame_of_polars_is_taken(warehouse: Warehouse) -> None:
-    polars = pytest.importorskip("polars")
+    import polars
+
     table = warehouse.create_table("a.polars", "id int, v string, l array<int>, s struct<x:int>")
     frame = polars.DataFrame({"id": [1], "v": ["a"], "l": [[1, None]], "s": [{"X": 3}]})
     table.insert(frame)
