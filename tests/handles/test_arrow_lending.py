@@ -178,10 +178,13 @@ MADE: dict[str, Callable[[pa.Table, random.Random], Any]] = {
 
 def read_back(table: Reads) -> dict[str, list[dict[str, Any]]]:
     """The rows as each library reads them by itself."""
+    import polars
+
     readers: dict[str, Callable[[], Any]] = {
         "arrow": lambda: pa.table(table),
         "reader": lambda: pa.RecordBatchReader.from_stream(table).read_all(),
         "duckdb": lambda: duckdb.from_arrow(table).to_arrow_table(),
+        "polars": lambda: polars.DataFrame(table).to_arrow(),
     }
     return {name: ordered(reader()) for name, reader in readers.items()}
 
