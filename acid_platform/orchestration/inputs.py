@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from acid_platform.handles.transaction import Transaction, TransactionTable
 from acid_platform.orchestration.metadata import asset_key
 from acid_platform.orchestration.partition_keys import PartitionExpr
 from acid_platform.scan.change_rows import CHANGE_COLUMNS
-from acid_platform.storage.arrow_pandas import to_frame
+from acid_platform.storage.arrow_pandas import polars_frame, to_frame
 
 Upstream = str | dg.AssetKey | dg.AssetsDefinition
 """The name `db.t` of a table, the key of its asset, or the asset."""
@@ -63,36 +63,26 @@ class TableInput:
     def load(self, context: dg.AssetExecutionContext, txn: Transaction, kind: object) -> Any:
         """The rows as the type `kind` that the parameter is annotated with.
 
-        That may be pandas.DataFrame, pyarrow.Table, or TransactionTable to read from; anything else
-        gives a Spark DataFrame. Changes also come as pyarrow.RecordBatchReader, a few batches at a
-        time, and not as TransactionTable.
+        That may be a DataFrame of pandas or Polars, pyarrow.Table, pyarrow.RecordBatchReader for a
+        few batches at a time, or TransactionTable to read from, but not for changes; anything else
+        gives a Spark DataFrame.
         """
-        table = txn.table(self.table)
+        table, convert = txn.table(self.table), _converter(kind)
         if self.changes:
-            return self._changes(table, consumer_of(context.assets_def.keys), kind)
+            columns = None
+            if self.columns is not None:
+                columns = [*self.columns, *(column.name for column in CHANGE_COLUMNS)]
+            consumer = consumer_of(context.assets_def.keys)
+            if convert is None:
+                return table.changes(columns=columns, consumer=consumer)
+            return convert(table.changes_arrow(columns=columns, consumer=consumer))
         if kind is TransactionTable:
             return table
         parts = [condition for condition in (self.where, self._mapped(context, table)) if condition]
         where = " AND ".join(f"({condition})" for condition in parts) or None
-        if kind is pa.Table:
-            return table.to_arrow(self.columns, where)
-        pandas = sys.modules.get("pandas")  # loaded, if the body names its class
-        if pandas is not None and kind is pandas.DataFrame:
-            return to_frame(table.to_arrow(self.columns, where))
-        return table.read(self.columns, where)
-
-    def _changes(self, table: TransactionTable, consumer: str, kind: object) -> Any:
-        columns = None
-        if self.columns is not None:
-            columns = [*self.columns, *(column.name for column in CHANGE_COLUMNS)]
-        pandas = sys.modules.get("pandas")
-        framed = pandas is not None and kind is pandas.DataFrame
-        if kind is pa.RecordBatchReader or kind is pa.Table or framed:
-            reader = table.changes_arrow(columns=columns, consumer=consumer)
-            if kind is pa.RecordBatchReader:
-                return reader
-            return to_frame(reader.read_all()) if framed else reader.read_all()
-        return table.changes(columns=columns, consumer=consumer)
+        if convert is None:
+            return table.read(self.columns, where)
+        return convert(table.batches(self.columns, where))
 
     def _mapped(self, context: dg.AssetExecutionContext, table: TransactionTable) -> str | None:
         """SQL for the partitions that Dagster maps to those of the run; None if there is none."""
@@ -112,6 +102,24 @@ class TableInput:
         )
         keys = context.asset_partition_keys_for_input(name)
         return expr.scope(keys).where if keys else "false"
+
+
+def _converter(kind: object) -> Callable[[pa.RecordBatchReader], Any] | None:
+    """Makes a value of a type out of batches; None for a type of Spark's."""
+    if kind is pa.RecordBatchReader:
+        return lambda reader: reader
+    if kind is pa.Table:
+        return lambda reader: reader.read_all()
+    if kind is _frame_of("pandas"):
+        return lambda reader: to_frame(reader.read_all())
+    if kind is _frame_of("polars"):
+        return lambda reader: polars_frame(reader.read_all())
+    return None
+
+
+def _frame_of(library: str) -> object:
+    """The class of its frames, if it is loaded, as it is when a body names the class."""
+    return getattr(sys.modules.get(library), "DataFrame", library)
 
 
 def consumer_of(keys: Iterable[dg.AssetKey]) -> str:

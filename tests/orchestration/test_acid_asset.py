@@ -11,6 +11,7 @@ from typing import Any
 
 import dagster as dg
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -328,22 +329,27 @@ def test_inputs_are_read_at_one_snapshot_as_they_are_annotated(lake: Place) -> N
     got: dict[str, object] = {}
 
     @acid_asset(
-        table="db.down", ins={"few": TableInput(up, ["n"], "n > 1"), "lazily": "db.up", "frame": up}
+        table="db.down",
+        ins={"few": TableInput(up, ["n"], "n > 1"), "lazily": "db.up"}
+        | dict.fromkeys(("frame", "batches", "polar"), up),
     )
     def down(
         context: dg.AssetExecutionContext,
         up: pd.DataFrame,
         few: pa.Table,
         lazily: TransactionTable,
+        batches: pa.RecordBatchReader,
+        polar: pl.DataFrame,
         frame,  # type: ignore[no-untyped-def]
     ) -> object:
         lake.warehouse.table("db.up").insert([{"n": 3}])  # after the snapshot
         got.update(up=sorted(up["n"]), few=few.to_pylist(), lazily=lazily.read().count())
+        got.update(batches=batches.read_all().num_rows, polar=sorted(polar["n"]))
         return frame.selectExpr("n * 10 AS tens")
 
     result = run(lake, up, down)
     assert succeeded(result) and rows(lake, "db.down") == [(10,), (20,)]
-    assert got == {"up": [1, 2], "few": [{"n": 2}], "lazily": 2}
+    assert got == {"up": [1, 2], "few": [{"n": 2}], "lazily": 2, "batches": 2, "polar": [1, 2]}
     assert down.asset_deps[dg.AssetKey(["db", "down"])] == {dg.AssetKey(["db", "up"])}
 
 
