@@ -1,4 +1,5 @@
-"""Writes docs/tables.md, commands.md, engines.md, rules.md and rights.md from the code.
+"""Writes docs/tables.md, commands.md, engines.md, rules.md and rights.md from the code, and
+llms.txt from the pages.
 
 Run `python -m scripts.print_tables` after a change of them; a test compares.
 """
@@ -27,7 +28,7 @@ from acid_platform.transactions.locks import (
     Statement,
     lock_of,
 )
-from scripts import rights_page
+from scripts import llms_page, rights_page
 from scripts.rule_book import GROUPS, Group, Rule
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -362,6 +363,7 @@ PAGES = {
     DOCS / "engines.md": render_engines,
     DOCS / "rules.md": render_rules,
     DOCS / "rights.md": rights_page.render,
+    DOCS.parent / "llms.txt": llms_page.render,
 }
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(python|sql|sh|bash)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 RUN_HERE = {
+    "AGENTS.md",
     "docs/assets.md",
     "docs/changes.md",
     "docs/history.md",
@@ -159,6 +160,14 @@ def test_the_page_about_assets(reader: Reader, monkeypatch: pytest.MonkeyPatch) 
     )
     [daily] = definitions.get_repository_def().schedule_defs
     assert daily.cron_schedule == "30 2 * * *"
+
+
+def test_the_page_for_agents(reader: Reader, capsys: pytest.CaptureFixture[str]) -> None:
+    reader.types((ROOT / "AGENTS.md").read_text())
+    assert capsys.readouterr().out.splitlines() == [
+        "[{'id': 1, 'amount': Decimal('13.50')}, {'id': 2, 'amount': Decimal('1.00')}]",
+        "[{'orders': 2}]",
+    ]
 
 
 def test_the_page_about_changes(reader: Reader) -> None:

@@ -36,7 +36,7 @@ NO_SETTINGS = {
     "hive.acid.stats",
     "hive.acid.version",
 }
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "llms.txt"])
 
 
 def test_P9_the_printed_tables_are_those_of_the_code() -> None:
@@ -164,6 +164,11 @@ def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
     missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
     assert missing == []
+
+
+def test_programs_find_every_page_that_people_find() -> None:
+    listed = set(re.findall(r"\(docs/([\w-]+\.md)\)", (ROOT / "llms.txt").read_text()))
+    assert listed == {path.name for path in (ROOT / "docs").glob("*.md")}
 
 
 @pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/extending.md", "docs/architecture.md"])
