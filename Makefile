@@ -237,6 +237,13 @@ names: packages ## no two modules and no two public classes of the library share
 docs: packages ## build the documents as HTML pages in build/docs (needs no network)
 	@$(PY) -m mkdocs build --strict --quiet && echo "build/docs/index.html"
 
+.PHONY: audit
+audit: packages ## known vulnerabilities of the locked packages, and their list (SBOM) in build/sbom.json
+	@mkdir -p build
+	@.venv/bin/uv tool run --quiet --from cyclonedx-bom cyclonedx-py requirements requirements.lock \
+	    --output-reproducible --output-file build/sbom.json && echo "build/sbom.json"
+	@.venv/bin/uv tool run --quiet pip-audit --requirement requirements.lock --require-hashes --disable-pip --strict
+
 .PHONY: dist
 dist: packages ## build the packages and notes of a release in build/dist (TAG=, URL= of the repository)
 	@$(PY) -m scripts.release --tag "$(TAG)" --url "$(URL)"

@@ -14,7 +14,7 @@ import click
 from acid_platform.base.visible import log_to
 from acid_platform.cli.console import SESSION_OPTIONS, CommandSession, main, with_session
 from acid_platform.errors import InvalidDefinition
-from acid_platform.metastore.address import parse_address
+from acid_platform.metastore.address import parse_address, require_tls
 from acid_platform.metastore.client.metastore import Metastore
 
 _HERE = "127.0.0.1"
@@ -35,16 +35,23 @@ _PORT = 9083
 @click.option("--tls-certificate", metavar="FILE", help="The server's certificate (PEM).")
 @click.option("--tls-key", metavar="FILE", help="Its key (PEM).")
 @click.option("--tls-ca", metavar="FILE", help="Whose certificates clients log in with (PEM).")
+@click.option(
+    "--without-tls",
+    is_flag=True,
+    help="Serve other machines in clear text: the network is trusted.",
+)
 @click.option("--users", metavar="FILE", help="Users and hashed passwords, for SASL PLAIN.")
 @click.option("--grants", metavar="FILE", help="Who may do what: lines USER VERBS TABLES.")
 @click.option("--locations", metavar="PATHS", help="Where else clients may make tables.")
 @click.option("--authorizer", metavar="MODULE:FUNCTION", help="A function instead of grants.")
 @with_session
-def gateway(session: CommandSession, listen: str, **options: str | int | None) -> None:
+def gateway(
+    session: CommandSession, listen: str, without_tls: bool, **options: str | int | None
+) -> None:
     """Let Trino, Hive and Spark use the tables, in the protocol of Hive's Metastore.
 
-    Runs until SIGINT or SIGTERM. Needs the extra `gateway`. Each option but --listen is the setting
-    acid.gateway.… of that name for this run.
+    Runs until SIGINT or SIGTERM. Needs the extra `gateway`. Each option but --listen and
+    --without-tls is the setting acid.gateway.… of that name for this run.
     """
     if click.get_current_context().invoked_subcommand is not None:
         return
@@ -63,6 +70,12 @@ def gateway(session: CommandSession, listen: str, **options: str | int | None) -
         signal.signal(number, lambda *_: stop.set())
     with session.metastore() as metastore:
         chosen = GatewaySettings.of(metastore.settings(), _settings(options), host)
+        require_tls(
+            listen,
+            tls=chosen.entry.tls is not None,
+            without_tls=without_tls,
+            certificate="give --tls-certificate and --tls-key",
+        )
         status = GatewayStatus(session.place)
         calls = Gateway(metastore, authorizer=chosen.authorizer, locations=chosen.locations)
         server = GatewayServer(calls, host, port, chosen.bounds, chosen.entry, status.write)

@@ -72,11 +72,16 @@ def _short(value: Any) -> str:
     help="Also serve other machines; it then runs until it is stopped.",
 )
 @click.option(
+    "--without-tls",
+    is_flag=True,
+    help="Serve other machines in clear text: the network is trusted.",
+)
+@click.option(
     "--empty",
     is_flag=True,
     help="Make a new one although there are tables, which it will not know.",
 )
-def start(session: CommandSession, listen: str | None, empty: bool) -> None:
+def start(session: CommandSession, listen: str | None, without_tls: bool, empty: bool) -> None:
     """Start it if it does not run; make a warehouse's metastore if there is none."""
     if session.place.shared:
         raise InvalidDefinition(
@@ -91,7 +96,9 @@ def start(session: CommandSession, listen: str | None, empty: bool) -> None:
     if not session.place.made and not empty:
         joining.require_new(session.place, joining.IdentityFile.read(session.place.warehouse))
     if listen:
-        start_process(Home(Path(session.place.metastore).resolve()), listen)
+        start_process(
+            Home(Path(session.place.metastore).resolve()), listen, without_tls=without_tls
+        )
     with joining.join(session.place, empty=empty) as client:
         running = client.status()
     if listen and not running["listen"]:
@@ -125,7 +132,12 @@ def stop(session: CommandSession) -> None:
 @click.option(
     "--advertise", metavar="HOST:PORT", default="", help="The address for clients, if another."
 )
-def serve(session: CommandSession, listen: str, advertise: str) -> None:
+@click.option(
+    "--without-tls",
+    is_flag=True,
+    help="Serve other machines in clear text: the network is trusted.",
+)
+def serve(session: CommandSession, listen: str, advertise: str, without_tls: bool) -> None:
     """Serve ACID_METASTORE until it is stopped: a directory, or a log that others serve too.
 
     Any number of processes may serve one log in PostgreSQL or in a bucket: one leads, the others
@@ -136,8 +148,8 @@ def serve(session: CommandSession, listen: str, advertise: str) -> None:
 
     if not session.place.shared:
         home = Home(Path(session.place.metastore).resolve())
-        raise SystemExit(serve_directory(home, listen, None))
-    serve_log(session.place.metastore, listen, advertise)
+        raise SystemExit(serve_directory(home, listen, without_tls=without_tls))
+    serve_log(session.place.metastore, listen, advertise, without_tls=without_tls)
 
 
 @command(metastore)

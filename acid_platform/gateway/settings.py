@@ -14,6 +14,7 @@ from acid_platform.gateway.call_handler import LOCATIONS
 from acid_platform.gateway.gateway_server import Entry
 from acid_platform.gateway.gateway_tls import Tls
 from acid_platform.gateway.users import Users
+from acid_platform.metastore.address import is_loopback
 from acid_platform.metastore.places import is_uri, local_path
 
 PREFIX = "acid.gateway."
@@ -57,7 +58,7 @@ class GatewaySettings:
                 "acid.gateway.tls.certificate and acid.gateway.tls.key are needed together, and"
                 " both with acid.gateway.tls.ca"
             )
-        if users and not certificate and not _loopback(host):
+        if users and not certificate and not is_loopback(host):
             raise InvalidDefinition(
                 "acid.gateway.users without acid.gateway.tls.certificate would send passwords in"
                 f" clear text over the network to {host}; give a certificate, or listen on"
@@ -94,7 +95,3 @@ def _authorizer(file: str, function: str, entry: Entry) -> Authorizer | None:
     if file:
         return grants(file)
     return imported(function) if function else None
-
-
-def _loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")

@@ -4,7 +4,8 @@ With `--detach` the process runs in the background. Once it serves, or has faile
 one line of JSON: `{"pid": ...}` or `{"error": [class, text]}`. With `--listen` it is a service for
 other machines: its clients need the key of ACID_METASTORE_KEY or ACID_METASTORE_KEY_FILE in this
 process, or else the content of `authkey` in the directory. It uses TLS if there is a certificate:
-ACID_METASTORE_TLS_CERTIFICATE and ACID_METASTORE_TLS_KEY, or the files in `tls` in the directory.
+ACID_METASTORE_TLS_CERTIFICATE and ACID_METASTORE_TLS_KEY, or the files in `tls` in the directory;
+without one it serves other machines only with `--without-tls`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ from typing import TYPE_CHECKING
 
 from acid_platform.base.visible import log_to
 from acid_platform.errors import AcidError, InvalidDefinition, MetastoreUnavailable
-from acid_platform.metastore.address import TLS_CERTIFICATE, TLS_KEY, configured_key
+from acid_platform.metastore.address import (
+    TLS_CERTIFICATE,
+    TLS_KEY,
+    configured_key,
+    require_tls,
+)
 from acid_platform.metastore.endpoint import Home, take_lock
 from acid_platform.metastore.rules.turn import error_reply
 
@@ -31,17 +37,20 @@ if TYPE_CHECKING:
     from acid_platform.metastore.tls import Served
 
 
-def serve(home: Home, listen: str | None, ready: int | None) -> int:
+def serve(
+    home: Home, listen: str | None, ready: int | None = None, *, without_tls: bool = False
+) -> int:
     """Runs the server; writes the result of the start to the file descriptor `ready`, if any."""
     try:
         os.umask(0o077)  # whatever this process writes is for its owner only
         home.prepare()
+        service = _service(home, listen, without_tls) if listen else None
         lock = take_lock(home)
         # Imported late: only the process that gets the lock loads the rest.
         from acid_platform.metastore.server.server import install_signals, server_of
 
         log_to(logging.FileHandler(home.log), "%(asctime)s %(process)d")
-        server = server_of(home, service=_service(home, listen) if listen else None)
+        server = server_of(home, service=service)
     except AcidError as error:
         tell(ready, error_reply(error))
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
@@ -67,12 +76,20 @@ def collect_rarely() -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
-def _service(home: Home, listen: str) -> ListeningService:
-    """Raises MetastoreRefused for a key or a certificate that can't be used."""
+def _service(home: Home, listen: str, without_tls: bool) -> ListeningService:
+    """Raises InvalidDefinition, and MetastoreRefused for a key or a certificate that can't be
+    used."""
     from acid_platform.metastore.server.reception import ListeningService
 
     key = configured_key() or home.authkey()
-    return ListeningService(listen, key, _certificate(home.tls))
+    certificate = _certificate(home.tls)
+    require_tls(
+        listen,
+        tls=certificate is not None,
+        without_tls=without_tls,
+        certificate="make a certificate by `acid metastore certificate HOST`",
+    )
+    return ListeningService(listen, key, certificate)
 
 
 def _certificate(directory: Path = Path("/nonexistent")) -> Served | None:
@@ -85,7 +102,7 @@ def _certificate(directory: Path = Path("/nonexistent")) -> Served | None:
     return Served.configured(directory, os.environ)
 
 
-def serve_log(where: str, listen: str, advertise: str = "") -> None:
+def serve_log(where: str, listen: str, advertise: str = "", *, without_tls: bool = False) -> None:
     """Serves a log in PostgreSQL or in a bucket, as one of several processes (P10), until SIGTERM.
 
     The process has no state of its own. `listen` and `advertise` are `host:port`; the log tells
@@ -105,6 +122,13 @@ def serve_log(where: str, listen: str, advertise: str = "") -> None:
         )
     key = configured_key() or secrets.token_hex(32).encode()
     certificate, authority = _certificate(), ""
+    require_tls(
+        listen,
+        tls=certificate is not None,
+        without_tls=without_tls,
+        certificate="make a certificate by `acid metastore certificate HOST --to DIR`, name it"
+        f" in {TLS_CERTIFICATE} and {TLS_KEY}",
+    )
     if certificate is not None:
         own = Path(os.environ[TLS_CERTIFICATE]).with_name("ca.pem")
         authority = own.read_text() if own.exists() else ""  # a known authority needs none
@@ -123,7 +147,7 @@ def tell(ready: int | None, message: object) -> None:
         os.close(ready)
 
 
-def detach(home: Home, listen: str | None) -> int:
+def detach(home: Home, listen: str | None, *, without_tls: bool) -> int:
     """Starts the server in a child; the parent exits once the child has reported the result."""
     reading, ready = os.pipe()
     if os.fork():
@@ -137,7 +161,7 @@ def detach(home: Home, listen: str | None) -> int:
     for stream in range(3):
         os.dup2(nowhere, stream)
     os.chdir("/")
-    return serve(home, listen, ready)
+    return serve(home, listen, ready, without_tls=without_tls)
 
 
 def main() -> int:
@@ -153,11 +177,16 @@ def main() -> int:
         metavar="HOST:PORT",
         help="serve other machines too (port 0: any free port), and never end when idle",
     )
+    parser.add_argument(
+        "--without-tls",
+        action="store_true",
+        help="serve other machines in clear text, on a network that is trusted",
+    )
     chosen = parser.parse_args()
     home = Home(chosen.dir.resolve())
     if chosen.detach:
-        return detach(home, chosen.listen)
-    return serve(home, chosen.listen, None)
+        return detach(home, chosen.listen, without_tls=chosen.without_tls)
+    return serve(home, chosen.listen, without_tls=chosen.without_tls)
 
 
 if __name__ == "__main__":

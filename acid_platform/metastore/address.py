@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from ipaddress import ip_address
 from pathlib import Path
 
 from acid_platform.base.location import without_credentials
@@ -47,6 +48,28 @@ def parse_address(text: str) -> tuple[str, int]:
 
 def show_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address of `host`."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def require_tls(listen: str, *, tls: bool, without_tls: bool, certificate: str) -> None:
+    """Refuses to serve other machines in clear text, unless that was asked for.
+
+    `listen` is `host:port`; `certificate` says how to give one. Raises InvalidDefinition.
+    """
+    host, _ = parse_address(listen)
+    if not (tls or without_tls or is_loopback(host)):
+        raise InvalidDefinition(
+            f"--listen {listen} would serve other machines without TLS, so whoever reads the"
+            f" network reads keys and names of files; {certificate}, listen on 127.0.0.1, or say"
+            " --without-tls if you trust the network"
+        )
 
 
 def absolute_files(environment: Mapping[str, str]) -> dict[str, str]:

@@ -127,6 +127,14 @@ def test_an_address_that_is_none_is_refused(warehouse: Warehouse, listen: str) -
     assert told.exit_code == 1 and "HOST:PORT" in told.output
 
 
+def test_other_machines_are_served_with_tls_or_on_request_only(warehouse: Warehouse) -> None:
+    told = CliRunner().invoke(
+        main, ["gateway", "--listen", "0.0.0.0:0", "--warehouse", str(warehouse.path)]
+    )
+    assert told.exit_code == 1
+    assert "give --tls-certificate and --tls-key" in told.output and "--without-tls" in told.output
+
+
 def test_a_port_that_is_taken_is_named(warehouse: Warehouse) -> None:
     with running(Path(warehouse.path)) as (_, (host, port)):
         told = CliRunner().invoke(

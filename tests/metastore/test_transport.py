@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from acid_platform import (
 from acid_platform.base.location import Location
 from acid_platform.cli.main import main
 from acid_platform.metastore import address, wire
+from acid_platform.metastore.address import require_tls
 from acid_platform.metastore.client import link
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Endpoint, Home
@@ -58,6 +60,7 @@ class Service:
             str(home),
             "--listen",
             f"{host}:{port}",
+            "--without-tls",
         ]
         environment = {**os.environ, address.KEY: KEY}
         self.process = subprocess.Popen(command, env=environment)
@@ -242,6 +245,43 @@ def test_P3_a_client_waits_for_a_service_that_comes_back(tmp_path: Path) -> None
         assert client.outcome(txn.id)["state"] == "c"
         client.stop()
     assert second.process.wait(10) == 0
+
+
+@pytest.mark.parametrize(
+    ("listen", "tls", "without_tls", "refused"),
+    [
+        ("0.0.0.0:7433", False, False, True),
+        ("[::]:7433", False, False, True),
+        ("192.0.2.7:7433", False, False, True),
+        ("db.example:7433", False, False, True),
+        ("127.example.org:7433", False, False, True),
+        ("127.0.0.1.nip.io:7433", False, False, True),
+        ("localhost:7433", False, False, False),
+        ("127.0.0.1:7433", False, False, False),
+        ("127.3.2.1:7433", False, False, False),
+        ("[::1]:7433", False, False, False),
+        ("0.0.0.0:7433", True, False, False),
+        ("0.0.0.0:7433", False, True, False),
+    ],
+)
+def test_other_machines_are_served_with_tls_or_on_request_only(
+    listen: str, tls: bool, without_tls: bool, refused: bool
+) -> None:
+    with pytest.raises(InvalidDefinition, match="--without-tls") if refused else nullcontext():
+        require_tls(listen, tls=tls, without_tls=without_tls, certificate="make one")
+
+
+def test_start_and_serve_ask_for_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACID_WAREHOUSE", str(tmp_path / "w"))
+    for command in ("start", "serve"):
+        refused = CliRunner().invoke(main, ["metastore", command, "--listen", "0.0.0.0:0"])
+        assert refused.exit_code == 1
+        assert "acid metastore certificate HOST" in refused.stderr
+    started = CliRunner().invoke(
+        main, ["metastore", "start", "--listen", "0.0.0.0:0", "--without-tls"]
+    )
+    assert started.exit_code == 0, started.stderr
+    CliRunner().invoke(main, ["metastore", "stop"])
 
 
 def test_the_commands_of_a_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,6 +152,13 @@ def _commands_of_workflows() -> list[str]:
     return [step["run"] for step in steps if "run" in step]
 
 
+def test_actions_are_pinned_by_commit_and_get_few_rights() -> None:
+    for path in WORKFLOWS:
+        uses = re.findall(r"uses: (.*)", path.read_text())
+        assert uses and all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}  # v[\d.]+", use) for use in uses)
+        assert yaml.safe_load(path.read_text())["permissions"] in ({}, {"contents": "read"})
+
+
 def _commands_of_pre_commit() -> list[str]:
     [repository] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     assert repository["repo"] == "local"  # nothing else is downloaded

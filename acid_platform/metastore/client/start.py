@@ -18,12 +18,15 @@ START_SECONDS = 30.0
 """How long to wait for a metastore that is starting or restarting."""
 
 
-def start(home: Home, listen: str | None = None, *, alone: bool = True) -> bool:
+def start(
+    home: Home, listen: str | None = None, *, without_tls: bool = False, alone: bool = True
+) -> bool:
     """Starts a metastore process; returns False if another process was faster, which is fine.
 
     If many clients find no metastore, only one starts it (`alone`): with one process per client the
-    machine would be too busy to start any. Raises MetastoreIncompatible or MetastoreUnavailable if
-    it can't serve the directory.
+    machine would be too busy to start any. `listen` (`host:port`) and `without_tls` are those of
+    `acid metastore start`. Raises InvalidDefinition, and MetastoreIncompatible or
+    MetastoreUnavailable if it can't serve the directory.
     """
     home.prepare()
     with open(os.open(home.starting, os.O_RDWR | os.O_CREAT, 0o600), "r+") as turn:
@@ -33,7 +36,7 @@ def start(home: Home, listen: str | None = None, *, alone: bool = True) -> bool:
             if alone:
                 return False
         try:
-            return _start(home, listen)
+            return _start(home, listen, without_tls)
         finally:
             # Unlocked explicitly: a child that is forked in the meantime has a copy of the file.
             fcntl.flock(turn, fcntl.LOCK_UN)
@@ -46,11 +49,12 @@ def environment() -> dict[str, str]:
     return {**os.environ, **absolute_files(os.environ), "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def _start(home: Home, listen: str | None) -> bool:
+def _start(home: Home, listen: str | None, without_tls: bool) -> bool:
     # -P: a file duckdb.py in the current directory must not be imported as DuckDB.
     command = [sys.executable, "-P", "-m", "acid_platform.metastore"]
     command += ["--dir", str(home.path), "--detach"]
     command += ["--listen", listen] if listen else []
+    command += ["--without-tls"] if without_tls else []
     # Files, not pipes: a pipe ends only once every copy of it is closed, and processes that other
     # threads fork in the meantime may keep a copy for ever.
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
