@@ -238,6 +238,8 @@ def test_the_page_about_ingesting(
     monkeypatch.chdir(tmp_path)
     day, all_days = tmp_path / "in" / "2024-01-02", tmp_path / "all.parquet"
     day.mkdir(parents=True)
+    (exported := tmp_path / "in" / "orders" / "day=2024-01-04").mkdir(parents=True)
+    (exported / "000000_0").write_text("id,status\n3,paid\n")
     (tmp_path / "2013-01.csv").write_text("id,carrier,month\n1,UA,1\n2,AA,1\n")
     ordered = pa.table({"id": pa.array([1, 2], pa.int32()), "status": ["new", "sent"]})
     pa.orc.write_table(ordered, day / "orders.orc")
@@ -256,6 +258,7 @@ def test_the_page_about_ingesting(
                 page("ingesting.md"),
                 instead={
                     "'/in/2024-01-02'": f"'{day}'",
+                    "'/in/orders'": f"'{exported.parent}'",
                     "'s3://in/all.parquet'": f"'{all_days}'",
                     '"in/2013-*.csv"': f'"{tmp_path}/2013-*.csv"',
                     '"in/"': f'"{tmp_path}/in/orders.parquet"',
@@ -267,7 +270,7 @@ def test_the_page_about_ingesting(
         assert rows_of(warehouse, "db.copied") == [(1, "new"), (2, "sent")]
         days = ("2024-01-02", "2024-01-03")  # OVERWRITE replaces the partitions that it writes
         right = [(1, "new", each) for each in days] + [(2, "sent", each) for each in days]
-        assert rows_of(warehouse, "db.orders") == right
+        assert rows_of(warehouse, "db.orders") == [*right, (3, "paid", "2024-01-04")]
 
 
 @pytest.mark.spark
