@@ -1,4 +1,4 @@
-"""Finding names in a query that no table has as a column, before Spark starts.
+"""Finding names in a query that are no column, or none within Spark's reach, before Spark starts.
 
 A name is judged only if all that it could refer to are columns of stored tables. Results of
 subqueries, CTEs and functions are left to Spark (P33).
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from acid_platform.errors import UnknownColumn
+from acid_platform.errors import UnknownColumn, UnsupportedStatement
 from acid_platform.predicates.known_columns import is_word, unresolved_column
 from acid_platform.sql.scopes import ColumnsOf, cte_of, full_name, members
 
@@ -28,7 +28,8 @@ _AFTER_SELECTION = (
 
 
 def refuse_unknown_names(query: exp.Query, columns_of: ColumnsOf, database: str) -> None:
-    """Raises UnknownColumn for the first name that no table has as a column."""
+    """Raises UnknownColumn for the first name that no table has as a column, and
+    UnsupportedStatement for one that is a column two queries further out."""
     if query.find(exp.Lateral, exp.Unnest, exp.Pivot, exp.MatchRecognize):
         return
     for column in query.find_all(exp.Column):
@@ -36,7 +37,9 @@ def refuse_unknown_names(query: exp.Query, columns_of: ColumnsOf, database: str)
             raise error
 
 
-def _unknown(column: exp.Column, columns_of: ColumnsOf, database: str) -> UnknownColumn | None:
+def _unknown(
+    column: exp.Column, columns_of: ColumnsOf, database: str
+) -> UnknownColumn | UnsupportedStatement | None:
     parts = [part.name.lower() for part in column.parts]
     if (
         len(parts) > 2
@@ -48,7 +51,9 @@ def _unknown(column: exp.Column, columns_of: ColumnsOf, database: str) -> Unknow
         return None
     by_alias: dict[str, tuple[str, ...]] = {}
     names: set[str] = set()
-    for select in _around(column):
+    level = 0  # of the query that has the column; 0 if it is where the name stands
+    for distance, select in enumerate(_around(column)):
+        within: dict[str, set[str]] = {}
         tables = _tables(select)
         if tables is None:
             return None
@@ -56,9 +61,18 @@ def _unknown(column: exp.Column, columns_of: ColumnsOf, database: str) -> Unknow
             alias = table.alias_or_name.lower()
             more = columns_of(full_name(table, database))
             by_alias[alias] = (*by_alias.get(alias, ()), *more)
+            within.setdefault(alias, set()).update(map(str.lower, more))
+        if level == distance and not _has(within, parts):
+            level += 1
         if not _all_named(select) and column.find_ancestor(*_AFTER_SELECTION):
             return None
         names.update(_aliases(select))
+    if 1 < level <= distance and parts[0] not in names:
+        text = ".".join(part.name for part in column.parts)
+        return UnsupportedStatement(
+            f"{text} is a column of a query further out than the one directly around its subquery,"
+            " which Spark does not resolve; join the tables in one of the queries between"
+        )
     every = {name.lower() for columns in by_alias.values() for name in columns}
     if not by_alias or parts[0] in every | names:
         return None
@@ -67,6 +81,14 @@ def _unknown(column: exp.Column, columns_of: ColumnsOf, database: str) -> Unknow
             return None
         every = set(by_alias[parts[0]])
     return unresolved_column(".".join(part.name for part in column.parts), sorted(every))
+
+
+def _has(columns_by_alias: dict[str, set[str]], parts: list[str]) -> bool:
+    """Whether tables of these aliases have the column, or a struct of which it is a field."""
+    first, *field = parts
+    if any(first in columns for columns in columns_by_alias.values()):
+        return True
+    return bool(field) and field[0] in columns_by_alias.get(first, ())
 
 
 def _around(column: exp.Column) -> Iterator[exp.Select]:

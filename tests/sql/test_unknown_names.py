@@ -9,7 +9,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from acid_platform import Table, UnknownColumn, Warehouse
+from acid_platform import Table, UnknownColumn, UnsupportedStatement, Warehouse
 from acid_platform.handles.transaction import TransactionTable
 from acid_platform.sql.unknown_names import refuse_unknown_names
 from tests.conftest import temporary_warehouse
@@ -67,6 +67,31 @@ def test_a_misspelt_name_is_found(text: str, name: str | None) -> None:
 )
 def test_what_may_be_right_is_left_to_spark(text: str) -> None:
     assert unknown(text) is None
+
+
+@pytest.mark.parametrize(
+    ("inner", "refused"),
+    [
+        ("x.at > now()", "x.at"),
+        ("at > now()", "at"),
+        ("place.city = 'X'", "place.city"),
+        ("x.place.city = 'X'", None),  # three parts may begin with a database
+        ("x.id > 1", "x.id"),
+        ("id > 1", None),  # of the nearest table
+        ("y.n > 1", None),
+    ],
+)
+def test_a_column_two_queries_further_out_is_refused(inner: str, refused: str | None) -> None:
+    text = (
+        "SELECT 1 FROM t AS x WHERE EXISTS (SELECT 1 FROM db.u AS y WHERE NOT EXISTS"
+        f" (SELECT 1 FROM db.u WHERE {inner}))"
+    )
+    query = cast(exp.Query, sqlglot.parse_one(text, dialect="hive"))
+    if refused is None:
+        refuse_unknown_names(query, TABLES.__getitem__, "default")
+        return
+    with pytest.raises(UnsupportedStatement, match=f"^{refused} is a column of a query further"):
+        refuse_unknown_names(query, TABLES.__getitem__, "default")
 
 
 def test_P33_no_verb_starts_spark_for_a_column_that_is_not_there(
