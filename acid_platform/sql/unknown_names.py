@@ -37,13 +37,37 @@ def refuse_unknown_names(query: exp.Query, columns_of: ColumnsOf, database: str)
             raise error
 
 
+def further_out(query: exp.Query, error: UnknownColumn) -> UnsupportedStatement | None:
+    """Why Spark finds no column of that name, if a query further out seems to have it: a table so
+    called, or the error suggests the same name."""
+    for column in query.find_all(exp.Column):
+        if str(error) == f"there is no column {column.name}; did you mean {column.name.lower()}?":
+            if len(list(_around(column))) > 2:
+                return _beyond_reach(column)
+            continue
+        for distance, select in enumerate(_around(column)):
+            aliases = {member.alias_or_name.lower() for member in members(select)}
+            if aliases & {part.name.lower() for part in column.parts[:-1]}:
+                if distance > 1:
+                    return _beyond_reach(column)
+                break
+    return None
+
+
+def _beyond_reach(column: exp.Column) -> UnsupportedStatement:
+    text = ".".join(part.name for part in column.parts)
+    return UnsupportedStatement(
+        f"{text} is a column of a query further out than the one directly around its subquery,"
+        " which Spark does not resolve; join the tables in one of the queries between"
+    )
+
+
 def _unknown(
     column: exp.Column, columns_of: ColumnsOf, database: str
 ) -> UnknownColumn | UnsupportedStatement | None:
     parts = [part.name.lower() for part in column.parts]
     if (
-        len(parts) > 2
-        or isinstance(column.this, exp.Star)
+        isinstance(column.this, exp.Star)
         or column.find_ancestor(exp.Lambda, exp.Hint)
         or is_word(column)
         or not all(map(_PLAIN.fullmatch, parts))
@@ -53,26 +77,26 @@ def _unknown(
     names: set[str] = set()
     level = 0  # of the query that has the column; 0 if it is where the name stands
     for distance, select in enumerate(_around(column)):
-        within: dict[str, set[str]] = {}
+        reachable = False
         tables = _tables(select)
         if tables is None:
             return None
         for table in tables:
             alias = table.alias_or_name.lower()
-            more = columns_of(full_name(table, database))
+            full = full_name(table, database)
+            more = columns_of(full)
             by_alias[alias] = (*by_alias.get(alias, ()), *more)
-            within.setdefault(alias, set()).update(map(str.lower, more))
-        if level == distance and not _has(within, parts):
+            own = "" if table.args.get("alias") else full.partition(".")[0]
+            reachable |= _names_column(parts, own, alias, set(map(str.lower, more)))
+        if level == distance and not reachable:
             level += 1
         if not _all_named(select) and column.find_ancestor(*_AFTER_SELECTION):
             return None
         names.update(_aliases(select))
     if 1 < level <= distance and parts[0] not in names:
-        text = ".".join(part.name for part in column.parts)
-        return UnsupportedStatement(
-            f"{text} is a column of a query further out than the one directly around its subquery,"
-            " which Spark does not resolve; join the tables in one of the queries between"
-        )
+        return _beyond_reach(column)
+    if len(parts) > 2:
+        return None
     every = {name.lower() for columns in by_alias.values() for name in columns}
     if not by_alias or parts[0] in every | names:
         return None
@@ -83,12 +107,16 @@ def _unknown(
     return unresolved_column(".".join(part.name for part in column.parts), sorted(every))
 
 
-def _has(columns_by_alias: dict[str, set[str]], parts: list[str]) -> bool:
-    """Whether tables of these aliases have the column, or a struct of which it is a field."""
-    first, *field = parts
-    if any(first in columns for columns in columns_by_alias.values()):
+def _names_column(parts: list[str], database: str, alias: str, columns: set[str]) -> bool:
+    """Whether the parts are those of a column of this table, or of a field of one.
+
+    `database` is that of a table without another name, which may stand before its name.
+    """
+    if parts[0] in columns:
         return True
-    return bool(field) and field[0] in columns_by_alias.get(first, ())
+    return (parts[0] == alias and not columns.isdisjoint(parts[1:2])) or (
+        parts[:2] == [database, alias] and not columns.isdisjoint(parts[2:3])
+    )
 
 
 def _around(column: exp.Column) -> Iterator[exp.Select]:

@@ -75,7 +75,7 @@ def test_what_may_be_right_is_left_to_spark(text: str) -> None:
         ("x.at > now()", "x.at"),
         ("at > now()", "at"),
         ("place.city = 'X'", "place.city"),
-        ("x.place.city = 'X'", None),  # three parts may begin with a database
+        ("x.place.city = 'X'", "x.place.city"),
         ("x.id > 1", "x.id"),
         ("id > 1", None),  # of the nearest table
         ("y.n > 1", None),

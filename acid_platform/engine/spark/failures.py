@@ -31,6 +31,7 @@ from acid_platform.errors import (
     SparkMisconfigured,
     UnknownColumn,
     UnsupportedLayout,
+    UnsupportedStatement,
     WrongType,
 )
 from acid_platform.layout import schema
@@ -67,6 +68,9 @@ _NO_MODULE = re.compile(
     r"|(PYTHON_VERSION_MISMATCH|Cannot run program \"[^\"]*python[^\"]*\")"
 )
 """The Python of Spark's tasks lacks what our code in tasks needs, or is not there."""
+
+_OUTER = re.compile(r"Cannot generate code for expression: outer\((\w+)")
+"""Spark has analysed a column of the query around a subquery, and then can't evaluate it there."""
 
 NO_INSERT, NO_DELETE = "[NO_INSERT]", "[NO_DELETE]"
 """Start the message of a job that found an event of another kind: its file and its operation."""
@@ -186,6 +190,11 @@ def translated(error: BaseException) -> AcidError | None:
         return InvalidExpression(
             f"an expression has no value for a row: {_without_advice(data[1])}; leave such rows out"
             " by WHERE or CASE, or let try_divide, get, try_cast or their like give NULL"
+        )
+    if outer := _OUTER.search(text):
+        return UnsupportedStatement(
+            f"Spark can't evaluate column {outer[1]} of the query around in the ON of a subquery's"
+            " join; write the condition in the subquery's WHERE"
         )
     if unwritten := _UNWRITTEN.search(text):
         return PublicationFailed(
