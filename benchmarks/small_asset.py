@@ -5,7 +5,7 @@ import dagster as dg
 import pandas as pd
 
 from acid_platform.orchestration import TableDeclaration, acid_asset
-from resources import SparkResource, WarehouseResource
+from acid_platform.orchestration.resources import SparkResource, WarehouseResource
 
 JOB = "small_job"
 

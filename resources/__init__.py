@@ -1,6 +1,8 @@
-"""The Dagster resources of this project."""
+"""The resources of this project, by the names under which assets, jobs and sensors ask for them.
 
-from resources.spark import SparkResource
-from resources.warehouse import WarehouseResource
+An `AcidIOManager` under the name `io_manager` would make tables of assets by plain `@dg.asset`.
+"""
 
-__all__ = ["SparkResource", "WarehouseResource"]
+from acid_platform.orchestration import SparkResource, WarehouseResource
+
+RESOURCES = {"warehouse": WarehouseResource(), "spark": SparkResource()}

@@ -217,8 +217,8 @@ def services(tour: Tour) -> None:
     """Does what the daemon does in `make dev`: evaluates the sensors and runs what they request."""
     import dagster as dg
 
+    from acid_platform.orchestration.resources import WarehouseResource
     from acid_platform.orchestration.sensors import cleaner_sensor, initiator_sensor
-    from resources import WarehouseResource
 
     for phase, sensor in (("compaction", initiator_sensor), ("cleaning", cleaner_sensor)):
         context = dg.build_sensor_context(
@@ -356,7 +356,7 @@ def start_spark() -> None:
     The statements of the demo are small. Light compilation, garbage collection in one thread and
     shuffles into one task halve the work of two cores.
     """
-    from resources import SparkResource
+    from acid_platform.orchestration.resources import SparkResource
 
     conf = {
         "spark.sql.adaptive.enabled": "false",

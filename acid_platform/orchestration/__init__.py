@@ -12,22 +12,27 @@ from acid_platform.orchestration.decorators import acid_asset, acid_multi_asset
 from acid_platform.orchestration.inputs import TableInput
 from acid_platform.orchestration.metadata import TableDeclaration, asset_key
 from acid_platform.orchestration.outputs import AcidOut
+from acid_platform.orchestration.resources import SparkResource, WarehouseResource
 from acid_platform.orchestration.sensors import change_sensor, upstream_changed
+from acid_platform.orchestration.service_definitions import services
 
 __all__ = [
     "AcidOut",
     "Expectation",
     "Finding",
+    "SparkResource",
     "TableDeclaration",
     "TableInput",
     "Transaction",
     "TransactionTable",
+    "WarehouseResource",
     "acid_asset",
     "acid_multi_asset",
     "asset_key",
     "change_sensor",
     "evaluate",
     "evaluate_profile",
+    "services",
     "table_checks",
     "upstream_changed",
 ]

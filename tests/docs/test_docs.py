@@ -24,7 +24,7 @@ from acid_platform.base.location import Location
 from acid_platform.base.table_properties import TABLE_PROPERTIES
 from acid_platform.cli.main import main
 from acid_platform.metastore.client.metastore import Metastore
-from resources import SparkResource, WarehouseResource
+from acid_platform.orchestration.resources import SparkResource, WarehouseResource
 from scripts import print_tables
 from tests.conftest import temporary_warehouse
 

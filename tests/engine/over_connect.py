@@ -25,8 +25,8 @@ from acid_platform import (
     WrongType,
 )
 from acid_platform.orchestration import Expectation, TableDeclaration, acid_asset
+from acid_platform.orchestration.resources import SparkResource, WarehouseResource
 from acid_platform.services import cleaner
-from resources import SparkResource, WarehouseResource
 from tests.conftest import compact_with
 
 TABLE = TableDeclaration("db.m", "id int, v string")

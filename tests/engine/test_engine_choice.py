@@ -13,8 +13,8 @@ import pytest
 
 from acid_platform import InvalidDefinition, NeedsSpark, Warehouse
 from acid_platform.engine.choice import LOCAL_BYTES, Choice, input_bytes
+from acid_platform.orchestration.resources import WarehouseResource
 from acid_platform.sql.magic import engine_and_name
-from resources import WarehouseResource
 from tests.conftest import temporary_warehouse
 
 if TYPE_CHECKING:

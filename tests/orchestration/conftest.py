@@ -13,9 +13,9 @@ import pytest
 from acid_platform import Warehouse
 from acid_platform.metastore.operations.compaction import TakeCompaction
 from acid_platform.metastore.records import LockRequest, WriteReport
+from acid_platform.orchestration.resources import WarehouseResource
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
-from resources import WarehouseResource
 from tests.conftest import temporary_warehouse
 from tests.contents import counts
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.orchestration import TableDeclaration, TableInput, acid_asset
-from resources import WarehouseResource
+from acid_platform.orchestration.resources import WarehouseResource
 from tests.orchestration.conftest import quiet
 
 

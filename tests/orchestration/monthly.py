@@ -4,7 +4,7 @@
 import dagster as dg
 
 from acid_platform.orchestration import Expectation, TableDeclaration, acid_asset
-from resources import SparkResource, WarehouseResource
+from acid_platform.orchestration.resources import SparkResource, WarehouseResource
 
 TABLE = TableDeclaration("db.t", "n int, run string", ("year int", "month int"))
 MONTHS = dg.MonthlyPartitionsDefinition("2023-01-01", end_date="2024-01-01")

@@ -22,7 +22,7 @@ from acid_platform.orchestration.ended_runs import (
     abort_failed_runs,
     fail_lost_runs,
 )
-from resources import WarehouseResource
+from acid_platform.orchestration.resources import WarehouseResource
 from tests.orchestration.local_writes import publish, stage
 
 TABLE = TableDeclaration("db.t", "v string")

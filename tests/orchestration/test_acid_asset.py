@@ -28,8 +28,8 @@ from acid_platform.orchestration import (
     acid_asset,
     acid_multi_asset,
 )
+from acid_platform.orchestration.resources import SparkResource
 from acid_platform.services import cleaner
-from resources import SparkResource
 from tests.orchestration.conftest import Place, quiet
 
 pytestmark = pytest.mark.spark

@@ -19,7 +19,7 @@ from acid_platform.orchestration import (
     table_checks,
     upstream_changed,
 )
-from resources import SparkResource, WarehouseResource
+from acid_platform.orchestration.resources import SparkResource, WarehouseResource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

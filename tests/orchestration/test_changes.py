@@ -30,8 +30,8 @@ from acid_platform.orchestration import (
     acid_multi_asset,
     change_sensor,
 )
+from acid_platform.orchestration.resources import WarehouseResource
 from acid_platform.services import cleaner
-from resources import WarehouseResource
 from tests.conftest import temporary_warehouse
 from tests.orchestration import consuming
 from tests.orchestration.conftest import Place

@@ -16,9 +16,9 @@ from acid_platform.compaction.validation import Invariant, Profile, measures
 from acid_platform.orchestration.checks import Expectation, evaluate, table_checks
 from acid_platform.orchestration.compaction_job import invariants, measure_frame
 from acid_platform.orchestration.metadata import TableDeclaration, TableStats
+from acid_platform.orchestration.resources import SparkResource
 from acid_platform.services.worker import CompactionRun
 from acid_platform.transactions import TxnType
-from resources import SparkResource
 from tests.compaction.test_kills import made
 from tests.compaction.test_kills import rows as stored
 from tests.orchestration.conftest import Place, quiet

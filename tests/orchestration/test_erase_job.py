@@ -17,8 +17,8 @@ from acid_platform import NotEnoughHistory
 from acid_platform.cli.main import main
 from acid_platform.compaction.states import ErasureState
 from acid_platform.metastore.operations.compaction import GetErasures
+from acid_platform.orchestration.resources import SparkResource
 from acid_platform.orchestration.sensors import erasure_sensor
-from resources import SparkResource
 from tests.orchestration.conftest import Place, quiet
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:Parameter `owners`")]

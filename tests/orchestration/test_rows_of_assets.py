@@ -11,7 +11,7 @@ import pytest
 
 from acid_platform import Transaction, ValuesCoerced
 from acid_platform.orchestration import TableDeclaration, acid_asset
-from resources import SparkResource
+from acid_platform.orchestration.resources import SparkResource
 from tests.orchestration.conftest import Place, quiet
 
 ORDERS = TableDeclaration("shop.orders", "id int, amount decimal(5,2)", ("day date",))

@@ -20,7 +20,7 @@ from acid_platform.orchestration import (  # noqa: E402
     acid_multi_asset,
     table_checks,
 )
-from resources import SparkResource, WarehouseResource  # noqa: E402
+from acid_platform.orchestration.resources import SparkResource, WarehouseResource  # noqa: E402
 
 GIVEN = Expectation("ids_are_given", "ExpectColumnValuesToNotBeNull", {"column": "id"})
 FEW = Expectation(

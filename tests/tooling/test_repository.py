@@ -253,7 +253,7 @@ FORBIDDEN_IMPORTS = {
         "acid_platform.write.a -> acid_platform.orc.tail",
     ),
     "storage/a.py": ("import great_expectations", "acid_platform.storage.a -> great_expectations"),
-    "orchestration/a.py": ("import resources.spark", "acid_platform.orchestration.a -> resources"),
+    "orchestration/a.py": ("import resources", "acid_platform.orchestration.a -> resources"),
     "orchestration/c.py": ("import definitions", "acid_platform.orchestration.c -> definitions"),
 }
 ALLOWED_IMPORTS = {

@@ -1,0 +1,34 @@
+"""The platform's jobs and sensors, for the definitions of a project."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from acid_platform.orchestration.cleaning_job import cleaning_job
+from acid_platform.orchestration.compaction_job import IN_MEMORY, compaction_job
+from acid_platform.orchestration.ended_runs import (
+    abort_canceled_runs,
+    abort_failed_runs,
+    fail_lost_runs,
+)
+from acid_platform.orchestration.erasure_job import erase
+from acid_platform.orchestration.sensors import cleaner_sensor, erasure_sensor, initiator_sensor
+
+
+def services() -> dg.Definitions:
+    """Compaction, cleaning, erasure, and the ends of runs that died; all sensors are off at first.
+
+    They use the resources `warehouse` and `spark` of the project.
+    """
+    return dg.Definitions(
+        jobs=[compaction_job, cleaning_job, erase],
+        sensors=[
+            initiator_sensor,
+            cleaner_sensor,
+            erasure_sensor,
+            abort_failed_runs,
+            abort_canceled_runs,
+            fail_lost_runs,
+        ],
+        resources={IN_MEMORY: dg.mem_io_manager},
+    )
