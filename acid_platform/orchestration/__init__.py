@@ -10,6 +10,7 @@ from acid_platform.orchestration.checks import (
 )
 from acid_platform.orchestration.decorators import acid_asset, acid_multi_asset
 from acid_platform.orchestration.inputs import TableInput
+from acid_platform.orchestration.io_manager import AcidIOManager
 from acid_platform.orchestration.metadata import TableDeclaration, asset_key
 from acid_platform.orchestration.outputs import AcidOut
 from acid_platform.orchestration.resources import SparkResource, WarehouseResource
@@ -17,6 +18,7 @@ from acid_platform.orchestration.sensors import change_sensor, upstream_changed
 from acid_platform.orchestration.service_definitions import services
 
 __all__ = [
+    "AcidIOManager",
     "AcidOut",
     "Expectation",
     "Finding",

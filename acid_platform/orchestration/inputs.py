@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +10,60 @@ import dagster as dg
 import pyarrow as pa
 
 from acid_platform.errors import InvalidDefinition
+from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.transaction import Transaction, TransactionTable
 from acid_platform.orchestration.metadata import asset_key
-from acid_platform.orchestration.partition_keys import PartitionExpr
+from acid_platform.orchestration.partition_keys import PartitionExpr, PartitionText
 from acid_platform.scan.change_rows import CHANGE_COLUMNS
 from acid_platform.storage.arrow_pandas import polars_frame, to_frame
 
 Upstream = str | dg.AssetKey | dg.AssetsDefinition
 """The name `db.t` of a table, the key of its asset, or the asset."""
+Reader = Callable[[Reads, Sequence[str] | None, str | None], Any]
+"""Reads some columns of a table, or all, of the rows that satisfy a condition."""
+_READERS: Mapping[tuple[str, str], Reader] = {
+    ("pyarrow", "Table"): Reads.to_arrow,
+    ("pyarrow", "RecordBatchReader"): Reads.batches,
+    ("pandas", "DataFrame"): Reads.to_pandas,
+    ("polars", "DataFrame"): Reads.to_polars,
+    ("pyspark", "DataFrame"): Reads.read,
+}
+"""By the package and the class of the rows, none of which is imported for that."""
+_OF_BATCHES: Mapping[Reader | None, Callable[[pa.RecordBatchReader], Any]] = {
+    Reads.batches: lambda batches: batches,
+    Reads.to_arrow: lambda batches: batches.read_all(),
+    Reads.to_pandas: lambda batches: to_frame(batches.read_all()),
+    Reads.to_polars: lambda batches: polars_frame(batches.read_all()),
+}
+
+
+def reader_of(kind: object) -> Reader | None:
+    """What reads a table as rows of the class `kind`: `pyarrow.Table`, a reader of its batches, or
+    the DataFrame of pandas, Polars or Spark. None for anything else."""
+    package = getattr(kind, "__module__", "").partition(".")[0]
+    return _READERS.get((package, getattr(kind, "__qualname__", "")))
+
+
+def where_mapped(
+    text: PartitionText,
+    definition: dg.PartitionsDefinition[str],
+    keys: Sequence[str],
+    table: Reads,
+    partitioned: bool,
+    instance: dg.DagsterInstance,
+) -> str | None:
+    """SQL for the partitions that Dagster maps to those of a run.
+
+    None, all rows, if the run is not `partitioned` and every key is mapped to it. `text` is the
+    upstream's partition_expr, `keys` are of its `definition`. Raises InvalidDefinition,
+    NoSuchPartition.
+    """
+    if not partitioned and len(keys) >= len(
+        definition.get_partition_keys(dynamic_partitions_store=instance)
+    ):
+        return None
+    expr = PartitionExpr.parse(text, definition, table.partition_columns, table.name)
+    return expr.scope(keys).where if keys else "false"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,59 +112,41 @@ class TableInput:
         few batches at a time, or TransactionTable to read from, but not for changes; anything else
         gives a Spark DataFrame.
         """
-        table, convert = txn.table(self.table), _converter(kind)
+        table = txn.table(self.table)
         if self.changes:
-            columns = None
-            if self.columns is not None:
-                columns = [*self.columns, *(column.name for column in CHANGE_COLUMNS)]
-            consumer = consumer_of(context.assets_def.keys)
-            if convert is None:
-                return table.changes(columns=columns, consumer=consumer)
-            return convert(table.changes_arrow(columns=columns, consumer=consumer))
+            return self._changes(table, consumer_of(context.assets_def.keys), kind)
         if kind is TransactionTable:
             return table
         parts = [condition for condition in (self.where, self._mapped(context, table)) if condition]
         where = " AND ".join(f"({condition})" for condition in parts) or None
+        return (reader_of(kind) or Reads.read)(table, self.columns, where)
+
+    def _changes(self, table: TransactionTable, consumer: str, kind: object) -> Any:
+        columns = None
+        if self.columns is not None:
+            columns = [*self.columns, *(column.name for column in CHANGE_COLUMNS)]
+        convert = _OF_BATCHES.get(reader_of(kind))
         if convert is None:
-            return table.read(self.columns, where)
-        return convert(table.batches(self.columns, where))
+            return table.changes(columns=columns, consumer=consumer)
+        return convert(table.changes_arrow(columns=columns, consumer=consumer))
 
     def _mapped(self, context: dg.AssetExecutionContext, table: TransactionTable) -> str | None:
         """SQL for the partitions that Dagster maps to those of the run; None if there is none."""
         upstream = context.job_def.asset_layer.get(self.key)
         text = upstream.metadata.get("partition_expr")
-        if (
-            not (context.has_partition_key or context.has_partition_key_range)
-            or not text
-            or upstream.partitions_def is None
-        ):
+        if not text or upstream.partitions_def is None:
             return None
         [name] = [
             name for name, key in context.assets_def.keys_by_input_name.items() if key == self.key
         ]
-        expr = PartitionExpr.parse(
-            text, upstream.partitions_def, table.partition_columns, table.name
+        return where_mapped(
+            text,
+            upstream.partitions_def,
+            context.asset_partition_keys_for_input(name),
+            table,
+            context.has_partition_key or context.has_partition_key_range,
+            context.instance,
         )
-        keys = context.asset_partition_keys_for_input(name)
-        return expr.scope(keys).where if keys else "false"
-
-
-def _converter(kind: object) -> Callable[[pa.RecordBatchReader], Any] | None:
-    """Makes a value of a type out of batches; None for a type of Spark's."""
-    if kind is pa.RecordBatchReader:
-        return lambda reader: reader
-    if kind is pa.Table:
-        return lambda reader: reader.read_all()
-    if kind is _frame_of("pandas"):
-        return lambda reader: to_frame(reader.read_all())
-    if kind is _frame_of("polars"):
-        return lambda reader: polars_frame(reader.read_all())
-    return None
-
-
-def _frame_of(library: str) -> object:
-    """The class of its frames, if it is loaded, as it is when a body names the class."""
-    return getattr(sys.modules.get(library), "DataFrame", library)
 
 
 def consumer_of(keys: Iterable[dg.AssetKey]) -> str:

@@ -1,7 +1,7 @@
 """Materializing assets in a transaction: write, check the transaction's snapshot, commit or abort.
 
-An IO manager would not do: it stores rows before the checks run, and can't put several statements
-or tables into one commit.
+An IO manager (`io_manager`) would not do: it stores rows before the checks run, and can't put
+several statements or tables into one commit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 import dagster as dg
 
 from acid_platform.errors import (
-    AcidError,
     CheckErrored,
     InvalidDefinition,
     OutcomeUnknown,
@@ -203,7 +202,7 @@ def _in_one_transaction(
         ) from None
     for output in outputs:
         yield from output.results
-        yield _result(context, warehouse, txn, output)
+        yield _result(context, warehouse, output)
 
 
 class ChecksFailed(Exception):
@@ -307,21 +306,16 @@ def retried(context: dg.AssetExecutionContext, policy: dg.RetryPolicy | None) ->
 
 
 def _result(
-    context: dg.AssetExecutionContext, warehouse: Warehouse, txn: Transaction, output: _Output
+    context: dg.AssetExecutionContext, warehouse: Warehouse, output: _Output
 ) -> dg.MaterializeResult[None]:
     assert output.uncommitted
     key = output.planned.out.asset_key
     ours = output.uncommitted
-    context.log.info(f"transaction {txn.id} committed write id {ours.write_id} of {ours.table}")
-    version = dg.DataVersion(str(ours.write_id))
-    try:
-        committed = ours.committed(warehouse)
-    except AcidError as error:
-        # The commit has happened: failing now would make a retry append the rows once more.
-        context.log.warning(f"can't read the table's current statistics: {error}")
-        return dg.MaterializeResult(asset_key=key, metadata=ours.metadata(), data_version=version)
-    for partition_key, rows in committed.rows_by_key(output.scope).items():
+    metadata, rows_by_key = ours.committed(warehouse, output.scope, context.log)
+    for partition_key, rows in rows_by_key.items():
         context.add_asset_metadata(
             {"dagster/partition_row_count": rows}, key, partition_key=partition_key
         )
-    return dg.MaterializeResult(asset_key=key, metadata=committed.metadata(), data_version=version)
+    return dg.MaterializeResult(
+        asset_key=key, metadata=metadata, data_version=dg.DataVersion(str(ours.write_id))
+    )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import dagster as dg
 
 from acid_platform.engine.coercion import Coerced
+from acid_platform.errors import AcidError
 from acid_platform.handles.transaction import Transaction
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.records import TableRecord, WriteReport
@@ -95,12 +96,27 @@ class Uncommitted:
             )
         return metadata
 
-    def committed(self, warehouse: Warehouse) -> Materialized:
-        return Materialized(
-            self,
-            warehouse.metastore.table(self.table),
-            tuple(warehouse.metastore.entities(self.table)),
+    def committed(
+        self, warehouse: Warehouse, scope: PartitionScope | None, log: dg.DagsterLogManager
+    ) -> tuple[dict[str, dg.MetadataValue], dict[str, int]]:
+        """After the commit: the metadata of the materialization, and the rows of each partition
+        key of the run.
+
+        Fails in no case: a retry would append the rows once more.
+        """
+        log.info(
+            f"transaction {self.transaction} committed write id {self.write_id} of {self.table}"
         )
+        try:
+            now = Materialized(
+                self,
+                warehouse.metastore.table(self.table),
+                tuple(warehouse.metastore.entities(self.table)),
+            )
+        except AcidError as error:
+            log.warning(f"can't read the table's current statistics: {error}")
+            return self.metadata(), {}
+        return now.metadata(), now.rows_by_key(scope)
 
 
 @dataclass(frozen=True, slots=True)

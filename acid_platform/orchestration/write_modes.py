@@ -13,10 +13,11 @@ from acid_platform.engine.rows import (
     plain_rows,
 )
 from acid_platform.errors import InvalidDefinition, SourceRowsAmbiguous, UnknownColumn, WrongType
+from acid_platform.handles.table import Table
 from acid_platform.handles.transaction import Transaction, TransactionTable
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.sql_text import quoted
-from acid_platform.layout.types import Column
+from acid_platform.layout.types import Column, parse_columns
 from acid_platform.orchestration.body_rows import BodyRows, body_rows
 from acid_platform.orchestration.outputs import AcidOut
 from acid_platform.orchestration.partition_keys import PartitionScope
@@ -68,21 +69,24 @@ def write(
 
 
 def ensure_table(warehouse: Warehouse, out: AcidOut, rows: Rows | None = None) -> None:
-    """Create the table if it does not exist, with the declared columns or those of the rows."""
+    """Create the table if it does not exist, with the declared columns or those of the rows.
+
+    Raises InvalidDefinition if there is one that was declared otherwise.
+    """
     declared = out.declaration
     columns = declared.columns
     if columns is None:
         if rows is None or out.name in warehouse.tables():
             return
         keys = {column.name for column in out.partition_columns}
-        own = [column for column in _columns(rows) if column.name not in keys]
+        own = [column for column in declared_by(rows) if column.name not in keys]
         if not own:
             raise InvalidDefinition(
-                f"{out.name} does not exist and the rows have no columns; declare it as"
-                " TableDeclaration(name, columns)"
+                f"{out.name} does not exist and the rows have no columns; CREATE TABLE it, or"
+                " declare it as TableDeclaration(name, columns)"
             )
         columns = ", ".join(f"`{column.name}` {column.type}" for column in own)
-    warehouse.create_table(
+    table = warehouse.create_table(
         declared.name,
         columns,
         declared.partitioned_by,
@@ -92,6 +96,29 @@ def ensure_table(warehouse: Warehouse, out: AcidOut, rows: Rows | None = None) -
         comment=declared.comment,
         constraints=declared.constraints,
     )
+    if declared.columns is not None:
+        _refuse_other_declaration(table, out, parse_columns(declared.columns))
+
+
+def _refuse_other_declaration(table: Table, out: AcidOut, columns: Sequence[Column]) -> None:
+    """Raises InvalidDefinition if the table is not what the asset declares, but for columns that
+    only one of the two has."""
+    keys = table.partition_columns
+    if keys != out.partition_columns:
+        stored, declared = (
+            ", ".join(map(str, each)) or "no column" for each in (keys, out.partition_columns)
+        )
+        raise InvalidDefinition(
+            f"{out.name} is partitioned by {stored}, but its asset declares {declared}: change the"
+            " declaration, or give the asset another table"
+        )
+    types = {column.name: column.type for column in table.all_columns}
+    for column in columns:
+        if types.get(column.name, column.type) != column.type:
+            raise InvalidDefinition(
+                f"{out.name} has the column {column.name} {types[column.name]}, but its asset"
+                f" declares {column.type}: change the declaration, or ALTER TABLE"
+            )
 
 
 def _match_columns(table: TransactionTable, out: AcidOut, rows: Rows) -> None:
@@ -105,10 +132,12 @@ def _match_columns(table: TransactionTable, out: AcidOut, rows: Rows) -> None:
             f"{out.name} has no column {', '.join(map(repr, new))}; its columns are"
             f" {', '.join(sorted(columns))}; leave it out of the rows, or set schema_mode='add'"
         )
-    table.add_columns(", ".join(f"`{column.name}` {column.type}" for column in _columns(rows, new)))
+    table.add_columns(
+        ", ".join(f"`{column.name}` {column.type}" for column in declared_by(rows, new))
+    )
 
 
-def _columns(rows: Rows, names: Sequence[str] | None = None) -> tuple[Column, ...]:
+def declared_by(rows: Rows, names: Sequence[str] | None = None) -> tuple[Column, ...]:
     """Some columns of the rows, or all, as a table would declare them. Raises InvalidDefinition."""
     if isinstance(rows, Result):
         chosen = {name.lower() for name in names or rows.columns}

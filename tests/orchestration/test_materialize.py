@@ -25,9 +25,9 @@ from acid_platform.orchestration import (
     TransactionTable,
     acid_asset,
     acid_multi_asset,
+    materialized,
 )
-from acid_platform.orchestration.materialized import Uncommitted
-from resources import WarehouseResource
+from acid_platform.orchestration.resources import WarehouseResource
 from tests.orchestration.conftest import Place, quiet
 from tests.orchestration.local_writes import insert
 
@@ -114,6 +114,26 @@ def test_a_finding_that_can_t_be_told_stops_the_commit(
     assert place.warehouse.table("db.t").history() == []
 
 
+@pytest.mark.parametrize(
+    ("columns", "keys", "message"),
+    [
+        ("id string", ("day date",), "has the column id int, but its asset declares string"),
+        ("id int", ("day string",), "is partitioned by day date, but its asset declares day str"),
+        ("id int, day date", (), "is partitioned by day date, but its asset declares no column"),
+    ],
+)
+def test_a_table_that_was_declared_otherwise_is_refused(
+    place: Place, columns: str, keys: tuple[str, ...], message: str
+) -> None:
+    place.warehouse.create_table("db.t", "id int, v string", ["day date"])
+
+    @acid_asset(table=TableDeclaration("db.t", columns, keys))
+    def t() -> list[object]:
+        return []
+
+    assert message in failure(run(place, t))
+
+
 def test_what_writes_nothing_keeps_the_data_version(place: Place) -> None:
     place.table()
     place.write(times=2)
@@ -127,10 +147,10 @@ def test_what_writes_nothing_keeps_the_data_version(place: Place) -> None:
 def test_what_is_committed_does_not_fail_afterwards(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def out_of_reach(written: Uncommitted, warehouse: Warehouse) -> None:
+    def out_of_reach(*_: object) -> None:
         raise MetastoreUnavailable("gone")
 
-    monkeypatch.setattr(Uncommitted, "committed", out_of_reach)
+    monkeypatch.setattr(materialized, "Materialized", out_of_reach)
     place.table()
     place.write()
     result = run(place, driven([Finding("ids_are_positive", True)]))

@@ -1,0 +1,232 @@
+"""An IO manager for assets of plain `@dg.asset`: what they return is written to their tables, and
+their inputs are read from tables at one snapshot.
+
+It names its settings as the IO managers of other table formats do, and writes as `@acid_asset`
+does, but after the body has ended and before any check has run (see `materialize`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from difflib import get_close_matches
+from typing import Any
+
+import dagster as dg
+from pydantic import Field, PrivateAttr
+
+from acid_platform.engine.rows import Rows, column_names, plain_rows
+from acid_platform.errors import InvalidDefinition, OutcomeUnknown
+from acid_platform.handles.held_snapshot import Snapshot
+from acid_platform.handles.transaction import Transaction, autocommit
+from acid_platform.handles.warehouse import Warehouse
+from acid_platform.layout.sql_text import quoted
+from acid_platform.metastore.table_names import table_name
+from acid_platform.orchestration.inputs import reader_of, where_mapped
+from acid_platform.orchestration.materialized import Uncommitted
+from acid_platform.orchestration.metadata import STORAGE_KIND, TableDeclaration
+from acid_platform.orchestration.outputs import AcidOut
+from acid_platform.orchestration.partition_keys import PartitionText
+from acid_platform.orchestration.resources import SparkResource, WarehouseResource
+from acid_platform.orchestration.write_modes import declared_by, write
+
+_SETTINGS = ("schema", "partition_expr", "write_mode", "upsert_options", "schema_update_mode")
+_OTHERS = {"mode": "write_mode", "schema_mode": "schema_update_mode"}
+"""What other integrations, and `acid_asset`, call them."""
+_READ = "pandas.DataFrame, polars.DataFrame, pyarrow.Table or Spark's DataFrame"
+
+
+class AcidIOManager(dg.ConfigurableIOManager):
+    """Stores each asset in a table, and loads it as the type that a parameter is annotated with.
+
+    The asset `shop/orders` is the table `shop.orders`; an asset without a prefix is in `schema`,
+    else in `default`. Metadata of an asset: `schema`, its database; `partition_expr`, as that of
+    `acid_asset`; `write_mode`: `overwrite` (the default; of a partitioned asset the partitions of
+    the run), `append`, `upsert` or `delete+insert`, the last two with
+    `upsert_options={"join_cols": […]}`; `schema_update_mode`: `error` (the default) or `update`,
+    which adds columns. Metadata of an input: `columns`.
+
+    The inputs of a step are read at one snapshot. An output is one transaction. A table that does
+    not exist gets the columns of the first rows, and is partitioned by those of `partition_expr`.
+    """
+
+    warehouse: WarehouseResource = Field(default_factory=WarehouseResource)
+    spark: SparkResource = Field(default_factory=SparkResource)
+    schema_: str | None = Field(
+        default=None, alias="schema", description="The database of assets that name none."
+    )
+
+    _run_id: str = PrivateAttr(default="")
+    _opened: Warehouse | None = PrivateAttr(default=None)
+    _snapshots: ExitStack = PrivateAttr(default_factory=ExitStack)
+    _of_step: tuple[str, Snapshot] | None = PrivateAttr(default=None)
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        self._run_id = context.run.run_id if context.run else ""
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002
+        with self._snapshots:
+            self._of_step = None
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    # --- writing -------------------------------------------------------------------------------
+
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
+        """Raises InvalidDefinition for settings that contradict each other, WrongType,
+        UnknownColumn, SourceRowsAmbiguous, NoSuchPartition, WriteConflict.
+
+        dg.Failure without a retry if nobody knows whether the rows were committed.
+        """
+        if not context.has_asset_key:
+            raise InvalidDefinition(
+                f"AcidIOManager stores assets; the output {context.name!r} of an op is none: give"
+                " it another io_manager_key"
+            )
+        if obj is None:
+            raise InvalidDefinition(
+                f"{context.asset_key.to_user_string()} returned nothing; return rows, or annotate"
+                " it with -> None if it writes by itself"
+            )
+        warehouse, rows = self._handle(), plain_rows(obj)
+        partitioned = context.has_asset_partitions
+        out = self._out(warehouse, context, rows)
+        definition = context.asset_partitions_def if partitioned else None
+        partitioning = out.partitioning(definition, False)
+        scope = partitioning.scope(context.asset_partition_keys) if partitioning else None
+
+        def change(txn: Transaction) -> Uncommitted:
+            write(warehouse, txn, out, rows, scope)
+            return Uncommitted.of(warehouse, txn, out.name, self._run_id)
+
+        try:
+            ours = autocommit(warehouse, out.name, change)
+        except OutcomeUnknown as error:
+            raise dg.Failure(f"{type(error).__name__}: {error}", allow_retries=False) from error
+        metadata, rows_by_key = ours.committed(warehouse, scope, context.log)
+        context.add_output_metadata(metadata)
+        step = context.step_context
+        for key, count in rows_by_key.items():
+            step.add_asset_metadata(
+                {"dagster/partition_row_count": count}, context.asset_key, partition_key=key
+            )
+        step.set_data_version(context.asset_key, dg.DataVersion(str(ours.write_id)))
+
+    def _out(self, warehouse: Warehouse, context: dg.OutputContext, rows: Rows) -> AcidOut:
+        settings: Mapping[str, Any] = context.definition_metadata or {}
+        expr = settings.get("partition_expr")
+        name = self._table(context.asset_key, settings)
+        _refuse_misspelt(settings, name)
+        mode = settings.get("write_mode", "overwrite")
+        options = dict(settings.get("upsert_options") or {})
+        key = options.pop("join_cols", ())
+        if left := [option for option, value in options.items() if value is not True]:
+            raise InvalidDefinition(
+                f"upsert_options of {name}: {', '.join(left)} must be True; write an asset that"
+                " does other things by @acid_asset"
+            )
+        update = settings.get("schema_update_mode", "error")
+        if update not in ("error", "update"):
+            raise InvalidDefinition(f"schema_update_mode of {name} is {update!r}: error or update")
+        return AcidOut(
+            TableDeclaration(name, partitioned_by=_partitioned_by(warehouse, name, expr, rows)),
+            mode,
+            key if mode in ("upsert", "delete+insert") else (),
+            expr,
+            schema_mode="add" if update == "update" else "error",
+        )
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def load_input(self, context: dg.InputContext) -> Any:
+        """Raises InvalidDefinition for a type that no rows are loaded as, NoSuchTable,
+        UnknownColumn, NoSuchPartition, SnapshotExpired."""
+        reader = reader_of(context.dagster_type.typing_type)
+        upstream = context.upstream_output
+        if reader is None or upstream is None or not context.has_asset_key:
+            raise InvalidDefinition(
+                f"the input {context.name!r}: annotate the parameter with {_READ}"
+                if reader is None
+                else f"AcidIOManager loads assets, and the input {context.name!r} is none"
+            )
+        settings: Mapping[str, Any] = upstream.definition_metadata or {}
+        table = self._snapshot(context).table(self._table(context.asset_key, settings))
+        expr, where = settings.get("partition_expr"), None
+        if expr and context.has_asset_partitions:
+            where = where_mapped(
+                expr,
+                context.asset_partitions_def,
+                context.asset_partition_keys,
+                table,
+                context.has_partition_key or _runs_a_range(context),
+                context.instance,
+            )
+        return reader(table, context.definition_metadata.get("columns"), where)
+
+    def _snapshot(self, context: dg.InputContext) -> Snapshot:
+        """The snapshot of the step; outside of runs a new one each time."""
+        step = _attempt(context)
+        if self._of_step is None or not step or self._of_step[0] != step:
+            if step:
+                self._snapshots.close()  # frames of earlier steps are not read any more
+            self._of_step = step, self._snapshots.enter_context(self._handle().snapshot())
+        return self._of_step[1]
+
+    def _handle(self) -> Warehouse:
+        if self._opened is None:
+            self._opened = self.warehouse.open(self._run_id, lambda: self.spark.spark_session)
+        return self._opened
+
+    def _table(self, key: dg.AssetKey, settings: Mapping[str, Any]) -> str:
+        """Raises InvalidDefinition for a key of which no database follows."""
+        if settings.get("dagster/storage_kind") == STORAGE_KIND:  # an asset by @acid_asset
+            return str(settings["dagster/table_name"])
+        database = settings.get("schema") or self.schema_
+        if database is None and len(key.path) > 2:
+            raise InvalidDefinition(
+                f"the asset {key.to_user_string()} has more parts than a table, a database and a"
+                ' name: set metadata={"schema": …}'
+            )
+        return table_name(f"{database or (['default', *key.path])[-2]}.{key.path[-1]}")
+
+
+def _refuse_misspelt(settings: Mapping[str, Any], name: str) -> None:
+    """Raises InvalidDefinition for metadata that means one of our settings, by all appearance: as
+    free text it would have no effect, and the table would be replaced."""
+    for key in settings:
+        meant = get_close_matches(_OTHERS.get(key, key), _SETTINGS, 1, 0.8)
+        if meant and key not in _SETTINGS:
+            raise InvalidDefinition(f"metadata of {name}: {key} is called {meant[0]} here")
+
+
+def _partitioned_by(
+    warehouse: Warehouse, name: str, expr: PartitionText | None, rows: Rows
+) -> tuple[str, ...]:
+    """The partition columns of the table; of a new one those that `expr` names, with the types that
+    the rows have there, or as texts."""
+    if name in warehouse.tables():
+        columns = warehouse.table(name).partition_columns
+        return tuple(f"{quoted(column.name)} {column.type}" for column in columns)
+    return tuple(_named(expr, rows))
+
+
+def _named(expr: PartitionText | None, rows: Rows) -> Iterator[str]:
+    forms = [expr] if isinstance(expr, str) else [*(expr or {}).values()]
+    names = [part.partition("=")[0].strip() for form in forms for part in form.split("/")]
+    there = [name for name in column_names(rows) if name.lower() in map(str.lower, names)]
+    types = {column.name: column.type for column in declared_by(rows, there)} if there else {}
+    for name in names:
+        yield f"{quoted(name)} {types.get(name.lower(), 'string')}"
+
+
+def _attempt(context: dg.InputContext) -> str:
+    """What tells the attempts of steps apart; '' outside of runs."""
+    if context._step_context is None:
+        return ""
+    step = context.step_context
+    return f"{step.step.key} {step.previous_attempt_count}"
+
+
+def _runs_a_range(context: dg.InputContext) -> bool:
+    return bool(context._step_context and context.step_context.has_partition_key_range)
