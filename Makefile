@@ -118,7 +118,9 @@ dev: setup ## Dagster's web page and daemon on http://localhost:3000 (PORT=)
 
 .PHONY: new-table
 new-table: packages ## write an asset and its test for you to change (NAME=db.orders)
-	@$(PY) -m scripts.new_table "$(NAME)"
+	@mkdir -p assets && touch assets/__init__.py
+	@export VIRTUAL_ENV="$(CURDIR)/.venv" DAGSTER_DISABLE_TELEMETRY=1; exec $(PY) -W ignore -m dagster_dg_cli.cli \
+	    scaffold defs acid_platform.orchestration.components.acid_asset "$(subst .,/,$(NAME)).py" --table "$(NAME)"
 
 .PHONY: spark-connect
 spark-connect: setup ## a Spark server for all runs; then set ACID_SPARK_REMOTE=sc://127.0.0.1:15002

@@ -80,7 +80,12 @@ class Transaction:
         """
         return TransactionTable(self._work, self._work.view.table(name).name)
 
-    def sql(self, statement: str, engine: str | None = None) -> Answer:
+    def sql(
+        self,
+        statement: str,
+        parameters: Mapping[str, object] | None = None,
+        engine: str | None = None,
+    ) -> Answer:
         """Runs SQL inside of this transaction, which it neither begins nor ends.
 
         Reads see the transaction's snapshot and its own writes. As Warehouse.sql otherwise; USE
@@ -89,7 +94,7 @@ class Transaction:
         """
         if self._session is None:
             self._session = self._work.warehouse.session_within(self)
-        return self._session.run(statement, engine)
+        return self._session.run(statement, engine, parameters)
 
     def run(self, statement: RowStatement[_Result]) -> _Result:
         """Runs a statement that changes rows; returns and raises what it says."""

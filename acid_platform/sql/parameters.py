@@ -49,6 +49,12 @@ def bound(script: str, parameters: Parameters) -> str:
     return "".join(parts)
 
 
+def parameters_of(script: str) -> frozenset[str]:
+    """The names of the parameters of a script."""
+    parts = [*pieces(script, several=True)]
+    return frozenset(parts[number + 2] for number in _markers(parts))
+
+
 def _markers(parts: list[str]) -> list[int]:
     """Where a `:` stands that begins a parameter: a name follows it at once, and no value or name
     comes before it at once. Blanks are pieces, too, and may be empty."""

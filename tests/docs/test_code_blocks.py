@@ -27,8 +27,8 @@ from pyspark.sql import SparkSession
 from acid_platform import Warehouse
 from acid_platform.cli.main import main
 from acid_platform.engine.coercion import ValuesCoerced
+from acid_platform.orchestration.resources import SparkResource, WarehouseResource
 from acid_platform.services import fsck
-from resources import SparkResource, WarehouseResource
 from tests.conftest import temporary_warehouse
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,6 +38,7 @@ RUN_HERE = {
     "AGENTS.md",
     "docs/assets.md",
     "docs/changes.md",
+    "docs/dagster-projects.md",
     "docs/history.md",
     "docs/ingesting.md",
     "docs/metastore.md",
@@ -95,7 +96,7 @@ class Reader:
             if without is not None and without in code:
                 continue
             if language == "python":
-                exec(compile(code, "page", "exec"), self.variables)
+                exec(compile(code, "page", "exec", dont_inherit=True), self.variables)
             elif language == "sql":
                 self.warehouse.sql(code)
             else:
@@ -124,10 +125,15 @@ def rows_of(warehouse: Warehouse, table: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in warehouse.table(table).to_arrow().to_pylist())
 
 
-def materialize(asset: dg.AssetsDefinition, **options: Any) -> None:
+def materialize(
+    assets: dg.AssetsDefinition | list[dg.AssetsDefinition],
+    resources: dict[str, Any] | None = None,
+    **options: Any,
+) -> None:
     dg.materialize(
-        [asset],
-        resources={
+        assets if isinstance(assets, list) else [assets],
+        resources=resources
+        or {
             "warehouse": WarehouseResource(path="var/warehouse"),
             "spark": SparkResource(),
         },
@@ -168,6 +174,24 @@ def test_the_page_for_agents(reader: Reader, capsys: pytest.CaptureFixture[str])
         "[{'id': 1, 'amount': Decimal('13.50')}, {'id': 2, 'amount': Decimal('1.00')}]",
         "[{'orders': 2}]",
     ]
+
+
+def test_the_page_about_projects_of_dagster(reader: Reader) -> None:
+    text = page("dagster-projects.md")
+    python = "".join(
+        f"```python\n{code}```\n" for kind, code in BLOCK.findall(text) if kind != "sh"
+    )
+    (reader.directory / "landing").mkdir()
+    (reader.directory / "landing" / "2024-01-02.csv").write_text("id,name\n1,a\n2,b\n")
+    reader.types(python, instead={'"data/warehouse"': '"var/warehouse", engine="local"'})
+    orders, customers = (reader.variables[name] for name in ("orders", "customers"))
+    materialize(orders, reader.variables["resources"], partition_key="2024-01-02")
+    materialize([orders, customers], reader.variables["resources"], selection=[customers])
+    assert rows_of(reader.warehouse, "shop.orders") == [
+        (1, "a", "2024-01-02"),
+        (2, "b", "2024-01-02"),
+    ]
+    assert rows_of(reader.warehouse, "shop.customers") == [(1, "a"), (2, "b")]
 
 
 def test_the_page_about_changes(reader: Reader) -> None:

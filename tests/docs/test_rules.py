@@ -54,14 +54,14 @@ _MADE_UP = {
     "tests/docs/test_rules.py": "the examples below",
     "tests/tooling/test_release.py": "a changelog of its own",
     "tests/tooling/test_template.py": "modules of tables in a project of its own",
-    "tests/orchestration/test_project_modules.py": "a package of modules of its own",
+    "tests/orchestration/test_assets_folder.py": "a project of its own",
+    "tests/orchestration/test_dg.py": "a project of its own",
 }
 """Tests that create the files that they name."""
 _OF_READERS = {
-    "assets/orders.py",
-    "tests/assets/test_orders.py",
-    "orders.py",
-    "assets/raw_orders.py",
+    "assets/shop/orders.py",
+    "shop/orders.py",
+    "tests/assets/test_shop_orders.py",
     "assets/nightly.py",
 }
 """Files that a reader of the documents creates, by `make new-table` or by hand."""

@@ -1,0 +1,302 @@
+"""Components for `dg`: tables as YAML. Each is a way to write an `acid_asset`.
+
+`SqlAssetComponent` fills a table from a file of SQL, `TableAssetComponent` from a file of rows or
+by a Python function. `dg scaffold defs` writes an instance of each, and an `acid_asset` in Python.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from dagster.components.lib.executable_component.function_component import ResolvableCallable
+from dagster.components.resolved.core_models import ResolvedAssetAttributes
+from pydantic import Field
+
+from acid_platform.errors import (
+    InvalidDefinition,
+    InvalidExpression,
+    UnsupportedStatement,
+    WrongType,
+)
+from acid_platform.handles.transaction import Transaction
+from acid_platform.layout.types import INTEGRAL, Column, parse_columns
+from acid_platform.metastore.table_names import table_name
+from acid_platform.orchestration.checks import Expectation
+from acid_platform.orchestration.decorators import acid_asset
+from acid_platform.orchestration.metadata import TableDeclaration, asset_key
+from acid_platform.orchestration.outputs import SchemaMode, WriteMode
+from acid_platform.orchestration.scaffolding import (
+    PythonAssetScaffolder,
+    SqlAssetScaffolder,
+    TableAssetScaffolder,
+)
+from acid_platform.sql.parameters import bound, parameters_of
+from acid_platform.sql.script_tables import tables_of_script
+from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.storage.files import Files
+
+_PARSED = (*INTEGRAL, "boolean", "float", "double")
+"""Types that a CSV file's text is read as; all others take a text (`docs/ingesting.md`)."""
+_LONGEST_ROW = 1 << 26
+"""Bytes of CSV that Arrow reads at a time; it refuses longer rows."""
+_PARAMETER = re.compile(r"\{(\w+)\}")
+
+dg.scaffold_with(PythonAssetScaffolder)(acid_asset)
+
+
+class ExpectationYaml(dg.Model, dg.Resolvable):
+    """An expectation of Great Expectations, which is a check of the asset."""
+
+    name: str
+    kind: str = Field(examples=["ExpectColumnValuesToNotBeNull"])
+    arguments: Mapping[str, Any] = {}
+    description: str = ""
+    blocking: bool = True
+
+
+class _Table(dg.Component, dg.Model, dg.Resolvable):
+    """The table of an asset, as the arguments of `acid_asset`."""
+
+    table: str = Field(description="The name of the table.", examples=["shop.orders"])
+    columns: str | None = Field(
+        default=None,
+        description="Names and types; without them the columns of the first rows.",
+        examples=["id int, amount decimal(9,2)"],
+    )
+    partitioned_by: Sequence[str] = Field(default=(), examples=[["day date"]])
+    comment: str = ""
+    properties: Mapping[str, str] | None = None
+    write_mode: WriteMode = "overwrite"
+    key: Sequence[str] = Field(default=(), description="Columns, for upsert and delete+insert.")
+    partition_expr: str | Mapping[str, str] | None = Field(
+        default=None, description="The table's partition of a run.", examples=["day"]
+    )
+    schema_mode: SchemaMode = "error"
+    coerce: bool = False
+    expectations: Sequence[ExpectationYaml] = ()
+    asset: ResolvedAssetAttributes | None = Field(
+        default=None, description="Attributes of the asset: partitions_def, group_name, owners, …"
+    )
+
+    def _declared(
+        self,
+        body: Callable[..., object],
+        deps: Sequence[dg.AssetKey] = (),
+        kinds: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+    ) -> dg.Definitions:
+        """The asset of the table with this body; `kinds` unless the YAML names others."""
+        attributes = dict(self.asset or {})
+        spec = {
+            **attributes,
+            "kinds": {*attributes.get("kinds", ("orc", *kinds))},
+            "deps": [*deps, *(attributes.get("deps") or ())],
+            "metadata": {**(metadata or {}), **attributes.get("metadata", {})},
+        }
+        decorated = acid_asset(
+            table=TableDeclaration(
+                self.table,
+                self.columns,
+                tuple(self.partitioned_by),
+                self.properties,
+                comment=self.comment,
+            ),
+            write_mode=self.write_mode,
+            key=self.key,
+            partition_expr=self.partition_expr,
+            expectations=[Expectation(**each.model_dump()) for each in self.expectations],
+            schema_mode=self.schema_mode,
+            coerce=self.coerce,
+            **spec,
+        )
+        return dg.Definitions([decorated(body)])
+
+    @property
+    def _partitions(self) -> dg.PartitionsDefinition[str] | None:
+        return (self.asset or {}).get("partitions_def")
+
+    def _require_parameters(self, names: Collection[str], place: str) -> None:
+        """Raises InvalidDefinition for a name that no run of the asset has a value for."""
+        definition = self._partitions
+        if names and definition is None:
+            raise InvalidDefinition(
+                f"{place} has the parameter {min(names)}, but the asset has no partitions; give it"
+                " asset: {partitions_def: …}"
+            )
+        values = {"partition_key"}
+        if isinstance(definition, dg.MultiPartitionsDefinition):
+            values.update(dimension.name for dimension in definition.partitions_defs)
+        if unknown := sorted(set(names) - values):
+            raise InvalidDefinition(
+                f"{place} has the parameter {unknown[0]}; there are {', '.join(sorted(values))}"
+            )
+
+
+def _values(context: dg.AssetExecutionContext, names: Collection[str]) -> dict[str, str]:
+    """The values of the names in the run. Raises InvalidDefinition if it is for several keys."""
+    if not names:
+        return {}
+    [key, *others] = context.partition_keys
+    if others:
+        raise InvalidDefinition(
+            f"{min(names)} is one partition, but this run has {len(others) + 1}; run them one by"
+            " one, or leave the parameter out"
+        )
+    dimensions = key.keys_by_dimension if isinstance(key, dg.MultiPartitionKey) else {}
+    values = {"partition_key": str(key), **dimensions}
+    return {name: values[name] for name in names}
+
+
+# --- SQL -----------------------------------------------------------------------------------------
+
+
+@dg.scaffold_with(SqlAssetScaffolder)
+class SqlAssetComponent(_Table):
+    """A table that a file of Hive's SQL fills, in one transaction.
+
+    The file has one SELECT, whose rows are written according to `write_mode`, or statements that
+    change the rows of the table. The tables that it reads are upstream of the asset. A name without
+    a database is in `default`. In an asset with partitions, `:partition_key` is the run's, or
+    `:<dimension>` the part of it for each dimension.
+    """
+
+    sql: str = Field(description="The file, beside defs.yaml.", examples=["totals.sql"])
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Raises InvalidDefinition, which names the file if its text is the reason, and OSError."""
+        path, own = context.path / self.sql, table_name(self.table)
+        script = path.read_text()
+        names = parameters_of(script)
+        self._require_parameters(names, str(path))
+        try:
+            tables = tables_of_script(bound(script, dict.fromkeys(names, "")))
+        except (InvalidExpression, UnsupportedStatement) as error:
+            raise InvalidDefinition(f"{path}: {error}") from error
+        if others := tables.changes - {own}:
+            raise InvalidDefinition(f"{path} changes {min(others)}, but the asset fills {own}")
+        replaces = self.write_mode == "overwrite" and not tables.changes
+        if self._partitions and replaces and self.partition_expr is None:
+            raise InvalidDefinition(
+                f"{own} is partitioned, so partition_expr must say which partition of the table a"
+                " run replaces"
+            )
+
+        def run(context: dg.AssetExecutionContext, txn: Transaction) -> object:
+            answer = txn.sql(script, _values(context, names) or None)
+            return None if tables.changes else answer
+
+        upstream = [asset_key(name) for name in sorted(tables.reads - {own})]
+        return self._declared(
+            run, upstream, ["sql"], {"sql": dg.MetadataValue.md(f"```sql\n{script}\n```")}
+        )
+
+
+# --- files and functions -------------------------------------------------------------------------
+
+
+@dg.scaffold_with(TableAssetScaffolder)
+class TableAssetComponent(_Table):
+    """A table of the rows of a file, or of those that a Python function returns.
+
+    A CSV file has a header; a field without text and quotes is NULL. A JSON file has an object in
+    each line, or one array of objects. `{partition_key}` in the path is the run's, or
+    `{<dimension>}` the part of it for each dimension. The function is the body of an `acid_asset`:
+    its parameters are upstream tables, resources, `context` and `txn`.
+    """
+
+    source: str | None = Field(
+        default=None,
+        description="A .csv, .json, .jsonl or .parquet file: its path from defs.yaml, or its URI.",
+        examples=["landing/{partition_key}.csv"],
+    )
+    function: ResolvableCallable | None = Field(
+        default=None, description="Its module and name.", examples=["assets.loading.orders"]
+    )
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Raises InvalidDefinition."""
+        if (self.source is None) == (self.function is None):
+            raise InvalidDefinition(f"{self.table}: give a source or a function, one of them")
+        if self.function is not None:
+            return self._declared(self.function, kinds=["python"])
+        place, source, columns = context.path, str(self.source), self.columns
+        kind = source.rpartition(".")[2].lower()
+        if kind not in _READERS:
+            raise InvalidDefinition(f"{source}: a source is a .{', a .'.join(_READERS)} file")
+        if columns is None and kind == "csv":
+            raise InvalidDefinition(
+                f"{self.table}: a CSV file has no types, so declare the columns"
+            )
+        every = parse_columns(", ".join([columns or "", *self.partitioned_by]).strip(", "))
+        names = frozenset(_PARAMETER.findall(source))
+        self._require_parameters(names, f"source: {source}")
+
+        def rows(context: dg.AssetExecutionContext) -> object:
+            values = _values(context, names)
+            path = _PARAMETER.sub(lambda name: values[name[1]], source)
+            return rows_of(path if "://" in path else str(place / path), every)
+
+        return self._declared(rows, kinds=[kind.removesuffix("l")])
+
+
+def rows_of(path: str, columns: Sequence[Column]) -> pa.Table | list[dict[str, Any]]:
+    """The rows of a CSV, JSON or Parquet file, for a table with these columns.
+
+    Raises WrongType for text that is no value of its column, and OSError.
+    """
+    files, where = Files.of(path)
+    with files.system.open_input_file(where) as file:
+        try:
+            return _READERS[path.rpartition(".")[2].lower()](file, columns)
+        except (pa.ArrowInvalid, ValueError) as error:
+            raise WrongType(f"{path}: {error}") from error
+
+
+def _of_csv(file: Any, columns: Sequence[Column]) -> pa.Table:
+    data = file.read()
+    kinds = {column.name: column.type for column in columns}
+    names = next(csv.reader(io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", newline="")), [])
+    types = {
+        name: arrow_type(kinds[name.lower()])
+        if name.lower() in kinds and kinds[name.lower()].kind in _PARSED
+        else pa.string()
+        for name in names
+    }
+    return pyarrow.csv.read_csv(
+        pa.BufferReader(data),
+        pyarrow.csv.ReadOptions(block_size=_LONGEST_ROW),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types=types,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+    )
+
+
+def _of_json(file: Any, _: Sequence[Column]) -> list[dict[str, Any]]:
+    """A number with a point is a Decimal, as it is written."""
+    text = file.read().decode()
+    if text.lstrip().startswith("["):
+        rows: list[dict[str, Any]] = json.loads(text, parse_float=Decimal)
+        return rows
+    return [json.loads(line, parse_float=Decimal) for line in text.splitlines() if line.strip()]
+
+
+_READERS: Mapping[str, Callable[[Any, Sequence[Column]], Any]] = {
+    "csv": _of_csv,
+    "json": _of_json,
+    "jsonl": _of_json,
+    "parquet": lambda file, _: pyarrow.parquet.read_table(file),
+}

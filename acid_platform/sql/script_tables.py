@@ -1,0 +1,68 @@
+"""The tables that a script names, from its text alone: no warehouse is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+
+from acid_platform.errors import UnsupportedStatement
+from acid_platform.sql.parse import parse, split
+from acid_platform.sql.scopes import full_name, stored_tables
+from acid_platform.sql.statements import Change, Statement
+from acid_platform.sql.text import Expression, Query
+from acid_platform.sql.time_travel import changes_between, unmarked
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptTables:
+    """Full names of the tables and views that a script reads, and of the tables that it changes.
+
+    A name without a database is in `default`.
+    """
+
+    reads: frozenset[str]
+    changes: frozenset[str]
+    """Empty for a script that is one query."""
+
+
+def tables_of_script(script: str) -> ScriptTables:
+    """What one query names, or statements that change rows.
+
+    Raises UnsupportedStatement for any other script, InvalidExpression.
+    """
+    statements = [parse(statement) for statement in split(script)]
+    changing = [statement for statement in statements if isinstance(statement, Change)]
+    is_query = len(statements) == 1 and isinstance(statements[0], Query)
+    if not is_query and (not changing or len(changing) < len(statements)):
+        raise UnsupportedStatement(
+            f"{'there is no statement: ' if not statements else ''}write one SELECT, or only"
+            " statements that change rows: INSERT, UPDATE, DELETE, MERGE, TRUNCATE or LOAD DATA"
+        )
+    return ScriptTables(
+        frozenset(_read(statements)),
+        frozenset(_full(part.table) for statement in changing for part in statement.parts),
+    )
+
+
+def _read(statements: Sequence[Statement]) -> Iterator[str]:
+    for part in _parts(statements):
+        for table in stored_tables(part.tree):
+            name = full_name(table, "default")
+            between = changes_between(name)
+            yield between[0] if between else unmarked(name)[0]
+
+
+def _parts(value: object) -> Iterator[Query | Expression]:
+    """All queries and expressions of a statement."""
+    if isinstance(value, Query | Expression):
+        yield value
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _parts(item)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from _parts(getattr(value, field.name))
+
+
+def _full(name: str) -> str:
+    return name if "." in name else f"default.{name}"
