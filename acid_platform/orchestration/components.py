@@ -29,6 +29,7 @@ from acid_platform.errors import (
     WrongType,
 )
 from acid_platform.handles.transaction import Transaction
+from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import INTEGRAL, Column, parse_columns
 from acid_platform.metastore.table_names import table_name
 from acid_platform.orchestration.checks import Expectation
@@ -40,8 +41,10 @@ from acid_platform.orchestration.scaffolding import (
     SqlAssetScaffolder,
     TableAssetScaffolder,
 )
+from acid_platform.sql.column_lineage import column_lineage
 from acid_platform.sql.parameters import bound, parameters_of
 from acid_platform.sql.script_tables import tables_of_script
+from acid_platform.sql.text import Query
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
 
@@ -193,12 +196,39 @@ class SqlAssetComponent(_Table):
 
         def run(context: dg.AssetExecutionContext, txn: Transaction) -> object:
             answer = txn.sql(script, _values(context, names) or None)
-            return None if tables.changes else answer
+            if tables.query is None:
+                return None
+            context.add_asset_metadata(_lineage(context, txn, tables.query))
+            return answer
 
         upstream = [asset_key(name) for name in sorted(tables.reads - {own})]
         return self._declared(
             run, upstream, ["sql"], {"sql": dg.MetadataValue.md(f"```sql\n{script}\n```")}
         )
+
+
+def _lineage(
+    context: dg.AssetExecutionContext, txn: Transaction, query: Query
+) -> dict[str, dg.TableColumnLineage]:
+    """Metadata of a materialization; empty for a query whose columns are not resolved."""
+
+    import pandas as pd
+
+    def columns_of(name: str) -> list[str]:
+        shown = txn.sql(f"SHOW COLUMNS IN {'.'.join(map(quoted, name.split('.')))}")
+        assert isinstance(shown, pd.DataFrame)
+        return list(shown["field"])
+
+    try:
+        sources = column_lineage(query, columns_of)
+    except UnsupportedStatement as error:
+        context.log.info(f"no lineage of columns: {error}")
+        return {}
+    deps = {
+        column: [dg.TableColumnDep(asset_key(table), name) for table, name in sorted(of_column)]
+        for column, of_column in sources.items()
+    }
+    return {"dagster/column_lineage": dg.TableColumnLineage(deps)}
 
 
 # --- files and functions -------------------------------------------------------------------------

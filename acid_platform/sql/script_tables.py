@@ -10,7 +10,7 @@ from acid_platform.sql.parse import parse, split
 from acid_platform.sql.scopes import full_name, stored_tables
 from acid_platform.sql.statements import Change, Statement
 from acid_platform.sql.text import Expression, Query
-from acid_platform.sql.time_travel import changes_between, unmarked
+from acid_platform.sql.time_travel import stored_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,8 @@ class ScriptTables:
 
     reads: frozenset[str]
     changes: frozenset[str]
-    """Empty for a script that is one query."""
+    query: Query | None
+    """The script if it is one query; then it changes nothing."""
 
 
 def tables_of_script(script: str) -> ScriptTables:
@@ -32,8 +33,8 @@ def tables_of_script(script: str) -> ScriptTables:
     """
     statements = [parse(statement) for statement in split(script)]
     changing = [statement for statement in statements if isinstance(statement, Change)]
-    is_query = len(statements) == 1 and isinstance(statements[0], Query)
-    if not is_query and (not changing or len(changing) < len(statements)):
+    query = statements[0] if len(statements) == 1 and isinstance(statements[0], Query) else None
+    if query is None and (not changing or len(changing) < len(statements)):
         raise UnsupportedStatement(
             f"{'there is no statement: ' if not statements else ''}write one SELECT, or only"
             " statements that change rows: INSERT, UPDATE, DELETE, MERGE, TRUNCATE or LOAD DATA"
@@ -41,15 +42,14 @@ def tables_of_script(script: str) -> ScriptTables:
     return ScriptTables(
         frozenset(_read(statements)),
         frozenset(_full(part.table) for statement in changing for part in statement.parts),
+        query,
     )
 
 
 def _read(statements: Sequence[Statement]) -> Iterator[str]:
     for part in _parts(statements):
         for table in stored_tables(part.tree):
-            name = full_name(table, "default")
-            between = changes_between(name)
-            yield between[0] if between else unmarked(name)[0]
+            yield stored_name(full_name(table, "default"))
 
 
 def _parts(value: object) -> Iterator[Query | Expression]:

@@ -118,6 +118,12 @@ def _read(kind: str, text: str) -> AsOf:
     return AsOf(write_id=int(text)) if kind == "v" else AsOf(time=int(text))
 
 
+def stored_name(name: str) -> str:
+    """The table that a name means, without any snapshot that it carries."""
+    between = changes_between(name)
+    return between[0] if between else unmarked(name)[0]
+
+
 def refuse_marks(tree: exp.Expr, what: str) -> None:
     """Raises UnsupportedStatement if the statement reads a past snapshot."""
     for table in tree.find_all(exp.Table):

@@ -188,6 +188,11 @@ def test_a_query_fills_its_table(folder: Path, place: Place) -> None:
     assert result.success and stored(place, "shop.totals") == [
         (datetime.date(2024, 1, 1), Decimal("3.50"))
     ]
+    [event] = result.get_asset_materialization_events()
+    orders = dg.AssetKey(["shop", "orders"])
+    assert event.materialization.metadata["dagster/column_lineage"].value == dg.TableColumnLineage(
+        {name: [dg.TableColumnDep(orders, name)] for name in ("day", "amount")}
+    )
     assert [check.check_name for check in result.get_asset_check_evaluations()] == [
         "amounts_are_given"
     ]
