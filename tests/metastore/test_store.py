@@ -611,7 +611,6 @@ def test_only_snapshots_are_named_to_duckdb() -> None:
     in_memory = {
         "compaction/value_sums.py": 1,
         "engine/local/duckdb_connection.py": 2,
-        "engine/local/duckdb_result.py": 1,
         "metastore/server/state_tables.py": 1,
     }
     assert connecting == in_memory.keys() | {"metastore/server/state_file.py"}
