@@ -57,7 +57,7 @@ def write(path: Path, keys: list[Event], deletes: bool = False) -> str:
 
 
 def source(path: str, above: int = -1) -> SourceFile:
-    return SourceFile(path, SourceKind.ACID, 0, "", 0, 0, above=above)
+    return SourceFile(path, SourceKind.ACID, 0, "", 0, 99, above=above)
 
 
 def merged(
