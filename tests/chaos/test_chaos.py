@@ -28,6 +28,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_P26_P28_P29_P30_no_read_is_wrong_in_a_short_run() -> None:
     done = run(
         "--commits", "10", "--kills", "5", "--stalls", "1", "--reads", "20", "--seconds", "120"

@@ -251,6 +251,7 @@ def answered(warehouse: Warehouse, cases: list[Case]) -> int:
     return number
 
 
+@pytest.mark.slow
 def test_columns_of_any_text_types_meet_as_in_the_model(warehouse: Warehouse) -> None:
     pairs = [(a, b) for a, b in itertools.product(OTHERS, OTHERS) if {a, b} & {*WIDTHS}]
     if warehouse.engines.preference == "spark":

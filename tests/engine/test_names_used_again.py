@@ -62,6 +62,7 @@ def require_readable(warehouse: Warehouse, table: Table, old: str, new: str) -> 
     assert then == [{"id": 1, "a": VALUES[old][0]}], (old, new)
 
 
+@pytest.mark.slow
 def test_every_type_may_follow_every_other_under_its_name(warehouse: Warehouse) -> None:
     kinds = list(VALUES)
     pairs = [(old, new) for old in kinds for new in kinds if old != new]

@@ -167,6 +167,7 @@ def test_a_table_and_that_of_a_transaction_write_the_same_without_spark(tmp_path
         write_everything(warehouse, "local")
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_table_and_that_of_a_transaction_write_the_same_with_spark(
     tmp_path: Path, spark: SparkSession

@@ -106,6 +106,7 @@ def told(findings: list[Finding]) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [ROWS, ROWS.slice(0, 0)], ids=["rows", "none"])
 def test_P33_pandas_and_spark_find_the_same(spark: SparkSession, rows: pa.Table) -> None:
     key = ["bigint_1", "string_1"]

@@ -120,7 +120,7 @@ def test_P26_no_call_is_more_than_the_operation_needs(warehouse: Warehouse) -> N
             "delete": 1,
             "look": 5,
             "mkdir": 4,
-            "open": 2,
+            "open": 1,
             "rename": 2,
             "sync": 7,
         },

@@ -148,6 +148,7 @@ def test_P33_generated_queries_agree(engines: Engines) -> None:
     assert len(engines.refused) < 0.1 * len(queries), "\n".join(engines.refused)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_P33_the_columns_of_stars_over_joins_agree(engines: Engines) -> None:
     """`a.*` has the columns of USING too, which `*` shows once."""
