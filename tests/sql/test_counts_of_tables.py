@@ -1,4 +1,4 @@
-"""A count is the number of the rows that are read, whatever happened to the table.
+"""A count is the number of the rows that are read, whatever happened to the table, in both engines.
 
 Each table is made by a story; of each condition the test states how many rows there are.
 """
@@ -330,7 +330,7 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module", params=["local"])
+@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
 def warehouse(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Warehouse]:
