@@ -71,6 +71,13 @@ class Group(click.Group):
             raise click.UsageError(hint, ctx) from error
 
 
+WITHOUT_TLS = click.option(
+    "--without-tls",
+    is_flag=True,
+    help="Serve other machines in clear text: the network is trusted.",
+)
+"""An option of the commands that have --listen."""
+
 SESSION_OPTIONS = (
     click.Option(
         ["--warehouse"],

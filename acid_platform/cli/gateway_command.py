@@ -12,7 +12,13 @@ from pathlib import Path
 import click
 
 from acid_platform.base.visible import log_to
-from acid_platform.cli.console import SESSION_OPTIONS, CommandSession, main, with_session
+from acid_platform.cli.console import (
+    SESSION_OPTIONS,
+    WITHOUT_TLS,
+    CommandSession,
+    main,
+    with_session,
+)
 from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore.address import parse_address, require_tls
 from acid_platform.metastore.client.metastore import Metastore
@@ -35,11 +41,7 @@ _PORT = 9083
 @click.option("--tls-certificate", metavar="FILE", help="The server's certificate (PEM).")
 @click.option("--tls-key", metavar="FILE", help="Its key (PEM).")
 @click.option("--tls-ca", metavar="FILE", help="Whose certificates clients log in with (PEM).")
-@click.option(
-    "--without-tls",
-    is_flag=True,
-    help="Serve other machines in clear text: the network is trusted.",
-)
+@WITHOUT_TLS
 @click.option("--users", metavar="FILE", help="Users and hashed passwords, for SASL PLAIN.")
 @click.option("--grants", metavar="FILE", help="Who may do what: lines USER VERBS TABLES.")
 @click.option("--locations", metavar="PATHS", help="Where else clients may make tables.")

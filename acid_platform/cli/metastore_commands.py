@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from acid_platform.cli.console import CommandSession, command, main
+from acid_platform.cli.console import WITHOUT_TLS, CommandSession, command, main
 from acid_platform.errors import (
     InvalidDefinition,
     MetastoreUnavailable,
@@ -71,11 +71,7 @@ def _short(value: Any) -> str:
     metavar="HOST:PORT",
     help="Also serve other machines; it then runs until it is stopped.",
 )
-@click.option(
-    "--without-tls",
-    is_flag=True,
-    help="Serve other machines in clear text: the network is trusted.",
-)
+@WITHOUT_TLS
 @click.option(
     "--empty",
     is_flag=True,
@@ -132,11 +128,7 @@ def stop(session: CommandSession) -> None:
 @click.option(
     "--advertise", metavar="HOST:PORT", default="", help="The address for clients, if another."
 )
-@click.option(
-    "--without-tls",
-    is_flag=True,
-    help="Serve other machines in clear text: the network is trusted.",
-)
+@WITHOUT_TLS
 def serve(session: CommandSession, listen: str, advertise: str, without_tls: bool) -> None:
     """Serve ACID_METASTORE until it is stopped: a directory, or a log that others serve too.
 

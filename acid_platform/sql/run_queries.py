@@ -16,7 +16,6 @@ from acid_platform.base.config import Settings
 from acid_platform.base.recent import Recent
 from acid_platform.engine.reads import ChangeRead, Sources, TableRead
 from acid_platform.engine.results import ArrowResult, Result
-from acid_platform.errors import UnknownColumn
 from acid_platform.handles.snapshot_view import ScanRequest
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.predicates.known_columns import unresolved_column
@@ -26,7 +25,7 @@ from acid_platform.sql.query_tables import Bound, QueryTable, bind
 from acid_platform.sql.scopes import full_name, stored_tables
 from acid_platform.sql.text import Query
 from acid_platform.sql.time_travel import changes_between
-from acid_platform.sql.unknown_names import further_out, refuse_unknown_names
+from acid_platform.sql.unknown_names import refuse_unknown_names
 from acid_platform.sql.views import tables_read
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.tables.external_tables import open_external
@@ -154,12 +153,7 @@ def _external_read(table: ViewRecord, source: QueryTable) -> TableRead:
 def run(warehouse: Warehouse, catalog: Catalog, query: Query) -> Result:
     """The rows of a query. Raises NoSuchTable, UnknownColumn, InvalidExpression, NeedsSpark,
     UnsupportedStatement."""
-    try:
-        return computed(warehouse, plan(catalog, query))
-    except UnknownColumn as error:
-        if beyond := further_out(query.tree, error):
-            raise beyond from error
-        raise
+    return computed(warehouse, plan(catalog, query))
 
 
 def computed(warehouse: Warehouse, planned: PlannedQuery) -> Result:

@@ -37,23 +37,6 @@ def refuse_unknown_names(query: exp.Query, columns_of: ColumnsOf, database: str)
             raise error
 
 
-def further_out(query: exp.Query, error: UnknownColumn) -> UnsupportedStatement | None:
-    """Why Spark finds no column of that name, if a query further out seems to have it: a table so
-    called, or the error suggests the same name."""
-    for column in query.find_all(exp.Column):
-        if str(error) == f"there is no column {column.name}; did you mean {column.name.lower()}?":
-            if len(list(_around(column))) > 2:
-                return _beyond_reach(column)
-            continue
-        for distance, select in enumerate(_around(column)):
-            aliases = {member.alias_or_name.lower() for member in members(select)}
-            if aliases & {part.name.lower() for part in column.parts[:-1]}:
-                if distance > 1:
-                    return _beyond_reach(column)
-                break
-    return None
-
-
 def _beyond_reach(column: exp.Column) -> UnsupportedStatement:
     text = ".".join(part.name for part in column.parts)
     return UnsupportedStatement(

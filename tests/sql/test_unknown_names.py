@@ -10,6 +10,7 @@ import sqlglot
 from sqlglot import exp
 
 from acid_platform import Table, UnknownColumn, UnsupportedStatement, Warehouse
+from acid_platform.engine.spark.failures import translated
 from acid_platform.handles.transaction import TransactionTable
 from acid_platform.sql.unknown_names import refuse_unknown_names
 from tests.conftest import temporary_warehouse
@@ -92,6 +93,13 @@ def test_a_column_two_queries_further_out_is_refused(inner: str, refused: str | 
         return
     with pytest.raises(UnsupportedStatement, match=f"^{refused} is a column of a query further"):
         refuse_unknown_names(query, TABLES.__getitem__, "default")
+
+
+def test_an_outer_column_that_spark_can_not_evaluate_is_told() -> None:
+    """Spark's words for `EXISTS (SELECT 1 FROM u JOIN w ON t.left.id = w.id)`."""
+    error = RuntimeError("[INTERNAL_ERROR] Cannot generate code for expression: outer(left#141)")
+    told = translated(error)
+    assert isinstance(told, UnsupportedStatement) and "column left of the query around" in str(told)
 
 
 def test_P33_no_verb_starts_spark_for_a_column_that_is_not_there(
