@@ -1,19 +1,20 @@
 """Finding names in a query that are no column, or none within Spark's reach, before Spark starts.
 
-A name is judged only if all that it could refer to are columns of stored tables. Results of
-subqueries, CTEs and functions are left to Spark (P33).
+A name is judged only if all that it could refer to are columns of stored tables, and of CTEs and
+subqueries that name theirs. Functions, and queries with a star, are left to Spark (P33).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from sqlglot import exp
 
 from acid_platform.errors import UnknownColumn, UnsupportedStatement
 from acid_platform.predicates.known_columns import is_word, unresolved_column
-from acid_platform.sql.scopes import ColumnsOf, cte_of, full_name, members
+from acid_platform.sql.scopes import ColumnsOf, cte_of, full_name, members, visible_selects
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
 _AFTER_SELECTION = (
@@ -25,6 +26,24 @@ _AFTER_SELECTION = (
     exp.Distribute,
     exp.Qualify,
 )
+
+
+class _Source(NamedTuple):
+    """What a query selects from: its name in lower case, and its columns."""
+
+    alias: str
+    database: str
+    """May stand before the name; empty if nothing may."""
+    columns: tuple[str, ...]
+
+    def has(self, parts: list[str]) -> bool:
+        """Whether the parts are those of a column of this source, or of a field of one."""
+        columns = {column.lower() for column in self.columns}
+        if parts[0] in columns:
+            return True
+        return (parts[0] == self.alias and not columns.isdisjoint(parts[1:2])) or (
+            parts[:2] == [self.database, self.alias] and not columns.isdisjoint(parts[2:3])
+        )
 
 
 def refuse_unknown_names(query: exp.Query, columns_of: ColumnsOf, database: str) -> None:
@@ -59,18 +78,13 @@ def _unknown(
     by_alias: dict[str, tuple[str, ...]] = {}
     names: set[str] = set()
     level = 0  # of the query that has the column; 0 if it is where the name stands
-    for distance, select in enumerate(_around(column)):
-        reachable = False
-        tables = _tables(select)
-        if tables is None:
+    for distance, select in enumerate(visible_selects(column)):
+        sources = _sources(select, columns_of, database)
+        if sources is None:
             return None
-        for table in tables:
-            alias = table.alias_or_name.lower()
-            full = full_name(table, database)
-            more = columns_of(full)
-            by_alias[alias] = (*by_alias.get(alias, ()), *more)
-            own = "" if table.args.get("alias") else full.partition(".")[0]
-            reachable |= _names_column(parts, own, alias, set(map(str.lower, more)))
+        for source in sources:
+            by_alias[source.alias] = (*by_alias.get(source.alias, ()), *source.columns)
+        reachable = any(source.has(parts) for source in sources)
         if level == distance and not reachable:
             level += 1
         if not _all_named(select) and column.find_ancestor(*_AFTER_SELECTION):
@@ -90,52 +104,49 @@ def _unknown(
     return unresolved_column(".".join(part.name for part in column.parts), sorted(every))
 
 
-def _names_column(parts: list[str], database: str, alias: str, columns: set[str]) -> bool:
-    """Whether the parts are those of a column of this table, or of a field of one.
-
-    `database` is that of a table without another name, which may stand before its name.
-    """
-    if parts[0] in columns:
-        return True
-    return (parts[0] == alias and not columns.isdisjoint(parts[1:2])) or (
-        parts[:2] == [database, alias] and not columns.isdisjoint(parts[2:3])
-    )
-
-
-def _around(column: exp.Column) -> Iterator[exp.Select]:
-    """The SELECT that contains the column, then those around it, whose columns it may name too."""
-    select = column.find_ancestor(exp.Select)
-    while select is not None:
-        yield select
-        select = select.find_ancestor(exp.Select)
-
-
-def _tables(select: exp.Select) -> list[exp.Table] | None:
-    """The tables that it selects from; None if there is anything but stored tables."""
-    tables = []
+def _sources(select: exp.Select, columns_of: ColumnsOf, database: str) -> list[_Source] | None:
+    """What it selects from; None if the columns of one can't be told."""
+    sources = []
     for member in members(select):
-        if (
-            not isinstance(member, exp.Table)
-            or not isinstance(member.this, exp.Identifier)
-            or cte_of(member) is not None
-            or _renames_columns(member)
-        ):
+        query: exp.Expr | None = None
+        if isinstance(member, exp.Subquery):
+            query = member.this
+        elif not isinstance(member, exp.Table) or not isinstance(member.this, exp.Identifier):
             return None
-        tables.append(member)
-    return tables
+        elif (cte := cte_of(member)) is not None:
+            if _renames_columns(cte):
+                return None
+            query = cte.this
+        if _renames_columns(member):
+            return None
+        alias = member.alias_or_name.lower()
+        if isinstance(member, exp.Table) and query is None:
+            full = full_name(member, database)
+            own = "" if member.args.get("alias") else full.partition(".")[0]
+            sources.append(_Source(alias, own, tuple(columns_of(full))))
+        elif isinstance(query, exp.Select) and all(map(_is_named, query.expressions)):
+            sources.append(_Source(alias, "", tuple(query.named_selects)))
+        else:
+            return None
+    return sources
 
 
-def _renames_columns(table: exp.Table) -> bool:
+def _renames_columns(source: exp.Expr) -> bool:
     """Whether the alias renames columns, as in `t AS x(a, b)`."""
-    alias = table.args.get("alias")
+    alias = source.args.get("alias")
     return isinstance(alias, exp.TableAlias) and bool(alias.columns)
 
 
 def _all_named(select: exp.Select) -> bool:
     return all(
-        isinstance(item, exp.Column | exp.Alias | exp.Star | exp.Aliases)
+        _is_named(item) or item.is_star or isinstance(item, exp.Aliases)
         for item in select.expressions
     )
+
+
+def _is_named(item: exp.Expr) -> bool:
+    """Whether it is one column whose name stands there."""
+    return isinstance(item, exp.Column | exp.Alias) and not item.is_star
 
 
 def _aliases(select: exp.Select) -> Iterator[str]:

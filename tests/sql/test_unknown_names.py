@@ -40,6 +40,9 @@ def unknown(text: str) -> str | None:
         ("SELECT id FROM t WHERE EXISTS (SELECT 1 FROM db.u WHERE u.id = t.idd)", "t.idd"),
         ("SELECT id FROM t UNION ALL SELECT idd FROM db.u", "idd"),
         ("SELECT month FROM t", "month"),
+        ("SELECT name FROM (SELECT id AS a FROM t) s", "name"),
+        ("WITH c AS (SELECT id AS a FROM t) SELECT c.id FROM c", "c.id"),
+        ("SELECT 1 FROM db.u, (SELECT n FROM t) s", "n"),
     ],
 )
 def test_a_misspelt_name_is_found(text: str, name: str | None) -> None:
@@ -57,6 +60,9 @@ def test_a_misspelt_name_is_found(text: str, name: str | None) -> None:
         "SELECT id FROM t WHERE id IN (SELECT n FROM db.u WHERE name = 'x')",
         "SELECT a FROM (SELECT id AS a FROM t) s",
         "WITH c AS (SELECT id AS a FROM t) SELECT a FROM c JOIN t ON c.a = t.id",
+        "WITH c (b) AS (SELECT id AS a FROM t) SELECT b FROM c",
+        "WITH c AS (SELECT * FROM t) SELECT other FROM c",
+        "SELECT col FROM (SELECT explode(split(name, ' ')) FROM t) s",
         "SELECT transform(split(name, ' '), x -> upper(x)) FROM t",
         "SELECT e FROM t LATERAL VIEW explode(split(name, ' ')) v AS e",
         "SELECT a FROM t AS x (a, b, c, d)",
@@ -82,10 +88,17 @@ def test_what_may_be_right_is_left_to_spark(text: str) -> None:
         ("y.n > 1", None),
     ],
 )
-def test_a_column_two_queries_further_out_is_refused(inner: str, refused: str | None) -> None:
+@pytest.mark.parametrize(
+    "outer",
+    ["t AS x", "(SELECT id, at, place FROM t) AS x", "c AS x"],
+    ids=["table", "subquery", "CTE"],
+)
+def test_a_column_two_queries_further_out_is_refused(
+    outer: str, inner: str, refused: str | None
+) -> None:
     text = (
-        "SELECT 1 FROM t AS x WHERE EXISTS (SELECT 1 FROM db.u AS y WHERE NOT EXISTS"
-        f" (SELECT 1 FROM db.u WHERE {inner}))"
+        f"WITH c AS (SELECT id, at, place FROM t) SELECT 1 FROM {outer} WHERE EXISTS"
+        f" (SELECT 1 FROM db.u AS y WHERE NOT EXISTS (SELECT 1 FROM db.u WHERE {inner}))"
     )
     query = cast(exp.Query, sqlglot.parse_one(text, dialect="hive"))
     if refused is None:
