@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import duckdb
 import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet
@@ -132,10 +133,10 @@ def materialize(
 ) -> None:
     dg.materialize(
         assets if isinstance(assets, list) else [assets],
-        resources=resources
-        or {
+        resources={
             "warehouse": WarehouseResource(path="var/warehouse"),
             "spark": SparkResource(),
+            **(resources or {}),
         },
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         **options,
@@ -274,6 +275,10 @@ def test_the_page_about_ingesting(
         warehouse.create_table("db.flights", "id int, carrier string, month int")
         warehouse.create_table("db.orders", "id int, status string", partitioned_by=["day string"])
         warehouse.create_table("db.events", "id int")
+        warehouse.create_table("db.large", "id bigint, name string, points int")
+        with duckdb.connect("shop.duckdb") as shop:
+            shop.execute("CREATE TABLE customers AS SELECT 1::bigint id, 'a' AS name, 5 AS points")
+            shop.execute("INSERT INTO customers VALUES (2, NULL, 7)")
         reader = Reader(warehouse, tmp_path)
         reader.variables["table"] = warehouse.create_table("db.copied", "id int, status string")
         pa.parquet.write_table(ordered, tmp_path / "in" / "orders.parquet")
@@ -290,6 +295,12 @@ def test_the_page_about_ingesting(
                 without="jdbc",
             )
         assert rows_of(warehouse, "shop.orders") == [(1, Decimal("12.35"), None)]
+        for _ in range(2):
+            materialize(
+                reader.variables["customers"], {"warehouse": WarehouseResource(path=warehouse.path)}
+            )
+            assert rows_of(warehouse, "shop.customers") == [(1, "a", 5), (2, None, 7)]
+        assert rows_of(warehouse, "db.large") == [(1, "a", 5), (2, None, 7)]
         assert rows_of(warehouse, "db.flights") == [(1, "UA", 1), (2, "AA", 1)]
         assert rows_of(warehouse, "db.copied") == [(1, "new"), (2, "sent")]
         days = ("2024-01-02", "2024-01-03")  # OVERWRITE replaces the partitions that it writes
