@@ -12,11 +12,13 @@ from acid_platform.orchestration.ended_runs import (
     fail_lost_runs,
 )
 from acid_platform.orchestration.erasure_job import erase
+from acid_platform.orchestration.outside_commits import commit_sensor
 from acid_platform.orchestration.sensors import cleaner_sensor, erasure_sensor, initiator_sensor
 
 
 def services() -> dg.Definitions:
-    """Compaction, cleaning, erasure, and the ends of runs that died; all sensors are off at first.
+    """Compaction, cleaning, erasure, the ends of runs that died, and the commits of others; all
+    sensors are off at first.
 
     They use the resources `warehouse` and `spark` of the project.
     """
@@ -29,6 +31,7 @@ def services() -> dg.Definitions:
             abort_failed_runs,
             abort_canceled_runs,
             fail_lost_runs,
+            commit_sensor,
         ],
         resources={IN_MEMORY: dg.mem_io_manager},
     )

@@ -43,6 +43,7 @@ job erase (in_process): clean_and_prove, compact_files, delete_rows; pool acid_c
 sensor abort_canceled_runs STOPPED
 sensor abort_failed_runs STOPPED
 sensor cleaner_sensor STOPPED every 5 s -> cleaning_job
+sensor commit_sensor STOPPED
 sensor erasure_sensor STOPPED every 30 s -> erase
 sensor fail_lost_runs STOPPED
 sensor initiator_sensor STOPPED every 30 s -> compaction_job
