@@ -190,6 +190,14 @@ soak: setup ## more of the slow tests, N=2000 random histories, then writers and
 chaos: setup ## kill, stall, damage, alter: no read may be wrong (SEED=, ARGS="--commits 1000 ...")
 	@$(TEST_STATE) exec $(PY) -m tests.chaos --seed $(or $(SEED),0) $(ARGS)
 
+.PHONY: judge
+judge: setup ## record what clients are told under kills and stops for MINUTES=5: it is snapshot isolation (SEED=, ARGS=--spark)
+	@$(TEST_STATE) exec $(PY) -m tests.recorder --minutes $(or $(MINUTES),5) --seed $(or $(SEED),0) $(ARGS)
+
+.PHONY: judge-teeth
+judge-teeth: setup ## the same with each of some rules switched off: the judge catches each
+	@$(TEST_STATE) exec $(PY) -m tests.recorder --teeth $(ARGS)
+
 .PHONY: leaders
 leaders: setup ## kill and suspend leading metastores under eight writers (LOG=postgres or s3, N=50, ARGS="--stops 20 --faults 20")
 	@$(TEST_STATE) exec $(PY) -m tests.log.leaders $(or $(LOG),postgres) --kills $(or $(N),50) $(ARGS)

@@ -24,14 +24,13 @@ from pathlib import Path
 from random import Random
 
 from acid_platform import AcidError, Warehouse
-from acid_platform.metastore.endpoint import Endpoint, Home
 from acid_platform.metastore.operations.tables import RegisterPartitions
 from acid_platform.metastore.operations.transactions import GetTxnStates
 from tests.chaos.actors import COLUMNS, DROPPED, PARTITIONED, PARTITIONS, RENAMED, Actor, T, live
 from tests.chaos.checker import Damage, Evidence, Verdict, check
 from tests.chaos.journal import Journal, Line, Tail, now
 from tests.chaos.mutations import MUTATIONS
-from tests.metastore.processes import end
+from tests.metastore.processes import end, serving_process
 
 ROLES = ("writer",) * 4 + ("reader",) * 3 + ("declarer", "compactor", "cleaner")
 TIMEOUT = 2.0
@@ -89,7 +88,6 @@ class Chaos:
         self.journals.mkdir(parents=True)
         self.tail, self.lines = Tail(self.journals), list[Line]()
         self.broken: tuple[Path, Path, str, float, float] | None = None
-        self._metastore_killed = 0
 
     def run(self, seconds: float) -> Verdict:
         """Runs until the goals are reached, or for so many seconds."""
@@ -199,17 +197,13 @@ class Chaos:
         self.kills += 1
 
     def _kill_metastore(self) -> None:
-        home = Home(self.warehouse / "_metastore")
-        endpoint = Endpoint.read(home)
-        if endpoint is None or endpoint.pid == self._metastore_killed:
+        pid = serving_process(self.warehouse)
+        if pid is None:
             return  # nobody has started another yet
-        with suppress(FileNotFoundError, ProcessLookupError):
-            told = Path(f"/proc/{endpoint.pid}/cmdline").read_bytes()
-            if str(home.path).encode() in told:
-                os.kill(endpoint.pid, signal.SIGKILL)
-                self._metastore_killed = endpoint.pid
-                self.metastore_kills.append(now())
-                self.kills += 1
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+            self.metastore_kills.append(now())
+            self.kills += 1
 
     def stall(self) -> None:
         running = [

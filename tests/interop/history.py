@@ -25,7 +25,6 @@ from pathlib import Path
 from random import Random
 
 from acid_platform import AlreadyScheduled, CompactionFailed, LockNotAcquired, Warehouse
-from acid_platform.metastore.endpoint import Endpoint, Home
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
 from tests.interop.hive import NO_ANSWER
@@ -40,6 +39,7 @@ from tests.interop.model import (
 from tests.interop.participants import Engine, read
 from tests.interop.report import Report
 from tests.interop.trino import Failed
+from tests.metastore.processes import serving_process
 
 _ALL = ("insert", "update", "delete", "merge")
 _NO_QUEUE = "does not queue"
@@ -133,13 +133,11 @@ class Gate:
 
 def kill_metastore(warehouse: Path) -> bool:
     """The next client starts another."""
-    home = Home(warehouse / "_metastore")
-    endpoint = Endpoint.read(home)
-    with suppress(FileNotFoundError, ProcessLookupError):
-        if endpoint and str(home.path) in Path(f"/proc/{endpoint.pid}/cmdline").read_text():
-            os.kill(endpoint.pid, signal.SIGKILL)
-            return True
-    return False
+    pid = serving_process(warehouse)
+    if pid is None:
+        return False
+    os.kill(pid, signal.SIGKILL)
+    return True
 
 
 @dataclass

@@ -14,6 +14,7 @@ from typing import Any
 
 from acid_platform.metastore.client import link
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.endpoint import Endpoint, Home
 
 
 def until(condition: Callable[[], Any], seconds: float = 10, pause: float = 0.01) -> None:
@@ -49,6 +50,16 @@ def gone(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False  # there is no /proc, or the process has just ended: the next call decides
     return state.rpartition(")")[2].split()[0] == "Z"
+
+
+def serving_process(warehouse: Path) -> int | None:
+    """The id of the process that serves a warehouse's metastore, unless it has ended."""
+    home = Home(warehouse / "_metastore")
+    endpoint = Endpoint.read(home)
+    with suppress(FileNotFoundError, ProcessLookupError):
+        if endpoint and str(home.path) in Path(f"/proc/{endpoint.pid}/cmdline").read_text():
+            return endpoint.pid
+    return None
 
 
 def end(metastore: Metastore) -> None:

@@ -53,7 +53,7 @@ from acid_platform.transactions.row_sets import RowSet
 from tests.simulation.simulator import STEADY, WALL
 from tests.simulation.storage import MemoryLog
 
-_PACKAGES = ("acid_platform.metastore.", "acid_platform.transactions.")
+_PACKAGE = "acid_platform."
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _places(real: Callable[..., Any]) -> Iterator[tuple[Any, str]]:
         yield getattr(sys.modules[real.__module__], owner), name
         return
     for module_name, module in list(sys.modules.items()):
-        if module_name.startswith(_PACKAGES):
+        if module_name.startswith(_PACKAGE):
             for key, value in list(vars(module).items()):
                 if value is real:
                     yield module, key

@@ -1,0 +1,115 @@
+"""`make judge MINUTES=5`: records histories for so many minutes under faults, and judges each.
+
+Ends with 1 if a history has an anomaly that the promised level excludes, or a client got an error
+that no fault explains. `--teeth` runs with each switched-off rule in turn, and ends with 1 if one
+is overlooked. The result goes to benchmarks/results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from benchmarks.results import machine, save
+from tests.judge.verdict import LEVELS, PROMISED
+from tests.recorder.rounds import KINDS, Rounds, RunFailed
+from tests.recorder.switched_off import TEETH, caught
+
+ROUND_SECONDS = 60.0
+_SHORTEST = 5.0
+_SHOWN = 20
+
+
+def record(place: Path, minutes: float, seed: int, spark: bool, trusting: bool) -> dict[str, Any]:
+    """Rounds until the time is over; the result of all. Raises RunFailed."""
+    rounds = Rounds(place, seed, (*KINDS, "spark") if spark else KINDS, trusting=trusting)
+    allowed: Counter[str] = Counter()
+    findings: Counter[str] = Counter()
+    texts: list[str] = []
+    levels = {*LEVELS}
+    deadline = time.monotonic() + 60 * minutes
+    try:
+        while (left := deadline - time.monotonic()) > _SHORTEST:
+            result = rounds.run(min(ROUND_SECONDS, left))
+            verdict = result.verdict
+            levels &= {*verdict.levels()}
+            allowed += Counter(verdict.counts()) - result.anomalies()
+            findings += result.findings()
+            texts += result.texts()
+            print(
+                f"{verdict.transactions} transactions, {verdict.committed} committed,"
+                f" findings: {dict(result.findings()) or 0}",
+                flush=True,
+            )
+    finally:
+        rounds.close()
+    return {
+        "level": PROMISED,
+        "minutes": minutes,
+        "seed": seed,
+        "clients": [*rounds.kinds],
+        "counts": dict(sorted(rounds.counts.items())),
+        "errors": dict(rounds.errors.most_common()),
+        "findings": dict(findings),
+        "texts": texts[:_SHOWN],
+        "anomalies that the level allows": dict(allowed),
+        "levels that nothing speaks against": sorted(levels),
+    }
+
+
+def bite(place: Path, chosen: str) -> dict[str, dict[str, int]]:
+    """What each switched-off rule, or the chosen one, is caught by. Raises RunFailed."""
+    results = {}
+    for number, one in enumerate(TEETH):
+        name = f"{one.rule}: {one.what}"
+        if chosen in ("", name):
+            (place / str(number)).mkdir()
+            results[name] = caught(one, place / str(number))
+            print(f"{name}: {results[name] or 'OVERLOOKED'}", flush=True)
+    return results
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.recorder", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--spark", action="store_true", help="a client whose engine is Spark, too")
+    parser.add_argument(
+        "--trusting",
+        action="store_true",
+        help="reads by Thrift count even if their transaction was reaped meanwhile",
+    )
+    parser.add_argument(
+        "--teeth", nargs="?", const="", help="with each switched-off rule instead, or with this one"
+    )
+    parser.add_argument("--keep", type=Path, help="an empty directory, which stays")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    chosen = parser.parse_args()
+    day = datetime.datetime.now(datetime.UTC).date().isoformat()
+    with tempfile.TemporaryDirectory(prefix="acid-recorder-") as temporary:
+        place = chosen.keep or Path(temporary)
+        try:
+            if chosen.teeth is not None:
+                results = bite(place, chosen.teeth)
+                save(chosen.out / f"{day}-judge-teeth.json", {"caught": results})
+                return 0 if all(results.values()) else 1
+            result = record(place, chosen.minutes, chosen.seed, chosen.spark, chosen.trusting)
+        except RunFailed as failed:
+            print(f"FAILED: {failed}")
+            return 1
+    for name in ("counts", "errors", "levels that nothing speaks against"):
+        print(f"{name}: {result[name]}")
+    save(chosen.out / f"{day}-judge.json", {"machine": machine(), **result})
+    for text in result["texts"]:
+        print(f"WRONG {text}")
+    return 1 if result["findings"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,247 @@
+"""Clients of several kinds, each a way to run the steps of one transaction.
+
+A row that is there twice is read as an element that nobody has written, so that the judge names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from acid_platform import Warehouse
+from acid_platform.handles.held_snapshot import Snapshot
+from acid_platform.handles.transaction import Transaction
+from acid_platform.scan.open import arrow_scan
+from tests.acid_files import AcidTable
+from tests.gateway.clients import (
+    INSERT,
+    SELECT,
+    SHARED_READ,
+    Statement,
+    insert_events,
+    m,
+    place_of,
+    valid_txns,
+    write_ids_of,
+)
+from tests.judge.recorded import Step, Version
+from tests.recorder.workload import PARTITIONS
+
+_NOBODYS = -1
+"""An element, or the value of a register, that nobody has written."""
+_ANEW = 8
+"""One of so many INSERTs into `j.files` writes the table anew."""
+
+
+class Client(Protocol):
+    """One transaction at a time. Without `begin`, each step is a statement of its own."""
+
+    checks: bool
+    """Whether it makes sure of what it reads at once. If not, a read counts once its transaction is
+    committed."""
+
+    def begin(self) -> None: ...
+    def read(self, step: Step) -> Version: ...
+    def write(self, step: Step) -> None: ...
+    def commit(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+def version_of(step: Step, values: Sequence[Any]) -> Version:
+    """What the values of the rows of a key are."""
+    if step.do == "list":
+        return tuple(int(one) for text in values for one in text.split(",") if one)
+    if step.do == "set":
+        return frozenset([*values, *([_NOBODYS] if len(set(values)) < len(values) else [])])
+    if len(values) > 1:
+        return _NOBODYS
+    return values[0] if values else None
+
+
+def _place(step: Step) -> tuple[str, str, int]:
+    """Table, column and k."""
+    table, _, k = step.key.partition("/")
+    column = {"lists": "elements", "parts": "elements", "sets": "e", "files": "e"}.get(table, "v")
+    return f"j.{table}", column, int(k)
+
+
+def _where(table: str, k: int) -> str:
+    return f"k = {k}" + (f" AND p = {k % PARTITIONS}" if table == "j.parts" else "")
+
+
+def _change(step: Step) -> tuple[str, str]:
+    """The column that an UPDATE sets, and its new value in SQL."""
+    if step.do == "append":
+        return "elements", f"concat(elements, ',{step.value}')"
+    return "v", f"CAST({step.value} AS bigint)"
+
+
+class PythonClient:
+    """The handles of Python."""
+
+    checks = True
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
+        self._txn: Transaction | None = None
+
+    def begin(self) -> None:
+        self._txn = self._warehouse.transaction()
+
+    def _table(self, name: str) -> Any:
+        return self._txn.table(name) if self._txn else self._warehouse.table(name)
+
+    def read(self, step: Step) -> Version:
+        table, column, k = _place(step)
+        rows = self._table(table).to_arrow(columns=[column], where=_where(table, k))
+        return version_of(step, rows.column(0).to_pylist())
+
+    def write(self, step: Step) -> None:
+        table, column, k = _place(step)
+        handle = self._table(table)
+        if table == "j.whole":
+            handle.overwrite([{"k": k, column: step.value}])
+        elif step.do == "add":
+            handle.insert([{"k": k, column: step.value}])
+        else:
+            handle.update(dict([_change(step)]), _where(table, k))
+
+    def commit(self) -> None:
+        if self._txn:
+            self._txn.commit()
+            self._txn = None
+
+    def abort(self) -> None:
+        txn, self._txn = self._txn, None
+        if txn:
+            txn.abort()
+
+
+class SqlClient:
+    """Hive's SQL."""
+
+    checks = True
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
+        self._writes = 0
+
+    def begin(self) -> None:
+        self._warehouse.sql("START TRANSACTION")
+
+    def read(self, step: Step) -> Version:
+        table, column, k = _place(step)
+        answer: Any = self._warehouse.sql(f"SELECT {column} FROM {table} WHERE {_where(table, k)}")
+        return version_of(step, answer.to_arrow().column(0).to_pylist())
+
+    def write(self, step: Step) -> None:
+        self._writes += 1
+        self._warehouse.sql(self._statement(step))
+
+    def _statement(self, step: Step) -> str:
+        table, _, k = _place(step)
+        if table == "j.whole":
+            return f"INSERT OVERWRITE TABLE {table} VALUES ({k}, {step.value})"
+        if table == "j.files" and self._writes % _ANEW == 0:
+            one = f"SELECT {k} AS k, CAST({step.value} AS bigint) AS e"
+            rows = f"SELECT k, e FROM {table} UNION ALL {one}"
+            return f"INSERT OVERWRITE TABLE {table} {rows}"
+        if step.do == "add":
+            return f"INSERT INTO {table} VALUES ({k}, {step.value})"
+        column, value = _change(step)
+        if step.do == "write" and self._writes % 2:
+            return (
+                f"MERGE INTO {table} t USING (SELECT {k} AS k, {value} AS v) s ON t.k = s.k"
+                " WHEN MATCHED THEN UPDATE SET v = s.v"
+            )
+        return f"UPDATE {table} SET {column} = {value} WHERE {_where(table, k)}"
+
+    def commit(self) -> None:
+        self._warehouse.sql("COMMIT")
+
+    def abort(self) -> None:
+        if self._warehouse.session.in_transaction:  # an error may have rolled it back
+            self._warehouse.sql("ROLLBACK")
+
+
+class SnapshotClient:
+    """A held snapshot, which only reads."""
+
+    checks = True
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
+        self._snapshot: Snapshot | None = None
+
+    def begin(self) -> None:
+        self._snapshot = self._warehouse.snapshot()
+
+    def read(self, step: Step) -> Version:
+        assert self._snapshot is not None
+        table, column, k = _place(step)
+        rows = self._snapshot.table(table).to_arrow(columns=[column], where=_where(table, k))
+        return version_of(step, rows.column(0).to_pylist())
+
+    def write(self, step: Step) -> None:
+        raise AssertionError(step)
+
+    def commit(self) -> None:
+        self.abort()
+
+    def abort(self) -> None:
+        snapshot, self._snapshot = self._snapshot, None
+        if snapshot:
+            snapshot.close()
+
+
+class ThriftClient:
+    """What Trino and Hive do: the gateway's protocol, directories that it lists and files that it
+    writes itself. It works on `j.sets` alone, and reads before it writes.
+
+    Its transaction may be reaped while it reads, and the files of its snapshot removed: it learns
+    of that when it commits. `checks` is for who wants to see that.
+    """
+
+    def __init__(self, client: Any, checks: bool = False) -> None:
+        self.checks = checks
+        self._client = client
+        self._statement: Statement | None = None
+        self._txns: Any = None
+        self._rows: list[tuple[int, int]] = []
+
+    def begin(self) -> None:
+        self._statement = Statement(self._client)
+        self._txns = valid_txns(self._client.get_open_txns(), self._statement.id)
+        self._rows = []
+
+    def read(self, step: Step) -> Version:
+        table, column, k = _place(step)
+        assert self._statement is not None and not self._rows
+        self._statement.lock(table, SELECT, SHARED_READ)
+        request = m.GetValidWriteIdsRequest(fullTableNames=[table], validTxnList=str(self._txns))
+        (listed,) = self._client.get_valid_write_ids(request).tblValidWriteIds
+        layout = self._files().layout
+        scan = arrow_scan(layout, write_ids_of(listed), self._txns, [column], f"k = {k}")
+        return version_of(step, scan.table().column(0).to_pylist())
+
+    def _files(self) -> AcidTable:
+        return AcidTable(Path(place_of(self._client, "j.sets")), "k int, e bigint")
+
+    def write(self, step: Step) -> None:
+        self._rows.append((_place(step)[2], step.value))
+
+    def commit(self) -> None:
+        assert self._statement is not None
+        if self._rows:
+            self._statement.lock("j.sets", INSERT)
+            write_id = self._statement.allocate("j.sets")
+            self._statement.heartbeat()
+            events: Any = insert_events(write_id, self._rows)  # type: ignore[arg-type]
+            self._files().inserts(f"d{write_id}", [*events])
+        self._statement.commit()
+
+    def abort(self) -> None:
+        statement, self._statement = self._statement, None
+        if statement:
+            statement.abort()

@@ -1,0 +1,193 @@
+"""What clients try, read and are told, as a history: a line before the first message, one after.
+
+The first line holds the writes, with an unknown outcome; the second one replaces it. A process that
+is killed in between leaves the first one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from thriftpy2.thrift import TException
+
+from acid_platform import (
+    AcidError,
+    LockNotAcquired,
+    LockTimeout,
+    NoSuchTxn,
+    OutcomeUnknown,
+    SnapshotExpired,
+    TxnAborted,
+)
+from acid_platform.metastore.client.open_transaction import UNDECIDED
+from tests.gateway.clients import m
+from tests.judge.recorded import Attempt, Outcome, Step
+from tests.recorder.clients import Client
+
+COMMITS_TRIED = 5
+"""A commit that was not decided is sent again so often."""
+LOST = (TException, OSError, EOFError)
+"""Errors of a connection to the gateway."""
+EXPECTED = (
+    *UNDECIDED,
+    OutcomeUnknown,
+    TxnAborted,
+    NoSuchTxn,
+    SnapshotExpired,
+    LockNotAcquired,
+    LockTimeout,
+    *LOST,
+)
+"""Errors that clients may get under faults. Any other is a finding: such as a file that is gone."""
+
+
+@dataclass
+class Journal:
+    """The file of one process."""
+
+    directory: Path
+    process: str
+    attempts: int = 0
+    _file: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        path = self.directory / f"{self.process}.jsonl"
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def attempt(self, attempt: Attempt) -> None:
+        """The transaction that was begun last, as it is now."""
+        self._line({"number": self.attempts, "attempt": attempt.to_json()})
+
+    def error(self, place: str, error: BaseException) -> None:
+        name = type(error).__name__
+        if isinstance(error, EXPECTED):
+            self._line({"error": f"{place}: {name}"})
+        else:
+            self._line({"unexpected": f"{self.process}, {place}: {name}: {error}"})
+
+    def _line(self, content: dict[str, object]) -> None:
+        os.write(self._file, json.dumps(content, separators=(",", ":")).encode() + b"\n")
+
+
+@dataclass
+class Recording:
+    """What all processes of a round have written down."""
+
+    history: list[Attempt]
+    """By the times at which they began."""
+    errors: Counter[str]
+    """Expected ones, by name and place."""
+    unexpected: list[str]
+
+    @classmethod
+    def of(cls, directory: Path) -> Recording:
+        attempts: dict[tuple[str, int], Attempt] = {}
+        recording = cls([], Counter(), [])
+        for path in sorted(directory.glob("*.jsonl")):
+            for text in path.read_text().splitlines(keepends=True):
+                if not text.endswith("\n"):
+                    continue  # its process was killed while it wrote
+                line = json.loads(text)
+                if "attempt" in line:
+                    attempts[path.stem, line["number"]] = Attempt.of_json(line["attempt"])
+                elif "error" in line:
+                    recording.errors[line["error"]] += 1
+                else:
+                    recording.unexpected.append(line["unexpected"])
+        recording.history = sorted(attempts.values(), key=lambda one: one.began)
+        return recording
+
+
+def run(
+    client: Client,
+    journal: Journal,
+    plan: list[Step],
+    *,
+    alone: bool = False,
+    gives_up: bool = False,
+    pause: Callable[[], None] = lambda: None,
+) -> Outcome:
+    """Runs one transaction, records it, and returns its outcome.
+
+    `alone` is a single step that is a statement of its own. Who `gives_up` aborts it in the end.
+    """
+    writes = tuple(step for step in plan if step.writes)
+    attempt = Attempt(journal.process, writes, "info", time.monotonic_ns())
+    journal.attempts += 1
+    journal.attempt(attempt)
+    steps: list[Step] = []
+    first_read: int | None = None
+    sent: int | None = None
+    outcome: Outcome = "fail"
+    try:
+        if not alone:
+            client.begin()
+        for step in plan:
+            if step.writes:
+                sent = time.monotonic_ns() if alone else None
+                client.write(step)
+                steps.append(step)
+            else:
+                steps.append(replace(step, value=client.read(step)))
+                first_read = first_read or time.monotonic_ns()
+            pause()
+        if gives_up:
+            client.abort()
+        else:
+            if not alone:
+                sent = time.monotonic_ns()
+                _commit(client)
+            outcome = "ok"
+    except (AcidError, *LOST) as error:
+        journal.error("commit" if sent else "statement", error)
+        outcome = "info" if sent and _undecided(error) else "fail"
+        with suppress(AcidError, *LOST):
+            client.abort()
+    if outcome != "ok" and not client.checks:
+        steps, first_read = [], None
+    steps += [step for step in writes if step not in steps]
+    ended = time.monotonic_ns() if outcome != "info" else None
+    journal.attempt(
+        replace(
+            attempt,
+            steps=tuple(steps),
+            outcome=outcome,
+            first_read=first_read,
+            sent=sent,
+            ended=ended,
+        )
+    )
+    return outcome
+
+
+def _commit(client: Client) -> None:
+    """Sends a commit again that was not decided. Raises what its last answer says."""
+    undecided: BaseException | None = None
+    for _ in range(COMMITS_TRIED):
+        try:
+            client.commit()
+            return
+        except UNDECIDED as error:
+            undecided = error
+            time.sleep(0.3)
+        except TxnAborted:
+            raise
+        except AcidError as error:
+            # It may say that the transaction has ended, by a commit that got through before.
+            raise (undecided or error) from error
+    assert undecided is not None
+    raise undecided
+
+
+def _undecided(error: BaseException) -> bool:
+    """Whether a transaction whose commit failed so may be committed."""
+    if isinstance(error, AcidError):
+        return isinstance(error, (OutcomeUnknown, *UNDECIDED))
+    return not isinstance(error, m.TxnAbortedException)

@@ -1,0 +1,217 @@
+"""Rounds of a recorded history: clients at work for a time under faults, then the last reads.
+
+The driver opens no warehouse itself, since it forks: what has to be done is done in children.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+
+from acid_platform import Warehouse
+from acid_platform.metastore.__main__ import serve
+from acid_platform.metastore.client import target
+from acid_platform.metastore.endpoint import Home
+from tests.interop.history import Gate
+from tests.judge.recorded import save
+from tests.judge.verdict import Verdict, judge
+from tests.metastore.processes import serving_process
+from tests.recorder.faults import SETTINGS, Faults
+from tests.recorder.processes import LAST, Round, last_reads, live
+from tests.recorder.recording import Recording
+from tests.recorder.workload import make_rows, make_tables
+
+KINDS = ("python", "python", "sql", "sql", "snapshot", "thrift", "keeper")
+_END_SECONDS = 60.0
+_PATIENCE = 3
+
+
+class RunFailed(Exception):
+    """The run could not be made; nothing is said of the platform."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the judge says of a round, and the errors that no client should get."""
+
+    verdict: Verdict
+    unexpected: list[str]
+
+    def anomalies(self) -> Counter[str]:
+        """Those that the promised level excludes, by name."""
+        return Counter(one.name for one in self.verdict.against())
+
+    def findings(self) -> Counter[str]:
+        """None if the platform kept its promise."""
+        return self.anomalies() + Counter({"unexpected error": len(self.unexpected)})
+
+    def texts(self) -> list[str]:
+        return [*self.unexpected, *(f"{one.name}: {one.why}" for one in self.verdict.against())]
+
+
+@dataclass
+class Rounds:
+    """Rounds in one warehouse below `place`, an empty directory.
+
+    `own_metastore`: the metastore is a fork of this process, with whatever was changed in it, and
+    not one that clients start. `trusting`: see Round.
+    """
+
+    place: Path
+    seed: int
+    kinds: tuple[str, ...] = KINDS
+    own_metastore: bool = False
+    trusting: bool = False
+    counts: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    _round: int = 0
+    _started: int = 0
+    _served: int | None = None
+    _gate: Gate | None = None
+
+    def __post_init__(self) -> None:
+        self._random = Random(self.seed)
+        self.warehouse = self.place / "wh"
+        if self.own_metastore:
+            target.start = _started_by_driver  # type: ignore[attr-defined]
+            self._serve()
+        self._in_child(make_tables, SETTINGS)
+        if "thrift" in self.kinds:
+            self._gate = Gate(self.warehouse, self.place / "gateway.log")
+            self._gate.start()
+
+    def close(self) -> None:
+        if self._gate:
+            self._gate.kill()
+        pid = self._metastore()
+        if pid is not None:
+            os.kill(pid, signal.SIGTERM)
+        if self._served is not None:
+            with suppress(ChildProcessError):
+                os.waitpid(self._served, 0)
+
+    def run(self, seconds: float) -> Result:
+        """Records a history, saves it and judges it. Raises RunFailed."""
+        self._round += 1
+        self._started = 0
+        journals = self.place / f"round-{self._round}"
+        journals.mkdir()
+        self._in_child(partial(make_rows, round_=self._round, seconds=seconds))
+        address = self._gate.address if self._gate else None
+        round_ = Round(
+            self.warehouse, journals, address, self._round, time.monotonic(), seconds, self.trusting
+        )
+        clients = {self._start(round_, kind): kind for kind in self.kinds}
+        faults = Faults(self._random, self._metastore, clients, self._gate)
+        try:
+            while time.monotonic() < round_.began + seconds:
+                time.sleep(0.03)
+                faults.happen()
+                for kind in self._ended(clients):
+                    clients[self._start(round_, kind)] = kind
+        finally:
+            (journals / "stop").touch()
+            faults.let_go()
+            self._await(clients)
+        unread = os.waitpid(_forked(partial(last_reads, round_)), 0)[1]
+        recording = Recording.of(journals)
+        if unread:
+            recording.unexpected.append("the last reads failed")
+        save(self.place / f"history-{self._round}.jsonl", recording.history)
+        verdict = judge(recording.history)
+        self._count(recording, verdict, faults)
+        return Result(verdict, recording.unexpected)
+
+    def _count(self, recording: Recording, verdict: Verdict, faults: Faults) -> None:
+        self.errors += recording.errors
+        self.counts += faults.counts
+        self.counts += Counter(
+            histories=1,
+            transactions=verdict.transactions,
+            committed=verdict.committed,
+            operations=sum(len(attempt.steps) for attempt in recording.history),
+            processes=self._started,
+            faults=faults.counts.total(),
+        )
+        for attempt in recording.history:
+            kind = attempt.process.split("-", 2)[2]
+            self.counts[f"transactions of {kind}"] += 1
+            self.counts[f"outcome {attempt.outcome}"] += 1
+
+    # --- processes ------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        home = Home(self.warehouse / "_metastore")
+        self._served = _forked(lambda: sys.exit(serve(home, None, None)))
+
+    def _metastore(self) -> int | None:
+        return self._served if self.own_metastore else serving_process(self.warehouse)
+
+    def _in_child(
+        self, work: Callable[[Warehouse], None], settings: dict[str, str] | None = None
+    ) -> None:
+        """Does it, again if the machine was so busy that its transaction was aborted. Raises
+        RunFailed."""
+
+        def with_warehouse() -> None:
+            with Warehouse.open(self.warehouse, settings=settings, engine="local") as warehouse:
+                work(warehouse)
+
+        for _ in range(_PATIENCE):
+            if not os.waitpid(_forked(with_warehouse), 0)[1]:
+                return
+        raise RunFailed("see the errors above")
+
+    def _start(self, round_: Round, kind: str) -> int:
+        self._started += 1
+        seed = self.seed * 10_000 + self._round * LAST + self._started
+        return _forked(partial(live, round_, kind, self._started % LAST, seed))
+
+    def _ended(self, clients: dict[int, str]) -> list[str]:
+        """The kinds of the clients that have ended since the last call."""
+        if self._served is not None and os.waitpid(self._served, os.WNOHANG)[0]:
+            self._serve()
+        return [clients.pop(pid) for pid in [*clients] if os.waitpid(pid, os.WNOHANG)[0]]
+
+    def _await(self, clients: dict[int, str]) -> None:
+        """Waits for all clients; kills those that don't end."""
+        deadline = time.monotonic() + _END_SECONDS
+        while clients:
+            self._ended(clients)
+            if time.monotonic() > deadline:
+                self.counts["processes that did not end"] += len(clients)
+                for pid in clients:
+                    os.kill(pid, signal.SIGKILL)
+                deadline = float("inf")
+            time.sleep(0.03)
+
+
+def _forked(work: Callable[[], object]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        work()
+        code = 0
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    except BaseException as error:
+        with suppress(Exception):
+            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    os._exit(code)
+
+
+def _started_by_driver(home: Home, listen: str | None = None, *, alone: bool = True) -> bool:
+    """In place of `start` in clients: the driver starts the metastore."""
+    time.sleep(0.05)
+    return False

@@ -1,0 +1,127 @@
+"""Rules that are switched off, in the metastore or in clients: the judge must catch each by what
+clients read and were told.
+
+Some are among those that the simulator has to catch (tests/simulation/mutations.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import acid_platform.metastore.server.server  # noqa: F401, all that it loads has to be there
+from acid_platform import AcidError
+from acid_platform.handles.transaction import Transaction
+from acid_platform.metastore.client.open_transaction import OpenTransaction
+from acid_platform.metastore.records import WriteReport
+from acid_platform.metastore.server.store import Store
+from acid_platform.scan import deletes
+from acid_platform.transactions import (
+    NONE_OPEN,
+    CompactorWriteIdList,
+    RangeResponse,
+    ValidTxnList,
+    ValidWriteIdList,
+    lists,
+)
+from tests.recorder.rounds import Rounds
+from tests.simulation.mutations import MUTATIONS, Cell, Faulty
+
+SECONDS, ROUNDS = 12.0, 4
+"""Of a history, and how many are tried."""
+KINDS = ("python", "python", "sql", "sql", "snapshot", "keeper")
+_UNLOGGED = 8
+
+
+def _of_simulation(rule: str, what: str) -> Faulty | Cell:
+    (one,) = (one for one in MUTATIONS if (one.rule, one.what) == (rule, what))
+    return one
+
+
+def _commits_instead(real: Any, txn: Transaction, reason: str) -> None:
+    try:
+        txn._work.commit()
+    except AcidError:
+        real(txn, reason)
+
+
+def _one_table(
+    real: Any, txn: OpenTransaction, writes: Sequence[WriteReport] = (), *more: Any, **named: Any
+) -> None:
+    real(txn, [one for one in writes if one.table == writes[0].table], *more, **named)
+
+
+_held_back: list[Any] = []
+
+
+def _late(real: Any, store: Store, events: Any) -> None:
+    _held_back.append(events)
+    if len(_held_back) > _UNLOGGED:
+        real(store, _held_back.pop(0))
+
+
+def _above_open(_real: Any, lists: ValidWriteIdList) -> CompactorWriteIdList:
+    return CompactorWriteIdList(lists.high_watermark, (), lists.aborted, NONE_OPEN, lists.table)
+
+
+TEETH: tuple[Faulty | Cell, ...] = (
+    _of_simulation("T31", "a commit without the conflict check"),
+    _of_simulation("T37", "nothing is the same entity"),
+    _of_simulation("P38", "rows that both have changed are overlooked"),
+    _of_simulation("T10", "a commit of an aborted transaction counts"),
+    _of_simulation("S4", "each lock takes a new snapshot"),
+    _of_simulation("S8", "open write ids are seen"),
+    _of_simulation("P29", "a snapshot is called the newest although its tables were changed since"),
+    _of_simulation("P30", "two overwrites do not conflict"),
+    _of_simulation("P30", "an overwrite does not conflict with inserts"),
+    _of_simulation("T22", "a write id is used twice"),
+    _of_simulation("T27", "the partitions of a dynamic write are not looked at"),
+    Faulty("P2", "commits are answered before they are in the log", Store.append, _late),
+    Faulty("P8", "a commit publishes one table of several", OpenTransaction.commit, _one_table),
+    Faulty("T12", "an abort commits", Transaction._abort, _commits_instead),
+    Faulty(
+        "T41",
+        "a snapshot misses the last two transactions",
+        ValidTxnList.for_reader,
+        lambda real, lists, me: real(lists, max(1, me - 2)),
+    ),
+    Faulty(
+        "S4",
+        "a transaction does not see its own writes",
+        ValidWriteIdList.seeing,
+        lambda _real, lists, _own: lists,
+    ),
+    Faulty(
+        "S14",
+        "all of a directory counts as valid",
+        lists._IdList.range_valid,
+        lambda _real, _lists, _low, _high: RangeResponse.ALL,
+    ),
+    Faulty(
+        "F16",
+        "deleted rows stay",
+        deletes.load_keys,
+        lambda _real, *_args, **_named: deletes.NO_DELETES,
+    ),
+    Faulty(
+        "S16",
+        "a compaction merges what is above an open write",
+        ValidWriteIdList.for_compactor,
+        _above_open,
+    ),
+)
+
+
+def caught(mutation: Faulty | Cell, place: Path, seed: int = 1) -> dict[str, int]:
+    """The anomalies of the first history that has any; else empty. Raises RunFailed."""
+    with mutation.applied():
+        rounds = Rounds(place, seed, KINDS, own_metastore=True)
+        try:
+            for _ in range(ROUNDS):
+                anomalies = rounds.run(SECONDS).anomalies()
+                if anomalies:
+                    return dict(sorted(anomalies.items()))
+        finally:
+            rounds.close()
+    return {}

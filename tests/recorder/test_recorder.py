@@ -1,0 +1,153 @@
+"""A recorded history is what the platform promises, and each switched-off rule shows in one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from acid_platform import CorruptFile, MetastoreUnavailable, TxnAborted
+from tests.conftest import slow_then_soak
+from tests.judge.recorded import Step, Version
+from tests.recorder.clients import version_of
+from tests.recorder.recording import Journal, Recording, run
+from tests.recorder.switched_off import TEETH
+from tests.recorder.workload import Plans, all_reads
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAN = [Step("set", "sets/7", None), Step("add", "sets/7", 1)]
+
+
+class Scripted:
+    """A client whose reads see the element 5; `errors` are raised at each commit in turn."""
+
+    def __init__(self, *errors: BaseException, checks: bool = True) -> None:
+        self.checks = checks
+        self.errors = [*errors]
+
+    def begin(self) -> None: ...
+
+    def read(self, _step: Step) -> Version:
+        return frozenset({5})
+
+    def write(self, _step: Step) -> None: ...
+
+    def commit(self) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+
+    def abort(self) -> None: ...
+
+
+def recorded(directory: Path, client: Scripted) -> Recording:
+    run(client, Journal(directory, "1-1-python"), PLAN)
+    return Recording.of(directory)
+
+
+def test_a_transaction_is_recorded_with_what_it_read(tmp_path: Path) -> None:
+    (attempt,) = recorded(tmp_path, Scripted()).history
+    assert attempt.outcome == "ok"
+    assert attempt.steps == (Step("set", "sets/7", frozenset({5})), Step("add", "sets/7", 1))
+    assert attempt.first_read and attempt.sent and attempt.ended
+    assert attempt.began <= attempt.first_read <= attempt.sent <= attempt.ended
+
+
+def test_a_process_that_is_killed_leaves_its_writes_with_an_unknown_outcome(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(SystemExit):
+        run(Scripted(SystemExit()), Journal(tmp_path, "1-1-python"), PLAN)
+    with (tmp_path / "1-1-python.jsonl").open("a") as file:
+        file.write('{"number": 2, "attem')
+    (attempt,) = Recording.of(tmp_path).history
+    assert (attempt.outcome, attempt.steps) == ("info", (Step("add", "sets/7", 1),))
+
+
+def test_reads_of_an_aborted_transaction_count_if_the_client_made_sure(tmp_path: Path) -> None:
+    aborted = recorded(tmp_path, Scripted(TxnAborted("reaped")))
+    assert aborted.history[0].outcome == "fail"
+    assert [step.do for step in aborted.history[0].steps] == ["set", "add"]
+    assert aborted.errors == {"commit: TxnAborted": 1}
+
+
+def test_without_a_check_they_count_once_the_transaction_is_committed(tmp_path: Path) -> None:
+    reader = Scripted(TxnAborted("reaped"), checks=False)
+    (attempt,) = recorded(tmp_path, reader).history
+    assert [step.do for step in attempt.steps] == ["add"]
+    assert attempt.first_read is None
+
+
+@pytest.mark.parametrize(
+    ("last", "outcome"),
+    [(None, "ok"), (TxnAborted("reaped"), "fail"), (CorruptFile("damaged"), "info")],
+)
+def test_a_commit_that_was_not_decided_is_sent_again(
+    tmp_path: Path, last: BaseException | None, outcome: str
+) -> None:
+    errors = [MetastoreUnavailable("gone"), *([last] if last else [])]
+    (attempt,) = recorded(tmp_path, Scripted(*errors)).history
+    assert attempt.outcome == outcome
+
+
+def test_an_error_that_no_fault_explains_is_a_finding(tmp_path: Path) -> None:
+    damaged = recorded(tmp_path, Scripted(CorruptFile("delta_1_1 is gone")))
+    assert damaged.unexpected == ["1-1-python, commit: CorruptFile: delta_1_1 is gone"]
+    assert not damaged.errors
+
+
+@pytest.mark.parametrize(
+    ("do", "values", "version"),
+    [
+        ("list", ["", ",3,1"], (3, 1)),
+        ("set", [3, 1], {1, 3}),
+        ("set", [3, 3], {3, -1}),
+        ("register", [], None),
+        ("register", [4], 4),
+        ("register", [4, 4], -1),
+    ],
+)
+def test_rows_that_are_there_twice_are_what_nobody_wrote(
+    do: str, values: list[object], version: object
+) -> None:
+    assert version_of(Step(do, "any/1", None), values) == version  # type: ignore[arg-type]
+
+
+def test_no_value_is_written_twice_and_the_last_reads_read_each_key() -> None:
+    plans = [Plans(Random(process), 3, process) for process in (1, 2)]
+    steps = [
+        step
+        for second in range(300)
+        for one in plans
+        for step in one.transaction(second / 10)
+        if step.writes
+    ]
+    assert len({step.value for step in steps}) == len(steps) > 300
+    assert {step.key for step in steps} <= {step.key for step in all_reads(3, 30)}
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, since it forks."""
+    run_so = [sys.executable, "-m", "tests.recorder", *arguments]
+    return subprocess.run(run_so, cwd=ROOT, text=True, capture_output=True, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_T31_S4_T41_a_short_history_is_strong_snapshot_isolation(tmp_path: Path) -> None:
+    ended = command("--minutes", "0.5", "--out", str(tmp_path))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    (path,) = tmp_path.glob("*-judge.json")
+    assert json.loads(path.read_text())["counts"]["committed"] > 100
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    "name", slow_then_soak([f"{one.rule}: {one.what}" for one in TEETH], slow=2)
+)
+def test_a_rule_that_is_switched_off_is_caught(name: str, tmp_path: Path) -> None:
+    ended = command("--teeth", name, "--out", str(tmp_path))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
