@@ -40,12 +40,14 @@ class Round:
     began: float
     """By time.monotonic()."""
     seconds: float
+    driver: int
+    """The process that started the clients: without it they end."""
     trusting: bool = False
     """Whether reads by Thrift count even if their transaction was reaped meanwhile."""
 
     @property
     def stopped(self) -> bool:
-        return (self.journals / "stop").exists()
+        return (self.journals / "stop").exists() or os.getppid() != self.driver
 
     @property
     def passed(self) -> float:

@@ -108,7 +108,14 @@ class Rounds:
         self._in_child(partial(make_rows, round_=self._round, seconds=seconds))
         address = self._gate.address if self._gate else None
         round_ = Round(
-            self.warehouse, journals, address, self._round, time.monotonic(), seconds, self.trusting
+            self.warehouse,
+            journals,
+            address,
+            self._round,
+            time.monotonic(),
+            seconds,
+            os.getpid(),
+            self.trusting,
         )
         clients = {self._start(round_, kind): kind for kind in self.kinds}
         faults = Faults(self._random, self._metastore, clients, self._gate)

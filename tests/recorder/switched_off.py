@@ -28,7 +28,7 @@ from acid_platform.transactions import (
 from tests.recorder.rounds import Rounds
 from tests.simulation.mutations import MUTATIONS, Cell, Faulty
 
-SECONDS, ROUNDS = 12.0, 4
+SECONDS, ROUNDS = 12.0, 8
 """Of a history, and how many are tried."""
 KINDS = ("python", "python", "sql", "sql", "snapshot", "keeper")
 _UNLOGGED = 8
