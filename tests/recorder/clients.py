@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from acid_platform import Warehouse
+from acid_platform import AcidError, TxnAborted, Warehouse
 from acid_platform.handles.held_snapshot import Snapshot
 from acid_platform.handles.transaction import Transaction
 from acid_platform.scan.open import arrow_scan
@@ -199,8 +199,8 @@ class ThriftClient:
     """What Trino and Hive do: the gateway's protocol, directories that it lists and files that it
     writes itself. It works on `j.sets` alone, and reads before it writes.
 
-    Its transaction may be reaped while it reads, and the files of its snapshot removed: it learns
-    of that when it commits. `checks` is for who wants to see that.
+    Its transaction may be reaped while it reads, and the files of its snapshot removed. Who reads
+    no error then learns of it from the commit; `checks=True` counts such reads nevertheless.
     """
 
     def __init__(self, client: Any, checks: bool = False) -> None:
@@ -222,8 +222,15 @@ class ThriftClient:
         request = m.GetValidWriteIdsRequest(fullTableNames=[table], validTxnList=str(self._txns))
         (listed,) = self._client.get_valid_write_ids(request).tblValidWriteIds
         layout = self._files().layout
-        scan = arrow_scan(layout, write_ids_of(listed), self._txns, [column], f"k = {k}")
-        return version_of(step, scan.table().column(0).to_pylist())
+        try:
+            scan = arrow_scan(layout, write_ids_of(listed), self._txns, [column], f"k = {k}")
+            rows = scan.table()
+        except AcidError as error:
+            alive = self._statement.heartbeat()
+            if alive.aborted or alive.nosuch:
+                raise TxnAborted("the files of its snapshot may be gone") from error
+            raise
+        return version_of(step, rows.column(0).to_pylist())
 
     def _files(self) -> AcidTable:
         return AcidTable(Path(place_of(self._client, "j.sets")), "k int, e bigint")
