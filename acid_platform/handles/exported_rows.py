@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from acid_platform.errors import InvalidDefinition, UnsupportedStatement
@@ -67,7 +68,10 @@ def export_rows(warehouse: Warehouse, result: Result, directory: str, stored: Fi
 def _exported(files: Files, path: str) -> list[str]:
     """The files that an earlier export wrote, which may go. Raises InvalidDefinition for others."""
     there = {info.base_name: info for info in files.children(path)}
-    listed: list[str] = json.loads(files.read(f"{path}/{LIST}")) if LIST in there else []
+    listed: list[str] = []
+    if LIST in there:
+        with suppress(ValueError, TypeError):  # a file of somebody else, which lists none of ours
+            listed = [str(name) for name in json.loads(files.read(f"{path}/{LIST}"))]
     for name, info in sorted(there.items()):
         if (name not in (*listed, LIST) and not name.startswith(_STAGED)) or not info.is_file:
             raise InvalidDefinition(

@@ -51,7 +51,7 @@ def external_table(
     properties: Mapping[str, str] | None = None,
     comments: Mapping[str, str] | None = None,
 ) -> ViewRecord:
-    """The checked declaration of an external table; the directory may be missing, and is not made.
+    """The checked declaration of an external table; its directory is not made.
 
     `columns`, `partitioned_by`: in Hive's notation. Raises InvalidDefinition, UnknownColumn,
     UnsupportedStatement.
@@ -133,12 +133,19 @@ def _divided(view: ViewRecord) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
 def open_external(view: ViewRecord, where: str | None = None) -> Scan:
     """The files that are there now, of the partitions that can have rows that `where` accepts.
 
-    Raises UnsupportedLayout for a directory where a file should be, and for files of a
-    transactional table; CorruptFile, StoreRefused, StoreUnavailable.
+    A partition without a directory has no rows, as in Hive. Raises UnsupportedLayout if the table
+    has none, for a directory where a file should be, and for files of a transactional table;
+    CorruptFile, StoreRefused, StoreUnavailable.
     """
     external = _external(view)
     own, keys = _divided(view)
     files, path = Files.of(external.location)
+    inside = not keys or "" in external.partitions.values()
+    if inside and files.local and not files.is_directory(path):
+        raise UnsupportedLayout(
+            f"{view.name} reads the files of {path}, and there is no such directory; make it if"
+            " there are no files yet, or mount the disk that it is on"
+        )
     names = sorted(external.partitions) if keys else [""]
     values = [parse_partition(name, external.partition_columns) or () for name in names]
     if where is not None and keys:

@@ -121,7 +121,7 @@ def _spelt(table: str, address: str) -> str:
     """Raises InvalidDefinition."""
     if any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in address):
         raise InvalidDefinition(f"{table}: the location {address!r} has a control character")
-    where = absolute(address)
+    where = absolute(os.path.expanduser(address))
     if not is_uri(where):
         return where
     scheme, _, rest = where.partition("://")

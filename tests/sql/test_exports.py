@@ -43,6 +43,28 @@ def lines(directory: Path) -> list[str]:
     return sorted(line for file in files for line in file.read_text().splitlines())
 
 
+@pytest.mark.parametrize("listed", ["{", "7", '["../keep", "other"]'])
+def test_a_list_that_no_export_wrote_lets_nothing_go(
+    warehouse: Warehouse, tmp_path: Path, listed: str
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    for file in (tmp_path / "keep", out / "mine"):
+        file.write_text("1")
+    (out / "_acid_exported").write_text(listed)
+    with pytest.raises(InvalidDefinition, match="holds mine, which no such statement wrote"):
+        warehouse.sql(f"INSERT OVERWRITE DIRECTORY '{out}' SELECT 1 AS a")
+    assert (tmp_path / "keep").exists() and (out / "mine").exists()
+
+
+def test_the_home_directory_is_meant_by_a_tilde(
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    warehouse.sql("INSERT OVERWRITE DIRECTORY '~/out' SELECT 1 AS a")
+    assert lines(tmp_path / "out") == ["1"]
+
+
 def test_text_as_hive_writes_it(warehouse: Warehouse, tmp_path: Path) -> None:
     where = tmp_path / "new" / "out"
     done = warehouse.sql(f"INSERT OVERWRITE DIRECTORY '{where}' SELECT * FROM src")

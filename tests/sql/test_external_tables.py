@@ -94,8 +94,11 @@ def test_the_ordinary_script(warehouse: Warehouse, tmp_path: Path) -> None:
 
 def test_new_files_are_read_at_once(warehouse: Warehouse, tmp_path: Path) -> None:
     table = declared(warehouse, "id int", tmp_path / "later")
-    assert rows(warehouse, f"SELECT * FROM {table}") == []
+    for query in (f"SELECT * FROM {table}", f"SELECT count(*) FROM {table}"):
+        with pytest.raises(UnsupportedLayout, match="there is no such directory; make it if"):
+            warehouse.sql(query).collect()
     (tmp_path / "later").mkdir()
+    assert rows(warehouse, f"SELECT * FROM {table}") == []
     (tmp_path / "later" / "f").write_text("1\n")
     assert rows(warehouse, f"SELECT * FROM {table}") == [(1,)]
     (tmp_path / "later" / "f").write_text("2\n")

@@ -55,8 +55,11 @@ class LocalResult(Result):
         return pa.schema([_field(name, kind) for name, kind in self.named])
 
     def declared(self) -> tuple[Column, ...]:
-        if any(kind == VOID for _, kind in self.named):
-            raise InvalidDefinition("Spark's void has no Hive type; cast the column")
+        for name, kind in self.named:
+            if kind == VOID:
+                raise InvalidDefinition(
+                    f"column {name} of the query is NULL without a type; write CAST(NULL AS string)"
+                )
         return declared_columns(self.schema)
 
     def to_arrow(self, limit: int | None = None) -> pa.Table:
