@@ -69,8 +69,8 @@ class SqlSession:
         script's `:name`, see `parameters.bound`. Raises UnsupportedStatement, InvalidExpression and
         whatever the statements raise.
         """
-        if parameters is not None:
-            script = bound(script, parameters)
+        if parameters or ":" in script:
+            script = bound(script, parameters or {})
         statements = self._parsed.get(script)
         if statements is None:
             with shallow("the script"):

@@ -167,3 +167,11 @@ def test_values_are_stored_and_found_as_they_are(warehouse: Warehouse) -> None:
         "1 row affected"
     )
     assert rows(warehouse, "SELECT v FROM t LIMIT :n", n=1) == [(None,)]
+
+
+def test_a_script_without_values_is_refused_before_an_engine_reads_it(
+    warehouse: Warehouse,
+) -> None:
+    with pytest.raises(InvalidExpression, match="parameter :day has no value"):
+        warehouse.sql("SELECT * FROM t WHERE at > :day")
+    assert warehouse.sql("SELECT ':day' AS a").collect() == [(":day",)]
