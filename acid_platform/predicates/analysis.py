@@ -31,7 +31,8 @@ def parse(text: str) -> exp.Expr:
             return tree
     except SqlglotError as error:
         raise InvalidExpression(
-            f"{text!r} is not a SQL condition{_where(error)}; write it as you would after WHERE"
+            f"{text!r} is not a SQL condition: {_where(text, error)};"
+            " write it as you would after WHERE"
         ) from error
 
 
@@ -56,11 +57,11 @@ parsed = lru_cache(maxsize=64)(parse)
 """As `parse`, once for all partitions that ask. Nobody may change the tree."""
 
 
-def _where(error: SqlglotError) -> str:
+def _where(text: str, error: SqlglotError) -> str:
     """Where the parser gave up; sqlglot's own error text names Python classes."""
     for problem in getattr(error, "errors", ()):
-        return f": it can't be parsed from {problem['highlight']!r} on"
-    return ": a quote or a comment is not closed"
+        return f"it can't be parsed from {problem['highlight']!r} on"
+    return "a quote or a comment is not closed" if text.strip() else "it is empty"
 
 
 def columns_of(text: str) -> frozenset[str] | None:

@@ -136,6 +136,7 @@ def row(**values: Any) -> list[dict[str, Any]]:
             InvalidExpression,
             "'id =' is not a SQL condition: it can't be parsed from '=' on",
         ),
+        (lambda t: t.delete(""), InvalidExpression, "'' is not a SQL condition: it is empty"),
         (lambda t: t.read(columns=["colour"]), UnknownColumn, "'colour'; its columns are id"),
         (
             lambda t: t.read(where="colour = 1"),
