@@ -36,7 +36,7 @@ def test_P26_P28_P29_P30_no_read_is_wrong_in_a_short_run() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(1200)
 def test_P26_P28_P29_P30_no_read_is_wrong_in_a_long_run(tmp_path: Path) -> None:
     done = run(

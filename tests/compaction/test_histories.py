@@ -20,6 +20,7 @@ from acid_platform.services.worker import CompactionRun
 from acid_platform.transactions import RowOperation
 from tests.acid_files import P
 from tests.compaction.histories import TABLE, History, Local, Reader, play
+from tests.conftest import slow_then_soak
 from tests.hive import hive_rows_with_ids, link_farm
 
 
@@ -30,9 +31,8 @@ def test_C41_C46_every_held_snapshot_of_a_random_history_keeps_its_rows(first: i
     assert sum(line.removed for line in done) > 30
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("first", range(1000, 1400, 100))
+@pytest.mark.parametrize("first", slow_then_soak(range(1000, 1400, 100), 2))
 def test_C41_C46_hundreds_of_histories(first: int) -> None:
     """`make soak` plays thousands."""
     for seed in range(first, first + 100):

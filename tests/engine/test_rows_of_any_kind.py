@@ -271,7 +271,7 @@ def test_a_few_frames_are_stored_alike_by_both_engines(tmp_path: Path, spark: Sp
 
 @pytest.mark.spark
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("seed", slow_then_soak(range(20, 30), 3))
+@pytest.mark.parametrize("seed", slow_then_soak(range(20, 30), 1))
 def test_500_frames_are_stored_alike_by_both_engines(
     tmp_path: Path, spark: SparkSession, seed: int
 ) -> None:

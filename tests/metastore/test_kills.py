@@ -427,7 +427,7 @@ def test_ten_million_ended_transactions_cost_neither_memory_nor_start(tmp_path: 
         end(metastore)
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [300, pytest.param(20_000, marks=pytest.mark.soak)])
 @pytest.mark.timeout(900)
 def test_memory_of_open_leases_is_bounded(tmp_path: Path, count: int) -> None:
     with Metastore.connect(tmp_path / "metastore") as metastore:

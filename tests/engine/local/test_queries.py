@@ -221,7 +221,7 @@ def test_P33_a_column_is_named_by_what_was_written(engines: Engines) -> None:
 
 @pytest.mark.spark
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("slice_", slow_then_soak(range(SLICES), 10))
+@pytest.mark.parametrize("slice_", slow_then_soak(range(SLICES), 4))
 def test_P33_five_thousand_generated_queries_agree(engines: Engines, slice_: int) -> None:
     generator = Generator(4711 + slice_)
     queries = [generator.query() for _ in range(5000 // SLICES)]

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from acid_platform import AcidError, InvalidExpression, NeedsSpark, Table, Warehouse
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
 from acid_platform.storage.arrow_types import arrow_type
-from tests.conftest import temporary_warehouse
+from tests.conftest import slow_then_soak, temporary_warehouse
 
 pytestmark = pytest.mark.spark
 
@@ -270,9 +270,8 @@ def test_P33_random_changes_do_the_same_in_both_engines(
     check(warehouses, *case)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("slice_", range(6))
+@pytest.mark.parametrize("slice_", slow_then_soak(range(6), 2))
 @MORE
 @given(cases)
 def test_P33_many_random_changes_do_the_same_in_both_engines(
