@@ -114,6 +114,7 @@ reset-demo: ## stop the demo's metastore and remove var/demo
 dev: setup ## Dagster's web page and daemon on http://localhost:3000 (PORT=)
 	@$(call dagster_home,$(DAGSTER_HOME))
 	@$(STATE) export PYTHONWARNINGS='ignore:Function `dev_command` is superseded'; \
+	    export ACID_ENVIRONMENT="$$(env | grep '^ACID_')"; \
 	    exec .venv/bin/dagster dev -w workspace.yaml -h $(HOST) -p $(PORT)
 
 .PHONY: new-table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import warnings
 from pathlib import Path
 
@@ -13,6 +14,21 @@ warnings.filterwarnings("ignore", message="Parameter `owners`", category=dg.Beta
 
 from acid_platform.orchestration import services  # noqa: E402
 from resources import RESOURCES  # noqa: E402
+
+
+def restore_environment() -> None:
+    """Gives the settings the values that `make dev` was told: Dagster lets .env override them, and
+    would open the warehouse that stands there."""
+    written = os.environ.get("ACID_ENVIRONMENT")
+    if written is None:
+        return
+    for name in [name for name in os.environ if name.startswith("ACID_")]:
+        del os.environ[name]
+    os.environ |= dict(line.split("=", 1) for line in written.splitlines() if "=" in line)
+    os.environ["ACID_ENVIRONMENT"] = written
+
+
+restore_environment()
 
 
 @dg.definitions

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from acid_platform.engine.coercion import ValuesCoerced
+    from acid_platform.engine.merge_clauses import MergeAction, MergeClause
     from acid_platform.errors import *  # noqa: F403
     from acid_platform.handles.held_snapshot import Snapshot
     from acid_platform.handles.table import Table
@@ -25,6 +26,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Constraint",
+    "MergeAction",
+    "MergeClause",
     "Snapshot",
     "Table",
     "Transaction",
@@ -36,6 +39,8 @@ __all__ = [
 
 _MODULES = {
     "Constraint": "layout.constraints",
+    "MergeAction": "engine.merge_clauses",
+    "MergeClause": "engine.merge_clauses",
     "Snapshot": "handles.held_snapshot",
     "Table": "handles.table",
     "Transaction": "handles.transaction",

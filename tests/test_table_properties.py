@@ -24,6 +24,11 @@ MISSPELT = [
     ("compactor.hive.compactor.worker.threads", "5", "a setting of the whole warehouse"),
     ("compactorthreshold.hive.compactor.delta.num.treshold", "5", "delta.num.threshold?"),
     ("compactorthreshold.hive.compactor.abortedtxn.threshold", "5", "whole warehouse"),
+    ("orc.compres", "ZSTD", "would have no effect; did you mean orc.compress?"),
+    ("orc.compression", "ZSTD", "did you mean orc.compress?"),
+    ("Transactional", "true", "did you mean transactional?"),
+    ("transactional.properties", "insert_only", "did you mean transactional_properties?"),
+    ("no_auto_compactions", "true", "did you mean NO_AUTO_COMPACTION?"),
     ("skip.header.line.count", "1", "each line of a file is a row"),
     ("Skip.Footer.Line.Count", "2", "each line of a file is a row"),
 ]
@@ -43,6 +48,8 @@ NOT_ALLOWED = [
 KEPT = {
     "owner.team": "x",
     "orc.stripe.size": "1",
+    "orc.compress.size": "262144",
+    "serialization.format": "1",
     "compactor.mapreduce.map.memory.mb": "2048",
     "compactor.tez.queue.name": "q",
     "Acidity": "7",

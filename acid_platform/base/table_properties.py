@@ -2,7 +2,7 @@
 
 CREATE TABLE, ALTER TABLE, the gateway and adoption check properties here, and the page of settings
 is printed from here. A name outside of the platform's namespaces, such as `owner.team`, is kept
-without a check.
+without a check, unless it is nearly one of ours, such as `orc.compres`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ _LINES_LEFT_OUT = ("skip.header.line.count", "skip.footer.line.count")
 _NAMESPACES = ("acid.", JOB_PREFIX, THRESHOLD_PREFIX)
 _NO_EFFECT = tuple(f"{JOB_PREFIX}{engine}." for engine in ("mapreduce", "mapred", "tez", "yarn"))
 """Settings of Hive's compaction jobs, which tables bring along from Hive; no such job runs here."""
+
+_ALMOST_OURS = ("serialization.format",)
+"""Properties of Hive whose names are nearly those of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +250,17 @@ def check(what: str, properties: Mapping[str, str]) -> None:
             )
         elif name.lower().startswith(_NAMESPACES) and not name.startswith(_NO_EFFECT):
             raise InvalidDefinition(f"{what}: {_unknown(name)}")
+        elif near := _meant(name):
+            raise InvalidDefinition(f"{what}: {name!r} would have no effect; did you mean {near}?")
+
+
+def _meant(name: str) -> str | None:
+    """The property of ours that this name of somebody else's is almost."""
+    if name in _ALMOST_OURS:
+        return None
+    names = {entry.name.lower(): entry.name for entry in TABLE_PROPERTIES}
+    nearest = difflib.get_close_matches(name.lower(), names, 1, 0.88)
+    return names[nearest[0]] if nearest else None
 
 
 def check_request(what: str, properties: Mapping[str, str]) -> tuple[str, ...]:

@@ -125,7 +125,7 @@ class Engines:
             except NeedsSpark as error:
                 refused = error
         assert refused is not None
-        raise refused
+        raise _only_spark(str(refused)) if self.preferred_here == "local" else refused
 
     def query(
         self, asked: Callable[[Engine, str], Result], settings: Settings, read_bytes: int
@@ -138,9 +138,14 @@ class Engines:
 
         def query(choice: Choice) -> Result:
             result = asked(choice.engine, choice.reason)
-            if preference != "auto" or choice.engine.name == "spark":
+            if choice.engine.name == "spark":
                 return result
-            return result.or_else(lambda why: asked(self.spark, why))
+            return result.or_else(in_spark)
+
+        def in_spark(why: str) -> Result:
+            if preference == "local":
+                raise _only_spark(why)
+            return asked(self.spark, why)
 
         return self.run(query, settings, read_bytes=read_bytes)
 
@@ -172,7 +177,17 @@ class Engines:
         if preference == "auto":
             yield Choice(self.spark, why)
         elif why:
-            raise NeedsSpark(f"{why}, which needs Spark; use engine='auto' or engine='spark'")
+            raise _only_spark(why)
+
+
+def _only_spark(what: str) -> NeedsSpark:
+    """The error for what the local engine can't do, where no other engine may run."""
+    if what.startswith(_REFUSED):  # by a query whose rows this statement takes
+        return NeedsSpark(what)
+    return NeedsSpark(f"{_REFUSED}: {what}; engine='auto' or engine='spark' does it in Spark")
+
+
+_REFUSED = "the local engine can't do this"
 
 
 _SAMPLE = 10_000

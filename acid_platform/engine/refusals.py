@@ -14,7 +14,7 @@ def other_partition(table: str, column: str, value: str, partition: str) -> str:
 
 
 def refuse_other_partition(what: str) -> WrongType:
-    return WrongType(f"{what}; leave the column out, or write without partition=")
+    return WrongType(f"{what}; correct the row, or write it into its own partition")
 
 
 def refuse_too_long(what: str) -> WrongType:

@@ -95,8 +95,8 @@ def _shape(files: Files, path: str) -> tuple[str, tuple[Column, ...]]:
     name = _MAGIC.get(magic)
     if name is None:
         raise UnsupportedStatement(
-            f"{path} is neither an ORC nor a Parquet file; read its rows with pandas, Arrow or"
-            " Spark, and call table.insert"
+            f"{path} is neither an ORC nor a Parquet file; text is read by CREATE EXTERNAL TABLE …"
+            " LOCATION, and INSERT … SELECT from it"
         )
     if name == "parquet":
         import pyarrow as pa

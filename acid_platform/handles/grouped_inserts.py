@@ -136,6 +136,8 @@ class GroupedInserts:
             columns = (*own, *keys)
             left = [column.name for column in keys if column.name not in (fixed or {})]
             require_partition_columns(rows, left, record.name)
+            if {*(fixed or {})} - {column.name for column in keys}:
+                return None
             table = rows if computed else local_table(rows, columns, record.name)
             assert isinstance(table, pa.Table)
             stored = conform(table, columns, record.name, fixed, own)

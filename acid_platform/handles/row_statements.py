@@ -344,7 +344,14 @@ def require_rows_fit(record: TableRecord, names: Sequence[str]) -> None:
 
 
 def _require_partition(rows: Rows, record: TableRecord, fixed: Mapping[str, str | None]) -> None:
-    """Raises NoSuchPartition if the rows lack a partition column that has no fixed value."""
+    """Raises NoSuchPartition if the rows lack a partition column that has no fixed value, or if
+    another name has one."""
+    keys = [name for name, _ in record.partition_columns]
+    if others := [name for name in fixed if name not in keys]:
+        raise NoSuchPartition(
+            f"fixed names {others[0]!r}; {record.name} has the partition columns"
+            f" {', '.join(keys) or 'none'}"
+        )
     names = [name for name, _ in record.partition_columns if name not in fixed]
     require_partition_columns(rows, names, record.name)
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from acid_platform.errors import InvalidDefinition
 
 INTEGRAL = ("tinyint", "smallint", "int", "bigint")
-_SIMPLE = frozenset(
+SIMPLE = frozenset(
     (*INTEGRAL, "boolean", "float", "double", "string", "binary", "date", "timestamp")
 )
 LOCAL_ZONE = "timestamp with local time zone"
@@ -194,7 +194,7 @@ class _Parser:
             if words != ["with", "local", "time", "zone"]:
                 raise self.error("'timestamp with local time zone' expected")
             return HiveType(LOCAL_ZONE)
-        if kind not in _SIMPLE and kind != LOCAL_ZONE:
+        if kind not in SIMPLE and kind != LOCAL_ZONE:
             raise self.error(f"unknown type {kind!r}")
         return HiveType(kind)
 

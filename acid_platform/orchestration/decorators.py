@@ -7,6 +7,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, TypeAlias, get_type_hints
 
@@ -74,6 +75,7 @@ def acid_asset(
 
     Raises InvalidDefinition, when the module is loaded, if the arguments contradict each other.
     """
+    _require_spec(spec)
     out = AcidOut(
         table,
         write_mode,
@@ -139,6 +141,20 @@ def acid_multi_asset(
         op_tags=op_tags,
         can_subset=can_subset,
     )
+
+
+def _require_spec(spec: Mapping[str, Any]) -> None:
+    """Raises InvalidDefinition for a name that neither acid_asset nor dg.AssetSpec takes."""
+    names = [
+        name
+        for function in (acid_asset, dg.AssetSpec.__new__)
+        for name in inspect.signature(function).parameters
+    ]
+    for name in spec:
+        if name not in names:
+            near = get_close_matches(name, names, 1)
+            hint = f"did you mean {near[0]}?" if near else "dg.AssetSpec has none either"
+            raise InvalidDefinition(f"acid_asset has no argument {name!r}; {hint}")
 
 
 def _asset(

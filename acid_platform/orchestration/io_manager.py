@@ -27,12 +27,18 @@ from acid_platform.orchestration.materialized import Uncommitted
 from acid_platform.orchestration.metadata import STORAGE_KIND, TableDeclaration
 from acid_platform.orchestration.outputs import AcidOut
 from acid_platform.orchestration.partition_keys import PartitionText
-from acid_platform.orchestration.resources import SparkResource, WarehouseResource
+from acid_platform.orchestration.resources import (
+    SparkResource,
+    WarehouseResource,
+    require_fields,
+)
 from acid_platform.orchestration.write_modes import declared_by, write
 
 _SETTINGS = ("schema", "partition_expr", "write_mode", "upsert_options", "schema_update_mode")
 _OTHERS = {"mode": "write_mode", "schema_mode": "schema_update_mode"}
 """What other integrations, and `acid_asset`, call them."""
+_UPSERT = ("when_matched_update_all", "when_not_matched_insert_all")
+"""Options of other integrations that say what an upsert does here."""
 _READ = "pandas.DataFrame, polars.DataFrame, pyarrow.Table or Spark's DataFrame"
 
 
@@ -60,6 +66,11 @@ class AcidIOManager(dg.ConfigurableIOManager):
     _opened: Warehouse | None = PrivateAttr(default=None)
     _snapshots: ExitStack = PrivateAttr(default_factory=ExitStack)
     _of_step: tuple[str, Snapshot] | None = PrivateAttr(default=None)
+
+    def __init__(self, **settings: Any) -> None:
+        """Raises InvalidDefinition for a setting that there is not."""
+        require_fields(type(self), settings)
+        super().__init__(**settings)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         self._run_id = context.run.run_id if context.run else ""
@@ -121,10 +132,15 @@ class AcidIOManager(dg.ConfigurableIOManager):
         mode = settings.get("write_mode", "overwrite")
         options = dict(settings.get("upsert_options") or {})
         key = options.pop("join_cols", ())
-        if left := [option for option, value in options.items() if value is not True]:
+        if others := [option for option in options if option not in _UPSERT]:
             raise InvalidDefinition(
-                f"upsert_options of {name}: {', '.join(left)} must be True; write an asset that"
-                " does other things by @acid_asset"
+                f"upsert_options of {name} names {others[0]!r}; it takes"
+                f" {', '.join(('join_cols', *_UPSERT))}"
+            )
+        if other_values := [option for option, value in options.items() if value is not True]:
+            raise InvalidDefinition(
+                f"upsert_options of {name}: {', '.join(other_values)} must be True; write an asset"
+                " that does other things by @acid_asset"
             )
         update = settings.get("schema_update_mode", "error")
         if update not in ("error", "update"):
@@ -144,11 +160,16 @@ class AcidIOManager(dg.ConfigurableIOManager):
         UnknownColumn, NoSuchPartition, SnapshotExpired."""
         reader = reader_of(context.dagster_type.typing_type)
         upstream = context.upstream_output
-        if reader is None or upstream is None or not context.has_asset_key:
+        if upstream is None or not context.has_asset_key:
+            raise InvalidDefinition(
+                f"AcidIOManager loads assets, and the input {context.name!r} is none"
+            )
+        if reader is None:
             raise InvalidDefinition(
                 f"the input {context.name!r}: annotate the parameter with {_READ}"
-                if reader is None
-                else f"AcidIOManager loads assets, and the input {context.name!r} is none"
+                if context.has_input_name
+                else f"{context.asset_key.to_user_string()} is loaded as {_READ}: name one by"
+                " python_type"
             )
         settings: Mapping[str, Any] = upstream.definition_metadata or {}
         table = self._snapshot(context).table(self._table(context.asset_key, settings))

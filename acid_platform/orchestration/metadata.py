@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from acid_platform.base.table_properties import check
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.constraints import Constraint, ConstraintKind
 from acid_platform.layout.types import parse_columns
@@ -42,13 +43,15 @@ class TableDeclaration:
     """Such as `Constraint.not_null("id")`."""
 
     def __post_init__(self) -> None:
-        """Raises InvalidDefinition for a name that no table can have."""
+        """Raises InvalidDefinition for a name that no table can have, and for a table property that
+        is misspelt or has a value that is not allowed."""
         name = table_name(self.name)
         if not all(name.split(".")) or name.count(".") > 1:
             raise InvalidDefinition(
                 f"{self.name!r} is not a name for a table: write orders, or shop.orders"
             )
         object.__setattr__(self, "name", name)
+        check(name, self.properties or {})
 
     @property
     def key(self) -> dg.AssetKey:

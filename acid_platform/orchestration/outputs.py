@@ -77,8 +77,13 @@ class AcidOut:
     def _check_key(self, columns: set[str]) -> None:
         partition = {column.name for column in self.partition_columns}
         key = {name.lower() for name in self.key}
-        unknown = key - columns - partition
-        self._refuse(bool(unknown), f"key column {', '.join(sorted(unknown))} is not in the table")
+        every = sorted(columns | partition)
+        unknown = sorted(key - {*every})
+        self._refuse(
+            bool(unknown),
+            f"key column {', '.join(unknown)} is not in the table; its columns are"
+            f" {', '.join(every)}",
+        )
         left = partition - key
         self._refuse(
             self.write_mode == "upsert" and bool(left),

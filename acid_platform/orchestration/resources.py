@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from pydantic import Field, PrivateAttr
+from pydantic import BaseModel, Field, PrivateAttr
 
+from acid_platform.engine.choice import preference_of
+from acid_platform.errors import InvalidDefinition
 from acid_platform.handles.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -16,6 +19,17 @@ if TYPE_CHECKING:
     from acid_platform.handles.warehouse import SparkOrStart
 
 DEFAULT_PATH = "var/warehouse"
+
+
+def require_fields(resource: type[BaseModel], settings: Mapping[str, Any]) -> None:
+    """Raises InvalidDefinition for a setting that the resource does not have: Dagster ignores it,
+    and another warehouse would be opened."""
+    names = [field.alias or name for name, field in resource.model_fields.items()]
+    for name in settings:
+        if name not in (*names, *resource.model_fields):
+            raise InvalidDefinition(
+                f"{resource.__name__} has no setting {name!r}; it takes {', '.join(names)}"
+            )
 
 
 class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -37,6 +51,13 @@ class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         default=None,
         description="auto, spark or local; default: ACID_ENGINE, else auto.",
     )
+
+    def __init__(self, **settings: Any) -> None:
+        """Raises InvalidDefinition for a setting that there is not, and for an unknown engine."""
+        require_fields(type(self), settings)
+        super().__init__(**settings)
+        if self.engine and not isinstance(settings["engine"], dg.EnvVar):
+            preference_of(self.engine)
 
     def open(self, run_id: str = "", spark: SparkOrStart = None) -> Warehouse:
         """Open a handle whose transactions and leases carry the run id; the caller closes it.
@@ -72,6 +93,11 @@ class SparkResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     )
 
     _session: Any = PrivateAttr(default=None)
+
+    def __init__(self, **settings: Any) -> None:
+        """Raises InvalidDefinition for a setting that there is not."""
+        require_fields(type(self), settings)
+        super().__init__(**settings)
 
     @property
     def spark_session(self) -> SparkSession:

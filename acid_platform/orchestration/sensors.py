@@ -214,6 +214,9 @@ def change_sensor(
     changes, it waits for a person, or for another commit. Needs no JVM. Raises InvalidDefinition
     for an asset that consumes no changes.
     """
+    for asset in assets:
+        if not isinstance(asset, dg.AssetsDefinition):
+            raise InvalidDefinition(f"change_sensor takes assets, not {asset!r}: import the asset")
     consumed = {consumer_of(asset.keys): (sorted(asset.keys), _tables(asset)) for asset in assets}
 
     @dg.sensor(

@@ -133,7 +133,7 @@ class _Search:
             raise UnsupportedLayout(
                 f"{full} was written before the columns of {self.table.name} were changed, so that"
                 " the condition can't be tested; it goes when no history and no open reader needs"
-                " it any more"
+                " it any more: --end-history (end_history=True) ends its history"
             )
         footer = read_footer(self.table.files, full)
         if footer.acid and self._deletes_alone(full):

@@ -283,7 +283,7 @@ def prove(
     if unreadable:
         raise CorruptFile(
             f"{request.table}: it can't be proven that the rows are gone, since {len(unreadable)}"
-            " files can't be read: " + "; ".join(file.error for file in unreadable)
+            f" files can't be read, such as: {unreadable[0].error}"
         )
     rewritten = tuple(
         f"{outcome.task.partition or ''}/{output.directory}".lstrip("/")

@@ -304,6 +304,9 @@ def _properties(tree: exp.Create) -> Iterator[exp.Expr]:
 
 def _unsupported(what: str, clause: exp.Expr) -> UnsupportedStatement:
     text = clause.sql("hive") or clause.key.removesuffix("property").upper()
+    if isinstance(clause, exp.FileFormatProperty):
+        formats = ", ".join(name.upper() for name in STORED_AS)
+        return UnsupportedStatement(f"{what} with {text} is not supported; formats are {formats}")
     return UnsupportedStatement(f"{what} with {text} is not supported; leave that part out")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -74,7 +75,7 @@ class SqlSession:
         statements = self._parsed.get(script)
         if statements is None:
             with shallow("the script"):
-                statements = tuple((written, parse(written)) for written in split(script))
+                statements = tuple(_parsed(split(script)))
             lasting = all(
                 isinstance(statement, Query) and not statement.momentary
                 for _, statement in statements
@@ -83,11 +84,12 @@ class SqlSession:
                 self._parsed.put(script, statements)
         if not statements:
             raise UnsupportedStatement(NO_STATEMENT)
-        for written, statement in statements:
+        for number, (written, statement) in enumerate(statements, 1):
             try:
                 with self.warehouse.using(engine), shallow("the statement"):
                     answer = self._run(statement)
             except BaseException as error:
+                _locate(error, number, len(statements), written)
                 self._roll_back_after(error)
                 raise
             yield written, answer
@@ -179,3 +181,18 @@ class SqlSession:
         note = f"transaction {txn.id} was rolled back"
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
+
+
+def _parsed(script: Sequence[ScriptStatement]) -> Iterator[tuple[ScriptStatement, Statement]]:
+    for number, written in enumerate(script, 1):
+        try:
+            yield written, parse(written)
+        except AcidError as error:
+            _locate(error, number, len(script), written)
+            raise
+
+
+def _locate(error: BaseException, number: int, count: int, written: ScriptStatement) -> None:
+    """Adds to the error which statement of a script it is of."""
+    if count > 1:
+        error.add_note(f"statement {number} of {count}: {textwrap.shorten(written.plain, 80)}")

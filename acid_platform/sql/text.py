@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import lru_cache
 
 import sqlglot
@@ -18,6 +19,7 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.layout.sql_text import canonical, sql_string
+from acid_platform.layout.types import SIMPLE
 from acid_platform.predicates.grammar import SparkSql
 from acid_platform.sql.time_travel import mark, with_words_of_sqlglot
 
@@ -187,9 +189,12 @@ def parsed(
         return sqlglot.parse_one(text, dialect=dialect, into=into)
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
+        there = str(first.get("highlight", ""))
+        near = get_close_matches(there.lower(), SIMPLE, 1, 0.7)
         raise InvalidExpression(
-            f"not Hive SQL: {first.get('description', error)} near {first.get('highlight', '')!r},"
+            f"not Hive SQL: {first.get('description', error)} near {there!r},"
             f" line {first.get('line', 1)} column {first.get('col', 1)}"
+            + (f"; did you mean {near[0]}?" if near and near[0] != there.lower() else "")
         ) from error
     except SqlglotError as error:
         raise InvalidExpression(f"not Hive SQL: {error}") from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 
 from sqlglot import Token, exp
 
@@ -43,6 +44,12 @@ def mark(tree: exp.Expr) -> bool:
             momentary |= table.this.find(exp.CurrentTimestamp) is not None
             _mark_changes(table)
             continue
+        if isinstance(table.this, exp.Anonymous) and get_close_matches(
+            table.this.name.lower(), ["table_changes"], 1, 0.85
+        ):
+            raise InvalidExpression(
+                f"there is no function {table.this.name} in FROM; did you mean table_changes?"
+            )
         version = table.args.get("version")
         if version is None:
             continue

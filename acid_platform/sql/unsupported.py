@@ -96,6 +96,11 @@ _TWO_WORDS = {
     ),
     *("LOAD", "LOCK", "UNLOCK", "ANALYZE", "MSCK", "KILL", "REPL", "EXPORT", "IMPORT"),
 }
+_CLAUSES = (
+    *("BUCKETS", "CLUSTERED", "COMMENT", "DELIMITED", "EXISTS", "FIELDS", "FORMAT", "LOCATION"),
+    *("PARTITIONED", "PROPERTIES", "SELECT", "STORED", "TABLE", "TBLPROPERTIES", "TERMINATED"),
+)
+"""Words that begin or belong to a clause of CREATE."""
 _ADJECTIVES = {"CURRENT", "EXTERNAL", "MATERIALIZED", "RESOURCE", "SCHEDULED", "TEMPORARY"}
 """Second words of a statement whose third one says what it is about."""
 
@@ -115,8 +120,19 @@ def refusal(plain: str, words: Sequence[str], names: Iterable[str]) -> Unsupport
         return UnsupportedStatement(f"{name} is not supported; {advice}")
     supported = sorted({*names})
     if name.replace("… ", "") in supported:
-        return UnsupportedStatement(f"this form of {name} is not supported: {plain[:100]!r}")
+        return UnsupportedStatement(
+            f"this form of {name} is not supported: {plain[:100]!r}{_misspelt(words)}"
+        )
     return UnsupportedStatement(f"{name} is not supported; {_meant(name, supported)}")
+
+
+def _misspelt(words: Sequence[str]) -> str:
+    """The first word that is nearly one of a clause."""
+    for word in words:
+        near = difflib.get_close_matches(word, _CLAUSES, 1, 0.8)
+        if near and word not in _CLAUSES:
+            return f"; did you mean {near[0]} by {word}?"
+    return ""
 
 
 def _name(plain: str, words: Sequence[str]) -> str:

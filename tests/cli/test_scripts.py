@@ -55,3 +55,12 @@ def test_options_before_the_command(small: Small) -> None:
     done = CliRunner().invoke(main, ["--warehouse", "/x", "show", "tables", "--warehouse", place])
     assert done.exit_code == 2
     assert f"--warehouse is /x and {place}; name one" in done.stderr
+
+
+def test_an_error_says_which_statement_of_the_script_it_is_of(small: Small) -> None:
+    for text, message in (
+        ("USE db; SELECT max(idd) FROM t; SHOW TABLES", "statement 2 of 3: SELECT max(idd) FROM t"),
+        ("USE db; SELECT 1 FROM; SHOW TABLES", "statement 2 of 3: SELECT 1 FROM"),
+    ):
+        assert message in small.acid("sql", text, "--engine", "local").stderr
+    assert "statement" not in small.acid("sql", "SELECT idd FROM db.t").stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -200,3 +201,14 @@ def test_P33_dicts_above_the_limit_are_refused_by_the_local_engine(warehouse: Wa
             warehouse.create_table("db.wide", "v string").insert([{"v": "x" * 100_000}] * 11)
     finally:
         warehouse.metastore.set(LOCAL_BYTES, str(256 << 20))
+
+
+def test_what_needs_spark_names_the_construct_and_the_next_step(warehouse: Warehouse) -> None:
+    next_step = r"engine='auto' or engine='spark' does it in Spark$"
+    for text, named in (
+        ("SELECT current_timestamp() AS t", r"CURRENT_TIMESTAMP\(\)"),
+        ("SELECT uper('a') AS v", r"UPER\('a'\); did you mean upper\?"),
+    ):
+        with pytest.raises(NeedsSpark, match=f"^the local engine can't do this: {named}") as told:
+            warehouse.sql(text, engine="local")
+        assert re.search(next_step, str(told.value))

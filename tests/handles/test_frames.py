@@ -174,6 +174,8 @@ def test_rows_without_a_partition_column_are_refused(warehouse: Warehouse, kind:
             verb(rows)
     with pytest.raises(NoSuchPartition, match=r"lacks? 'k'"):
         table.insert(rows, fixed={"d": "1"})
+    with pytest.raises(NoSuchPartition, match=r"fixed names 'dd'; p\.\w+ has the .* columns d, k"):
+        table.insert(rows, fixed={"dd": "1", "k": "x"})
     with pytest.raises(NoSuchPartition, match=why):
         table.merge(rows, "t.id = s.id", when_not_matched_insert="*")
     with pytest.raises(NoSuchPartition, match=r"without its partition column 'd'.*NULL is"):

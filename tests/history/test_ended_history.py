@@ -166,8 +166,10 @@ def test_files_in_which_the_condition_cant_be_tested_count_as_holding_rows(
 ) -> None:
     table = people(warehouse)
     table.rename_column("v", "w")
-    with pytest.raises(CorruptFile, match="the condition can't be tested"):
+    with pytest.raises(CorruptFile, match="the condition can't be tested") as refused:
         table.erase("w = 'ann'")
+    assert str(refused.value).count("the condition can't be tested") == 1, "of two files"
+    assert "end_history=True" in str(refused.value)
     assert table.erase("w = 'ann'", end_history=True).erased
     assert files_with_ann(table) == []
     for partition in ("p = 1", "p = 2"):

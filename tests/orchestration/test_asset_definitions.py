@@ -9,6 +9,7 @@ import pytest
 
 from acid_platform import InvalidDefinition
 from acid_platform.orchestration import (
+    AcidIOManager,
     AcidOut,
     Expectation,
     TableDeclaration,
@@ -16,6 +17,7 @@ from acid_platform.orchestration import (
     Transaction,
     acid_asset,
     acid_multi_asset,
+    change_sensor,
     table_checks,
     upstream_changed,
 )
@@ -111,7 +113,10 @@ def make(**arguments: Any) -> Callable[[], object]:
         (make(write_mode="upsert"), "write_mode upsert needs key=[…]"),
         (make(key=["id"]), "write_mode overwrite uses no key"),
         (make(write_mode="upsert", key="id"), "key must be a list: ['id']"),
-        (make(write_mode="delete+insert", key=["idd"]), "key column idd is not in the table"),
+        (
+            make(write_mode="delete+insert", key=["idd"]),
+            "idd is not in the table; its columns are day",
+        ),
         (make(write_mode="upsert", key=["id"]), "can't move a row to another partition; add day"),
         (
             make(
@@ -129,6 +134,17 @@ def make(**arguments: Any) -> Callable[[], object]:
             "'dya' is not a partition column of the table",
         ),
         (make(ins={"x": "db.up"}), "ins names x, but"),
+        (make(writemode="append"), "no argument 'writemode'; did you mean write_mode?"),
+        (make(grup_name="x"), "no argument 'grup_name'; did you mean group_name?"),
+        (
+            lambda: TableDeclaration("db.t", "id int", properties={"acid.history.retntion": "7d"}),
+            "no table property 'acid.history.retntion'; did you mean acid.history.retention?",
+        ),
+        (lambda: change_sensor(["db/t"]), "change_sensor takes assets, not 'db/t'"),  # type: ignore[list-item]
+        (lambda: WarehouseResource(pth="x"), "no setting 'pth'; it takes path, metastore, engine"),
+        (lambda: WarehouseResource(engine="lokal"), "'lokal' is no engine"),
+        (lambda: SparkResource(mster="local"), "no setting 'mster'; it takes spark_config"),
+        (lambda: AcidIOManager(warehous=1), "no setting 'warehous'; it takes warehouse, spark"),
         (lambda: acid_multi_asset(outs=[AcidOut("db.a"), AcidOut("DB.A")]), "names db.a twice"),
     ],
 )

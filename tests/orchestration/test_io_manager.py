@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from acid_platform import OutcomeUnknown, Table
+from acid_platform import InvalidDefinition, OutcomeUnknown, Table
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.transaction import Transaction
 from acid_platform.orchestration import AcidIOManager, TableDeclaration, TableInput, acid_asset
@@ -421,6 +421,8 @@ def test_values_are_loaded_outside_of_runs(place: Place) -> None:
         assert succeeded(run(place, t, partition_key=day))
     loaded = definitions.load_asset_value("t", python_type=pa.Table, instance=place.instance)
     assert loaded.num_rows == 2
+    with pytest.raises(InvalidDefinition, match=r"t is loaded as .* name one by python_type"):
+        definitions.load_asset_value("t", instance=place.instance)
     one = definitions.load_asset_value(
         "t", python_type=pd.DataFrame, instance=place.instance, partition_key="2024-01-03"
     )
@@ -448,6 +450,9 @@ def test_settings_that_mean_something_else_are_refused(place: Place) -> None:
             "write_mode": "upsert",
             "upsert_options": {"join_cols": ["id"], "when_matched_update_all": False},
         }
+    )
+    assert "names 'join_col'; it takes join_cols, when_matched_update_all" in refused(
+        {"write_mode": "upsert", "upsert_options": {"join_col": ["id"]}}
     )
     assert "schema_update_mode of default.t" in refused({"schema_update_mode": "add"})
     assert "the asset is not partitioned" in refused({"partition_expr": "day"})

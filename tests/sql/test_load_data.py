@@ -158,7 +158,7 @@ def test_what_cant_be_loaded_is_named(warehouse: Warehouse, tmp_path: Path) -> N
         (tmp_path / "no", InvalidDefinition, "there is no file"),
         (inside, InvalidDefinition, "deeper is a directory"),
         (inside / "deeper", InvalidDefinition, "there is no file in"),
-        (tmp_path / "text.csv", UnsupportedStatement, "neither an ORC nor a Parquet file"),
+        (tmp_path / "text.csv", UnsupportedStatement, "CREATE EXTERNAL TABLE … LOCATION"),
         (tmp_path / "torn", CorruptFile, "torn can't be read as ORC"),
         (tmp_path / "torn.parquet", CorruptFile, "torn.parquet can't be read as Parquet"),
         (both, WrongType, "other columns or another format"),

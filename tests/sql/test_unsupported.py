@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from acid_platform import AcidError, UnsupportedStatement
+from acid_platform import AcidError, InvalidExpression, UnsupportedStatement
 from acid_platform.sql.parse import parse
 from acid_platform.sql.unsupported import ADVICE
 
@@ -85,10 +85,25 @@ def test_each_advice_has_its_statement() -> None:
         ("SHOW FOO", "SHOW FOO is not supported; SHOW takes COLUMNS, COMPACTIONS,"),
         ("SHOW PARTITIONS", "this form of SHOW PARTITIONS is not supported: 'SHOW PARTITIONS'"),
         ("FOO BAR", "FOO is not supported; no statement begins so"),
+        ("CREATE TABLE t (a int) STORD AS ORC", "did you mean STORED by STORD?"),
+        ("CREATE TABLE t (a int) STORED AS ORK", "formats are ORC, PARQUET, TEXTFILE, JSONFILE"),
     ],
 )
 def test_another_statement_gets_the_nearest(text: str, message: str) -> None:
     with pytest.raises(UnsupportedStatement) as refused:
+        parse(text)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("CREATE TABLE t (a innt)", "near 'innt', line 1 column 22; did you mean int?"),
+        ("SELECT * FROM table_change('t', 0)", "did you mean table_changes?"),
+    ],
+)
+def test_a_misspelt_word_of_a_statement_is_named(text: str, message: str) -> None:
+    with pytest.raises(InvalidExpression) as refused:
         parse(text)
     assert message in str(refused.value)
 

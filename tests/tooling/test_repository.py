@@ -87,6 +87,22 @@ def test_settings_of_make_command_line_before_environment_before_env_file(tmp_pa
     assert 'ACID_WAREHOUSE="s3://bucket/w"' in shown
 
 
+def test_dagster_keeps_the_settings_of_make_whatever_the_env_file_says(tmp_path: Path) -> None:
+    """Dagster itself lets .env in the current directory override the environment."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    recipe = make("-n", "dev", "ACID_WAREHOUSE=mine", cwd=tmp_path)
+    [saving] = re.findall(r"export (ACID_ENVIRONMENT=.*?);", recipe)
+    shown = subprocess.run(
+        ["/bin/sh", "-c", f"export {saving}; ACID_WAREHOUSE=production ACID_METASTORE=there; "
+         "export ACID_WAREHOUSE ACID_METASTORE; "
+         f"{sys.executable} -c 'import definitions, os; "
+         "print([os.environ.get(name) for name in (\"ACID_WAREHOUSE\", \"ACID_METASTORE\")])'"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+        env={**os.environ, "ACID_WAREHOUSE": "mine"},
+    )  # fmt: skip
+    assert shown.stdout.strip() == "['mine', None]"
+
+
 @pytest.mark.parametrize("target", ["test", "test-quick", "test-full", "bench-metastore"])
 def test_tests_and_benchmarks_never_see_the_users_warehouse(target: str) -> None:
     shown = make("-n", target)

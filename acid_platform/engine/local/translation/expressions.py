@@ -7,6 +7,7 @@ Types are cast explicitly wherever Spark casts, so that DuckDB has nothing to de
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,7 +26,13 @@ from acid_platform.engine.local.translation.duckdb_types import (
     text,
     widest,
 )
-from acid_platform.engine.local.translation.functions import AGGREGATES, Function, called, calls_of
+from acid_platform.engine.local.translation.functions import (
+    AGGREGATES,
+    FUNCTIONS,
+    Function,
+    called,
+    calls_of,
+)
 from acid_platform.engine.local.translation.scope import NameScope
 from acid_platform.errors import InvalidExpression, NeedsSpark, UnknownColumn
 from acid_platform.layout.types import INTEGRAL
@@ -308,7 +315,7 @@ class Translator:
                 return call
             types = ", ".join(spark_name(value.type) for value in values.values())
             refused = f"{function.name}({types})"
-        raise NeedsSpark(refused or node.sql("spark"))
+        raise NeedsSpark(refused or f"{node.sql('spark')}{_meant(node)}")
 
     def require_aggregates(self, name: str) -> None:
         """Raises NeedsSpark if no aggregate may stand here."""
@@ -316,6 +323,15 @@ class Translator:
 
     def argument(self, _: Function, node: exp.Expr) -> Typed:
         return self.value(node)
+
+
+def _meant(node: exp.Expr) -> str:
+    """A function here whose name is nearly that of a call which nobody knows."""
+    if not isinstance(node, exp.Anonymous):
+        return ""
+    names = {function.name for function in FUNCTIONS}
+    near = difflib.get_close_matches(node.name.lower(), names, 1, 0.8)
+    return f"; did you mean {near[0]}?" if near and near[0] != node.name.lower() else ""
 
 
 # --- what is translated ---------------------------------------------------------------------------
