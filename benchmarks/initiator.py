@@ -21,9 +21,13 @@ from typing import Any
 
 from rich.console import Console
 
-from acid_platform.layout.file_entries import FileEntry, Footer
+from acid_platform.layout.file_entries import (
+    ColumnRange,
+    FileEntry,
+    Footer,
+    RangeKind,
+)
 from acid_platform.layout.recorded_files import RecordedFiles
-from acid_platform.layout.value_ranges import ColumnRange, RangeKind
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.operations.compaction import GetMoment

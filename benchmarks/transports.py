@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from acid_platform.metastore import address
+from acid_platform.metastore import endpoint
 from acid_platform.metastore.certificates import make_certificate
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.start import start
@@ -48,8 +48,8 @@ class Service(OurMetastore):
     def open_session(self) -> Session:
         # In the process of one client.
         if self._certificate:
-            os.environ[address.TLS_CA] = self._certificate.ca
-        os.environ[address.KEY] = (self.home / "authkey").read_text()
+            os.environ[endpoint.TLS_CA] = self._certificate.ca
+        os.environ[endpoint.KEY] = (self.home / "authkey").read_text()
         return self.session_of(self._uri)
 
 

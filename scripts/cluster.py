@@ -20,8 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from acid_platform import AcidError
-from acid_platform.engine.spark.cluster import executor_python
-from acid_platform.engine.spark.session import require_java
+from acid_platform.engine.spark.session import executor_python, require_java
 
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"

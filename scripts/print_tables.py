@@ -13,12 +13,12 @@ from pathlib import Path
 import click
 
 from acid_platform.base.config import HONOURED, NO_EFFECT, REFUSED
-from acid_platform.base.hive_settings import FAMILIES, ONE_VALUE
 from acid_platform.base.table_properties import TABLE_PROPERTIES
 from acid_platform.cli.main import main
 from acid_platform.engine.local.translation.expressions import CONSTRUCTS
 from acid_platform.engine.local.translation.functions import AGGREGATES, DATES, NUMBERS, TAKES, TEXT
 from acid_platform.engine.local.translation.select_expressions import ENDS, RANKS, SHIFTS
+from acid_platform.sql.run_settings import FAMILIES, ONE_VALUE
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.conflicts import BY_ROW, CONFLICTING
 from acid_platform.transactions.locks import (

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from acid_platform import AcidError
 from acid_platform.engine.spark import session
-from acid_platform.engine.spark.store_settings import executor_variables
+from acid_platform.engine.spark.jvm import executor_variables
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 ROOT = Path(__file__).resolve().parent.parent

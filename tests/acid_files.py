@@ -16,9 +16,8 @@ import pyarrow as pa
 from pyarrow import orc
 
 from acid_platform.compaction import execution as compaction
-from acid_platform.compaction.compaction_settings import CompactionSettings
 from acid_platform.compaction.opening import open_compaction
-from acid_platform.compaction.plan import CompactionPlan, plan_compaction
+from acid_platform.compaction.plan import CompactionPlan, CompactionSettings, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.compaction.validation import compare
 from acid_platform.engine.local.compact import LocalCompaction

@@ -9,8 +9,7 @@ import pyarrow as pa
 from pyarrow import orc
 
 from acid_platform.layout import schema
-from acid_platform.layout.rowids import ascend
-from acid_platform.layout.schema import RowKey
+from acid_platform.layout.schema import RowKey, ascend
 from acid_platform.layout.types import Column
 from acid_platform.orc import AcidWriter, open_orc
 from acid_platform.storage.arrow_types import acid_schema

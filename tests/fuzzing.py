@@ -31,7 +31,7 @@ from types import NoneType
 from typing import Any, get_args, get_type_hints
 
 from acid_platform import Warehouse
-from acid_platform.metastore import address, wire
+from acid_platform.metastore import endpoint, wire
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.base import OPERATIONS
 from tests.gateway.calls import any_call
@@ -210,7 +210,7 @@ class MetastoreTarget:
     def __init__(self, base: Path, tls: bool) -> None:
         self.told: Counter[str] = Counter()
         self._home, self._port = base / "metastore", free_port()
-        environment = {address.KEY: KEY}
+        environment = {endpoint.KEY: KEY}
         self._context: ssl.SSLContext | None = None
         self._connect_environment = dict(environment)
         if tls:
@@ -220,7 +220,7 @@ class MetastoreTarget:
             certificates.make_certificate(self._home / "tls", ["127.0.0.1"])
             ca = str(self._home / "tls" / "ca.pem")
             self._context = ssl.create_default_context(cafile=ca)
-            self._connect_environment[address.TLS_CA] = ca
+            self._connect_environment[endpoint.TLS_CA] = ca
             self.name += " with TLS"
         command = [sys.executable, "-P", "-m", "acid_platform.metastore", "--dir", str(self._home)]
         self._process = Process(
@@ -232,7 +232,7 @@ class MetastoreTarget:
             client.create_table("db.t", "/nowhere/db.t", [("id", "int")], [("p", "int")])
 
     def _honest(self) -> Metastore:
-        os.environ.pop(address.TLS_CA, None)
+        os.environ.pop(endpoint.TLS_CA, None)
         os.environ.update(self._connect_environment)
         return Metastore.connect(f"tcp://127.0.0.1:{self._port}", autostart=False)
 
@@ -310,7 +310,7 @@ class GatewayTarget:
         self._login = login
         self._port, where = free_port(), str(base / "wh")
         environment = {"ACID_WAREHOUSE": where}
-        for name in ("ACID_METASTORE", address.KEY, address.TLS_CA):
+        for name in ("ACID_METASTORE", endpoint.KEY, endpoint.TLS_CA):
             os.environ.pop(name, None)
         acid = [sys.executable, "-P", "-m", "acid_platform"]
         with Warehouse.open(where, engine="local") as warehouse:

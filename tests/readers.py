@@ -23,8 +23,8 @@ def all_readers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """The reader that `AcidTable` uses: `to_arrow`, or Spark's `read` by our format or without."""
     if request.param == "arrow":
         return "arrow"
-    from acid_platform.engine.spark.acid_format import READER_VARIABLE
     from acid_platform.engine.spark.failures import install_expiry
+    from acid_platform.engine.spark.live_rows import READER_VARIABLE
     from acid_platform.engine.spark.query import table_rows
 
     if request.param == "sparks-own":

@@ -6,7 +6,7 @@ import pytest
 
 from acid_platform import SettingRefused
 from acid_platform.base.config import REGISTRY
-from acid_platform.base.hive_settings import FAMILIES, ONE_VALUE, without_effect
+from acid_platform.sql.run_settings import FAMILIES, ONE_VALUE, without_effect
 
 
 @pytest.mark.parametrize(

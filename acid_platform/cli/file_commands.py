@@ -23,6 +23,8 @@ from acid_platform.cli.console import (
 from acid_platform.display import Timeline
 from acid_platform.display.progress import progress
 from acid_platform.errors import NoSuchTable
+from acid_platform.layout.names import is_hidden
+from acid_platform.layout.partition_names import parse_partition
 from acid_platform.metastore.client.metastore import Metastore
 
 if TYPE_CHECKING:
@@ -87,8 +89,6 @@ def cat(session: CommandSession, path: str, limit: int) -> None:
 
 
 def _is_entity(below: str, keys: list[str]) -> bool:
-    from acid_platform.layout.partition_names import parse_partition
-
     depth = below.count("/") + 1
     return not below or (depth <= len(keys) and parse_partition(below, keys[:depth]) is not None)
 
@@ -107,7 +107,6 @@ def _live_rows(
 
 
 def _contents(record: TableRecord, below: str) -> Iterator[Any]:
-    from acid_platform.layout.names import is_hidden
     from acid_platform.orc import dump
 
     files, where = _existing(record, below)

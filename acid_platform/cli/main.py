@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from acid_platform.cli import (
-    file_commands,
-    gateway_command,
-    history_commands,
-    hive_commands,
-    recovery_commands,
-)
+from acid_platform.cli import file_commands, gateway_command, history_commands, recovery_commands
 from acid_platform.cli.console import (
     TABLE,
     CommandSession,
@@ -41,7 +35,7 @@ if TYPE_CHECKING:
 
 
 __all__ = ["main"]
-COMMANDS = (file_commands, gateway_command, history_commands, hive_commands, recovery_commands)
+COMMANDS = (file_commands, gateway_command, history_commands, recovery_commands)
 """Modules that add their commands to `main` when they are imported."""
 
 

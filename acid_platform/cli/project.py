@@ -12,7 +12,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 from acid_platform.base.location import holds_log, local_path
-from acid_platform.metastore.address import FILES, SYSTEM
+from acid_platform.metastore.endpoint import FILES, SYSTEM
 
 MARK = "workspace.yaml"
 """The file that marks a project's directory: it names the definitions that Dagster loads."""

@@ -15,8 +15,8 @@ from acid_platform.cli.metastore_commands import metastore, require_own
 from acid_platform.display.progress import progress
 from acid_platform.errors import BackupRefused, InvalidDefinition
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.address import TCP
 from acid_platform.metastore.codec import range_text
+from acid_platform.metastore.endpoint import TCP
 from acid_platform.metastore.pasts import utc_text
 
 if TYPE_CHECKING:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.base.clock import wall_ms
 from acid_platform.base.config import Settings
 from acid_platform.cli.console import echo
-from acid_platform.errors import LeaseHeld, Transient
+from acid_platform.errors import LeaseHeld, SettingRefused, Transient
 from acid_platform.metastore import operations as ops
 from acid_platform.services import cleaner, initiator, removals, worker
 from acid_platform.services.explain_services import (
@@ -19,10 +21,86 @@ from acid_platform.services.explain_services import (
     explain_initiator,
     explain_worker,
 )
-from acid_platform.services.loop import ServiceName, pace_of, run_until
 
 if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse
+
+
+class ServiceName(Enum):
+    INITIATOR = "initiator"
+    WORKER = "worker"
+    CLEANER = "cleaner"
+
+
+@dataclass(frozen=True, slots=True)
+class CyclePace:
+    """Milliseconds between cycles; an idle service doubles the wait each time, up to `longest`.
+
+    An eager service starts the next cycle at once while it finds work (C26).
+    """
+
+    wait: int
+    longest: int
+    eager: bool = False
+    threads: int = 1
+
+
+_SWITCHES = {
+    ServiceName.INITIATOR: "hive.compactor.initiator.on",
+    ServiceName.CLEANER: "hive.compactor.cleaner.on",
+}
+_INTERVALS = {
+    ServiceName.INITIATOR: "hive.compactor.check.interval",
+    ServiceName.CLEANER: "hive.compactor.cleaner.run.interval",
+}
+_THREADS = "hive.compactor.worker.threads"
+
+
+def pace_of(service: ServiceName, settings: Settings) -> CyclePace:
+    """The pace that the settings ask for. Raises SettingRefused if they switch the service off."""
+    if service is ServiceName.WORKER:
+        threads = settings.integer(_THREADS)
+        if not threads:
+            raise SettingRefused(f"{_THREADS} is 0, so no Worker may run; set it to 1 or more")
+        return CyclePace(
+            settings.integer("hive.compactor.worker.sleep.time"),
+            settings.integer("hive.compactor.worker.max.sleep.time"),
+            True,
+            threads,
+        )
+    switch = _SWITCHES[service]
+    if not settings.flag(switch):
+        raise SettingRefused(
+            f"{switch} is false, so the {service.value} may not run; set it to true"
+        )
+    wait = settings.integer(_INTERVALS[service])
+    return CyclePace(wait, wait)
+
+
+def run_until(
+    stop: threading.Event,
+    cycle: Callable[[], bool],
+    pace: CyclePace,
+    failed: Callable[[Transient], None],
+) -> None:
+    """Repeats `cycle`, which returns whether it found work, until `stop` is set.
+
+    A cycle is never interrupted. A Transient error is passed to `failed`, and the next cycle tries
+    again; any other error ends the loop.
+    """
+    wait = pace.wait
+    while not stop.is_set():
+        busy = False
+        try:
+            busy = cycle()
+        except Transient as error:
+            failed(error)
+        if busy:
+            wait = pace.wait
+            if pace.eager:
+                continue
+        stop.wait(wait / 1000)
+        wait = min(2 * wait, pace.longest)
 
 
 class Runner:
@@ -67,7 +145,7 @@ class Runner:
             busy = cycle()
 
     def forever(self) -> None:
-        """Runs cycles at the configured intervals until SIGINT or SIGTERM; see services/loop.py.
+        """Runs cycles at the configured intervals until SIGINT or SIGTERM; see `Loop`.
 
         The first signal ends the loop after the current cycle, the second ends the process. Raises
         SettingRefused, JavaMissing, and an error that ended a cycle unless it is Transient.

@@ -19,11 +19,11 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from acid_platform.compaction.key_sums import row_id_checksum
 from acid_platform.compaction.opening import Compaction, open_merged
 from acid_platform.compaction.rewrite import Rewrite, Rewritten, rewrite_bucket
 from acid_platform.compaction.states import Layout
 from acid_platform.compaction.validation import Profile
+from acid_platform.compaction.value_sums import row_id_checksum
 from acid_platform.errors import CompactionFailed, StoreRefused, StoreUnavailable
 from acid_platform.layout import names
 from acid_platform.layout.file_entries import FileEntry
@@ -36,9 +36,8 @@ from acid_platform.scan.event_keys import has_key_index
 from acid_platform.scan.scans import Scan
 from acid_platform.storage import durability
 from acid_platform.storage.files import asking
-from acid_platform.write.empty_file import write_empty_file
 from acid_platform.write.file_records import recorded_file
-from acid_platform.write.publishing import WrittenDirectory
+from acid_platform.write.publishing import WrittenDirectory, write_empty_file
 
 Records = Mapping[str, FileEntry]
 """The records of the output files, made by the tasks that wrote them, by path."""

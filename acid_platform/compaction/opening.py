@@ -20,7 +20,7 @@ from acid_platform.layout.types import LOCAL_ZONE, Column
 from acid_platform.orc import orc_schema
 from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
-from acid_platform.scan.entities import open_entity
+from acid_platform.scan.open import open_entity
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind
 from acid_platform.scan.table_layout import TableLayout, select_entities

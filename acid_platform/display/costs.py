@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from acid_platform.display.listing import human_bytes
 from acid_platform.display.looks import timeline
-from acid_platform.scan.directory_lines import DirectoryKind, Sight
+from acid_platform.scan.acid_directory import DirectoryKind, Sight
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

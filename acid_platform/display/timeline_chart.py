@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from acid_platform.base.visible import visible
 from acid_platform.display.listing import html_table, human_bytes
-from acid_platform.scan.directory_lines import DirectoryKind, DirectoryLine, Sight
+from acid_platform.scan.acid_directory import DirectoryKind, DirectoryLine, Sight
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from acid_platform.base.visible import visible
 from acid_platform.layout.types import Column
-from acid_platform.storage.arrow_lending import ArrowLender
-from acid_platform.storage.arrow_pandas import polars_frame, to_frame
+from acid_platform.storage.arrow_lending import ArrowLender, polars_frame, to_frame
 from acid_platform.storage.arrow_types import declared_columns
 from acid_platform.storage.wall_clocks import instants
 

@@ -30,10 +30,10 @@ from acid_platform.gateway.definition_calls import (
 from acid_platform.gateway.hive_client import Hive, HiveRefused
 from acid_platform.gateway.protocol import load
 from acid_platform.gateway.registering import ABORTED, FROM, QUIET
+from acid_platform.layout.declarable import table_name
 from acid_platform.layout.partition_names import parse_partition
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.table_names import table_name
 from acid_platform.storage.files import Files
 from acid_platform.tables.adoption import Adopted, adopt
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList

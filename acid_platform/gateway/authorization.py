@@ -16,10 +16,10 @@ from typing import Any
 from acid_platform.base.recent import Recent
 from acid_platform.errors import InvalidDefinition, NotAuthorized
 from acid_platform.gateway.caller import THROUGH_GATEWAY, Caller
-from acid_platform.gateway.codes import LONGEST_RANGE
 from acid_platform.gateway.needs import ANY, SEE, Need, Verb, needs_of, needs_of_commit
 from acid_platform.gateway.protocol import Call
 from acid_platform.gateway.reloaded_file import ReloadedFile
+from acid_platform.gateway.shapes import LONGEST_RANGE
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import WriteReport

@@ -16,14 +16,14 @@ from acid_platform.errors import (
 )
 from acid_platform.gateway import shapes
 from acid_platform.gateway.call_handler import CallHandler, always, leading, limited, of_request
-from acid_platform.gateway.codes import INSERT_ONLY_TABLES
 from acid_platform.gateway.protocol import load
+from acid_platform.gateway.shapes import INSERT_ONLY_TABLES
 from acid_platform.gateway.statistics_calls import counts_of
+from acid_platform.layout.declarable import table_name
 from acid_platform.layout.names import DeltaName, parse_directory
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, parse_partition
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import TableRecord, ViewRecord
-from acid_platform.metastore.table_names import table_name
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
 

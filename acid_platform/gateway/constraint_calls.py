@@ -15,8 +15,8 @@ from acid_platform.gateway import shapes
 from acid_platform.gateway.call_handler import CallHandler, CallMethod
 from acid_platform.gateway.protocol import load
 from acid_platform.layout.constraints import DECLARED_ONLY, Constraint, ConstraintKind
+from acid_platform.layout.declarable import table_name
 from acid_platform.metastore.records import TableRecord
-from acid_platform.metastore.table_names import table_name
 
 
 class ConstraintForm(NamedTuple):

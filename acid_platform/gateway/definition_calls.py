@@ -11,16 +11,16 @@ from acid_platform.errors import DeclarationChanged, NoSuchTable, UnsupportedSta
 from acid_platform.gateway import shapes
 from acid_platform.gateway.call_handler import LOCATIONS, CallHandler, leading, of_request
 from acid_platform.gateway.catalog_calls import VIEW
-from acid_platform.gateway.codes import USER
 from acid_platform.gateway.constraint_calls import constraints_of
-from acid_platform.gateway.locked_removal import drop, truncate
+from acid_platform.gateway.partition_calls import drop, truncate
 from acid_platform.gateway.protocol import load
+from acid_platform.gateway.shapes import USER
 from acid_platform.gateway.statistics_calls import COUNTS, keep_counts
 from acid_platform.layout.constraints import Constraint
+from acid_platform.layout.declarable import table_name
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import OwnerKind, TableRecord
-from acid_platform.metastore.table_names import table_name
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
 from acid_platform.tables.declaration import Declaration, change_column, widened

@@ -14,7 +14,7 @@ import numpy as np
 
 from acid_platform.errors import CorruptFile
 from acid_platform.layout.names import BucketFile, parse_bucket_file, temporary_name
-from acid_platform.layout.rowids import bucket_numbers, codec_versions
+from acid_platform.layout.schema import bucket_numbers, codec_versions
 from acid_platform.layout.types import Column
 from acid_platform.orc import BATCH_ROWS, AcidWriter, open_strange_orc, reading, written_codec
 from acid_platform.scan.deletes import DeleteKeys, load_keys

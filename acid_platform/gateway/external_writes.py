@@ -20,7 +20,6 @@ from acid_platform.errors import (
     WriteConflict,
 )
 from acid_platform.gateway.delete_buckets import distribute
-from acid_platform.gateway.file_checks import require_own_rows, require_plain_text
 from acid_platform.layout.formats import FileFormat, compression, is_insert_only
 from acid_platform.layout.names import (
     BaseName,
@@ -34,6 +33,7 @@ from acid_platform.layout.partition_names import parse_partition, partition_name
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import LockRequest, TableRecord, TouchedTable, WriteReport
+from acid_platform.orc import open_strange_orc, reading
 from acid_platform.storage.durability import sync_published
 from acid_platform.storage.files import Files, asking
 from acid_platform.storage.removal import Ours, remove
@@ -41,7 +41,7 @@ from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.tables.table_constraints import row_checks
 from acid_platform.tables.table_files import surveyed
 from acid_platform.transactions import RowOperation, TxnState
-from acid_platform.write.empty_file import write_empty_file
+from acid_platform.write.publishing import write_empty_file
 
 _QUERY_OF_TRINO = re.compile(r"\d{8}_\d{6}_\d{5}_[a-z0-9]{5}", re.ASCII)
 _DELETES = "delete_delta_"
@@ -305,3 +305,50 @@ def _check(files: Files, record: TableRecord, where: str, report: WriteReport) -
     for file in report.contents.files:
         path = f"{where}/{report.directory}/{file.path}"
         require_own_rows(files, path, write_id, is_deletes(report.directory))
+
+
+_ORIGINAL, _CURRENT = 1, 4
+"""Places of the two columns with write ids among the six ACID columns."""
+_BEGINNINGS = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+}
+_ENDINGS = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate", ".lzo")
+_LOOKED_AT = 64 * 1024
+"""Bytes."""
+
+
+def require_plain_text(files: Files, path: str) -> None:
+    """Raises CorruptFile for a file that is compressed, or holds a zero byte, as no text does."""
+    with files.system.open_input_stream(path, compression=None) as stream:
+        begin = stream.read(_LOOKED_AT)
+    named = next((name for start, name in _BEGINNINGS.items() if begin.startswith(start)), None)
+    if named or b"\0" in begin or path.endswith(_ENDINGS):
+        raise CorruptFile(
+            f"{path} is compressed{f' with {named}' if named else ''}, which readers of this table"
+            " can't know: write it without, in Trino with SET SESSION <catalog>.compression_codec"
+            " = 'NONE', in Hive with SET hive.exec.compress.output=false"
+        )
+
+
+def require_own_rows(files: Files, path: str, write_id: int, deletes: bool) -> None:
+    """Raises CorruptFile if the file lacks the six ACID columns, or names another write id (P34).
+
+    Snapshots choose files by the write id in a directory's name, so a row with another write id
+    would be seen by too many of them or by too few. A delete event names the write id of the row
+    that it deletes, and its own as the current one.
+    """
+    with reading(path):
+        file = open_strange_orc(files, path)
+        names = file.acid_columns()
+        if not file.nrows:
+            return
+        for place in (_CURRENT,) if deletes else (_ORIGINAL, _CURRENT):
+            low, high = file.bounds(names[place])
+            if (low, high) != (write_id, write_id):
+                raise CorruptFile(
+                    f"{path} has rows whose {names[place]} is {low} to {high}, and its transaction"
+                    f" has the write id {write_id}; run the statement again"
+                )

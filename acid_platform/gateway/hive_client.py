@@ -21,9 +21,8 @@ from acid_platform.errors import (
     Terminal,
 )
 from acid_platform.gateway import sasl
-from acid_platform.gateway.codes import INSERT_ONLY_TABLES, LOCK_TYPES, HiveLockState
 from acid_platform.gateway.protocol import load
-from acid_platform.gateway.shapes import CATALOG
+from acid_platform.gateway.shapes import CATALOG, INSERT_ONLY_TABLES, LOCK_TYPES, HiveLockState
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 

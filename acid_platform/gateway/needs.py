@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from acid_platform.gateway.codes import LOCK_TYPES, OPERATIONS
 from acid_platform.gateway.external_writes import is_deletes
 from acid_platform.gateway.protocol import Call
+from acid_platform.gateway.shapes import LOCK_TYPES, OPERATIONS
 from acid_platform.metastore.records import WriteReport
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType

@@ -14,7 +14,7 @@ from acid_platform.gateway.call_handler import LOCATIONS
 from acid_platform.gateway.gateway_server import Entry
 from acid_platform.gateway.gateway_tls import Tls
 from acid_platform.gateway.users import Users
-from acid_platform.metastore.address import is_loopback
+from acid_platform.metastore.endpoint import is_loopback
 from acid_platform.metastore.places import is_uri, local_path
 
 PREFIX = "acid.gateway."

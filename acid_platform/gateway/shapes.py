@@ -1,9 +1,10 @@
-"""Tables, views, partitions and databases in the protocol's form."""
+"""Tables, views, partitions and databases in the protocol's form; numbers of its enumerations."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 from acid_platform.base.table_properties import (
@@ -13,7 +14,6 @@ from acid_platform.base.table_properties import (
     TRANSACTIONAL_KIND,
 )
 from acid_platform.errors import InvalidDefinition, NoSuchPartition, UnsupportedStatement
-from acid_platform.gateway.codes import ROLE, USER
 from acid_platform.gateway.protocol import load
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, parse_partition, partition_name
@@ -25,7 +25,50 @@ from acid_platform.metastore.records import (
     TableRecord,
     ViewRecord,
 )
-from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+from acid_platform.transactions import RowOperation, TxnState, ValidTxnList, ValidWriteIdList
+from acid_platform.transactions.locks import LockType
+
+
+class HiveLockState(IntEnum):
+    ACQUIRED = 1
+    WAITING = 2
+    ABORT = 3
+    NOT_ACQUIRED = 4
+
+
+class CompactionType(IntEnum):
+    MINOR = 1
+    MAJOR = 2
+
+
+INSERT_ONLY_TABLES = 2
+"""The capability with which a client says that it goes by write ids."""
+
+USER, ROLE = 1, 2
+"""Kinds of principals."""
+
+LOCK_TYPES = {
+    1: LockType.SHARED_READ,
+    2: LockType.SHARED_WRITE,
+    3: LockType.EXCLUSIVE,
+    4: LockType.EXCL_WRITE,
+}
+LOCK_NUMBERS = {lock: number for number, lock in LOCK_TYPES.items()} | {LockType.PUBLICATION: 3}
+"""A publication keeps other engines out, as EXCLUSIVE does."""
+
+OPERATIONS = {
+    1: RowOperation.SELECT,
+    2: RowOperation.INSERT,
+    3: RowOperation.UPDATE,
+    4: RowOperation.DELETE,
+}
+"""What a lock is for. Other numbers (5: not said, 6: no transaction) stand for no operation."""
+
+TXN_STATES = {TxnState.COMMITTED: 1, TxnState.ABORTED: 2, TxnState.OPEN: 3}
+
+LONGEST_RANGE = 10_000
+"""The most transactions in one heartbeat."""
+
 
 CATALOG = "hive"
 """The only catalog."""

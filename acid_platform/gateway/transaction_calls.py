@@ -24,7 +24,9 @@ from acid_platform.errors import (
 from acid_platform.gateway import shapes
 from acid_platform.gateway.call_handler import CallHandler, always, leading
 from acid_platform.gateway.caller import THROUGH_GATEWAY
-from acid_platform.gateway.codes import (
+from acid_platform.gateway.external_writes import discard_bases, says_when_written, writes_of
+from acid_platform.gateway.protocol import load
+from acid_platform.gateway.shapes import (
     LOCK_NUMBERS,
     LOCK_TYPES,
     LONGEST_RANGE,
@@ -32,8 +34,6 @@ from acid_platform.gateway.codes import (
     TXN_STATES,
     HiveLockState,
 )
-from acid_platform.gateway.external_writes import discard_bases, says_when_written, writes_of
-from acid_platform.gateway.protocol import load
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import ClientInfo, LockRequest
 from acid_platform.transactions import (

@@ -4,41 +4,57 @@ Each partition gets a base whose rows are those of now, with their row ids, as a
 would make it; the declaration changes in the same commit. Until then, and after a crash, everybody
 sees the old files with the old columns; so does whoever reads an older snapshot later. The lock is
 EXCLUSIVE, so that no engine reads the new files with the old columns.
+
+An insert-only table becomes one with full ACID in the same manner. Its rows get row ids then, so
+the old files can't stay: rows of them would have other ids for each reader.
+
+A partition that gets other values goes the same way: its rows move in one commit, then the empty
+partition goes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from acid_platform.compaction.compaction_settings import CompactionSettings
+from acid_platform.base.table_properties import (
+    FIELD_DELIMITER,
+    FILE_FORMAT,
+    NULL_TEXT,
+    TRANSACTIONAL_KIND,
+)
 from acid_platform.compaction.execution import StagedCompaction, discard, execute, publish
 from acid_platform.compaction.opening import Compaction, open_compaction
-from acid_platform.compaction.plan import CompactionPlan
+from acid_platform.compaction.plan import CompactionPlan, CompactionSettings
 from acid_platform.compaction.states import CompactionKind, Layout
 from acid_platform.compaction.validation import compare
 from acid_platform.engine.compaction_choice import CompactionChoice, choose
+from acid_platform.engine.reads import TableRead
 from acid_platform.errors import (
     CompactionMismatch,
     InvalidDefinition,
     NeedsSpark,
+    NoSuchPartition,
     SnapshotOutdated,
+    TableExists,
+    UnsupportedStatement,
 )
-from acid_platform.handles.row_statements import RowStatement
+from acid_platform.handles.row_statements import RowStatement, refuse_finer_rows, require_writable
+from acid_platform.handles.transaction import autocommit
 from acid_platform.handles.transaction_work import TransactionWork
-from acid_platform.layout.formats import FileFormat
-from acid_platform.layout.names import BaseName
-from acid_platform.metastore.records import LockRequest
+from acid_platform.handles.warehouse import Warehouse
+from acid_platform.layout.formats import FileFormat, is_insert_only
+from acid_platform.layout.names import BaseName, original_bucket
+from acid_platform.layout.partition_names import partition_values
+from acid_platform.metastore.operations.transactions import Drop
+from acid_platform.metastore.records import LockRequest, TableRecord
 from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.scan.open import open_scan
 from acid_platform.scan.table_layout import TableLayout, select_entities
 from acid_platform.tables.column_changes import Changing, ColumnChange
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.locks import LockType, Statement
 from acid_platform.write.publishing import write_truncation
-
-if TYPE_CHECKING:
-    from acid_platform.metastore.records import TableRecord
 
 
 def rewriting_lock(table: str) -> LockRequest:
@@ -194,3 +210,146 @@ def _emptied(
     with work.begun.checked(again=False):
         written = write_truncation(target, partitions)
     return work.report(record, RowOperation.UPDATE, written, overwrite=True)
+
+
+_SOURCE = "acid_source"
+"""The name of the table in the query that copies its rows."""
+_OF_FILES = (TRANSACTIONAL_KIND.name, FILE_FORMAT.name, FIELD_DELIMITER.name, NULL_TEXT.name)
+"""Properties that only say what the files of an insert-only table are like."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConvertToAcid(RowStatement[int]):
+    """Writes all rows again, with row ids; returns how many. Begins with `rewriting_lock`.
+
+    Raises InvalidDefinition for a table that has full ACID, SnapshotOutdated,
+    UnsupportedStatement for files that could not be told from others afterwards, and for timestamps
+    with nanoseconds.
+    """
+
+    def run(self, work: TransactionWork, record: TableRecord) -> int:
+        if not is_insert_only(record.properties):
+            raise InvalidDefinition(f"{record.name} has full ACID already")
+        require_writable(record)
+        require_all_visible(work, record)
+        view = work.view
+        _refuse_other_names(work, record)
+        (scan,) = view.scans([view.request(record.name)])
+        refuse_finer_rows(scan, "files with row ids would")
+        own, keys = columns_of_record(record)
+        names = tuple(column.name for column in (*own, *keys))
+        rows = work.warehouse.engines.select(
+            f"SELECT * FROM {_SOURCE}", {_SOURCE: TableRead(scan, names)}, view.in_force
+        )
+        properties = {
+            name: text for name, text in record.properties.items() if name not in _OF_FILES
+        }
+        after = replace(record, properties=properties)
+        emptied = [entity.partition for entity in scan.entities]
+        written = work.run(
+            after,
+            lambda engine, target: engine.overwrite(rows, target.without_defaults(), {}, emptied),
+            rows,
+        )
+        count = work.report(record, RowOperation.UPDATE, written, overwrite=True)
+        work.redeclare(record, after)
+        return count
+
+
+def _refuse_other_names(work: TransactionWork, record: TableRecord) -> None:
+    """Raises UnsupportedStatement for files that a table with full ACID can't have, even if they
+    are obsolete: they stay for older snapshots."""
+    layout = work.view.layout(record)
+    for listing in layout.listings(sorted(layout.partitions) if record.partitioned else [""]):
+        for file in listing.files:
+            if original_bucket(file.name) is None:
+                raise UnsupportedStatement(
+                    f"{listing.location}/{file.path} is not named like a file of ours: compact"
+                    f" {record.name} ('major'), and repeat this when the Cleaner has removed it"
+                )
+
+
+_MOVED = "acid_source"
+"""The name of the partition's rows in the query that copies them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What a move has done: the rows, and the empty base in the place of the old ones."""
+
+    rows: int
+    emptied: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MovePartition(RowStatement[Moved]):
+    """Copies the rows of a partition into a new one, and empties the old one.
+
+    Raises NoSuchPartition, TableExists if there is a partition with the new values,
+    UnsupportedStatement for timestamps with nanoseconds.
+    """
+
+    old: str
+    new: str
+
+    def run(self, work: TransactionWork, record: TableRecord) -> Moved:
+        require_writable(record)
+        for partition in (self.old, self.new):
+            work.lock(record, Statement.INSERT_OVERWRITE, partition)
+        view, layout = work.view, work.view.layout(record)
+        if self.old not in layout.partitions:
+            raise NoSuchPartition(f"{record.name} has no partition {self.old}")
+        if self.new in layout.partitions:
+            raise TableExists(
+                f"{record.name} already has partition {self.new}; INSERT the rows of {self.old}"
+                " there, and drop it"
+            )
+        work.refuse_after_overwrite(record, [self.old, self.new])
+        own, keys = columns_of_record(record)
+        only = {self.old: layout.partitions[self.old]}
+        with view.checked():
+            lists = view.lists(record.name)
+            scan = open_scan(replace(layout, partitions=only), *lists, None, view.in_force)
+        scan = replace(scan, still_open=view.check)
+        refuse_finer_rows(scan, "a new partition would")
+        names = tuple(column.name for column in own)
+        rows = work.warehouse.engines.select(
+            f"SELECT * FROM {_MOVED}", {_SOURCE: TableRead(scan, names)}, view.in_force
+        )
+        values = partition_values(self.new, keys, record.name)
+        written = work.run(
+            record,
+            lambda engine, target: engine.overwrite(
+                rows, target.without_defaults(), values, [self.new]
+            ),
+            rows,
+        )
+        count = work.report(record, RowOperation.UPDATE, written, overwrite=True)
+        with work.begun.checked(again=False):
+            (emptied,) = write_truncation(work.target(record, layout), [self.old])
+        work.report(record, RowOperation.UPDATE, [emptied], overwrite=True)
+        work.count(record.name, overwritten=count)
+        return Moved(count, emptied.directory)
+
+
+def move_partition(warehouse: Warehouse, table: str, old: str, new: str) -> int:
+    """Moves the rows, then drops the old partition, unless others wrote into it in between: then
+    it stays with their rows. Returns the number of moved rows.
+
+    Raises what MovePartition raises, and LockTimeout.
+    """
+    move = MovePartition(table, old, new)
+    moved = autocommit(warehouse, table, lambda txn: txn.run(move))
+    metastore = warehouse.metastore
+    lock = LockRequest(table, LockType.EXCLUSIVE, partition=old)
+    with metastore.begin(locks=[lock], info=warehouse.info()) as txn:
+        left = [
+            directory.name
+            for entity in metastore.entities(table)
+            for directory in entity.directories
+            if entity.partition == old and not directory.obsolete
+        ]
+        if left == [moved.emptied]:
+            metastore.call(Drop(txn.id, table, old))
+            txn.forget()
+    return moved.rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.engine.merge_clauses import (
@@ -30,18 +30,16 @@ from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.partition_names import partition_name, partition_values
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import TIMESTAMPS, UNNAMED, Column, parse_type
+from acid_platform.metastore.pasts import AsOf
+from acid_platform.metastore.records import TableRecord
 from acid_platform.predicates.known_columns import require_columns, require_names
+from acid_platform.scan.scans import Scan
 from acid_platform.scan.table_layout import select_entities
 from acid_platform.tables.declaration import wider
 from acid_platform.tables.record_layout import bucketing, columns_of_record
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import Statement
 from acid_platform.write.publishing import write_truncation
-
-if TYPE_CHECKING:
-    from acid_platform.metastore.pasts import AsOf
-    from acid_platform.metastore.records import TableRecord
-    from acid_platform.scan.scans import Scan
 
 Partition = Mapping[str, Any] | str | None
 """A partition: its name (`"month=3"`), or the values of all partition columns."""

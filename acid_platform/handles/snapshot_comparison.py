@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.compute as pc
 
@@ -13,12 +13,10 @@ from acid_platform.base.config import Settings
 from acid_platform.engine.choice import Engines
 from acid_platform.engine.reads import TableRead
 from acid_platform.errors import UnknownColumn
+from acid_platform.handles.read_verbs import Reads
+from acid_platform.metastore.pasts import SnapshotName
 from acid_platform.scan.change_rows import CHANGE_TYPE, DELETE, INSERT, POSTIMAGE
-
-if TYPE_CHECKING:
-    from acid_platform.handles.read_verbs import Reads
-    from acid_platform.metastore.pasts import SnapshotName
-    from acid_platform.scan.scans import Scan
+from acid_platform.scan.scans import Scan
 
 _COUNT = "acid_count"
 

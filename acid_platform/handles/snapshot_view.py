@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from acid_platform.base.config import Settings
 from acid_platform.layout.file_entries import EntityListing
+from acid_platform.metastore.client.metastore import OpenTransaction
 from acid_platform.metastore.pasts import AsOf, CursorMove
 from acid_platform.metastore.records import (
     PastTable,
@@ -18,16 +19,13 @@ from acid_platform.metastore.records import (
     ViewRecord,
     WriteReport,
 )
+from acid_platform.scan.change_scan import ChangeScan
 from acid_platform.scan.open import open_scan
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.tables.record_layout import table_layout
 from acid_platform.tables.table_files import directory_listing
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
-
-if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import OpenTransaction
-    from acid_platform.scan.change_scan import ChangeScan
 
 
 class ScanRequest(NamedTuple):

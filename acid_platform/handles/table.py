@@ -18,6 +18,7 @@ from acid_platform.handles.snapshot_view import SnapshotView
 from acid_platform.handles.transaction import Transaction, autocommit
 from acid_platform.handles.write_verbs import Writes
 from acid_platform.layout.constraints import Constraint
+from acid_platform.layout.declarable import table_name
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partition_names import partition_name, partition_values
 from acid_platform.metastore.operations.compaction import RequestErasure
@@ -25,7 +26,6 @@ from acid_platform.metastore.operations.history import PlaceTag, RemoveTag
 from acid_platform.metastore.operations.tables import GetViews
 from acid_platform.metastore.pasts import AsOf, SnapshotName, Tag
 from acid_platform.metastore.records import LockRequest, TableRecord
-from acid_platform.metastore.table_names import table_name
 from acid_platform.metastore.view_columns import refuse_names_of_views
 from acid_platform.tables import column_changes
 from acid_platform.tables.column_changes import Changing
@@ -318,8 +318,7 @@ class Table(Reads, Writes):
         Older snapshots keep the old files; changes show none. Returns the number of rows. Raises
         InvalidDefinition for a table that has full ACID, UnsupportedStatement, LockTimeout.
         """
-        from acid_platform.handles.acid_conversion import ConvertToAcid
-        from acid_platform.handles.column_rewrite import rewriting_lock
+        from acid_platform.handles.column_rewrite import ConvertToAcid, rewriting_lock
 
         name = self._name
         with self._warehouse.using(engine):
@@ -338,7 +337,7 @@ class Table(Reads, Writes):
         If others write into it meanwhile, it stays with their rows. Raises NoSuchPartition,
         TableExists if the new partition is there, LockTimeout, UnsupportedStatement.
         """
-        from acid_platform.handles.partition_moves import move_partition
+        from acid_platform.handles.column_rewrite import move_partition
 
         names = self.partitions()
         before, after = (

@@ -17,13 +17,14 @@ from acid_platform.base.table_properties import COMMENT
 from acid_platform.compaction.states import CompactionKind, ErasureState
 from acid_platform.engine.choice import Engines, Preference, preference_of
 from acid_platform.errors import AlreadyScheduled, CompactionFailed, WarehouseNotWritable
+from acid_platform.handles.constraint_checks import require_computable
 from acid_platform.handles.grouped_inserts import GroupedInserts
-from acid_platform.handles.held_snapshot import Snapshot
-from acid_platform.handles.leases import Leases
+from acid_platform.handles.held_snapshot import Leases, Snapshot
 from acid_platform.handles.table import Table
 from acid_platform.handles.transaction import Transaction
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.layout.constraints import Constraint
+from acid_platform.layout.declarable import table_name
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.client.metastore import Metastore
@@ -31,8 +32,7 @@ from acid_platform.metastore.operations.compaction import AnswerErasure
 from acid_platform.metastore.operations.shows import ShowCompaction
 from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.metastore.records import PLATFORM, ClientInfo, LockRequest
-from acid_platform.metastore.shown import Shown
-from acid_platform.metastore.table_names import table_name
+from acid_platform.metastore.show_columns import Shown
 from acid_platform.services.lease import worker_id
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
@@ -159,7 +159,6 @@ class Warehouse:
         `adopt_table`. Raises InvalidDefinition, UnknownColumn for the comment of no column,
         TableExists.
         """
-        from acid_platform.handles.constraint_checks import require_computable
         from acid_platform.tables.locations import create
 
         full = table_name(name)
@@ -262,7 +261,7 @@ class Warehouse:
         For queries in DuckDB's own SQL, by people and BI tools. Later commits are not visible; the
         files stay until `release` or `close` (P12). Needs no Spark. Hive's views are left out.
         """
-        from acid_platform.engine.local.duckdb_connection import with_views
+        from acid_platform.engine.local.computation import with_views
 
         names = self.tables()
         with self.leases.lasting(*names) as view:

@@ -1,4 +1,4 @@
-"""Which names may be declared, given that they become parts of paths."""
+"""Names of tables: their normal form, and which may be declared, as they become parts of paths."""
 
 from __future__ import annotations
 
@@ -53,3 +53,9 @@ def refuse_names(table: str, location: str | None = None) -> None:
 
 def _short(name: str) -> str:
     return repr(name) if len(name) <= 80 else f"{name[:60]!a}… ({len(name)} characters)"
+
+
+def table_name(name: str) -> str:
+    """`db.t` in lower case; a name without a database is in `default`."""
+    lower = name.strip().lower()
+    return lower if "." in lower else f"default.{lower}"

@@ -13,8 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from acid_platform.errors import CorruptFile
-from acid_platform.layout.file_entries import FileEntry, Footer
-from acid_platform.layout.value_ranges import ColumnRange, KeyRanges, RangeKind
+from acid_platform.layout.file_entries import ColumnRange, FileEntry, Footer, KeyRanges, RangeKind
 
 _ACID, _POSITIONAL = 1, 2
 _ENCODE = json.JSONEncoder(separators=(",", ":"), check_circular=False, ensure_ascii=False).encode

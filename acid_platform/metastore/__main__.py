@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING
 
 from acid_platform.base.visible import log_to
 from acid_platform.errors import AcidError, InvalidDefinition, MetastoreUnavailable
-from acid_platform.metastore.address import (
+from acid_platform.metastore.endpoint import (
     TLS_CERTIFICATE,
     TLS_KEY,
+    Home,
     configured_key,
     require_tls,
+    take_lock,
 )
-from acid_platform.metastore.endpoint import Home, take_lock
 from acid_platform.metastore.rules.turn import error_reply
 
 if TYPE_CHECKING:

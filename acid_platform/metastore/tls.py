@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from acid_platform.errors import MetastoreRefused
-from acid_platform.metastore.address import SYSTEM, TLS_CA, TLS_CERTIFICATE, TLS_KEY
+from acid_platform.metastore.endpoint import SYSTEM, TLS_CA, TLS_CERTIFICATE, TLS_KEY
 
 MAKE = "`acid metastore certificate HOST…` on the service's machine"
 _READ = 1 << 18

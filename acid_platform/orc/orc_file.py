@@ -29,10 +29,10 @@ from acid_platform.orc.tail import (
     footer_of,
     has_declared,
     is_proleptic,
+    read_updates,
     require_shallow,
     stripes,
 )
-from acid_platform.orc.update_marks import read_updates
 from acid_platform.orc.writer_zones import has_wall_clocks, on_the_clock, stripe_in_utc, zone_of
 from acid_platform.storage.arrow_numpy import filled, values_of
 from acid_platform.storage.arrow_types import leaves

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 
 from acid_platform.layout import schema
+from acid_platform.layout.file_entries import ColumnRange, KeyRanges, RangeKind, text_range
 from acid_platform.layout.types import INTEGRAL
-from acid_platform.layout.value_ranges import ColumnRange, KeyRanges, RangeKind, text_range
 from acid_platform.orc.protobuf import fields, unpacked
 from acid_platform.orc.tail import KIND, KINDS, ROWS, STATISTICS, SUBTYPES, TYPES
 

@@ -3,14 +3,21 @@
 The writers of Spark and Arrow can't write CHAR and VARCHAR, and Spark can't write TIMESTAMP WITH
 LOCAL TIME ZONE. Values of these types are stored like STRING, and like TIMESTAMP in UTC; only the
 footer distinguishes them, so a new footer is enough.
+
+An update is a delete event and an insert event of the same statement. The file of the insert events
+of a bucket has the inserted rows first and then the updated ones, in the order of their old keys,
+which is the order of the delete events. The footer marks the delete events of updates, and so the
+marks also say which row became which.
 """
 
 from __future__ import annotations
 
+import base64
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from acid_platform.errors import CorruptFile
@@ -310,3 +317,32 @@ def user_metadata_fields(items: Mapping[str, bytes]) -> bytes:
         delimited(USER_METADATA, delimited(1, key.encode()) + delimited(2, value))
         for key, value in items.items()
     )
+
+
+_ALL, _NONE = b"all", b"none"
+
+
+def write_updates(updated: np.ndarray) -> bytes:
+    """The text for the footer; `updated` is a mask (n,) of all delete events of the file."""
+    if updated.all():
+        return _ALL
+    if not updated.any():
+        return _NONE
+    return base64.b64encode(zlib.compress(np.packbits(updated).tobytes()))
+
+
+def read_updates(text: bytes | None, rows: int, path: str) -> np.ndarray:
+    """The mask (rows,); False for all events if the writer told nothing. Raises CorruptFile."""
+    if text is None or text == _NONE:
+        return np.zeros(rows, bool)
+    if text == _ALL:
+        return np.ones(rows, bool)
+    try:
+        packed = np.frombuffer(zlib.decompress(base64.b64decode(text, validate=True)), np.uint8)
+        if len(packed) != (rows + 7) // 8:
+            raise ValueError(f"{len(packed)} bytes for {rows} events")
+    except (ValueError, zlib.error) as error:
+        raise CorruptFile(
+            f"{path}: the footer does not tell which events are updates: {error}; restore it"
+        ) from error
+    return np.unpackbits(packed, count=rows).astype(bool)

@@ -19,8 +19,7 @@ import pyarrow as pa
 
 from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
-from acid_platform.layout.rowids import ascend
-from acid_platform.layout.schema import RowKey
+from acid_platform.layout.schema import RowKey, ascend
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.orc.column_statistics import ColumnStatistics, message
 from acid_platform.orc.encoding import (
@@ -32,8 +31,7 @@ from acid_platform.orc.encoding import (
 )
 from acid_platform.orc.protobuf import delimited, number, packed
 from acid_platform.orc.stored_columns import BLOCK, StoredColumn, require_codec
-from acid_platform.orc.tail import KINDS, MAGIC, user_metadata_fields
-from acid_platform.orc.update_marks import write_updates
+from acid_platform.orc.tail import KINDS, MAGIC, user_metadata_fields, write_updates
 from acid_platform.storage.arrow_numpy import values_of
 from acid_platform.storage.files import Files
 

@@ -4,13 +4,22 @@ Hive 2 and others store an instant, and the wall clock time follows from the wri
 library takes the offsets from the operating system, where they begin long before 1900, and moves
 some fractions of a second by a second near 1970. So Arrow is given such a stripe as if it were in
 UTC, and the wall clock times are computed here (P17).
+
+ORC's Java writer stores a timestamp as an instant beside the name of its zone, and ORC's Java
+reader takes the wall clock time from `java.util.TimeZone`. That class knows no offset before 1900
+(it takes the present one), and after 2037 only what two yearly rules say. Its table, `tzdb.dat`,
+is of another release of the tz database than that of the operating system or of Python.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +28,6 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.errors import CorruptFile, UnsupportedLayout
-from acid_platform.orc.java_zones import JavaZone, fixed_zone, java_zone, zone_rules
 from acid_platform.orc.protobuf import delimited, fields, number
 from acid_platform.orc.tail import (
     MAGIC,
@@ -38,7 +46,217 @@ from acid_platform.storage.arrow_types import has_leaf, with_leaves
 if TYPE_CHECKING:
     from acid_platform.orc.orc_file import OrcFile
 
-_UTC = "GMT"
+
+_FIRST = -2_208_988_800
+"""The beginning of 1900 in UTC, where the table of a `TimeZone` begins."""
+_LAST_YEAR = 2037
+_LAST = 2_145_916_799
+"""The last second of 2037 in UTC, where it ends."""
+_DAY = 86_400
+_CYCLE = 146_097 * _DAY
+"""The days of the Gregorian calendar repeat after 400 years."""
+_EPOCH = date(1970, 1, 1)
+_RULES = 1
+_FIXED = re.compile(r"(?:GMT|UTC|UT)(?:([+-])(\d{1,2}):?(\d{2})?)?")
+_UTC, _WALL, _STANDARD = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class JavaZone:
+    """The offsets of a zone: `offsets[i]`, in seconds, up to the instant `starts[i]`.
+
+    From `repeats`, the first instant of a cycle, on, they repeat every 400 years. `ends`: the first
+    instant whose offset is not known.
+    """
+
+    starts: np.ndarray
+    offsets: np.ndarray
+    repeats: int | None = None
+    ends: int | None = None
+
+    def at(self, seconds: np.ndarray) -> np.ndarray:
+        """The offsets in seconds at instants in seconds since 1970, int64 (n,).
+
+        Raises ValueError for an instant whose offset is not known.
+        """
+        if self.ends is not None and len(seconds) and seconds.max() >= self.ends:
+            raise ValueError("no rule tells its offsets from 2037 on")
+        if self.repeats is not None:
+            since = np.maximum(seconds - self.repeats, 0)
+            seconds = seconds - since // _CYCLE * _CYCLE
+        return np.asarray(self.offsets[np.searchsorted(self.starts, seconds, side="right")])
+
+    def instant(self, wall: int) -> int:
+        """The instant of a wall clock time that is far from any change."""
+        offset = 0
+        for _ in range(2):
+            offset = int(self.at(np.array([wall - offset]))[0])
+        return wall - offset
+
+
+def fixed_zone(name: str) -> JavaZone | None:
+    """A zone that is UTC or a distance from it, such as `GMT+05:30`; else None."""
+    match = _FIXED.fullmatch(name)
+    if match is None:
+        return None
+    sign, hours, minutes = match.groups()
+    offset = int(hours or 0) * 3600 + int(minutes or 0) * 60
+    return _of(-offset if sign == "-" else offset)
+
+
+def zone_rules(table: bytes) -> dict[str, bytes]:
+    """The rules of each zone in a `tzdb.dat`, by name. Raises ValueError, struct.error."""
+    data = _Data(table)
+    if data.numbers(">b") != (1,) or data.text() != "TZDB":
+        raise ValueError("it is no table of time zones")
+    versions = [data.text() for _ in range(data.short())]
+    regions = [data.text() for _ in range(data.short())]
+    rules = [data.take(data.short()) for _ in range(data.short())]
+    rules_of: dict[str, bytes] = {}
+    for _ in versions:
+        for _ in range(data.short()):
+            region, rule = data.short(), data.short()
+            rules_of[regions[region]] = rules[rule]
+    for _ in range(data.short()):
+        alias, region = data.short(), data.short()
+        rules_of[regions[alias]] = rules_of[regions[region]]
+    return rules_of
+
+
+def java_zone(rules: bytes) -> JavaZone:
+    """A zone from its rules in `tzdb.dat`. Raises ValueError, struct.error."""
+    data = _Data(rules)
+    if data.numbers(">b") != (_RULES,):
+        raise ValueError("it has no rules of a time zone")
+    count = data.long_count()
+    for _ in range(count):
+        data.instant()
+    raw = [data.offset() for _ in range(count + 1)][-1]
+    count = data.long_count()
+    changes = [data.instant() for _ in range(count)]
+    offsets = [data.offset() for _ in range(count + 1)]
+    yearly = [_Rule.read(data) for _ in range(*data.numbers(">b"))]
+    listed = [
+        (start, offset)
+        for start, offset in zip(changes, offsets[1:], strict=True)
+        if _FIRST <= start <= _LAST
+    ]
+    if not listed:
+        return _of(raw)
+    before = offsets[changes.index(listed[0][0])]
+    table = [(_FIRST, before), *listed]
+    cut = changes[-1] > _LAST
+    last = _LAST_YEAR if cut else (_EPOCH + timedelta(seconds=changes[-1] + offsets[-1])).year
+    if cut:  # Java guesses rules from the last two changes of its table
+        return _of(raw, table, ends=_LAST + 1 - 365 * _DAY)
+    if len(yearly) > 1:
+        coming = [rule.change(year) for year in range(last + 1, last + 402) for rule in yearly]
+        return _of(raw, [*table, *sorted(coming)], repeats=min(coming)[0])
+    end = int((date(_LAST_YEAR, 1, 1) - _EPOCH).total_seconds()) - raw
+    return _of(raw, [*table, (end, raw)])
+
+
+def _of(
+    first: int,
+    changes: Sequence[tuple[int, int]] = (),
+    repeats: int | None = None,
+    ends: int | None = None,
+) -> JavaZone:
+    return JavaZone(
+        np.array([start for start, _ in changes], np.int64),
+        np.array([first, *(offset for _, offset in changes)], np.int64),
+        repeats,
+        ends,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A change of the offset in every year, from `before` to `after`."""
+
+    month: int
+    day: int
+    """The day of the month; negative: from its end."""
+    weekday: int
+    """1: Monday; the first one not before the day, or not after a negative day. 0: any."""
+    time: int
+    clock: int
+    standard: int
+    before: int
+    after: int
+
+    @classmethod
+    def read(cls, data: _Data) -> _Rule:
+        (packed,) = data.numbers(">I")
+        time, standard = packed >> 14 & 31, packed >> 4 & 255
+        before, after = packed >> 2 & 3, packed & 3
+        seconds = data.numbers(">i")[0] if time == 31 else time * 3600
+        base = data.numbers(">i")[0] if standard == 255 else (standard - 128) * 900
+        return cls(
+            packed >> 28,
+            (packed >> 22 & 63) - 32,
+            packed >> 19 & 7,
+            seconds,
+            packed >> 12 & 3,
+            base,
+            data.numbers(">i")[0] if before == 3 else base + before * 1800,
+            data.numbers(">i")[0] if after == 3 else base + after * 1800,
+        )
+
+    def change(self, year: int) -> tuple[int, int]:
+        """The instant of the change in a year, and the offset after it."""
+        if self.day < 0:
+            following = date(year + self.month // 12, self.month % 12 + 1, 1)
+            day = following + timedelta(days=self.day)
+            if self.weekday:
+                day -= timedelta(days=(day.isoweekday() - self.weekday) % 7)
+        else:
+            day = date(year, self.month, self.day)
+            if self.weekday:
+                day += timedelta(days=(self.weekday - day.isoweekday()) % 7)
+        wall = (day - _EPOCH).days * _DAY + self.time
+        shift = {_UTC: 0, _WALL: self.before, _STANDARD: self.standard}[self.clock]
+        return wall - shift, self.after
+
+
+class _Data:
+    """Reads Java's big-endian numbers and texts one after another."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content, self._at = content, 0
+
+    def numbers(self, form: str) -> tuple[int, ...]:
+        return struct.unpack(form, self.take(struct.calcsize(form)))
+
+    def take(self, size: int) -> bytes:
+        start = self._at
+        self._at += size
+        return self._content[start : self._at]
+
+    def short(self) -> int:
+        return self.numbers(">H")[0]
+
+    def text(self) -> str:
+        return self.take(self.short()).decode()
+
+    def long_count(self) -> int:
+        return self.numbers(">i")[0]
+
+    def offset(self) -> int:
+        """An offset from UTC in seconds."""
+        (quarters,) = self.numbers(">b")
+        return self.numbers(">i")[0] if quarters == 127 else quarters * 900
+
+    def instant(self) -> int:
+        """Seconds since 1970."""
+        high, middle, low = self.numbers(">BBB") if self._content[self._at] != 255 else (255, 0, 0)
+        if high == 255:
+            self._at += 1
+            return self.numbers(">q")[0]
+        return (high << 16 | middle << 8 | low) * 900 - 4_575_744_000
+
+
+_GMT = "GMT"
 _HEADER_LENGTH, _CONTENT_LENGTH = 1, 2
 _LEFT_OUT = (_HEADER_LENGTH, _CONTENT_LENGTH, STRIPES, USER_METADATA, ROWS, STATISTICS)
 _ZONE = 3
@@ -47,7 +265,7 @@ _BASE = 1_420_070_400
 _UNITS = {"ns": 1_000_000_000, "us": 1_000_000}
 _FINE = {"ns": 999_999, "us": 999}
 """ORC corrects seconds before 1970 only of timestamps with a larger fraction."""
-_SAME = ("", _UTC, "UTC", "Etc/UTC", "Etc/GMT", "Etc/UCT", "UCT", "Zulu")
+_SAME = ("", _GMT, "UTC", "Etc/UTC", "Etc/GMT", "Etc/UCT", "UCT", "Zulu")
 
 
 def has_wall_clocks(kind: pa.DataType) -> bool:
@@ -70,7 +288,7 @@ def stripe_in_utc(file: OrcFile, index: int) -> tuple[bytes, str] | None:
         postscript = _postscript(stream, file)
     described = postscript.chunks(
         b"".join(field.raw for field in fields(stripe_footer) if field.number != _ZONE)
-        + delimited(_ZONE, _UTC.encode())
+        + delimited(_ZONE, _GMT.encode())
     )
     start = len(MAGIC)
     lengths = (start, stripe.index, stripe.data, len(described), stripe.rows)

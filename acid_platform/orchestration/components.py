@@ -29,9 +29,9 @@ from acid_platform.errors import (
     WrongType,
 )
 from acid_platform.handles.transaction import Transaction
+from acid_platform.layout.declarable import table_name
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import INTEGRAL, Column, parse_columns
-from acid_platform.metastore.table_names import table_name
 from acid_platform.orchestration.checks import Expectation
 from acid_platform.orchestration.decorators import acid_asset
 from acid_platform.orchestration.metadata import TableDeclaration, asset_key
@@ -41,9 +41,8 @@ from acid_platform.orchestration.scaffolding import (
     SqlAssetScaffolder,
     TableAssetScaffolder,
 )
-from acid_platform.sql.column_lineage import column_lineage
 from acid_platform.sql.parameters import bound, parameters_of
-from acid_platform.sql.script_tables import tables_of_script
+from acid_platform.sql.script_tables import column_lineage, tables_of_script
 from acid_platform.sql.text import Query
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files

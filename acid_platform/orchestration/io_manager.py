@@ -20,8 +20,8 @@ from acid_platform.errors import InvalidDefinition, OutcomeUnknown
 from acid_platform.handles.held_snapshot import Snapshot
 from acid_platform.handles.transaction import Transaction, autocommit
 from acid_platform.handles.warehouse import Warehouse
+from acid_platform.layout.declarable import table_name
 from acid_platform.layout.sql_text import quoted
-from acid_platform.metastore.table_names import table_name
 from acid_platform.orchestration.inputs import reader_of, where_mapped
 from acid_platform.orchestration.materialized import Uncommitted
 from acid_platform.orchestration.metadata import STORAGE_KIND, TableDeclaration

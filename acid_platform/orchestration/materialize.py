@@ -21,7 +21,7 @@ from acid_platform.errors import (
 )
 from acid_platform.handles.transaction import LentTransaction, Transaction
 from acid_platform.handles.warehouse import Warehouse
-from acid_platform.metastore.table_names import table_name
+from acid_platform.layout.declarable import table_name
 from acid_platform.orchestration.checked_rows import CheckedRows
 from acid_platform.orchestration.checks import Finding, data_docs
 from acid_platform.orchestration.materialized import Uncommitted

@@ -10,9 +10,9 @@ import dagster as dg
 from acid_platform.base.table_properties import check
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.constraints import Constraint, ConstraintKind
+from acid_platform.layout.declarable import table_name
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.records import TableRecord
-from acid_platform.metastore.table_names import table_name
 from acid_platform.metastore.tasks import EntityState
 
 STORAGE_KIND = "hive acid (orc)"

@@ -1,20 +1,32 @@
-"""Parsing predicates with sqlglot, and what can be learnt from the tree without Spark."""
+"""Parsing predicates with sqlglot, however nested, and what the tree tells without Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from acid_platform.base.nesting import shallow
-from acid_platform.errors import InvalidExpression
+from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.layout.partition_names import partition_segment
 from acid_platform.layout.sql_text import canonical, quoted, refuse_half_characters, sql_string
 from acid_platform.layout.types import INTEGRAL, Column
 from acid_platform.predicates.grammar import SparkSql
+
+
+@contextmanager
+def shallow(what: str) -> Iterator[None]:
+    """Raises UnsupportedStatement, which names `what`, if the block runs out of stack."""
+    try:
+        yield
+    except RecursionError:
+        raise UnsupportedStatement(
+            f"{what} is nested too deeply; write IN (…) for a long chain of OR, or split it"
+        ) from None
+
 
 _BARE = (*INTEGRAL, "float", "double", "decimal", "boolean")
 """Kinds whose literals are written without quotes."""

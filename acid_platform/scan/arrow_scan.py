@@ -31,10 +31,9 @@ from acid_platform.scan.decode import (
     Work,
 )
 from acid_platform.scan.deletes import DeletedRows
-from acid_platform.scan.footers import open_source
 from acid_platform.scan.row_counts import count_rows
 from acid_platform.scan.scans import EntityScan, Scan, partition_scalars
-from acid_platform.scan.source_files import SourceFile, SourceKind
+from acid_platform.scan.source_files import SourceFile, SourceKind, open_source
 from acid_platform.storage.arrow_numpy import scalar_of
 from acid_platform.storage.arrow_types import arrow_type
 

@@ -25,13 +25,9 @@ from acid_platform.layout.external_formats import HEADER, LINES
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.orc import OrcFile, reading
 from acid_platform.scan.column_shares import shares
-from acid_platform.scan.csv_lines import CsvLines
 from acid_platform.scan.deletes import require_operation, valid_ids
-from acid_platform.scan.delimited_text import DelimitedText
-from acid_platform.scan.footers import open_source
-from acid_platform.scan.json_lines import json_columns
-from acid_platform.scan.line_blocks import line_blocks, lines_of
-from acid_platform.scan.source_files import SourceFile, SourceKind
+from acid_platform.scan.source_files import SourceFile, SourceKind, open_source
+from acid_platform.scan.text_lines import line_blocks, line_columns
 from acid_platform.storage.arrow_numpy import filled, from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type, conform
 
@@ -282,16 +278,9 @@ class FileRead:
     def _lines(self, block: bytes) -> list[pa.RecordBatch]:
         """The rows of a block of lines."""
         scan, path = self.read.scan, self.source.path
-        lines = lines_of(block, path)
         names = {column.name for column in self._needed()}
-        match scan.format.name:
-            case "text":
-                stored = DelimitedText.of(scan.format).columns(lines, scan.columns, names)
-            case "csv":
-                stored = CsvLines.of(scan.format, path).columns(lines, scan.columns, names)
-            case _:
-                stored = json_columns(lines, scan.columns, names, path)
-        keep, values = self._accepted(np.ones(len(lines), bool), stored, self._needed())
+        rows, stored = line_columns(block, scan.format, path, scan.columns, names)
+        keep, values = self._accepted(np.ones(rows, bool), stored, self._needed())
         assert self.rows is None and PLACE.name not in self.read.names, "a line has no place"
         return [self._result(values, keep, (), 0)]
 

@@ -16,8 +16,8 @@ from functools import reduce
 
 from sqlglot import exp
 
+from acid_platform.layout.file_entries import ColumnRange, RangeKind
 from acid_platform.layout.types import Column
-from acid_platform.layout.value_ranges import ColumnRange, RangeKind
 from acid_platform.predicates.analysis import parsed
 from acid_platform.scan.source_files import EntitySources
 

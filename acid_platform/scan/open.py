@@ -1,20 +1,126 @@
-"""From a snapshot's lists to a scan: prunes files and loads deletes."""
+"""From a snapshot's lists to a scan: prunes files and loads deletes.
+
+Every file must be there with its recorded size.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
+import numpy as np
+from pyarrow import fs
+
 from acid_platform.base.config import Settings
+from acid_platform.errors import CorruptFile
+from acid_platform.layout.schema import codec_versions
+from acid_platform.layout.types import Column
 from acid_platform.predicates.known_columns import require_columns
+from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.scan.arrow_scan import ArrowScan
-from acid_platform.scan.entities import open_entity, require_recorded
+from acid_platform.scan.deletes import DeleteKeys, load_keys
 from acid_platform.scan.kept_keys import kept_keys, keys_up_to
 from acid_platform.scan.scans import EntityScan, Scan
+from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind, resolve
 from acid_platform.scan.table_layout import TableLayout, select_entities
-from acid_platform.storage.files import in_threads
+from acid_platform.storage.files import Files, asking, in_threads
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+
+
+def open_entity(
+    files: Files,
+    directory: AcidDirectory,
+    write_ids: ValidWriteIdList,
+    what: str,
+    load: Callable[[Files, Sequence[SourceFile], ValidWriteIdList], DeleteKeys] = load_keys,
+    where: str | None = None,
+    columns: Sequence[Column] = (),
+) -> tuple[EntitySources, DeleteKeys]:
+    """The files that a snapshot reads, and the deleted keys; `what` names the table in errors.
+
+    `load` loads the deleted keys. Files in which no row can satisfy `where`, a condition over
+    `columns`, are left out. Raises CorruptFile, also if a file is gone or does not have the size
+    that its commit recorded.
+    """
+    sources = resolve(files, directory)
+    if where is not None:  # the parser of predicates takes long to import
+        from acid_platform.scan.file_pruning import pruned
+
+        sources = pruned(sources, where, columns)
+    require_recorded(files, (*sources.inserts, *sources.deletes), what)
+    keys = load(files, sources.deletes, write_ids)
+    return numbered_as_deleted(sources, keys), keys
+
+
+def numbered_as_deleted(sources: EntitySources, keys: DeleteKeys) -> EntitySources:
+    """The sources, with RAW files in the bucket codec that the delete events use for their rows.
+
+    Rows of RAW files store no bucket property, so only the delete events tell it: codec 1, or
+    codec 0 (the bare number, F10) if Hive 2 wrote the events. Raises CorruptFile if they mix.
+    """
+    raw = {source.write_id for source in sources.inserts if source.kind is SourceKind.RAW}
+    if not raw or not len(keys):
+        return sources
+    meant = keys.buckets[np.isin(keys.write_ids, np.array(sorted(raw), np.int64))]
+    codecs = set(codec_versions(meant).tolist())
+    if len(codecs) > 1:
+        raise CorruptFile(
+            f"{sources.location}: delete events identify rows of files without ACID columns by two"
+            " different bucket codecs; run a major compaction with the Hive that wrote them"
+        )
+    if codecs != {0}:
+        return sources
+    return replace(
+        sources,
+        inserts=tuple(
+            replace(source, bucket=source.number or 0) if source.kind is SourceKind.RAW else source
+            for source in sources.inserts
+        ),
+    )
+
+
+def require_recorded(files: Files, sources: Iterable[SourceFile], what: str) -> None:
+    """Check that each file exists with the size that its commit recorded.
+
+    `what` names the table in the error. Raises CorruptFile for the first file that does not,
+    StoreRefused, StoreUnavailable.
+    """
+    every = [*sources]
+    with asking(what):
+        infos = _infos(files, [source.path for source in every])
+    for source, info in zip(every, infos, strict=True):
+        if info.type != fs.FileType.File:
+            raise CorruptFile(
+                f"{what}: {source.path} is gone, though {_committed(source)} it; restore it from a"
+                " copy of the warehouse"
+            )
+        if info.size != source.size:
+            raise CorruptFile(
+                f"{what}: {source.path} has {info.size} bytes, but {_committed(source)} it with"
+                f" {source.size}; restore it from a copy of the warehouse"
+            )
+
+
+def _committed(source: SourceFile) -> str:
+    """Who recorded the file, as subject and verb."""
+    if not source.high:
+        return "the adoption of the table recorded"
+    ids = (
+        f"write id {source.high}"
+        if source.low in (0, source.high)
+        else (f"write ids {source.low} to {source.high}")
+    )
+    return f"{ids} committed"
+
+
+def _infos(files: Files, paths: Sequence[str]) -> list[fs.FileInfo]:
+    """File infos, in order; in parallel for stores, where each call is a round trip."""
+    if files.local:
+        return list(files.system.get_file_info(list(paths)))
+    return in_threads(files.system.get_file_info, paths)
+
 
 _BLOCKS = 64
 DELETE_KEYS = "acid.delete.keys.max"

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import parse_bucket_file
-from acid_platform.layout.rowids import decode_bucket
+from acid_platform.layout.schema import decode_bucket
 from acid_platform.layout.types import Column
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind

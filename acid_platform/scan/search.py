@@ -20,9 +20,8 @@ from acid_platform.orc import open_orc, reading
 from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate
 from acid_platform.predicates.partition_pruning import may_match
 from acid_platform.scan.arrow_scan import ArrowScan
-from acid_platform.scan.footers import read_footer
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import SourceFile, SourceKind
+from acid_platform.scan.source_files import SourceFile, SourceKind, read_footer
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.transactions import ValidWriteIdList
 

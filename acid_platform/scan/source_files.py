@@ -10,7 +10,7 @@ committed. So a caller reads what `missing_footers` and `side_files` ask for:
     lengths = {path: <last value of the side file> for path, side in side_files(directory)}
     sources = entity_sources(directory, footers, lengths)
 
-`scan.footers.resolve` does exactly this. All paths in these mappings are relative to the entity.
+`resolve` does exactly this. All paths in these mappings are relative to the entity.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from acid_platform.errors import CorruptFile
-from acid_platform.layout.file_entries import NO_RANGES, FileEntry, Footer
+from acid_platform.layout.file_entries import NO_RANGES, ColumnRange, FileEntry, Footer, KeyRanges
 from acid_platform.layout.names import (
     FLUSH_LENGTH_SUFFIX,
     BaseName,
@@ -28,9 +28,10 @@ from acid_platform.layout.names import (
     original_bucket,
     parse_bucket_file,
 )
-from acid_platform.layout.rowids import Bucket
-from acid_platform.layout.value_ranges import ColumnRange, KeyRanges
+from acid_platform.layout.schema import Bucket
+from acid_platform.orc import OrcFile, open_orc, open_strange_orc, reading
 from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, VisibleDelta
+from acid_platform.storage.files import Files, in_threads
 
 
 class SourceKind(Enum):
@@ -326,3 +327,30 @@ def _numbered(
             positional=footer.positional,
             ranges=entry.ranges,
         )
+
+
+def resolve(files: Files, directory: AcidDirectory) -> EntitySources:
+    """The files that a snapshot reads, as sources; opens only the footers that it needs.
+
+    Raises CorruptFile, also if a listed file is gone.
+    """
+    footers: dict[str, Footer] = {}
+    while paths := missing_footers(directory, footers):
+        opened = in_threads(lambda path: read_footer(files, f"{directory.location}/{path}"), paths)
+        footers |= zip(paths, opened, strict=True)
+    lengths = {}
+    for path, side in side_files(directory):
+        with reading(f"{directory.location}/{side.path}"):
+            lengths[path] = flush_length(files.read(f"{directory.location}/{side.path}"))
+    return entity_sources(directory, footers, lengths)
+
+
+def read_footer(files: Files, path: str) -> Footer:
+    """The footer of an ORC file. Raises CorruptFile."""
+    with reading(path):
+        return open_strange_orc(files, path).summary
+
+
+def open_source(files: Files, source: SourceFile) -> OrcFile:
+    """The ORC file of a source, up to its flush length. Raises as `open_orc`."""
+    return open_orc(files, source.path, source.length)

@@ -10,11 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from acid_platform.compaction.cleaning_plan import PINNED, CleaningPlan, no_cleanup
 from acid_platform.errors import CompactionLost
 from acid_platform.metastore import operations as ops
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import Holder, TableRecord
 from acid_platform.metastore.tasks import (
     BlockedCleaning,
@@ -27,9 +27,6 @@ from acid_platform.services import removals
 from acid_platform.services.cleaning_plans import entity_plans, staging_plan
 from acid_platform.services.lease import leading
 from acid_platform.storage.files import Files
-
-if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import Metastore
 
 
 @dataclass(frozen=True, slots=True)

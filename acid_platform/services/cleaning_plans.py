@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from acid_platform.compaction.cleaning_plan import CleaningKind, CleaningPlan, plan_cleaning
 from acid_platform.errors import CompactionLost
@@ -12,6 +11,7 @@ from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.names import DeltaName, is_hidden, parse_directory, span, temporary_owner
 from acid_platform.metastore import operations as ops
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, TableRecord
 from acid_platform.metastore.tasks import CleaningCause, EntityCleaning
 from acid_platform.scan.acid_directory import AcidDirectory
@@ -19,9 +19,6 @@ from acid_platform.scan.selection import highest_floor, select
 from acid_platform.services.removals import ours_only
 from acid_platform.storage.files import Files
 from acid_platform.transactions import RangeResponse, TxnState, ValidTxnList, ValidWriteIdList
-
-if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import Metastore
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,20 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from acid_platform.base.config import Settings
-from acid_platform.compaction.compaction_settings import CompactionSettings
 from acid_platform.compaction.forecast import Forecast, forecast
 from acid_platform.compaction.opening import select_compactable
-from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
+from acid_platform.compaction.plan import (
+    CompactionPlan,
+    CompactionSettings,
+    NothingToDo,
+    plan_compaction,
+)
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.metastore import operations as ops
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.services import cleaner, initiator
 from acid_platform.tables.record_layout import table_layout
-
-if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import Metastore
 
 Row = dict[str, Any]
 ReportedRows = Mapping[str | None, Mapping[str, int]]

@@ -7,12 +7,9 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from acid_platform.metastore import operations as ops
-
-if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 
 
 @contextmanager

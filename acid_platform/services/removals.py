@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from acid_platform.compaction.cleaning_plan import CleaningPlan
 from acid_platform.errors import NoSuchTable
@@ -13,6 +12,7 @@ from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import is_hidden, parse_directory, span, temporary_owner
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore import operations as ops
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.places import below
 from acid_platform.metastore.records import RecordedDirectory
 from acid_platform.metastore.tasks import DropCleaning, Unpublication
@@ -21,9 +21,6 @@ from acid_platform.storage.durability import sync_removals
 from acid_platform.storage.files import Files
 from acid_platform.storage.removal import Ours, remove, remove_at_once, remove_if_empty
 from acid_platform.transactions import ValidWriteIdList
-
-if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import Metastore
 
 
 @dataclass(frozen=True, slots=True)

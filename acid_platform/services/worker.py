@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING
 from acid_platform.base.config import Settings
 from acid_platform.base.table_properties import PUBLICATION_WAIT
 from acid_platform.compaction import execution
-from acid_platform.compaction.compaction_settings import CompactionSettings
 from acid_platform.compaction.execution import StagedCompaction
 from acid_platform.compaction.forecast import Amount, Deviation, Forecast, against, forecast
 from acid_platform.compaction.opening import Compaction, open_compaction, select_compactable
-from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
+from acid_platform.compaction.plan import (
+    CompactionPlan,
+    CompactionSettings,
+    NothingToDo,
+    plan_compaction,
+)
 from acid_platform.compaction.states import CompactionState
 from acid_platform.compaction.validation import Measure, compare
 from acid_platform.engine.compaction_choice import CompactionChoice, choose

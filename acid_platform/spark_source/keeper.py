@@ -34,8 +34,8 @@ from acid_platform.errors import (
     SnapshotExpired,
     TxnAborted,
 )
-from acid_platform.metastore.address import absolute_files
 from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
+from acid_platform.metastore.endpoint import absolute_files
 
 if TYPE_CHECKING:
     import psutil

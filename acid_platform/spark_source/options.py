@@ -11,8 +11,8 @@ from functools import cache
 from acid_platform.base.location import Location
 from acid_platform.errors import InvalidDefinition
 from acid_platform.handles.warehouse import Warehouse
+from acid_platform.layout.declarable import table_name
 from acid_platform.metastore.pasts import AsOf, past_named
-from acid_platform.metastore.table_names import table_name
 
 PURPOSES = {
     "path": "any",

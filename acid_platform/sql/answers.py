@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 from acid_platform.engine.results import Result
-from acid_platform.metastore.shown import Shown
+from acid_platform.metastore.show_columns import Shown
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,9 +1,10 @@
-"""Splitting a script into its statements, and parsing each."""
+"""Splitting a script into its statements, and parsing each, or saying what to write instead."""
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from acid_platform.errors import UnsupportedStatement
@@ -11,26 +12,171 @@ from acid_platform.layout.sql_text import pieces, refuse_half_characters
 from acid_platform.sql import split_dml, split_merge
 from acid_platform.sql.commands import NAME, Command
 from acid_platform.sql.declarations import parse_create
-from acid_platform.sql.run_columns import COLUMNS
+from acid_platform.sql.run_columns import COLUMNS, PARTITIONS
 from acid_platform.sql.run_databases import DATABASES
 from acid_platform.sql.run_definitions import DEFINITIONS, alter_view, create_table, create_view
-from acid_platform.sql.run_explain import explain
 from acid_platform.sql.run_exports import directory_insert, writes_directory
 from acid_platform.sql.run_external import EXTERNAL, create_external
 from acid_platform.sql.run_listings import LISTINGS
 from acid_platform.sql.run_operations import OPERATIONS
-from acid_platform.sql.run_partitions import PARTITIONS
+from acid_platform.sql.run_queries import explain
 from acid_platform.sql.run_settings import SETTINGS
 from acid_platform.sql.run_shows import SHOWS
-from acid_platform.sql.statements import (
-    Change,
-    CreateExternal,
-    CreateTable,
-    CreateView,
-    Statement,
-)
+from acid_platform.sql.statements import Change, CreateExternal, CreateTable, CreateView, Statement
 from acid_platform.sql.text import Query, query
-from acid_platform.sql.unsupported import advice_on, refusal
+
+_ALTER = rf"alter table {NAME}(?: partition ?\(.*\))? "
+_RIGHTS = "rights on tables are given to the users of a gateway, by the setting acid.gateway.grants"
+_FUNCTION = "use Spark's functions, which SHOW FUNCTIONS lists, or compute the column in Python"
+_FORMAT = "make another table with it by CREATE TABLE … AS SELECT"
+_VIEW = "use CREATE VIEW, or CREATE TABLE … AS SELECT and an asset that writes it anew"
+_NO_JARS = "leave it out; packages of Spark are named by ACID_SPARK_PACKAGES"
+
+ADVICE: tuple[tuple[str, str], ...] = (
+    (r"(?:grant|revoke) ", _RIGHTS),
+    (r"(?:create|drop|set|show) (?:current )?roles?\b", _RIGHTS),
+    (r"show (?:grant|principals)\b", _RIGHTS),
+    (r"(?:un)?lock ", "each statement locks what it needs; START TRANSACTION keeps its locks"),
+    (r"export ", "copy the rows by CREATE TABLE … LOCATION '…' AS SELECT"),
+    (r"import ", "wh.adopt_table('db.t', location) takes over a directory of Hive's files"),
+    (r"(?:create|drop|reload) (?:temporary )?functions?\b", _FUNCTION),
+    (r"(?:create|drop) temporary macro\b", "write the expression where it is used, or in a view"),
+    (r"(?:create|drop|alter|show) materialized views?\b", _VIEW),
+    (
+        r"(?:create|drop|alter) scheduled query\b",
+        "make the table an asset, and give it a schedule of Dagster (docs/assets.md)",
+    ),
+    (r"repl ", "use `acid metastore backup`, or an archive (docs/backup.md)"),
+    (r"kill query\b", "use ABORT TRANSACTIONS with an id that SHOW TRANSACTIONS lists"),
+    (r"(?:create|drop|alter|show) index(?:es)?\b", "leave it out; files have their own statistics"),
+    (r"(?:create|drop|alter|show) resource plans?\b", "leave it out; Dagster limits what runs"),
+    (r"create temporary external table\b", "leave one of both words out"),
+    (r"create [^']*table [^']* skewed by\b", "leave SKEWED BY out"),
+    (
+        r"create [^']*table [^']* stored by\b",
+        "leave STORED BY out, and copy the rows of the other system in (docs/ingesting.md)",
+    ),
+    (
+        r"create (?:database|schema) .*(?:managed)?location ",
+        "leave LOCATION out; CREATE TABLE … LOCATION '…' places a table elsewhere",
+    ),
+    (
+        r"alter (?:database|schema) \S+ set (?:managed)?location\b",
+        "make another database, or place a table elsewhere by CREATE TABLE … LOCATION '…'",
+    ),
+    (rf"{_ALTER}set owner\b", f"tables have no owner; {_RIGHTS}"),
+    (r"alter view ", "write ALTER VIEW … AS SELECT …, or CREATE OR REPLACE VIEW"),
+    (rf"{_ALTER}set (?:fileformat|inputformat)\b", _FORMAT),
+    (rf"{_ALTER}(?:un)?set (?:serde|serdeproperties)\b", _FORMAT),
+    (rf"{_ALTER}set location\b", "make another table there by CREATE TABLE … LOCATION … AS SELECT"),
+    (rf"{_ALTER}(?:not )?(?:clustered|sorted)\b|{_ALTER}into \d+ buckets", _FORMAT),
+    (rf"{_ALTER}(?:not )?(?:skewed|stored)\b|{_ALTER}set skewed\b", "leave it out"),
+    (rf"{_ALTER}touch\b", "leave it out"),
+    (rf"{_ALTER}(?:un)?archive\b", "use COMPACT 'major', which makes few large files"),
+    (
+        rf"{_ALTER}exchange\b",
+        "move the rows in one transaction: START TRANSACTION; INSERT … SELECT; DELETE; COMMIT",
+    ),
+    (rf"{_ALTER}recover partitions\b", "use ALTER TABLE … ADD PARTITION"),
+    (rf"{_ALTER}(?:enable|disable)\b", "leave it out; a gateway's grants protect a table"),
+    (rf"{_ALTER}compact\b", "write COMPACT 'major' or 'minor' [AND WAIT]"),
+    (r"desc(?:ribe)? (?:extended|formatted) ", "write DESCRIBE FORMATTED t, or DESCRIBE t column"),
+    (r"(?:add|delete|list) (?:jar|file|archive)s?\b", _NO_JARS),
+    (
+        r"explain (?:ast|analyze|authorization|cbo|ddl|debug|dependency|vectorization)\b",
+        "write EXPLAIN, which shows the tables, locks and the engine's plan",
+    ),
+    (r"(?:start transaction|begin) ", "write START TRANSACTION, which reads one snapshot"),
+    (r"set autocommit\b", "write START TRANSACTION, and COMMIT or ROLLBACK"),
+    (r"source ", "use `acid sql -f FILE`"),
+    (r"(?:dfs|!) ?", "use a shell"),
+    (r"(?:prepare|execute) ", "give parameters: wh.sql('… WHERE day = :day', {'day': day})"),
+    (r"values\b", "write SELECT * FROM VALUES (1, 'a') AS t(id, v)"),
+    (r"set ", "write SET name=value"),
+)
+"""How a text on one line begins, and what to write instead; the first counts."""
+
+_TWO_WORDS = {
+    *(
+        "ALTER",
+        "ABORT",
+        "ADD",
+        "CREATE",
+        "DESC",
+        "DESCRIBE",
+        "DROP",
+        "EXPLAIN",
+        "INSERT",
+        "SHOW",
+        "START",
+    ),
+    *("LOAD", "LOCK", "UNLOCK", "ANALYZE", "MSCK", "KILL", "REPL", "EXPORT", "IMPORT"),
+}
+_CLAUSES = (
+    *("BUCKETS", "CLUSTERED", "COMMENT", "DELIMITED", "EXISTS", "FIELDS", "FORMAT", "LOCATION"),
+    *("PARTITIONED", "PROPERTIES", "SELECT", "STORED", "TABLE", "TBLPROPERTIES", "TERMINATED"),
+)
+"""Words that begin or belong to a clause of CREATE."""
+_ADJECTIVES = {"CURRENT", "EXTERNAL", "MATERIALIZED", "RESOURCE", "SCHEDULED", "TEMPORARY"}
+"""Second words of a statement whose third one says what it is about."""
+
+
+def advice_on(plain: str) -> str | None:
+    """What to write instead of a statement of Hive that is known, but not supported."""
+    return next((text for start, text in ADVICE if re.match(start, plain, re.IGNORECASE)), None)
+
+
+def refusal(plain: str, words: Sequence[str], names: Iterable[str]) -> UnsupportedStatement:
+    """The error for a statement, given as one line and as its words in upper case.
+
+    `names` are those of the statements that are supported.
+    """
+    name = _name(plain, words)
+    if (advice := advice_on(plain)) is not None:
+        return UnsupportedStatement(f"{name} is not supported; {advice}")
+    supported = sorted({*names})
+    if name.replace("… ", "") in supported:
+        return UnsupportedStatement(
+            f"this form of {name} is not supported: {plain[:100]!r}{_misspelt(words)}"
+        )
+    return UnsupportedStatement(f"{name} is not supported; {_meant(name, supported)}")
+
+
+def _misspelt(words: Sequence[str]) -> str:
+    """The first word that is nearly one of a clause."""
+    for word in words:
+        near = difflib.get_close_matches(word, _CLAUSES, 1, 0.8)
+        if near and word not in _CLAUSES:
+            return f"; did you mean {near[0]} by {word}?"
+    return ""
+
+
+def _name(plain: str, words: Sequence[str]) -> str:
+    if tuple(words[:2]) == ("ALTER", "TABLE"):
+        action = re.match(rf"{_ALTER}(\w+(?: \w+)?)", plain, re.IGNORECASE)
+        return f"ALTER TABLE … {action[1].upper()}" if action else "ALTER TABLE"
+    count = 1
+    if len(words) > 1 and words[0] in _TWO_WORDS:
+        count = 3 if words[1] in _ADJECTIVES else 2
+    return " ".join(words[:count]) or repr(plain)
+
+
+def _meant(name: str, supported: Sequence[str]) -> str:
+    """Which statement may be meant, or those that begin alike."""
+    verb = "ALTER TABLE" if name.startswith("ALTER TABLE") else name.partition(" ")[0]
+    alike = [each for each in supported if each.startswith(f"{verb} ")]
+    near = difflib.get_close_matches(name.replace("… ", ""), alike or supported, 1, 0.8)
+    if not near and not alike:
+        verbs = sorted({each.partition(" ")[0] for each in supported})
+        near = difflib.get_close_matches(verb, verbs, 1)
+    if near:
+        return f"did you mean {near[0]}?"
+    if alike:
+        rests = (each.removeprefix(f"{verb} ") for each in alike)
+        firsts = (rest.partition(" ")[0] if verb == "ALTER" else rest for rest in rests)
+        return f"{verb} takes {', '.join(dict.fromkeys(firsts))}"
+    return "no statement begins so"
+
 
 NO_STATEMENT = "there is no statement; write one, such as SHOW TABLES"
 _TABLES = (

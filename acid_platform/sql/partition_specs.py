@@ -6,7 +6,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlglot import exp
 
@@ -17,15 +17,12 @@ from acid_platform.layout.partition_names import (
     parse_partition,
     partition_name,
 )
+from acid_platform.layout.types import Column
+from acid_platform.metastore.records import TableRecord
 from acid_platform.predicates.grammar import HiveSql
 from acid_platform.sql.text import parsed
 from acid_platform.storage.arrow_types import partition_value
 from acid_platform.tables.record_layout import columns_of_record
-
-if TYPE_CHECKING:
-    from acid_platform.layout.types import Column
-    from acid_platform.metastore.records import TableRecord
-
 
 _COMPARISONS: dict[type[exp.Expr], tuple[str, Callable[[Any, Any], bool]]] = {
     exp.NEQ: ("<>", operator.ne),

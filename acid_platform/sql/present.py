@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from acid_platform.display.listing import DURATIONS, SIZES, TIMES, Listing, show_table
-from acid_platform.metastore.shown import Shown
+from acid_platform.metastore.show_columns import Shown
 from acid_platform.sql.answers import Done, Outcome
 
 

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from acid_platform.engine.assignments import values_of_all
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
-from acid_platform.errors import AcidError, InvalidExpression, NoSuchPartition, WrongType
+from acid_platform.engine.reads import Condition, Where
+from acid_platform.engine.results import Result
+from acid_platform.errors import (
+    AcidError,
+    InvalidExpression,
+    NoSuchPartition,
+    UnsupportedStatement,
+    WrongType,
+)
 from acid_platform.handles.file_rows import rows_of_files
 from acid_platform.handles.grouped_inserts import interval_ms
+from acid_platform.handles.transaction import Transaction
+from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.sql_text import quoted
+from acid_platform.metastore.records import TableRecord
+from acid_platform.predicates.grammar import CALLED
 from acid_platform.predicates.known_columns import require_columns
 from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Done
-from acid_platform.sql.changing_rows import refuse_changing_rows
+from acid_platform.sql.catalog import Catalog
 from acid_platform.sql.partition_specs import PartitionSpec, fixed_values, matching
 from acid_platform.sql.qualified_names import FromMember, assigned_column, bare, called
 from acid_platform.sql.query_tables import bind
@@ -36,17 +47,9 @@ from acid_platform.sql.statements import (
     rows_of,
     subquery_values,
 )
-from acid_platform.sql.text import Expression, Query, expression, query
+from acid_platform.sql.text import Expression, Query, expression, parsed, query
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.tables.table_constraints import row_checks
-
-if TYPE_CHECKING:
-    from acid_platform.engine.reads import Where
-    from acid_platform.engine.results import Result
-    from acid_platform.handles.transaction import Transaction
-    from acid_platform.handles.warehouse import Warehouse
-    from acid_platform.metastore.records import TableRecord
-    from acid_platform.sql.catalog import Catalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +148,6 @@ class Changes:
         }
 
     def _where(self, statement: Update | Delete, record: TableRecord) -> Where:
-        from acid_platform.engine.reads import Condition
-
         where, values = statement.where, tuple(subquery_values(statement))
         if not values:
             if where is None:
@@ -371,3 +372,33 @@ def _inserted_by(
             f" {len(names)}: {', '.join(names)}"
         )
     return dict(zip(names, values, strict=True))
+
+
+_NODES = (exp.Rand, exp.Randn, exp.Uuid, exp.TableSample, exp.CurrentTimestamp, exp.CurrentDate)
+_FUNCTIONS = {
+    *("rand", "randn", "random", "uniform", "randstr", "uuid", "shuffle"),
+    *("now", "current_timestamp", "current_date", "localtimestamp"),
+    *("monotonically_increasing_id", "spark_partition_id", "reflect", "java_method"),
+}
+
+
+def refuse_changing_rows(query: Query, catalog: Catalog) -> None:
+    """Raises UnsupportedStatement if the rows of a query, views included, may differ when they are
+    read again at the same snapshot."""
+    bound = bind(query, "acid_rows", catalog.columns, catalog.current_database, catalog.view_query)
+    for node in parsed(bound.text).walk():
+        if _may_differ(node):
+            raise UnsupportedStatement(
+                f"FROM … INSERT … INSERT … reads its rows once for each INSERT, and"
+                f" {node.sql('spark').strip()} may give others each time; insert the rows into a"
+                " table first"
+            )
+
+
+def _may_differ(node: exp.Expr) -> bool:
+    match node:
+        case exp.Limit():
+            return node.parent is not None and not node.parent.args.get("order")
+        case exp.Func():
+            return node.meta.get(CALLED) in _FUNCTIONS or isinstance(node, _NODES)
+    return isinstance(node, _NODES)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
-from acid_platform.handles.exported_rows import export_rows
+from acid_platform.handles.file_rows import export_rows
 from acid_platform.layout.external_formats import external_format
 from acid_platform.layout.formats import FileFormat
 from acid_platform.predicates.grammar import HiveSql

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.errors import InvalidExpression
 from acid_platform.metastore import show_columns
-from acid_platform.metastore.shown import Shown
+from acid_platform.metastore.show_columns import Shown
 from acid_platform.sql.commands import NAME, ONE, SPEC, TABLE, Commands
 from acid_platform.sql.partition_specs import PartitionSpec, fits
 

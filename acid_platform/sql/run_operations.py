@@ -9,7 +9,7 @@ from acid_platform.base.table_properties import check_request
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.errors import AlreadyScheduled, NoSuchTxn, OutcomeUnknown, UnsupportedStatement
 from acid_platform.metastore.operations.compaction import AbortCompactions
-from acid_platform.metastore.shown import Shown
+from acid_platform.metastore.show_columns import Shown
 from acid_platform.predicates.known_columns import require_columns
 from acid_platform.sql.answers import Done
 from acid_platform.sql.commands import ALTER, ONE, SPEC, TABLE, Commands

@@ -1,10 +1,10 @@
-"""Running queries: views are expanded, all tables are read at one snapshot."""
+"""Running and explaining queries: views are expanded, all tables are read at one snapshot."""
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,24 +18,30 @@ from acid_platform.engine.reads import ChangeRead, Sources, TableRead
 from acid_platform.engine.results import ArrowResult, Result
 from acid_platform.handles.snapshot_view import ScanRequest
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
+from acid_platform.metastore.show_columns import Shown
 from acid_platform.predicates.known_columns import unresolved_column
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.sql.pruning import bare_condition
 from acid_platform.sql.query_tables import Bound, QueryTable, bind
 from acid_platform.sql.scopes import full_name, stored_tables
+from acid_platform.sql.statements import Change
 from acid_platform.sql.text import Query
-from acid_platform.sql.time_travel import changes_between
+from acid_platform.sql.time_travel import changes_between, unmarked
 from acid_platform.sql.unknown_names import refuse_unknown_names
 from acid_platform.sql.views import tables_read
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.tables.external_tables import open_external
 from acid_platform.tables.record_layout import columns_of_record
+from acid_platform.transactions.locks import Statement as Locked
+from acid_platform.transactions.locks import lock_of
 
 if TYPE_CHECKING:
     from acid_platform.engine.interface import Engine
     from acid_platform.handles.warehouse import Warehouse
-    from acid_platform.metastore.records import ViewRecord
+    from acid_platform.metastore.records import TableRecord, ViewRecord
+    from acid_platform.scan.change_scan import ChangeScan
     from acid_platform.sql.catalog import Catalog
+    from acid_platform.sql.sql_session import SqlSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,3 +237,60 @@ def counted_table(tree: exp.Query) -> CountedTable | None:
     if where is not None and condition is None:
         return None
     return CountedTable(name.lower(), column.alias or "count(1)", condition)
+
+
+def explain(session: SqlSession, catalog: Catalog, statement: Query | Change) -> Shown:
+    """The explanation, in the single column `Explain`.
+
+    Raises what the statement would raise before it runs.
+    """
+    text: list[str] = []
+    parts = () if isinstance(statement, Query) else statement.parts
+    records = [catalog.target(part.table) for part in parts]
+    queries = [part.read_rows(record) for part, record in zip(parts, records, strict=True)]
+    asked = [statement] if isinstance(statement, Query) else list(filter(None, queries))
+    with session.reading(catalog, asked, [record.name for record in records]) as at_snapshot:
+        for part in parts:
+            text += _locks(session.warehouse, at_snapshot.target(part.table), part.lock)
+        for each in asked:
+            planned = plan(at_snapshot, each)
+            for source in planned.sources:
+                read = planned.reads[source.placeholder]
+                external = at_snapshot.external(source.table) is not None
+                text += _read(source.table, read, external)
+            result = computed(session.warehouse, planned)
+            text += [f"engine: {result.engine} ({result.reason})", "", *result.plan().splitlines()]
+    return Shown.lines("Explain", text)
+
+
+def _locks(warehouse: Warehouse, record: TableRecord, statement: Locked) -> Iterator[str]:
+    settings = warehouse.metastore.in_force.lock_settings
+    lock, operation = lock_of(statement, settings)
+    scope = "partition" if record.partitioned else "table"
+    yield f"write {record.name}: lock {lock.name}, operation {operation.name.lower()}"
+    yield f"  first committer wins per {scope}"
+
+
+def _read(table: str, read: TableRead | ChangeRead, external: bool) -> Iterator[str]:
+    if isinstance(read, ChangeRead):
+        yield from _changes(read.scan, read.columns)
+        return
+    scan = read.scan
+    files = sum(len(entity.sources.inserts) for entity in scan.entities)
+    name, as_of = unmarked(table)
+    past = "" if as_of is None else f" as of {as_of}"
+    yield f"read {name}{past} " + ("as its files are now" if external else f"at {scan.write_ids}")
+    if scan.partition_columns:
+        names = [entity.partition for entity in scan.entities]
+        shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        yield f"  partitions: {len(names)}" + (f" ({shown})" if names else "")
+    yield f"  files: {files}, {scan.read_bytes} bytes"
+    yield f"  columns: {'all' if read.columns is None else ', '.join(read.columns)}"
+    yield f"  condition in the scan: {read.where or 'none'}"
+
+
+def _changes(scan: ChangeScan, columns: Sequence[str] | None) -> Iterator[str]:
+    files = sum(len(entity.parts) for entity in scan.entities)
+    yield f"read the changes of {scan.table} by {len(scan.reader.stamps)} commits"
+    yield f"  files: {files}, {scan.read_bytes} bytes"
+    yield f"  columns: {'all' if columns is None else ', '.join(columns)}"

@@ -11,7 +11,7 @@ from acid_platform.layout.sql_text import sql_string
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.operations.history import GetKept
 from acid_platform.metastore.operations.tables import GetDatabase
-from acid_platform.metastore.shown import Shown
+from acid_platform.metastore.show_columns import Shown
 from acid_platform.sql.commands import LIKE, NAME, ONE, SPEC, TABLE, Commands
 from acid_platform.sql.partition_specs import PartitionSpec, fits, matching, whole_name
 from acid_platform.sql.run_external import partition_names

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from acid_platform.base.table_properties import COMMENT, FILE_FORMAT
+from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.constraints import Constraint, ConstraintKind
 from acid_platform.layout.external_formats import SERDE_OF, stated_options
 from acid_platform.layout.sql_text import sql_string
-from acid_platform.metastore.shown import Shown
+from acid_platform.metastore.records import ExternalFiles, TableRecord, ViewRecord
+from acid_platform.metastore.show_columns import Shown
 from acid_platform.sql.declarations import STORED_AS
 from acid_platform.sql.run_external import partition_names
-
-if TYPE_CHECKING:
-    from acid_platform.handles.warehouse import Warehouse
-    from acid_platform.metastore.records import ExternalFiles, TableRecord, ViewRecord
 
 Described = tuple[str, str, str]
 """Name, type and comment."""

@@ -5,27 +5,25 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING
 
-from acid_platform.base.nesting import shallow
 from acid_platform.base.recent import Recent
 from acid_platform.engine.results import Result
 from acid_platform.errors import AcidError, NoSuchTable, TxnAborted, UnsupportedStatement
+from acid_platform.handles.snapshot_view import SnapshotView
 from acid_platform.handles.transaction import Transaction, autocommit
-from acid_platform.metastore.shown import Shown
+from acid_platform.handles.warehouse import Warehouse
+from acid_platform.metastore.show_columns import Shown
+from acid_platform.predicates.analysis import shallow
 from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Answer, Done, Outcome
 from acid_platform.sql.catalog import Catalog
+from acid_platform.sql.commands import Command
 from acid_platform.sql.parameters import Parameters, bound
 from acid_platform.sql.parse import NO_STATEMENT, ScriptStatement, parse, split
 from acid_platform.sql.run_operations import roll_back
 from acid_platform.sql.run_temporary import TemporaryTables, change_temporary
 from acid_platform.sql.statements import Change, Insert, Statement, Truncate
 from acid_platform.sql.text import Query
-
-if TYPE_CHECKING:
-    from acid_platform.handles.snapshot_view import SnapshotView
-    from acid_platform.handles.warehouse import Warehouse
 
 MOST_CHARACTERS = 10_000
 """The longest script whose parsed queries are used again the next time.
@@ -196,3 +194,25 @@ def _locate(error: BaseException, number: int, count: int, written: ScriptStatem
     """Adds to the error which statement of a script it is of."""
     if count > 1:
         error.add_note(f"statement {number} of {count}: {textwrap.shorten(written.plain, 80)}")
+
+
+_BOUNDS = ("START TRANSACTION", "COMMIT", "ROLLBACK")
+
+
+class TransactionSession(SqlSession):
+    """Statements of one transaction. One that fails leaves it open, as a verb does."""
+
+    def __init__(self, warehouse: Warehouse, transaction: Transaction) -> None:
+        super().__init__(warehouse)
+        self.transaction = transaction
+
+    def _run(self, statement: Statement) -> Outcome:
+        if isinstance(statement, Command) and statement.name in _BOUNDS:
+            raise UnsupportedStatement(
+                f"{statement.name} inside of txn.sql: the block that began the transaction ends it;"
+                " raise an error to have it aborted"
+            )
+        return super()._run(statement)
+
+    def _roll_back_after(self, error: BaseException) -> None:
+        """Leaves that to the transaction's block."""

@@ -9,20 +9,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from acid_platform.engine.merge_clauses import MergeAction
 from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.sql_text import quoted
+from acid_platform.metastore.records import TableRecord
 from acid_platform.sql.commands import Command
 from acid_platform.sql.partition_specs import PartitionSpec
 from acid_platform.sql.text import Expression, Query, query
 from acid_platform.transactions.locks import Statement as Locked
-
-if TYPE_CHECKING:
-    from acid_platform.metastore.records import TableRecord
 
 # --- changing rows --------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from acid_platform.errors import CorruptFile, InvalidDefinition
 from acid_platform.layout.declarable import refuse_names
@@ -16,8 +15,10 @@ from acid_platform.layout.names import is_hidden, parse_directory
 from acid_platform.layout.partition_names import parse_partition
 from acid_platform.layout.schema import is_acid
 from acid_platform.layout.types import Column, HiveType, parse_type
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import AdoptTable
 from acid_platform.metastore.records import TableRecord, WriteReport
+from acid_platform.orc import orc_schema
 from acid_platform.scan.selection import select
 from acid_platform.scan.source_files import SourceKind, entity_sources
 from acid_platform.storage.files import Files
@@ -25,9 +26,6 @@ from acid_platform.tables.declaration import Declaration
 from acid_platform.tables.locations import require_place
 from acid_platform.tables.table_files import Progress, surveyed
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
-
-if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import Metastore
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +249,6 @@ def columns_of_file(files: Files, path: str, table: str) -> tuple[Column, ...]:
 
 def _fields(files: Files, path: str) -> Sequence[tuple[str, HiveType]]:
     """The names and types in an ORC file, without the ACID columns."""
-    from acid_platform.orc import orc_schema
-
     fields = parse_type(orc_schema(files, path)).children
     return fields[5][1].children if is_acid([name for name, _ in fields]) else fields
 

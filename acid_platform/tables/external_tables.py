@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import fs
@@ -25,20 +24,17 @@ from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import is_hidden
 from acid_platform.layout.partition_names import parse_partition, partition_segment
 from acid_platform.layout.types import LOCAL_ZONE, Column, parse_columns, parse_type
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import GetDropped
 from acid_platform.metastore.records import ExternalFiles, TableRecord, ViewRecord
 from acid_platform.orc import orc_schema
-from acid_platform.scan.footers import read_footer
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind
+from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind, read_footer
 from acid_platform.storage.arrow_types import arrow_type, conform, partition_value
 from acid_platform.storage.files import Files, in_threads
 from acid_platform.tables.declaration import check_columns, comments_of
 from acid_platform.tables.locations import require_place
 from acid_platform.transactions import ValidWriteIdList
-
-if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import Metastore
 
 
 def external_table(

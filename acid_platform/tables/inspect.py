@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.metastore.operations.tables import GetPartitions
-from acid_platform.scan.directory_lines import DirectoryLine, timeline
+from acid_platform.scan.acid_directory import DirectoryLine, timeline
 from acid_platform.scan.selection import highest_floor, select
 from acid_platform.storage.files import Files
 

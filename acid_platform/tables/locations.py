@@ -6,13 +6,13 @@ import os
 import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING
 
 from acid_platform.base.location import REMOTE
 from acid_platform.base.object_store import one_spelling
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.declarable import refuse_names
 from acid_platform.layout.names import is_hidden, original_bucket
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import DeclareTable, GetDropped
 from acid_platform.metastore.places import absolute, below, is_uri
 from acid_platform.metastore.records import TableRecord
@@ -20,9 +20,6 @@ from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
 from acid_platform.storage.removal import Ours, not_ours
 from acid_platform.tables.declaration import Declaration
-
-if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import Metastore
 
 _ARCHIVE = "acid.metastore.archive"
 

@@ -28,8 +28,8 @@ from acid_platform.scan.change_rows import (
 )
 from acid_platform.scan.change_scan import ChangeScan, EntityParts
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
-from acid_platform.scan.entities import numbered_as_deleted, open_entity
 from acid_platform.scan.kept_keys import kept_keys
+from acid_platform.scan.open import numbered_as_deleted, open_entity
 from acid_platform.scan.selection import highest_floor, select
 from acid_platform.scan.source_files import EntitySources, SourceFile
 from acid_platform.scan.table_layout import TableLayout

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from acid_platform.base.table_properties import BUCKETING_VERSION, DISTRIBUTION
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.types import Column, parse_type
+from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
 from acid_platform.metastore.operations.tables import GetPartitions
 from acid_platform.metastore.records import PartitionRecord, TableRecord
 from acid_platform.scan.table_layout import Listings, TableLayout
 from acid_platform.storage.files import Files
 from acid_platform.tables.table_files import recorded_listings
-
-if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
 
 
 def distributed(record: TableRecord) -> bool:

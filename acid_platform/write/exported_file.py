@@ -1,18 +1,157 @@
-"""One file of INSERT OVERWRITE DIRECTORY, which belongs to no table."""
+"""One file of INSERT OVERWRITE DIRECTORY, which belongs to no table.
+
+Delimited text is written as LazySimpleSerDe writes it: what `scan.text_lines` reads.
+"""
 
 from __future__ import annotations
 
+import base64
+import datetime
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from acid_platform.errors import InvalidExpression
+from acid_platform.layout.external_formats import ESCAPE, NULL, separators
 from acid_platform.layout.formats import FileFormat
-from acid_platform.layout.types import Column
+from acid_platform.layout.types import Column, HiveType
 from acid_platform.orc import OrcWriter, to_be_stored
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
 from acid_platform.write.parquet_writer import ParquetWriter
-from acid_platform.write.text_writer import TextWriter
+
+
+class TextWriter:
+    """Writes one file; without rows no file is written.
+
+    Batches have the columns' types (`arrow_type`), in order. `write` raises InvalidExpression for a
+    text that would be read otherwise: with a delimiter and no escape, a line end, or the text that
+    stands for NULL.
+    """
+
+    def __init__(
+        self, files: Files, path: str, columns: Sequence[Column], stored: FileFormat
+    ) -> None:
+        self.rows = 0
+        self._files, self.path, self._columns = files, path, columns
+        self._separators, self._null = separators(stored), stored.options[NULL]
+        self._escape = stored.options[ESCAPE]
+        depth = max((_depth(column.type) for column in columns), default=0)
+        self._special = frozenset(self._separators[: depth + 1] + self._escape)
+        self._stream: pa.NativeFile | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append a batch."""
+        if not batch.num_rows:
+            return
+        if self._stream is None:
+            self._stream = self._files.system.open_output_stream(self.path)
+        texts = [
+            [self._text(value, column, column.type, 1) for value in _python(values)]
+            for values, column in zip(batch.columns, self._columns, strict=True)
+        ]
+        lines = map(self._separators[0].join, zip(*texts, strict=True))
+        self._stream.write("".join(f"{line}\n" for line in lines).encode())
+        self.rows += batch.num_rows
+
+    def close(self) -> int:
+        """Finish the file; returns its row count."""
+        self.give_up()
+        return self.rows
+
+    def give_up(self) -> None:
+        """Close the incomplete file."""
+        if self._stream is not None:
+            self._stream.close()
+
+    def _text(self, value: Any, column: Column, kind: HiveType, level: int) -> str:
+        if value is None:
+            return self._null
+        match kind.kind:
+            case "array":
+                child = kind.children[0][1]
+                parts = [self._text(part, column, child, level + 1) for part in value]
+                return self._separators[level].join(parts)
+            case "struct":
+                parts = [
+                    self._text(value[name], column, child, level + 1)
+                    for name, child in kind.children
+                ]
+                return self._separators[level].join(parts)
+            case "map":
+                (_, key), (_, item) = kind.children
+                between = self._separators[level + 1]
+                parts = [
+                    self._text(name, column, key, level + 2)
+                    + between
+                    + self._text(part, column, item, level + 2)
+                    for name, part in value
+                ]
+                return self._separators[level].join(parts)
+            case "string" | "char" | "varchar":
+                return self._escaped(value, column)
+        return hive_value(value, kind)
+
+    def _escaped(self, text: str, column: Column) -> str:
+        lost = text == self._null or "\n" in text or "\r" in text
+        special = not self._special.isdisjoint(text)
+        if lost or (special and not self._escape):
+            raise InvalidExpression(
+                f"column {column.name}: the text {text[:60]!r} can't be written, since it would be"
+                " read otherwise: it has a delimiter or a line end, or stands for NULL; write"
+                " ESCAPED BY, other delimiters, or STORED AS ORC"
+            )
+        if not special:
+            return text
+        return "".join(self._escape + one if one in self._special else one for one in text)
+
+
+def _python(values: pa.Array) -> list[Any]:
+    """The values as Python's; floats of 32 bits stay such, which are written shorter."""
+    if values.type == pa.float32():
+        nulls = values.is_null().to_pylist()
+        numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
+        return [None if null else number for number, null in zip(numbers, nulls, strict=True)]
+    listed: list[Any] = values.to_pylist()
+    return listed
+
+
+def _depth(kind: HiveType) -> int:
+    """How many separators below that of fields the values need."""
+    own = {"map": 2}.get(kind.kind, 1) if kind.nested else 0
+    return own + max((_depth(child) for _, child in kind.children), default=0)
+
+
+def hive_value(value: Any, kind: HiveType) -> str:
+    """A value without parts, other than a text, as Hive 4 writes it."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case float() | np.floating():
+            return java_float(np.float32(value) if kind.kind == "float" else value)
+        case Decimal():
+            return f"{value:f}"
+        case bytes():
+            return base64.b64encode(value).decode()
+        case datetime.datetime():
+            text = value.replace(tzinfo=None).isoformat(" ")
+            return text.rstrip("0") if "." in text else text
+    return str(value)
+
+
+def java_float(value: Any) -> str:
+    """A number as Java's Double.toString and Float.toString write it."""
+    if value != value:
+        return "NaN"
+    if value in (np.inf, -np.inf):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return str(np.format_float_positional(value, unique=True, trim="0"))
+    text = str(np.format_float_scientific(value, unique=True, trim="0", exp_digits=1))
+    return text.replace("e+", "E").replace("e", "E")
 
 
 def write_exported(

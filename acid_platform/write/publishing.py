@@ -6,6 +6,9 @@ transaction owns it.
 
 An object store has no rename. There a statement builds its directories where they will be read: no
 other statement has their names, and no reader asks for a file that no commit has named (P41).
+
+An emptied entity gets an empty data file, for engines that find directories by their files (P32):
+Trino ignores a base without a data file and would show the rows that the base replaced.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+
+from pyarrow import parquet
 
 from acid_platform.errors import (
     InvalidDefinition,
@@ -24,16 +29,46 @@ from acid_platform.errors import (
 from acid_platform.layout import names
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.constraints import NO_CHECKS, RowChecks
-from acid_platform.layout.formats import FileFormat
-from acid_platform.layout.names import BaseName, DeltaName
+from acid_platform.layout.formats import ORC, FileFormat
+from acid_platform.layout.names import BaseName, BucketFile, DeltaName
 from acid_platform.layout.recorded_files import NOTHING, RecordedFiles
-from acid_platform.layout.rowids import MAX_STATEMENT
+from acid_platform.layout.schema import MAX_STATEMENT
 from acid_platform.layout.types import Column
+from acid_platform.orc import AcidWriter, OrcWriter, written_codec
+from acid_platform.storage.arrow_types import arrow_schema
 from acid_platform.storage.durability import publish, used_twice
 from acid_platform.storage.files import Files, asking
 from acid_platform.write.changed_rows import ChangedRows
-from acid_platform.write.empty_file import write_empty_file
-from acid_platform.write.task_files import RowKind, TaskTarget
+from acid_platform.write.file_records import recorded_file
+from acid_platform.write.task_files import RowKind, TaskTarget, plain_name
+
+
+def write_empty_file(
+    files: Files,
+    directory: str,
+    columns: Sequence[Column],
+    compression: str,
+    plain: FileFormat | None,
+) -> RecordedFiles:
+    """Write a data file without rows into `directory`; returns its record.
+
+    `plain` is the format of an insert-only table, None for full ACID. Text, csv, json and avro get
+    no file: without rows it would have no bytes, or need a writer of its own.
+    """
+    name = str(BucketFile(0)) if plain is None else plain_name(0)
+    path = f"{directory}/{name}"
+    match plain.name if plain else "acid":
+        case "acid":
+            AcidWriter(files, path, columns, written_codec(compression), always=True).close()
+        case "orc":
+            OrcWriter(files, path, columns, written_codec(compression), always=True).close()
+        case "parquet":
+            fields = arrow_schema(columns)
+            with files.system.open_output_stream(path) as stream:
+                parquet.write_table(fields.empty_table(), stream)
+        case _:
+            return NOTHING
+    return RecordedFiles((recorded_file(files, path, name, plain or ORC),))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.names import BucketFile
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, partition_name
 from acid_platform.layout.recorded_files import RecordedFiles
-from acid_platform.layout.rowids import MAX_BUCKET, Bucket, bucket_numbers
+from acid_platform.layout.schema import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.layout.types import Column
 from acid_platform.orc import AcidWriter, OrcWriter, to_be_stored
 from acid_platform.storage.arrow_numpy import from_numpy, values_of

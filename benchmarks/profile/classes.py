@@ -18,7 +18,7 @@ PYTHON_PARTS: Mapping[str, str] = {
     "acid_platform.scan.row_counts": "footers",
     "acid_platform.engine.spark.task_writing": "records of written files",
     "acid_platform.compaction.validation": "checks",
-    "acid_platform.compaction.key_sums": "checks",
+    "acid_platform.compaction.value_sums": "checks",
     "acid_platform.scan.deletes": "delete keys",
     "acid_platform.engine.spark.deleted_rows": "delete keys",
     "acid_platform.storage.files": "listing and reading small files",

@@ -26,7 +26,7 @@ GROUP = Group(
             " `hive.compactor.abortedtxn.threshold` of them, or one older than"
             " `hive.compactor.aborted.txn.time.threshold`, ask for work.",
             (
-                "services.decision:_old_abort",
+                "services.initiator:_old_abort",
                 "metastore.rules.cleaning_survey",
             ),
             (
@@ -55,7 +55,7 @@ GROUP = Group(
         Rule(
             "C5",
             "A table with NO_AUTO_COMPACTION is compacted only by request.",
-            ("services.decision:no_auto_compaction",),
+            ("services.initiator:no_auto_compaction",),
             (
                 "test_C5_no_auto_compaction",
                 "test_case_07_C5_without_auto_compaction_a_request_by_hand_works",
@@ -65,19 +65,19 @@ GROUP = Group(
             "C6",
             "An entity with a compaction that waits or works is no candidate; one that is ready"
             " for cleaning does not count.",
-            ("services.decision:_filtered",),
+            ("services.initiator:_filtered",),
             ("test_C6_only_waiting_and_working_rows_block",),
         ),
         Rule(
             "C7",
             "Insert-only tables are left alone if `hive.compactor.compact.insert.only` is false.",
-            ("services.decision:_filtered",),
+            ("services.initiator:_filtered",),
             ("test_C7_insert_only",),
         ),
         Rule(
             "C8",
             "A partitioned table as a whole is no candidate, only its partitions are.",
-            ("services.decision:_filtered",),
+            ("services.initiator:_filtered",),
             ("test_C8_partitioned_table_without_partition",),
         ),
         Rule(
@@ -85,7 +85,7 @@ GROUP = Group(
             "After `hive.compactor.initiator.failed.compacts.threshold` failures in a row an"
             " entity is only noted as `did not initiate`, until"
             " `hive.compactor.initiator.failed.retry.time` has passed.",
-            ("services.decision:_filtered",),
+            ("services.initiator:_filtered",),
             (
                 "test_C9_too_many_failures",
                 "test_case_11_C9_after_two_failures_only_a_request_by_hand",
@@ -100,7 +100,7 @@ GROUP = Group(
         Rule(
             "C11",
             "Too many aborted transactions ask for a major compaction, whatever the sizes are.",
-            ("services.decision:check",),
+            ("services.initiator:check",),
             (
                 "test_C2_C11_many_aborts",
                 "test_C11_comes_before_C12_before_the_sizes",
@@ -109,7 +109,7 @@ GROUP = Group(
         Rule(
             "C12",
             "An old aborted transaction asks for a minor compaction.",
-            ("services.decision:check",),
+            ("services.initiator:check",),
             ("test_C2_C12_old_abort",),
         ),
         Rule(
@@ -129,28 +129,28 @@ GROUP = Group(
             "C14",
             "Where an entity has neither a base nor original files no bytes are compared: the"
             " number of its deltas decides.",
-            ("services.decision:check",),
+            ("services.initiator:check",),
             ("test_C13_to_C21_sizes",),
         ),
         Rule(
             "C15",
             "Deltas of more than `hive.compactor.delta.pct.threshold` of the base ask for a"
             " major compaction.",
-            ("services.decision:check",),
+            ("services.initiator:check",),
             ("test_C13_to_C21_sizes",),
         ),
         Rule(
             "C16",
             "An obsolete base beside no delta asks for a major compaction, which ends as a"
             " cleaning.",
-            ("services.decision:check",),
+            ("services.initiator:check",),
             ("test_C13_to_C21_sizes",),
         ),
         Rule(
             "C17",
             "As many delta directories as `hive.compactor.delta.num.threshold`, or fewer, ask"
             " for nothing by their number.",
-            ("services.decision:check",),
+            ("services.initiator:check",),
             (
                 "test_C13_to_C21_sizes",
                 "test_C17_initiator_explains_and_then_asks",
@@ -160,27 +160,27 @@ GROUP = Group(
             "C18",
             "More delta directories than `hive.compactor.delta.num.threshold` ask for a major"
             " compaction where there is no base.",
-            ("services.decision:check",),
+            ("services.initiator:check",),
             ("test_C13_to_C21_sizes",),
         ),
         Rule(
             "C19",
             "Where a minor compaction is not possible, as with layout hive3 over deltas and"
             " delete_deltas, a major one is asked for in its place.",
-            ("services.decision:check",),
+            ("services.initiator:check",),
             ("test_C19_minor_not_possible",),
         ),
         Rule(
             "C20",
             "More delta directories than `hive.compactor.delta.num.threshold` ask for a minor"
             " compaction where there is a base.",
-            ("services.decision:check",),
+            ("services.initiator:check",),
             ("test_C13_to_C21_sizes",),
         ),
         Rule(
             "C21",
             "All thresholds are strict: what equals a threshold asks for nothing.",
-            ("services.decision:check",),
+            ("services.initiator:check",),
             (
                 "test_C13_to_C21_sizes",
                 "test_C21_the_initiator_sensor_asks_above_the_threshold",
@@ -191,8 +191,8 @@ GROUP = Group(
             "A table's property `compactorthreshold.<setting>` replaces the warehouse's setting"
             " for this table, and `compactor.<setting>` that of its jobs.",
             (
-                "services.decision:Thresholds.for_table",
-                "compaction.compaction_settings:CompactionSettings.of",
+                "services.initiator:Thresholds.for_table",
+                "compaction.plan:CompactionSettings.of",
             ),
             (
                 "test_C22_table_properties_win_on_their_table_only",

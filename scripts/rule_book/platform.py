@@ -110,7 +110,7 @@ GROUP = Group(
             " people can read: in a snapshot as of its position, by `acid metastore sql` as of now."
             " A snapshot of a newer version is refused.",
             (
-                "metastore.server.metastore_schema",
+                "metastore.server.stored_kinds",
                 "metastore.server.state_file",
                 "metastore.server.state_tables",
                 "metastore.rules.candidates",
@@ -163,7 +163,7 @@ GROUP = Group(
             " time after the Cleaner removed what that snapshot needs gets SnapshotExpired, not"
             " fewer rows. A lease is used for another read only if a new snapshot would see the"
             " same declarations, rows and directories.",
-            ("metastore.rules.lock_requests", "metastore.rules.reading", "handles.leases"),
+            ("metastore.rules.lock_requests", "metastore.rules.reading", "handles.held_snapshot"),
             (
                 "test_P11_a_change_of_what_is_seen_ends_the_use_of_a_lease",
                 "test_P11_a_lease_that_is_still_used_sees_what_a_new_one_sees",
@@ -179,7 +179,7 @@ GROUP = Group(
             " or `acid.read.lease.max` after the last read, and a later action raises"
             " SnapshotExpired.",
             (
-                "handles.leases",
+                "handles.held_snapshot",
                 "metastore.rules.housekeeping:end_leases",
                 "engine.spark.failures",
             ),
@@ -233,7 +233,7 @@ GROUP = Group(
             "Spark gets partition values from the names of directories as the driver parsed"
             " them; every way of scanning gives equal rows, and a filter on a partition column"
             " opens only its files.",
-            ("engine.spark.live_rows", "engine.spark.source_frames"),
+            ("engine.spark.live_rows", "engine.spark.spark_readers"),
             (
                 "test_P16_partition_values_are_those_of_the_directories",
                 "test_P16_spark_opens_only_the_partitions_that_a_filter_or_a_join_leaves",
@@ -452,7 +452,7 @@ GROUP = Group(
             "P32",
             "A table or partition that was emptied has a base with one ORC file without rows,"
             " so that engines that look for files find it.",
-            ("write.empty_file",),
+            ("write.publishing",),
             (
                 "test_P32_the_file_has_the_six_columns_and_hives_keys",
                 "test_P32_hive_reads_emptied_entities_and_finds_files_by_their_names",
@@ -509,7 +509,7 @@ GROUP = Group(
             (
                 "transactions.row_sets",
                 "metastore.rules.write_set",
-                "tables.row_reports",
+                "handles.transaction_work",
             ),
             (
                 "test_P38_any_history_of_transactions_gives_what_a_naive_model_says",
@@ -654,7 +654,7 @@ GROUP = Group(
             " `acid.compaction.publication.wait`, and they wait for it; our own readers do not. If"
             " the compaction is aborted, they wait until its output is gone.",
             (
-                "metastore.rules.publications",
+                "metastore.rules.compactions",
                 "transactions.locks:blocked_by",
                 "services.removals:unpublish",
                 "compaction.plan:CompactionPlan.comes_into_sight",

@@ -92,7 +92,7 @@ GROUP = Group(
             "F10",
             "The bucket property holds the codec's version, the bucket number and the statement"
             " id; numbers above 4095 are refused when they are written.",
-            ("layout.rowids",),
+            ("layout.schema",),
             ("test_F10_vectors", "test_F10_out_of_range_is_refused_at_write_time"),
         ),
         Rule(
@@ -162,7 +162,7 @@ GROUP = Group(
             "F19",
             "Predicates skip rows of insert files only, never delete events, and no row that they"
             " accept, whatever its type and whoever wrote the statistics.",
-            ("engine.spark.acid_format", "scan.file_pruning"),
+            ("engine.spark.live_rows", "scan.file_pruning"),
             (
                 "test_F19_a_predicate_never_filters_delete_events",
                 "test_F19_a_filter_of_the_query_skips_row_groups",

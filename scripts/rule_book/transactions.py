@@ -118,7 +118,7 @@ GROUP = Group(
             "T16",
             "A lock without a transaction lives by its own heartbeats and is removed after"
             " `hive.txn.timeout`; a lock of a transaction ends only with the transaction.",
-            ("metastore.rules.lone_locks",),
+            ("metastore.rules.other_engine_requests",),
             ("test_T16_a_lock_without_a_transaction_lives_by_its_own_heartbeats",),
         ),
         Rule(

@@ -8,7 +8,7 @@ import pytest
 
 from acid_platform import MetastoreUnavailable, SettingRefused, Terminal, Transient
 from acid_platform.base.config import Settings
-from acid_platform.services.loop import CyclePace, ServiceName, pace_of, run_until
+from acid_platform.cli.runner import CyclePace, ServiceName, pace_of, run_until
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from acid_platform import SparkMisconfigured
-from acid_platform.engine.spark import cluster, session
+from acid_platform.engine.spark import session
 from scripts import cluster_package
 from tests.metastore.processes import free_port, listens
 
@@ -70,7 +70,7 @@ def test_a_cluster_ends_with_its_workers_when_it_is_terminated() -> None:
 
 def test_P17_the_archive_has_every_package_that_tasks_import() -> None:
     """At once, and later inside functions of what they import."""
-    script = f"import sys, {', '.join(cluster.TASK_MODULES)}; print(*sys.modules)"
+    script = f"import sys, {', '.join(session.TASK_MODULES)}; print(*sys.modules)"
     shown = subprocess.check_output([sys.executable, "-c", script], text=True)
     ours = {name for name in shown.split() if name.startswith("acid_platform.")}
     assert "acid_platform.compaction.rewrite" in ours
@@ -105,9 +105,9 @@ def test_P17_executors_get_the_archive_and_no_path_of_this_machine(
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.delenv(name, raising=False)
     settings = session.spark_config("spark://host:7077")
-    assert settings["spark.archives"] == f"{archive.as_uri()}#{cluster.UNPACKED}"
+    assert settings["spark.archives"] == f"{archive.as_uri()}#{session.UNPACKED}"
     named = settings["spark.executorEnv.PYTHONPATH"].split(":")
-    assert named == [cluster.UNPACKED, f"../{cluster.UNPACKED}"], "Connect runs tasks one below"
+    assert named == [session.UNPACKED, f"../{session.UNPACKED}"], "Connect runs tasks one below"
     session.prepare_environment("spark://host:7077")
-    assert os.environ["PYSPARK_PYTHON"] == cluster.executor_python()
+    assert os.environ["PYSPARK_PYTHON"] == session.executor_python()
     assert "SPARK_LOCAL_IP" not in os.environ

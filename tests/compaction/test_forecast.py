@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from acid_platform.compaction.compaction_settings import CompactionSettings
 from acid_platform.compaction.forecast import (
     OPEN_BYTES,
     ORIGINALS,
@@ -14,7 +13,7 @@ from acid_platform.compaction.forecast import (
     against,
     forecast,
 )
-from acid_platform.compaction.plan import CompactionPlan, plan_compaction
+from acid_platform.compaction.plan import CompactionPlan, CompactionSettings, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.scan.selection import select

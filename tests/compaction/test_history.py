@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from acid_platform.compaction.cleaning_plan import CleaningKind, CleaningPlan, plan_cleaning
-from acid_platform.compaction.compaction_settings import CompactionSettings
-from acid_platform.compaction.plan import CompactionPlan, plan_compaction
+from acid_platform.compaction.plan import CompactionPlan, CompactionSettings, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.names import BaseName, DeltaName, span

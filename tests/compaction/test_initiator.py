@@ -12,7 +12,7 @@ from acid_platform.base.config import Settings
 from acid_platform.compaction.entity_size import EntitySize, LiveDirectory, entity_size
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.metastore.tasks import EndedCompaction, EntityCounters
-from acid_platform.services.decision import (
+from acid_platform.services.initiator import (
     Decision,
     Thresholds,
     check,

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from acid_platform.compaction import execution
-from acid_platform.compaction.compaction_settings import CompactionSettings
 from acid_platform.compaction.opening import open_compaction
-from acid_platform.compaction.plan import CompactionPlan
+from acid_platform.compaction.plan import CompactionPlan, CompactionSettings
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.compaction.validation import compare
 from acid_platform.engine.local.compact import LocalCompaction

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 
 from acid_platform import CompactionFailed, NotEnoughHistory, SettingRefused
-from acid_platform.compaction.compaction_settings import CompactionSettings
 from acid_platform.compaction.plan import (
     CompactionPlan,
+    CompactionSettings,
     NothingToDo,
     plan_compaction,
     watermark,

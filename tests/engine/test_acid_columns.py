@@ -17,11 +17,11 @@ from pyspark.sql import functions as F
 
 from acid_platform import CorruptFile
 from acid_platform.engine.spark import acid_columns, deleted_rows
-from acid_platform.engine.spark.acid_format import READER_VARIABLE
 from acid_platform.engine.spark.failures import NO_INSERT, install_expiry
 from acid_platform.engine.spark.few_calls import java_class
+from acid_platform.engine.spark.live_rows import READER_VARIABLE
 from acid_platform.layout import schema
-from acid_platform.layout.value_ranges import KeyRanges
+from acid_platform.layout.file_entries import KeyRanges
 from acid_platform.storage.files import Files
 from acid_platform.write.file_records import recorded_file
 from tests.acid_files import B1, AcidTable, P, proven

@@ -23,11 +23,11 @@ from pyspark.sql import functions as F
 
 from acid_platform import CorruptFile, SnapshotExpired, UnsupportedLayout
 from acid_platform.base.recent import Recent
-from acid_platform.engine.spark import acid_format, cache
-from acid_platform.engine.spark.acid_format import READER_VARIABLE, has_acid_format
+from acid_platform.engine.spark import cache, live_rows
 from acid_platform.engine.spark.failures import install_expiry
+from acid_platform.engine.spark.live_rows import READER_VARIABLE, has_acid_format
 from acid_platform.layout import schema
-from acid_platform.layout.value_ranges import KeyRanges
+from acid_platform.layout.file_entries import KeyRanges
 from acid_platform.scan.scans import Scan
 from tests.acid_files import B1, AcidTable, P, proven
 from tests.conftest import temporary_warehouse
@@ -526,9 +526,9 @@ def test_a_session_that_cannot_load_the_format_reads_by_sparks_own_reader_and_sa
     table = AcidTable(tmp_path / "t", "v int")
     table.written("d1", [(1, P, row, row) for row in range(5)])
     table.deletes("D2", [(1, P, 2)], current=2)
-    monkeypatch.setattr(acid_format, "_loaded", type(acid_format._loaded)())
-    monkeypatch.setattr(acid_format, "_classes", type(acid_format._classes)())
-    monkeypatch.setattr(acid_format, "_SOURCES", tmp_path / "java")
+    monkeypatch.setattr(live_rows, "_loaded", type(live_rows._loaded)())
+    monkeypatch.setattr(live_rows, "_classes", type(live_rows._classes)())
+    monkeypatch.setattr(live_rows, "_SOURCES", tmp_path / "java")
     monkeypatch.setattr(cache, "_parts", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
     (tmp_path / "java").mkdir()
     (tmp_path / "java" / "Broken.java").write_text(
@@ -542,7 +542,7 @@ def test_a_session_that_cannot_load_the_format_reads_by_sparks_own_reader_and_sa
     assert "Broken.java" in said
     (leaf,) = leaves(read(spark, proven(scans(table))))
     assert leaf.relation().fileFormat().toString() == "ORC"
-    monkeypatch.setattr(acid_format, "_loaded", type(acid_format._loaded)())
+    monkeypatch.setattr(live_rows, "_loaded", type(live_rows._loaded)())
     monkeypatch.setenv(READER_VARIABLE, "spark")
     assert not has_acid_format(spark)
 
@@ -551,7 +551,7 @@ def test_a_later_session_of_a_process_has_the_format_too(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The JVM has the classes already, and the new session's executors need them."""
-    monkeypatch.setattr(acid_format, "_loaded", type(acid_format._loaded)())
+    monkeypatch.setattr(live_rows, "_loaded", type(live_rows._loaded)())
     monkeypatch.setattr(cache, "_parts", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
     assert has_acid_format(spark)
     table = AcidTable(tmp_path, "v int").written("d1", [(1, P, row, row) for row in range(5)])

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from acid_platform import Warehouse
 from acid_platform.scan import deletes
-from acid_platform.scan import entities as entity
+from acid_platform.scan import open as entity
 from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.scan.source_files import EntitySources, SourceFile
 from acid_platform.services.worker import work_once

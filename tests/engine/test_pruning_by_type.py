@@ -19,7 +19,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform import NeedsSpark, Warehouse
-from acid_platform.engine.spark.acid_format import READER_VARIABLE
+from acid_platform.engine.spark.live_rows import READER_VARIABLE
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

@@ -17,8 +17,7 @@ from acid_platform import (
     SnapshotExpired,
     UnsupportedLayout,
 )
-from acid_platform.compaction.compaction_settings import CompactionSettings
-from acid_platform.compaction.plan import NothingToDo, plan_compaction
+from acid_platform.compaction.plan import CompactionSettings, NothingToDo, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.orc import open_orc
 from acid_platform.scan.selection import select

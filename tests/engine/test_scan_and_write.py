@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 from acid_platform import PublicationFailed, SparkMisconfigured, Table, Warehouse
 from acid_platform.base.recent import Recent
 from acid_platform.engine.spark import cache, deleted_rows, spark_readers, write
-from acid_platform.engine.spark.acid_format import READER_VARIABLE
 from acid_platform.engine.spark.deleted_rows import DeleteBitmap
+from acid_platform.engine.spark.live_rows import READER_VARIABLE
 from acid_platform.engine.spark.session import check_session
 from acid_platform.orc import open_orc
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys

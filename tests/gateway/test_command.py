@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from acid_platform import Warehouse
 from acid_platform.cli.main import main
 from acid_platform.gateway import protocol
-from acid_platform.metastore import address as metastore_address
+from acid_platform.metastore import endpoint as metastore_address
 from tests.gateway.clients import INSERT, Statement, connected, files, insert_events, m
 from tests.metastore.processes import until
 from tests.metastore.test_transport import KEY, Service

@@ -32,7 +32,7 @@ from acid_platform import (
 from acid_platform.metastore.operations.compaction import GetCleanings
 from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.orc import AcidWriter
-from acid_platform.orc.update_marks import read_updates, write_updates
+from acid_platform.orc.tail import read_updates, write_updates
 from acid_platform.services import cleaner
 from tests.acid_files import AcidTable
 from tests.conftest import temporary_warehouse

@@ -34,8 +34,8 @@ from acid_platform import MetastoreUnavailable, MetastoreWriteFailed, OutcomeUnk
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.log.contract import Batch
 from acid_platform.metastore.log.open_log import open_log
-from acid_platform.metastore.rules.database_declarations import DatabaseCreated
 from acid_platform.metastore.rules.endings import Committed
+from acid_platform.metastore.rules.view_declarations import DatabaseCreated
 from acid_platform.metastore.server.store import events_of
 from benchmarks.results import machine, save
 from tests.log.members import Members

@@ -26,8 +26,8 @@ from acid_platform.metastore.log.contract import Batch
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.objects import ObjectLog
 from acid_platform.metastore.log.store_access import logs_below
-from acid_platform.metastore.server import metastore_schema as schema
 from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.server import stored_kinds as schema
 from acid_platform.metastore.server.archiving import Archiver
 from acid_platform.metastore.server.point_in_time import Until, rebuild, window_of
 from acid_platform.metastore.server.saving import write_copy

@@ -17,11 +17,11 @@ from acid_platform.metastore.log.contract import (
     BatchesForgotten,
     Leader,
     PositionTaken,
+    SharedLog,
 )
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.objects import ObjectLog
 from acid_platform.metastore.log.open_log import open_log
-from acid_platform.metastore.log.shared_log import SharedLog
 from tests.log.conftest import Place, batch, positions
 
 TEXTS = ("", "[]", "[\"ä 東 \\u0000 \\n 'quoted' %s %b {s} \\\\\"]", f'["{"x" * 3_000_000}"]')

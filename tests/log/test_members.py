@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from acid_platform import MetastoreDamaged, MetastoreUnavailable
-from acid_platform.metastore import address
+from acid_platform.metastore import endpoint
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.target import Elected
 from acid_platform.metastore.log.contract import Batch, Leader
 from acid_platform.metastore.log.objects import ObjectLog
 from acid_platform.metastore.log.segment import snapshot_name
-from acid_platform.metastore.rules.events import Recorded
+from acid_platform.metastore.rules.turn import Recorded
 from acid_platform.metastore.server.store import Store, machine_at
 from tests.log.leaders import run
 from tests.log.members import Members
@@ -42,7 +42,7 @@ def test_P10_a_leader_that_is_stopped_hands_over_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients find the next one by the log, or by a list of addresses and a key."""
-    monkeypatch.setenv(address.KEY, "0123456789abcdef-the-key")
+    monkeypatch.setenv(endpoint.KEY, "0123456789abcdef-the-key")
     with serving("s3") as (where, _), Members(where, tmp_path, 2) as members:
         members.start()
         addresses = "tcp://" + ",".join(member.address for member in members.all)

@@ -27,7 +27,7 @@ from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.segment import is_part
 from acid_platform.metastore.operations.tables import GetDoubtful, ResolveDoubtful
 from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
-from acid_platform.metastore.rules.database_declarations import DatabaseCreated
+from acid_platform.metastore.rules.view_declarations import DatabaseCreated
 from acid_platform.metastore.server import restore as module
 from acid_platform.metastore.server.restore import Highest
 from acid_platform.metastore.server.restore import restore_directory as restore

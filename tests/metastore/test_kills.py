@@ -183,7 +183,7 @@ _WRITE = """
 import os, sys
 from pathlib import Path
 from acid_platform.metastore.log import local
-from acid_platform.metastore.rules.events import Recorded
+from acid_platform.metastore.rules.turn import Recorded
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.store import Store, machine_at
 local._SEGMENT_BYTES = 2000

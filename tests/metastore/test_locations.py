@@ -33,8 +33,8 @@ from acid_platform.metastore.log.segment import segment_name
 from acid_platform.metastore.operations.compaction import GetCleanings
 from acid_platform.metastore.operations.tables import GetIdentity, TakeOver
 from acid_platform.metastore.records import Identity, LockRequest, TableRecord, WriteReport
-from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Machine
+from acid_platform.metastore.rules.turn import Recorded
 from acid_platform.metastore.server.saving import write_copy
 from acid_platform.metastore.server.store import Store
 from acid_platform.metastore.tasks import EntityCleaning

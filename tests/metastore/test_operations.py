@@ -18,7 +18,7 @@ from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.metastore.operations.transactions import GetLocks, GetOpenTxns
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules import machine, turn
-from acid_platform.metastore.rules.events import EVENTS, Recorded
+from acid_platform.metastore.rules.turn import EVENTS, Recorded
 from acid_platform.metastore.server import file_operations, server, state_rows
 from acid_platform.metastore.tasks import CompactionTask, DropTask
 from tests.metastore.local import local_metastore

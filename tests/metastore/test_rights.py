@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from acid_platform.metastore import address, wire
+from acid_platform.metastore import endpoint, wire
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.base import OPERATIONS, read_operation
 from tests.fuzzing import sample
@@ -34,7 +34,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(address.KEY, KEY)
+    monkeypatch.setenv(endpoint.KEY, KEY)
 
 
 def _fits(kind: Any, args: dict[str, Any]) -> bool:

@@ -33,12 +33,12 @@ from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.operations.tables import DeclareDatabase
 from acid_platform.metastore.operations.transactions import Begin, Heartbeat
 from acid_platform.metastore.records import ClientInfo, LockRequest
-from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.state import (
     State,
 )
-from acid_platform.metastore.server import metastore_schema as schema
+from acid_platform.metastore.rules.turn import Recorded
 from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.server import stored_kinds as schema
 from acid_platform.metastore.server.group_commit import GroupCommit, Request
 from acid_platform.metastore.server.server import server_of
 from acid_platform.metastore.server.state_file import Origin, StateFile
@@ -610,7 +610,7 @@ def test_only_snapshots_are_named_to_duckdb() -> None:
     connecting = {name for name, text in texts.items() if "duckdb.connect(" in text}
     in_memory = {
         "compaction/value_sums.py": 1,
-        "engine/local/duckdb_connection.py": 2,
+        "engine/local/computation.py": 2,
         "metastore/server/state_tables.py": 1,
     }
     assert connecting == in_memory.keys() | {"metastore/server/state_file.py"}

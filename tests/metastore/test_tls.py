@@ -16,7 +16,7 @@ from acid_platform import (
     MetastoreRefused,
 )
 from acid_platform.cli.main import main
-from acid_platform.metastore import address, wire
+from acid_platform.metastore import endpoint, wire
 from acid_platform.metastore.certificates import make_certificate
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.target import remote
@@ -30,10 +30,10 @@ HOST = "127.0.0.1"
 @pytest.fixture
 def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     """A metastore with TLS that runs, and whose authority this process trusts."""
-    monkeypatch.setenv(address.KEY, KEY)
+    monkeypatch.setenv(endpoint.KEY, KEY)
     home = tmp_path / "first"
     make_certificate(Home(home).tls, [HOST])
-    monkeypatch.setenv(address.TLS_CA, str(Home(home).tls / "ca.pem"))
+    monkeypatch.setenv(endpoint.TLS_CA, str(Home(home).tls / "ca.pem"))
     made = Service(home)
     yield made
     made.kill()
@@ -65,17 +65,17 @@ def test_P10_nothing_is_readable_and_whoever_waits_for_plain_bytes_is_told(
     with socket.create_connection((HOST, trusted.port), timeout=10) as other:
         other.sendall(b"GET / HTTP/1.1\r\n\r\n")
         assert b"acid" not in other.recv(4096)
-    monkeypatch.delenv(address.TLS_CA)
+    monkeypatch.delenv(endpoint.TLS_CA)
     assert "asks for TLS: set ACID_METASTORE_TLS_CA to the file ca.pem" in reason(trusted)
 
 
 def test_P10_a_client_with_tls_refuses_a_metastore_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(address.KEY, KEY)
+    monkeypatch.setenv(endpoint.KEY, KEY)
     plain = Service(tmp_path / "plain")
     made = make_certificate(tmp_path / "elsewhere", [HOST])
-    monkeypatch.setenv(address.TLS_CA, made.ca)
+    monkeypatch.setenv(endpoint.TLS_CA, made.ca)
     try:
         assert "does not speak TLS" in reason(plain) and "acid metastore certificate" in reason(
             plain
@@ -98,16 +98,16 @@ def test_P10_a_certificate_is_verified_and_renewed_without_a_restart(
         make_certificate(Home(trusted.home).tls, [], days=10)
         Metastore.connect(trusted.uri).close()
         client.databases()  # the connection from before
-    monkeypatch.setenv(address.TLS_CA, make_certificate(tmp_path / "other", [HOST]).ca)
-    assert "is not trusted" in reason(trusted) and address.TLS_CA in reason(trusted)
-    monkeypatch.setenv(address.TLS_CA, address.SYSTEM)
+    monkeypatch.setenv(endpoint.TLS_CA, make_certificate(tmp_path / "other", [HOST]).ca)
+    assert "is not trusted" in reason(trusted) and endpoint.TLS_CA in reason(trusted)
+    monkeypatch.setenv(endpoint.TLS_CA, endpoint.SYSTEM)
     assert "is not trusted" in reason(trusted)
 
 
 def test_P10_the_key_is_asked_for_inside_of_tls_too(
     trusted: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(address.KEY, "another-key-of-enough-letters")
+    monkeypatch.setenv(endpoint.KEY, "another-key-of-enough-letters")
     assert "the key is wrong" in reason(trusted)
 
 
@@ -118,7 +118,7 @@ def test_P10_files_that_are_no_certificate_are_refused_with_the_next_step(
     assert Served.configured(tmp_path / "nothing", {}) is None
     assert Served.configured(tmp_path, {}) is not None
     with pytest.raises(MetastoreRefused, match="set both ACID_METASTORE_TLS_CERTIFICATE and"):
-        Served.configured(tmp_path, {address.TLS_CERTIFICATE: made.certificate})
+        Served.configured(tmp_path, {endpoint.TLS_CERTIFICATE: made.certificate})
     with pytest.raises(MetastoreRefused, match=r"can't be used: .* make both anew"):
         Served(Path(made.certificate), Path(made.ca).with_name("ca.key"))
     with pytest.raises(MetastoreRefused, match="can't be used"):
@@ -126,9 +126,9 @@ def test_P10_files_that_are_no_certificate_are_refused_with_the_next_step(
     make_certificate(tmp_path, [], days=0)
     with pytest.raises(MetastoreRefused, match="has expired on"):
         Served.configured(tmp_path, {})
-    monkeypatch.setenv(address.KEY, KEY)
+    monkeypatch.setenv(endpoint.KEY, KEY)
     for wrong in (made.key, str(tmp_path / "missing")):
-        monkeypatch.setenv(address.TLS_CA, wrong)
+        monkeypatch.setenv(endpoint.TLS_CA, wrong)
         with pytest.raises(MetastoreRefused, match="must name the file"):
             remote("tcp://127.0.0.1:1")
     with pytest.raises(InvalidDefinition, match="would outlive"):

@@ -25,11 +25,10 @@ from acid_platform import (
 )
 from acid_platform.base.location import Location
 from acid_platform.cli.main import main
-from acid_platform.metastore import address, wire
-from acid_platform.metastore.address import require_tls
+from acid_platform.metastore import endpoint, wire
 from acid_platform.metastore.client import link
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.endpoint import Endpoint, Home
+from acid_platform.metastore.endpoint import Endpoint, Home, require_tls
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.server import connections
 from acid_platform.metastore.server.metrics import Histogram
@@ -62,7 +61,7 @@ class Service:
             f"{host}:{port}",
             "--without-tls",
         ]
-        environment = {**os.environ, address.KEY: KEY}
+        environment = {**os.environ, endpoint.KEY: KEY}
         self.process = subprocess.Popen(command, env=environment)
         until(self._published, 30)
         with Metastore.connect(home, autostart=False) as local:
@@ -95,8 +94,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(address.KEY_FILE, raising=False)
-    monkeypatch.setenv(address.KEY, KEY)
+    monkeypatch.delenv(endpoint.KEY_FILE, raising=False)
+    monkeypatch.setenv(endpoint.KEY, KEY)
 
 
 Connect = Callable[[], socket.socket]
@@ -156,11 +155,11 @@ def test_a_service_serves_over_tcp_what_it_serves_at_home(service: Service) -> N
 def test_a_key_may_be_in_a_file(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(address.KEY)
+    monkeypatch.delenv(endpoint.KEY)
     with pytest.raises(MetastoreRefused, match="ACID_METASTORE_KEY"):
         Metastore.connect(service.uri)
     file = tmp_path / "key"
-    monkeypatch.setenv(address.KEY_FILE, str(file))
+    monkeypatch.setenv(endpoint.KEY_FILE, str(file))
     with pytest.raises(MetastoreRefused, match="can't be read"):
         Metastore.connect(service.uri)
     file.write_text("short\n")
@@ -173,7 +172,7 @@ def test_a_key_may_be_in_a_file(
 def test_a_wrong_key_is_refused_and_named(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(address.KEY, KEY + "x")
+    monkeypatch.setenv(endpoint.KEY, KEY + "x")
     with pytest.raises(MetastoreRefused, match="the key is wrong"):
         Metastore.connect(service.uri)
 
@@ -228,8 +227,8 @@ def test_malformed_addresses_are_refused(text: str) -> None:
 
 
 def test_addresses() -> None:
-    assert address.parse_address("[::1]:5") == ("::1", 5)
-    assert address.show_address("::1", 5) == "[::1]:5"
+    assert endpoint.parse_address("[::1]:5") == ("::1", 5)
+    assert endpoint.show_address("::1", 5) == "[::1]:5"
     place = Location.of("/w", "tcp://h:1")
     assert place.metastore == "tcp://h:1" and place.shared and place.made
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from acid_platform import InvalidDefinition, MetastoreUnavailable
-from acid_platform.metastore import address, wire
+from acid_platform.metastore import endpoint, wire
 from acid_platform.metastore.client import start
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.target import remote
@@ -47,8 +47,8 @@ def test_P10_a_client_leaves_a_leader_that_is_silent(tmp_path: Path) -> None:
 def test_P10_a_connection_to_a_machine_that_vanished_ends_after_the_silence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(address.KEY, KEY)
-    monkeypatch.setenv(address.SILENCE, "5")
+    monkeypatch.setenv(endpoint.KEY, KEY)
+    monkeypatch.setenv(endpoint.SILENCE, "5")
     target = remote("tcp://127.0.0.1:7433")
     assert target.silence == 5
     with socket.create_server((HOST, 0)) as server:
@@ -61,7 +61,7 @@ def test_P10_a_connection_to_a_machine_that_vanished_ends_after_the_silence(
             ]
     assert got[0] == 5000 and got[1] + got[2] * got[3] == 5
     for wrong in ("0", "soon", "nan"):
-        monkeypatch.setenv(address.SILENCE, wrong)
+        monkeypatch.setenv(endpoint.SILENCE, wrong)
         with pytest.raises(InvalidDefinition, match=r"number of seconds from 1 to 3600"):
             remote("tcp://127.0.0.1:7433")
 
@@ -123,8 +123,8 @@ def machine() -> Iterator[Machine]:
 def test_P10_the_silence_ends_the_wait(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(address.KEY, KEY)
-    monkeypatch.setenv(address.SILENCE, "3")
+    monkeypatch.setenv(endpoint.KEY, KEY)
+    monkeypatch.setenv(endpoint.SILENCE, "3")
     monkeypatch.setattr(start, "START_SECONDS", 0.1)
     monkeypatch.setattr(wire, "GREETING_SECONDS", 1.0)
     member = Service(tmp_path / "only", free_port(), machine.there, machine.inside)

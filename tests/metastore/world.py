@@ -9,8 +9,8 @@ from acid_platform import errors
 from acid_platform.metastore.codec import converters, decode, encode
 from acid_platform.metastore.operations.base import read_operation
 from acid_platform.metastore.records import LockRequest, RowReport, WriteReport
-from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Handled, Machine
+from acid_platform.metastore.rules.turn import Recorded
 from acid_platform.metastore.tasks import CleaningTask, CompactionTask, EntityState
 from acid_platform.scan.shadowing import shadows
 from acid_platform.transactions import (

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from acid_platform import UnsupportedLayout
 from acid_platform.orc import open_orc
-from acid_platform.orc.java_zones import java_zone, zone_rules
+from acid_platform.orc.writer_zones import java_zone, zone_rules
 from acid_platform.storage.files import Files
 from tests.conftest import MOSTLY_LOCAL, compact_with, temporary_warehouse
 

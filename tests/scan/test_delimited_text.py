@@ -16,10 +16,8 @@ from pyarrow import fs
 from acid_platform import CorruptFile, UnsupportedLayout
 from acid_platform.layout.external_formats import external_format
 from acid_platform.layout.types import parse_columns
-from acid_platform.scan.csv_lines import CsvLines
-from acid_platform.scan.delimited_text import DelimitedText
 from acid_platform.scan.json_lines import json_columns
-from acid_platform.scan.line_blocks import line_blocks, lines_of
+from acid_platform.scan.text_lines import CsvLines, DelimitedText, line_blocks, lines_of
 from acid_platform.storage.files import Files
 
 LOCAL = Files(fs.LocalFileSystem())
@@ -246,7 +244,7 @@ def test_json_that_a_column_does_not_hold(line: str) -> None:
 def test_lines(
     content: bytes, lines: list[str], block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acid_platform.scan.line_blocks.BLOCK", block)
+    monkeypatch.setattr("acid_platform.scan.text_lines.BLOCK", block)
     file = tmp_path / "f"
     file.write_bytes(content)
     for header in (0, 1, 2):

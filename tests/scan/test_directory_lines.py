@@ -6,7 +6,7 @@ import pytest
 
 from acid_platform.display import BAR, Timeline, human_bytes, show_table, shown
 from acid_platform.layout.file_entries import EntityListing, FileEntry
-from acid_platform.scan.directory_lines import DirectoryKind, Sight, timeline
+from acid_platform.scan.acid_directory import DirectoryKind, Sight, timeline
 from acid_platform.scan.selection import select
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from acid_platform.layout.file_entries import ColumnRange, RangeKind
 from acid_platform.layout.types import parse_columns
-from acid_platform.layout.value_ranges import ColumnRange, RangeKind
 from acid_platform.scan.file_pruning import proves, pruned
 from acid_platform.scan.open import arrow_scan
 from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind

@@ -10,8 +10,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acid_platform.compaction.compaction_settings import CompactionSettings
-from acid_platform.compaction.plan import NothingToDo, plan_compaction
+from acid_platform.compaction.plan import CompactionSettings, NothingToDo, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.scan.selection import select
 from acid_platform.transactions import ValidTxnList

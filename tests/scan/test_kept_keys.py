@@ -9,10 +9,9 @@ import pytest
 from acid_platform.base.recent import Recent
 from acid_platform.scan import kept_keys as module
 from acid_platform.scan.deletes import DeleteKeys, load_keys
-from acid_platform.scan.footers import resolve
 from acid_platform.scan.kept_keys import kept_keys
 from acid_platform.scan.selection import select
-from acid_platform.scan.source_files import EntitySources
+from acid_platform.scan.source_files import EntitySources, resolve
 from tests.acid_files import AcidTable, P
 from tests.notation import txns, write_ids
 

@@ -11,8 +11,7 @@ import pyorc
 import pytest
 
 from acid_platform import CorruptFile, NotEnoughHistory
-from acid_platform.compaction.compaction_settings import CompactionSettings
-from acid_platform.compaction.plan import NothingToDo, plan_compaction
+from acid_platform.compaction.plan import CompactionSettings, NothingToDo, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.layout.partition_names import partition_name
 from acid_platform.orc import open_orc

@@ -25,8 +25,7 @@ from acid_platform.metastore.rules import (
     kept_history,
     lock_requests,
     locking,
-    lone_locks,
-    publications,
+    other_engine_requests,
     reading,
     snapshots,
     table_declarations,
@@ -34,8 +33,8 @@ from acid_platform.metastore.rules import (
     txns,
     write_set,
 )
-from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.machine import Machine
+from acid_platform.metastore.rules.turn import Event
 from acid_platform.metastore.server import state_rows
 from acid_platform.metastore.server.group_commit import GroupCommit
 from acid_platform.metastore.server.state_rows import Unsaved
@@ -269,7 +268,7 @@ _LIFE = (
     Faulty("T13", "the reaper takes those at the timeout too", timers.dead,
            lambda real, state, beats: real(state, {id_: at - 1 for id_, at in beats.items()})),
     Faulty("T16", "locks without a transaction never expire",
-           lone_locks.expire_alone, _always(None)),
+           other_engine_requests.expire_alone, _always(None)),
     Faulty("T22", "a write id is used twice", locking.add_write_id, _write_id_used_twice),
     Faulty("P7", "no fresh timeout after a restart", timers.wake, _asleep),
     Faulty("P12", "a lease never ends", housekeeping.end_leases, _always(None), 30),
@@ -302,12 +301,13 @@ _LOCKS = (
     Faulty("L10", "no read is refused at once", locking.stand_in_line,
            lambda real, turn, entry, needs, _zero_wait=False: real(turn, entry, needs)),
     Faulty("L11", "a wait is never over", locking.expire_waits, _always(None)),
-    Faulty("L15", "what a transaction holds may be unlocked", lone_locks.unlock, _unlocked, 11),
+    Faulty("L15", "what a transaction holds may be unlocked", other_engine_requests.unlock,
+           _unlocked, 11),
     Faulty("P46", "a publication meets only publications", locks.blocked_by,
            lambda real, asked, held: real(
                replace(asked, other_engine=False), replace(held, other_engine=False)), 19),
     Faulty("P46", "somebody ends the publication of a compaction that goes on",
-           publications.ended, _end_of_any, 4),
+           compactions.ended, _end_of_any, 4),
     Faulty("P48", "a request waits for one that waits for its transaction",
            locking._waits_for, _always(False)),
 )

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from acid_platform.metastore.operations.base import read_operation
-from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Handled, Machine
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.timers import touch
+from acid_platform.metastore.rules.turn import Recorded
 from acid_platform.metastore.server import state_rows
 from acid_platform.metastore.server.group_commit import GroupCommit
 from acid_platform.metastore.server.store import Store, machine_at

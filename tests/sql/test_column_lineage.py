@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from acid_platform import UnsupportedStatement
-from acid_platform.sql.column_lineage import column_lineage
 from acid_platform.sql.parse import parse
+from acid_platform.sql.script_tables import column_lineage
 from acid_platform.sql.text import Query
 
 COLUMNS = {

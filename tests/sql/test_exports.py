@@ -12,7 +12,7 @@ import pytest
 
 from acid_platform import InvalidDefinition, UnsupportedStatement, Warehouse
 from acid_platform.errors import AcidError
-from acid_platform.write.text_writer import java_float
+from acid_platform.write.exported_file import java_float
 from tests.conftest import temporary_warehouse
 
 

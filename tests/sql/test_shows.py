@@ -17,7 +17,7 @@ from acid_platform import (
     Warehouse,
 )
 from acid_platform.metastore import show_columns
-from acid_platform.metastore.shown import Shown
+from acid_platform.metastore.show_columns import Shown
 from acid_platform.sql import Done
 from tests.conftest import temporary_warehouse
 

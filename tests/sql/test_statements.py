@@ -14,11 +14,11 @@ from acid_platform.metastore.records import OwnerKind
 from acid_platform.sql.commands import Command, Commands
 from acid_platform.sql.parse import parse, split
 from acid_platform.sql.partition_specs import Compared, PartitionSpec
+from acid_platform.sql.run_columns import PARTITIONS
 from acid_platform.sql.run_databases import DATABASES
 from acid_platform.sql.run_definitions import DEFINITIONS
 from acid_platform.sql.run_listings import LISTINGS
 from acid_platform.sql.run_operations import OPERATIONS
-from acid_platform.sql.run_partitions import PARTITIONS
 from acid_platform.sql.run_settings import SETTINGS
 from acid_platform.sql.run_shows import SHOWS, matches
 from acid_platform.sql.statements import (

@@ -7,8 +7,7 @@ import re
 import pytest
 
 from acid_platform import AcidError, InvalidExpression, UnsupportedStatement
-from acid_platform.sql.parse import parse
-from acid_platform.sql.unsupported import ADVICE
+from acid_platform.sql.parse import ADVICE, parse
 
 REFUSED: tuple[tuple[str, str], ...] = (
     ("GRANT SELECT ON TABLE t TO USER ann", "GRANT is not supported; rights on tables"),

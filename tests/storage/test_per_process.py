@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from acid_platform.compaction.value_sums import ValueSums
-from acid_platform.engine.local.duckdb_connection import connect
+from acid_platform.engine.local.computation import connect
 from acid_platform.storage.per_process import PerProcess
 
 

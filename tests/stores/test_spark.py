@@ -21,7 +21,7 @@ from acid_platform import (
 from acid_platform.base.s3 import HADOOP, PACKAGES
 from acid_platform.engine.spark import jvm, session
 from acid_platform.engine.spark.failures import of_files
-from acid_platform.engine.spark.store_settings import store_settings
+from acid_platform.engine.spark.jvm import store_settings
 from scripts import spark_connect
 from tests.stores.conftest import Bucket
 

@@ -16,7 +16,7 @@ from acid_platform.scan.event_keys import has_key_index
 from acid_platform.scan.row_counts import count_rows
 from acid_platform.scan.selection import select
 from acid_platform.storage.files import Files
-from acid_platform.write.empty_file import write_empty_file
+from acid_platform.write.publishing import write_empty_file
 from tests.acid_files import AcidTable, P
 from tests.notation import txns, write_ids
 

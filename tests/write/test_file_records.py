@@ -14,20 +14,21 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from acid_platform import CorruptFile
-from acid_platform.layout.file_entries import FileEntry, Footer
-from acid_platform.layout.recorded_files import RecordedFiles
-from acid_platform.layout.value_ranges import (
+from acid_platform.layout.file_entries import (
     MOST_TEXT,
     ColumnRange,
+    FileEntry,
+    Footer,
     KeyRanges,
     RangeKind,
     text_range,
 )
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.orc import column_ranges, key_ranges, open_orc
 from acid_platform.orc.protobuf import delimited, fields, number
 from acid_platform.orc.ranges import MOST_COLUMNS
 from acid_platform.orc.tail import STATISTICS, footer_of
-from acid_platform.scan.entities import require_recorded
+from acid_platform.scan.open import require_recorded
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.files import Files
 from acid_platform.write.file_records import recorded_file

@@ -19,7 +19,7 @@ from acid_platform import (
     PublicationFailed,
     SourceRowsAmbiguous,
 )
-from acid_platform.layout.rowids import Bucket
+from acid_platform.layout.schema import Bucket
 from acid_platform.layout.types import parse_columns
 from acid_platform.orc import AcidWriter, OrcWriter
 from acid_platform.orc.dump import events

@@ -12,10 +12,9 @@ import pyarrow as pa
 from acid_platform.base.cores import usable_cores
 from acid_platform.compaction.execution import Records, rewritten
 from acid_platform.compaction.fractions import refuse_finer
-from acid_platform.compaction.key_sums import row_id_checksum
 from acid_platform.compaction.opening import PLAIN_FILE_BYTES, Compaction
 from acid_platform.compaction.validation import Profile, combine
-from acid_platform.compaction.value_sums import ValueSums
+from acid_platform.compaction.value_sums import ValueSums, row_id_checksum
 from acid_platform.engine.local.encoding_threads import encoding_threads
 from acid_platform.engine.local.event_files import finished, plain_writer
 from acid_platform.engine.results import EngineName

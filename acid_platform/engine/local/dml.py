@@ -59,8 +59,7 @@ def update_rows(
     Raises PartitionColumnUpdate, BucketColumnUpdate, WrongType, ConstraintViolated too.
     """
     # DuckDB and the parser take long to import.
-    from acid_platform.engine.local.assigned_values import AssignedValues
-    from acid_platform.engine.local.found_rows import accepted, columns_read
+    from acid_platform.engine.local.found_rows import AssignedValues, accepted, columns_read
     from acid_platform.engine.local.translation.scope import NameScope
 
     expressions = wanted_assignments(assignments, scan, target.buckets, target.table)

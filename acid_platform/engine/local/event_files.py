@@ -25,7 +25,7 @@ from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import BucketFile
 from acid_platform.layout.recorded_files import RecordedFiles
-from acid_platform.layout.rowids import MAX_BUCKET, Bucket, bucket_numbers
+from acid_platform.layout.schema import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.layout.types import Column
 from acid_platform.orc import WRITTEN_CODECS, AcidWriter, OrcWriter
 from acid_platform.storage.arrow_numpy import from_numpy

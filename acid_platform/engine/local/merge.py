@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acid_platform.engine.assignments import expressions_of, inserted_values, wanted_assignments
-from acid_platform.engine.local.assigned_values import AssignedValues
 from acid_platform.engine.local.computation import (
     POSITION,
     compute,
@@ -26,7 +25,7 @@ from acid_platform.engine.local.event_files import (
     publish_events,
     require_writable,
 )
-from acid_platform.engine.local.found_rows import columns_read, stream
+from acid_platform.engine.local.found_rows import AssignedValues, columns_read, stream
 from acid_platform.engine.local.partition_texts import places_of
 from acid_platform.engine.local.row_checks import require_checked
 from acid_platform.engine.local.stored_values import assigned, conform

@@ -33,7 +33,7 @@ from acid_platform.engine.spark.cache import cached
 from acid_platform.engine.spark.failures import NO_DELETE
 from acid_platform.engine.spark.few_calls import orc_frame, selected, sent
 from acid_platform.layout import schema
-from acid_platform.layout.rowids import codec_in_sql
+from acid_platform.layout.schema import codec_in_sql
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.kept_keys import UnreadKeys
 from acid_platform.scan.scans import Scan

@@ -35,7 +35,7 @@ from acid_platform.engine.spark.write import (
 )
 from acid_platform.errors import SourceRowsAmbiguous
 from acid_platform.layout.bucketing import Bucketing
-from acid_platform.layout.rowids import Bucket
+from acid_platform.layout.schema import Bucket
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.predicates.analysis import columns_of

@@ -3,16 +3,36 @@
 These are files of insert-only tables, files without ACID columns whose columns match by position,
 and all others in sessions without our format. Files are grouped by the tests that their rows need.
 The validity of write ids is tested first; the reader's predicate and the delete test come later.
+
+Files without ACID columns are read as they are, or through Arrow if their rows need row ids by
+position.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from urllib.parse import unquote
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
 
-from acid_platform.engine.spark.acid_columns import never_pushed
+from acid_platform.engine.spark.acid_columns import (
+    ENTITY,
+    KEYS,
+    NO_FIELD,
+    ROW_ID_PARTS,
+    SELECTED_KEYS,
+    event_schema,
+    event_tests,
+    key_fields,
+    never_pushed,
+    row_id_type,
+)
+from acid_platform.engine.spark.cache import FILE_BYTES, cached
+from acid_platform.engine.spark.char_varchar import as_read, has_char_or_varchar, marked
 from acid_platform.engine.spark.deleted_rows import (
     DeleteBitmap,
     ReadRows,
@@ -20,12 +40,245 @@ from acid_platform.engine.spark.deleted_rows import (
     may_have_deleted_rows,
     valid_events,
 )
-from acid_platform.engine.spark.source_frames import EntityFile, SourceFrames
+from acid_platform.engine.spark.failures import NO_INSERT
+from acid_platform.engine.spark.few_calls import COMPLETE, orc_frame, selected, sent
+from acid_platform.engine.spark.plain_files import read_plain
+from acid_platform.engine.spark.spark_types import spark_schema, spark_type
 from acid_platform.layout import schema
+from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
+from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column
+from acid_platform.layout.types import Column as TableColumn
+from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.scan.decode import ROW_ID_TYPE
 from acid_platform.scan.kept_keys import UnreadKeys
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import SourceFile, SourceKind
+from acid_platform.storage.files import Files
+
+EntityFile = tuple[int, SourceFile]
+"""The ordinal of an entity, and one of its files."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFrames:
+    """Makes frames over files of a scan: columns, partition columns, KEYS, ENTITY if requested.
+
+    Each operation on a frame costs the driver some milliseconds, so there is one filter and one
+    selection.
+    """
+
+    spark: SparkSession
+    scan: Scan
+    columns: tuple[TableColumn, ...]
+    """The columns to read, at least one."""
+    file_names: bool
+    """Whether rows have the URI of their file as FILE_NAME_COLUMN."""
+
+    def streamed(self, files: Sequence[EntityFile], with_entity: bool) -> DataFrame:
+        """A frame read through Arrow, with one Spark task for each file.
+
+        For row ids by position, for flush lengths, and for files of external tables, whose rows
+        have NULL as keys. Rows of invalid write ids are dropped already.
+        """
+        store = self.scan.files
+        names = tuple(column.name for column in self.columns)
+        table, write_ids, stored = self.scan.columns, self.scan.write_ids, self.scan.format
+        uris = [store.uri(source.path) for _, source in files]
+
+        def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            store, _ = Files.of(uris[0])
+            for batch in batches:
+                for index in batch.column(0).to_pylist():
+                    ordinal, source = files[index]
+                    entities = (EntityScan.of_file(source),)
+                    scan = Scan(store, "", table, (), entities, write_ids, stored)
+                    keyed = source.kind is not SourceKind.EXTERNAL
+                    for rows in ArrowScan(scan, names, row_id=keyed).batches(threads=1):
+                        if not keyed:
+                            rows = rows.append_column(
+                                ROW_ID_COLUMN, pa.nulls(rows.num_rows, ROW_ID_TYPE)
+                            )
+                        entity = pa.array([ordinal] * rows.num_rows, pa.int32())
+                        rows = rows.append_column(ENTITY, entity)
+                        yield rows.append_column(
+                            FILE_NAME_COLUMN, pa.array([uris[index]] * rows.num_rows)
+                        )
+
+        fields = [
+            *spark_schema(self.columns).fields,
+            T.StructField(ROW_ID_COLUMN, row_id_type()),
+            T.StructField(ENTITY, T.IntegerType()),
+            T.StructField(FILE_NAME_COLUMN, T.StringType()),
+        ]
+        numbers = self.spark.range(0, len(files), 1, len(files))
+        values = [
+            f"get(array({', '.join(self._literals(place))}), {ENTITY})"
+            for place in range(len(self.scan.partition_columns))
+        ]
+        keys = [
+            f"{ROW_ID_COLUMN}.{part} AS {key}" for part, key in zip(ROW_ID_PARTS, KEYS, strict=True)
+        ]
+        selection = [
+            *map(quoted, names),
+            *self._named(values),
+            *keys,
+            *([ENTITY] if with_entity else []),
+            *([FILE_NAME_COLUMN] if self.file_names else []),
+        ]
+        return self._marked(selected(numbers.mapInArrow(read, T.StructType(fields)), selection))
+
+    def native(
+        self,
+        kind: SourceKind,
+        positional: bool,
+        files: Sequence[EntityFile],
+        tests: Sequence[str],
+        with_keys: bool,
+        with_entity: bool,
+    ) -> Iterator[DataFrame]:
+        """Frames read by Spark's own readers; rows without ACID columns get NULL keys.
+
+        `tests`: SQL on the root columns of files with ACID columns.
+        """
+        ordinals = {ordinal for ordinal, _ in files}
+        if len(ordinals) > 1 and not all(_regular(source) for _, source in files):
+            # These paths don't show the partition at a fixed depth: read each entity separately.
+            for ordinal in sorted(ordinals):
+                own = [pair for pair in files if pair[0] == ordinal]
+                yield from self.native(kind, positional, own, tests, with_keys, with_entity)
+            return
+        frame = self._read(kind, positional, [source for _, source in files], tests)
+        places = range(len(self.scan.partition_columns))
+        if len(ordinals) > 1:
+            paths = _PathValues(frame, self.scan)
+            entity = paths.value([str(ordinal) for ordinal in range(len(self.scan.entities))])
+            values = [paths.value(self._literals(place)) for place in places]
+        else:
+            (ordinal,) = ordinals
+            entity = str(ordinal)
+            values = [self._literals(place)[ordinal] for place in places]
+        acid = kind is SourceKind.ACID
+        keys = SELECTED_KEYS if acid else _NO_KEYS
+        selection = [
+            *self._stored(acid),
+            *self._named(values),
+            *(keys if with_keys else ()),
+            *([f"{entity} AS {ENTITY}"] if with_entity else []),
+            *([f"_metadata.file_path AS {FILE_NAME_COLUMN}"] if self.file_names else []),
+        ]
+        yield self._marked(selected(frame, selection))
+
+    def _stored(self, acid: bool) -> list[str]:
+        """The file's columns as SQL, in few strings: each string is another call into the JVM."""
+        if acid and not any(has_char_or_varchar(column.type) for column in self.columns):
+            return [f"{schema.ROW}.* EXCEPT ({NO_FIELD})"]
+        prefix = f"{schema.ROW}." if acid else ""
+        same = {} if acid or self.scan.format.name != "orc" else _NOT_PUSHED
+        return [
+            same.get(column.type.kind, "{0}").format(
+                as_read(prefix + quoted(column.name), column.type)
+            )
+            + f" AS {quoted(column.name)}"
+            for column in self.columns
+        ]
+
+    def _marked(self, frame: DataFrame) -> DataFrame:
+        return marked(frame, (*self.columns, *self.scan.partition_columns))
+
+    def _read(
+        self,
+        kind: SourceKind,
+        positional: bool,
+        sources: Sequence[SourceFile],
+        tests: Sequence[str],
+    ) -> DataFrame:
+        """A frame over the files, from the cache if it was read before."""
+        scan = self.scan
+        sizes = sorted((scan.files.uri(source.path), source.size) for source in sources)
+        uris = [uri for uri, _ in sizes]
+        # Columns named like `_col0` are matched by their position in the whole table.
+        columns = self.columns if kind is SourceKind.ACID or not positional else scan.columns
+        options = scan.format.options.items()
+        key = (kind, scan.format.name, *options, columns, scan.columns, *tests, *sizes)
+
+        def opened() -> DataFrame:
+            if kind is SourceKind.ACID:
+                frame = orc_frame(self.spark, uris, event_schema(spark_schema(columns)))
+                own = event_tests(uris, schema.INSERT_EVENT, NO_INSERT)
+                return frame.filter(sent(self.spark, " AND ".join([*own, *tests])))
+            if kind is SourceKind.RAW:
+                return orc_frame(self.spark, uris, spark_schema(columns))
+            reader = self.spark.read.options(**COMPLETE)
+            return read_plain(reader, uris, scan.format, scan.columns)
+
+        return cached(self.spark, key, FILE_BYTES * len(uris), opened)
+
+    def _literals(self, place: int) -> list[str]:
+        """The value of a partition column for each entity, as SQL."""
+        hive = self.scan.partition_columns[place].type
+        kind = spark_type(hive).simpleString()
+        texts = [entity.values[place] for entity in self.scan.entities]
+        literals = ["NULL" if text is None else sql_string(text) for text in texts]
+        return [as_read(f"try_cast({literal} AS {kind})", hive) for literal in literals]
+
+    def _named(self, values: Sequence[str]) -> list[str]:
+        return [
+            f"{value} AS {quoted(column.name)}"
+            for value, column in zip(values, self.scan.partition_columns, strict=True)
+        ]
+
+
+_NOT_PUSHED = {
+    "string": "substring({0}, 1)",
+    "float": "nanvl({0}, {0})",
+    "double": "nanvl({0}, {0})",
+    "date": "date_add({0}, 0)",
+    "timestamp": "timestamp_micros(unix_micros({0}))",
+    "timestamp with local time zone": "timestamp_micros(unix_micros({0}))",
+}
+"""SQL of the same value, of which Spark pushes no comparison down into ORC files: ORC orders text,
+zeros and days before 1582 in other ways than Spark (`ExactFilters.java`)."""
+
+_NO_KEYS = tuple(
+    f"CAST(NULL AS {field.dataType.simpleString()}) AS {field.name}" for field in key_fields()
+)
+
+
+def _regular(source: SourceFile) -> bool:
+    """Whether the file is directly inside of a base or delta of its partition."""
+    return bool(source.directory) and source.path.endswith(
+        f"/{source.directory}/{source.path.rpartition('/')[2]}"
+    )
+
+
+class _PathValues:
+    """Partition values and entity ordinals from `_metadata.file_path` (P16).
+
+    The path is URI-encoded, so literal maps translate the encoded partition path, as Spark spells
+    it, to the typed value. Spark prunes files by filters on such an expression.
+    """
+
+    def __init__(self, frame: DataFrame, scan: Scan) -> None:
+        self._depth = len(scan.partition_columns)
+        segments = "/".join(["[^/]+"] * self._depth)
+        pattern = f"({segments})/(?:base|delta|delete_delta)_[^/]*/[^/]*$"
+        matches = (re.search(pattern, uri) for uri in frame.inputFiles())
+        encoded = {unquote(match[1]): match[1] for match in matches if match}
+        self._segments = [
+            encoded.get(entity.partition, entity.partition) for entity in scan.entities
+        ]
+
+    def value(self, values: Sequence[str]) -> str:
+        """SQL of the value that belongs to a row's entity, of one for each entity."""
+        # Not a regular expression: it would be evaluated for each row, several times with deletes.
+        end = f"substring_index(_metadata.file_path, '/', {-(self._depth + 2)})"
+        pairs = ", ".join(
+            f"{sql_string(segment)}, {value}"
+            for segment, value in zip(self._segments, values, strict=True)
+        )
+        return f"try_element_at(map({pairs}), substring_index({end}, '/', {self._depth}))"
+
 
 UNION_LIMIT = 16
 UNION_BYTES = 8 << 20

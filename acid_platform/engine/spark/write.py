@@ -29,7 +29,7 @@ from acid_platform.layout.bucketing import Bucketing, bucket_ids
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.partition_names import DEFAULT_PARTITION
 from acid_platform.layout.recorded_files import RecordedFiles
-from acid_platform.layout.rowids import number_in_sql
+from acid_platform.layout.schema import number_in_sql
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import TIMESTAMPS, Column, HiveType
 from acid_platform.orc import WRITTEN_CODECS, require_codec

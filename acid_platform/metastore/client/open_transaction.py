@@ -19,6 +19,7 @@ from acid_platform.errors import (
     Terminal,
     TxnAborted,
 )
+from acid_platform.layout.declarable import table_name
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import AsOf, CursorMove, SinkBatch
 from acid_platform.metastore.records import (
@@ -33,7 +34,6 @@ from acid_platform.metastore.records import (
     ViewRecord,
     WriteReport,
 )
-from acid_platform.metastore.table_names import table_name
 from acid_platform.transactions import (
     CompactorWriteIdList,
     RowOperation,

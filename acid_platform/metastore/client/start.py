@@ -11,8 +11,7 @@ import tempfile
 from pathlib import Path
 
 from acid_platform.errors import MetastoreInUse, MetastoreUnavailable, error_class
-from acid_platform.metastore.address import absolute_files
-from acid_platform.metastore.endpoint import Home
+from acid_platform.metastore.endpoint import Home, absolute_files
 
 START_SECONDS = 30.0
 """How long to wait for a metastore that is starting or restarting."""

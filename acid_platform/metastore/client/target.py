@@ -22,24 +22,25 @@ from acid_platform.errors import (
     WarehouseMoved,
 )
 from acid_platform.metastore import wire
-from acid_platform.metastore.address import (
+from acid_platform.metastore.client.start import start
+from acid_platform.metastore.endpoint import (
     KEY,
     KEY_FILE,
     SILENCE,
     TCP,
     TLS_CA,
+    Endpoint,
+    Home,
     configured_key,
     is_remote,
     parse_address,
     show_address,
 )
-from acid_platform.metastore.client.start import start
-from acid_platform.metastore.endpoint import Endpoint, Home
 
 if TYPE_CHECKING:
     import ssl
 
-    from acid_platform.metastore.log.shared_log import SharedLog
+    from acid_platform.metastore.log.contract import SharedLog
 
 FAILOVER_SECONDS = 15.0
 

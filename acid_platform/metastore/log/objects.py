@@ -36,9 +36,8 @@ from acid_platform.errors import (
     StoreUnavailable,
 )
 from acid_platform.metastore.log import segment
-from acid_platform.metastore.log.contract import Batch, Leader
+from acid_platform.metastore.log.contract import Batch, Beginning, Leader, SharedLog
 from acid_platform.metastore.log.segment import Header
-from acid_platform.metastore.log.shared_log import Beginning, SharedLog
 from acid_platform.metastore.log.store_access import LOG, objects_at
 
 _LEADER = "leader.json"

@@ -8,7 +8,7 @@ from acid_platform.base.location import without_credentials
 from acid_platform.errors import InvalidDefinition
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.log.shared_log import SharedLog
+    from acid_platform.metastore.log.contract import SharedLog
 
 _POSTGRES = ("postgresql", "postgres")
 _BUCKETS = ("s3", "s3a", "gs", "az", "abfs", "abfss")

@@ -25,9 +25,8 @@ from psycopg.rows import TupleRow
 
 from acid_platform.errors import MetastoreDamaged
 from acid_platform.metastore.log import segment
-from acid_platform.metastore.log.contract import Batch, Leader
+from acid_platform.metastore.log.contract import Batch, Beginning, Leader, SharedLog
 from acid_platform.metastore.log.postgres_session import PostgresSession, parsed
-from acid_platform.metastore.log.shared_log import Beginning, SharedLog
 
 _PAGE = 500
 """So many batches are fetched at once."""

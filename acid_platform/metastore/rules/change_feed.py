@@ -25,7 +25,6 @@ from acid_platform.metastore.pasts import (
 from acid_platform.metastore.records import PartitionRecord, TableChanges
 from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.rules.declared import directories
-from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.past_snapshots import (
     PastPinned,
     last_commit,
@@ -35,7 +34,7 @@ from acid_platform.metastore.rules.past_snapshots import (
     with_history,
 )
 from acid_platform.metastore.rules.state import State, TableState, Txn
-from acid_platform.metastore.rules.turn import Turn, handles
+from acid_platform.metastore.rules.turn import Event, Turn, handles
 from acid_platform.metastore.rules.txns import renew_lease
 
 # --- decisions ------------------------------------------------------------------------------------

@@ -11,9 +11,8 @@ from acid_platform.metastore.codec import FLAT
 from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.rules.cleaning_survey import survey
 from acid_platform.metastore.rules.compactions import CompactionEnded, to_history
-from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import Component, Entity, Retry, State
-from acid_platform.metastore.rules.turn import Turn, handles
+from acid_platform.metastore.rules.turn import Event, Turn, handles
 from acid_platform.metastore.tasks import CleaningTask, DropTask, EntityTask
 from acid_platform.transactions import RowOperation
 

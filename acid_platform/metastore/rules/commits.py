@@ -30,7 +30,6 @@ from acid_platform.metastore.rules import change_feed, locking, stream_sinks, wr
 from acid_platform.metastore.rules.declared import unchanged, widened
 from acid_platform.metastore.rules.drops import drop
 from acid_platform.metastore.rules.endings import Aborted, Committed, Placed
-from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import Component, Entity, State, Txn
 from acid_platform.metastore.rules.table_declarations import (
     TableAltered,
@@ -39,7 +38,7 @@ from acid_platform.metastore.rules.table_declarations import (
     check_constraints,
     normal_partition,
 )
-from acid_platform.metastore.rules.turn import Turn, handles
+from acid_platform.metastore.rules.turn import Event, Turn, handles
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.metastore.view_columns import refuse_names_of_views
 from acid_platform.transactions import RowOperation, TxnState, TxnType

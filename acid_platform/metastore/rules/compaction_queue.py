@@ -18,11 +18,10 @@ from acid_platform.metastore.rules import locking
 from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.compactions import CompactionEnded, CompactionRevoked, to_history
 from acid_platform.metastore.rules.declared import refuse_foreign
-from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.snapshots import compactor_list, txn_list
 from acid_platform.metastore.rules.state import Entity, State, TableState
 from acid_platform.metastore.rules.table_declarations import being_cleaned, normal_partition
-from acid_platform.metastore.rules.turn import Turn, handles
+from acid_platform.metastore.rules.turn import Event, Turn, handles
 from acid_platform.metastore.tasks import CompactionTask, EndedCompaction
 from acid_platform.transactions import ValidTxnList
 

@@ -9,10 +9,9 @@ from acid_platform.errors import NoSuchPartition, Terminal
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.rules import lock_index, write_set
 from acid_platform.metastore.rules.declared import refuse_foreign
-from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import Entity, State
 from acid_platform.metastore.rules.table_declarations import normal_partition
-from acid_platform.metastore.rules.turn import Turn
+from acid_platform.metastore.rules.turn import Event, Turn
 from acid_platform.metastore.rules.txns import WriteIdAllocated
 from acid_platform.metastore.tasks import DropTask
 from acid_platform.transactions import RowOperation

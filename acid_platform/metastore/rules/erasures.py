@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import State
-from acid_platform.metastore.rules.turn import Turn, handles
+from acid_platform.metastore.rules.turn import Event, Turn, handles
 from acid_platform.metastore.tasks import ErasureTask
 
 

@@ -14,15 +14,14 @@ from typing import TypeVar
 from acid_platform.base.config import Settings
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.metastore.records import NO_HEARTBEAT
-from acid_platform.metastore.rules import kept_history, locking, lone_locks, write_set
+from acid_platform.metastore.rules import kept_history, locking, other_engine_requests, write_set
 from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.declared import forget, outlived
-from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.past_snapshots import TagDropped
 from acid_platform.metastore.rules.snapshots import first_snapshot, low_mark
 from acid_platform.metastore.rules.state import Departed, Entity, State, TableState
 from acid_platform.metastore.rules.timers import NEVER, dead, patience, silent
-from acid_platform.metastore.rules.turn import Turn
+from acid_platform.metastore.rules.turn import Event, Turn
 from acid_platform.metastore.tasks import CompactionTask, DropTask, QueuedTask
 from acid_platform.transactions import RowOperation, TxnType
 
@@ -73,7 +72,7 @@ def reap(turn: Turn) -> None:
     for txn_id in dead(turn.state, beats):
         timeout = patience(turn.state, beats[txn_id])
         end(turn, txn_id, f"{NO_HEARTBEAT} for {timeout / 1000:g} s")
-    lone_locks.expire_alone(turn)
+    other_engine_requests.expire_alone(turn)
     longest = turn.state.longest_timeout
     if longest and turn.steady - turn.state.timers.shortened > longest:
         turn.record(TimeoutKnown())

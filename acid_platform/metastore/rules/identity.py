@@ -16,9 +16,8 @@ from acid_platform.metastore.codec import FLAT
 from acid_platform.metastore.places import is_relative
 from acid_platform.metastore.records import Identity
 from acid_platform.metastore.rules.compactions import to_history
-from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import State
-from acid_platform.metastore.rules.turn import Turn, handles
+from acid_platform.metastore.rules.turn import Event, Turn, handles
 
 # --- decisions ----------------------------------------------------------------------------------
 

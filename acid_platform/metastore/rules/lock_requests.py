@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from acid_platform.errors import InvalidDefinition, ReadOnlyTxn, SnapshotExpired
+from acid_platform.layout.declarable import table_name
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.declared import refuse_foreign, unchanged
 from acid_platform.metastore.rules.state import Component, State, TableState, Txn
 from acid_platform.metastore.rules.table_declarations import normal_partition
-from acid_platform.metastore.table_names import table_name
 from acid_platform.transactions import RowOperation, TxnType
 from acid_platform.transactions.locks import LockComponent, LockType
 

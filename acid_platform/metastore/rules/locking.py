@@ -17,11 +17,10 @@ from acid_platform.metastore.codec import FLAT, encode
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.declared import unchanged
 from acid_platform.metastore.rules.endings import Aborted
-from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.lock_index import add_lock, put_lock, remove_lock
 from acid_platform.metastore.rules.lock_requests import may_read, resolve, tables_of
 from acid_platform.metastore.rules.state import LockEntry, State, Txn, WriteIdRow
-from acid_platform.metastore.rules.turn import Parked, Turn, error_reply
+from acid_platform.metastore.rules.turn import Event, Parked, Turn, error_reply
 from acid_platform.metastore.tasks import CompactionTask
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import (

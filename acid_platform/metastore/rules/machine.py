@@ -25,12 +25,20 @@ from acid_platform.metastore.operations.base import (
 from acid_platform.metastore.rules import compactions, housekeeping, identity, locking, timers, txns
 from acid_platform.metastore.rules.compactions import CompactionCommitted
 from acid_platform.metastore.rules.endings import Aborted, Committed
-from acid_platform.metastore.rules.events import Recorded, Replied
 from acid_platform.metastore.rules.locking import LockRemoved
 from acid_platform.metastore.rules.snapshots import low_mark
 from acid_platform.metastore.rules.state import Ended, State
 from acid_platform.metastore.rules.table_declarations import TableAltered
-from acid_platform.metastore.rules.turn import HANDLERS, Parked, Past, Reply, Turn, error_reply
+from acid_platform.metastore.rules.turn import (
+    HANDLERS,
+    Parked,
+    Past,
+    Recorded,
+    Replied,
+    Reply,
+    Turn,
+    error_reply,
+)
 
 for _module in iter_modules(rules.__path__, f"{rules.__name__}."):
     import_module(_module.name)  # completes HANDLERS and EVENTS

@@ -19,11 +19,10 @@ from acid_platform.metastore.codec import ranges
 from acid_platform.metastore.records import Identity, RecordedDirectory
 from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.rules.endings import place
-from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.identity import disown
 from acid_platform.metastore.rules.state import State, TableState
 from acid_platform.metastore.rules.table_declarations import register_partitions
-from acid_platform.metastore.rules.turn import Turn, handles
+from acid_platform.metastore.rules.turn import Event, Turn, handles
 
 
 @handles(ops.GetDoubtful)

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from acid_platform.errors import BatchCommitted, InvalidDefinition, NoSuchPast, StreamRefused
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import Sink, SinkBatch, SinkRow, utc_text
-from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import State, Txn
-from acid_platform.metastore.rules.turn import Turn, handles
+from acid_platform.metastore.rules.turn import Event, Turn, handles
 
 _LONGEST = 300
 """Letters of a sink's name."""

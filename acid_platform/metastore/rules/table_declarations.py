@@ -8,19 +8,17 @@ from functools import lru_cache
 
 from acid_platform.base import table_properties
 from acid_platform.errors import InvalidDefinition, LockNotAcquired, NoSuchPartition, TableExists
-from acid_platform.layout.declarable import refuse_path_trouble
+from acid_platform.layout.declarable import refuse_path_trouble, table_name
 from acid_platform.layout.partition_names import parse_partition, partition_name
 from acid_platform.layout.types import folded
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import PartitionRecord, RecordedDirectory, TableRecord
 from acid_platform.metastore.rules import kept_history, lock_index
-from acid_platform.metastore.rules.database_declarations import refuse_half_texts
 from acid_platform.metastore.rules.declared import require_version
-from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import Earlier, Entity, State, TableState
 from acid_platform.metastore.rules.timers import patience
-from acid_platform.metastore.rules.turn import Turn, handles
-from acid_platform.metastore.table_names import table_name
+from acid_platform.metastore.rules.turn import Event, Turn, handles
+from acid_platform.metastore.rules.view_declarations import refuse_half_texts
 from acid_platform.metastore.view_columns import refuse_names_of_views
 
 # --- decisions --------------------------------------------------------------------------------

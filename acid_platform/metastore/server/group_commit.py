@@ -21,10 +21,9 @@ from acid_platform.metastore.endpoint import Ground
 from acid_platform.metastore.log.contract import PositionTaken
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.operations.base import Answer, MetastoreOperation, write_answer
-from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.timers import touch
-from acid_platform.metastore.rules.turn import Reply, error_reply
+from acid_platform.metastore.rules.turn import Recorded, Reply, error_reply
 from acid_platform.metastore.server import file_operations
 from acid_platform.metastore.server.metrics import Counters
 from acid_platform.metastore.server.saving import start_saving

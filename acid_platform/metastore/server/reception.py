@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from acid_platform.errors import AcidError, MetastoreUnavailable
-from acid_platform.metastore.address import parse_address, show_address
 from acid_platform.metastore.codec import JsonObject
-from acid_platform.metastore.endpoint import Home
+from acid_platform.metastore.endpoint import Home, parse_address, show_address
 from acid_platform.metastore.operations.base import read_operation
 from acid_platform.metastore.rules.turn import Reply, error_reply
 from acid_platform.metastore.server.connections import Connection, Connections, Listener

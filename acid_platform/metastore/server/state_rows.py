@@ -11,8 +11,7 @@ from typing import Any
 from acid_platform.metastore.codec import decode, encode, left_out
 from acid_platform.metastore.rules.declared import directories
 from acid_platform.metastore.rules.state import Ended, State
-from acid_platform.metastore.server.metastore_schema import LIVE
-from acid_platform.metastore.server.stored_kinds import KINDS, Key
+from acid_platform.metastore.server.stored_kinds import KINDS, LIVE, Key
 
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]

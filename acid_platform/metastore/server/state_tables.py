@@ -18,8 +18,8 @@ import duckdb
 from acid_platform.base.disk import sync_path
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.metastore.rules.state import State
-from acid_platform.metastore.server import metastore_schema as schema
 from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.server import stored_kinds as schema
 from acid_platform.metastore.server.state_file import OFFLINE, Origin
 from acid_platform.metastore.server.stored_kinds import Columns
 

@@ -13,9 +13,9 @@ from acid_platform.metastore.codec import encode
 from acid_platform.metastore.log.contract import Batch, BatchesForgotten, Log, PositionTaken
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.operations.base import Row
-from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import Ended, Outcome, State
+from acid_platform.metastore.rules.turn import Recorded
 from acid_platform.metastore.server.state_file import Origin, StateFile, open_state
 from acid_platform.metastore.server.state_rows import Unsaved
 from acid_platform.metastore.server.state_tables import StateTables, write_state

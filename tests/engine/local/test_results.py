@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from acid_platform import CorruptFile, InvalidExpression, NeedsSpark, Warehouse, WrongType
-from acid_platform.engine.local.duckdb_result import LocalResult
+from acid_platform.engine.local.run_query import LocalResult
 from tests.conftest import temporary_warehouse
 
 if TYPE_CHECKING:

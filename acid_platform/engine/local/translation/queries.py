@@ -14,7 +14,13 @@ from sqlglot import exp
 
 from acid_platform.engine.local.translation import relations
 from acid_platform.engine.local.translation.casts import Typed, cast
-from acid_platform.engine.local.translation.clauses import (
+from acid_platform.engine.local.translation.column_names import column_name
+from acid_platform.engine.local.translation.duckdb_types import VOID, of_value, wider
+from acid_platform.engine.local.translation.expressions import Translator, as_condition
+from acid_platform.engine.local.translation.relations import NOTHING, QueryBlock, Relation
+from acid_platform.engine.local.translation.scope import (
+    NameScope,
+    ScopeColumn,
     aggregated,
     columns_of_alias,
     direction,
@@ -24,11 +30,6 @@ from acid_platform.engine.local.translation.clauses import (
     require_parts,
     sortable,
 )
-from acid_platform.engine.local.translation.column_names import column_name
-from acid_platform.engine.local.translation.duckdb_types import VOID, of_value, wider
-from acid_platform.engine.local.translation.expressions import Translator, as_condition
-from acid_platform.engine.local.translation.relations import NOTHING, QueryBlock, Relation
-from acid_platform.engine.local.translation.scope import NameScope, ScopeColumn
 from acid_platform.engine.local.translation.select_expressions import Expressions
 from acid_platform.engine.reads import Sources, columns_of
 from acid_platform.errors import NeedsSpark

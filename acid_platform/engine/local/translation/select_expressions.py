@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from acid_platform.engine.local.translation.casts import Typed, cast
-from acid_platform.engine.local.translation.clauses import direction, sortable
 from acid_platform.engine.local.translation.duckdb_types import (
     BOOLEAN,
     INT,
@@ -20,6 +19,7 @@ from acid_platform.engine.local.translation.duckdb_types import (
 )
 from acid_platform.engine.local.translation.expressions import Translator
 from acid_platform.engine.local.translation.functions import AGGREGATES, Function
+from acid_platform.engine.local.translation.scope import direction, sortable
 from acid_platform.errors import NeedsSpark
 
 if TYPE_CHECKING:

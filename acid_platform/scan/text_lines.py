@@ -1,4 +1,8 @@
-"""Rows of Hive's delimited text: LazySimpleSerDe's rules, from lines to arrays of the columns."""
+"""The rows of a text file, a block of lines at a time, as Hadoop's line reader divides it.
+
+Delimited fields are as Hive's LazySimpleSerDe reads them, and fields between quotes as OpenCSVSerde
+does, with the escapes of opencsv 2.3.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,22 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base import arrow_functions as pc
-from acid_platform.layout.external_formats import ESCAPE, NULL, separators
+from acid_platform.errors import CorruptFile, UnsupportedLayout
+from acid_platform.layout.external_formats import (
+    ESCAPE,
+    ESCAPED_BY,
+    NULL,
+    QUOTE,
+    SEPARATOR,
+    separators,
+)
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column, HiveType
+from acid_platform.scan.json_lines import json_columns
 from acid_platform.scan.number_texts import typed_texts
 from acid_platform.storage.arrow_numpy import from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.storage.files import Files
 
 _TEXTS = ("string", "char", "varchar")
 
@@ -166,3 +180,169 @@ class DelimitedText:
                 meant.append(text[at])
             at += 1
         return "".join(meant)
+
+
+BLOCK = 8 << 20
+"""Bytes that are read at a time."""
+_COMPRESSED = {".gz": "gzip", ".bz2": "bz2"}
+_UNREAD = (".deflate", ".snappy", ".lzo", ".lz4", ".zst", ".zstd", ".xz", ".zip")
+"""Hadoop takes the end of a name for the codec; it reads these, or takes them for text."""
+_MARK = b"\xef\xbb\xbf"
+
+
+def line_blocks(files: Files, path: str, size: int, header: int = 0) -> Iterator[bytes]:
+    """Whole lines, each with `\\n` at its end, without the first `header` lines of the file.
+
+    A line ends at `\\n`, `\\r` or both; a byte order mark at the beginning is left out. Raises
+    CorruptFile if the file does not have `size` bytes before and after, UnsupportedLayout for a
+    compression that is not read.
+    """
+    if path.lower().endswith(_UNREAD):
+        raise UnsupportedLayout(
+            f"{path}: files of text that end in {path.rpartition('.')[2]!r} are not read; write"
+            " them plain, or as .gz or .bz2"
+        )
+    _require_size(files, path, size)
+    for block in _blocks(files, path):
+        while header and block:
+            block, header = block[block.index(b"\n") + 1 :], header - 1
+        if block:
+            yield block
+    _require_size(files, path, size)
+
+
+def _blocks(files: Files, path: str) -> Iterator[bytes]:
+    codec = next((name for end, name in _COMPRESSED.items() if path.endswith(end)), None)
+    with files.system.open_input_stream(path, compression=codec) as stream:
+        rest, mark = b"", _MARK
+        while data := bytes(stream.read(BLOCK)):
+            data = rest + data
+            # A `\r` at the end may be half of a line end.
+            cut = max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
+            rest = data[cut:]
+            if cut:
+                yield _plain(data[:cut].removeprefix(mark))
+                mark = b""
+        if rest := rest.removeprefix(mark):
+            yield _plain(rest if rest.endswith(b"\r") else rest + b"\n")
+
+
+def _plain(block: bytes) -> bytes:
+    if b"\r" not in block:
+        return block
+    return block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+def _require_size(files: Files, path: str, size: int) -> None:
+    if (now := files.system.get_file_info(path).size) != size:
+        raise CorruptFile(
+            f"{path} has {now} bytes, and had {size} when it was listed: it is being written; run"
+            " the statement again"
+        )
+
+
+def line_columns(
+    block: bytes,
+    stored: FileFormat,
+    path: str,
+    columns: Sequence[Column],
+    needed: Collection[str],
+) -> tuple[int, dict[str, pa.Array]]:
+    """How many lines a block has, and the needed columns of their rows, by name.
+
+    Raises CorruptFile for bytes that are not UTF-8, and for lines that are no rows of the format.
+    """
+    lines = lines_of(block, path)
+    match stored.name:
+        case "text":
+            return len(lines), DelimitedText.of(stored).columns(lines, columns, needed)
+        case "csv":
+            return len(lines), CsvLines.of(stored, path).columns(lines, columns, needed)
+    return len(lines), json_columns(lines, columns, needed, path)
+
+
+def lines_of(block: bytes, path: str) -> pa.StringArray:
+    """The lines of a block, without their ends. Raises CorruptFile for bytes that are not UTF-8."""
+    try:
+        text = block[:-1].decode()
+    except UnicodeDecodeError as error:
+        raise CorruptFile(
+            f"{path} is not UTF-8: {error.reason} at {block[error.start : error.start + 4]!r};"
+            " convert it"
+        ) from error
+    return pc.split_pattern(pa.scalar(text), "\n").values
+
+
+@dataclass(frozen=True, slots=True)
+class CsvLines:
+    """How a line is divided. A row is one line, also between quotes."""
+
+    separator: str
+    quote: str
+    escape: str
+    path: str
+
+    @classmethod
+    def of(cls, stored: FileFormat, path: str) -> CsvLines:
+        options = stored.options
+        return cls(options[SEPARATOR], options[QUOTE], options[ESCAPED_BY], path)
+
+    def columns(
+        self, lines: pa.StringArray, columns: Sequence[Column], needed: Collection[str]
+    ) -> dict[str, pa.Array]:
+        """The needed columns, which are strings; NULL where a line has no such field.
+
+        Raises CorruptFile for a quote that is not closed in its line.
+        """
+        special = (pc.match_substring(lines, one) for one in (self.quote, self.escape))
+        if any(pc.any(lines_with_it).as_py() for lines_with_it in special):
+            fields = [list(self._fields(line)) if line else [] for line in lines.to_pylist()]
+            split = pa.array(fields, pa.list_(pa.string()))
+        else:
+            split = pc.split_pattern(lines, self.separator)
+        ends = values_of(split.offsets)
+        sizes = np.where(values_of(pc.equal(lines, "")), 0, np.diff(ends))
+        return {
+            column.name: split.values.take(
+                pa.array(ends[:-1].astype(np.int64) + place, mask=place >= sizes)
+            )
+            for place, column in enumerate(columns)
+            if column.name in needed
+        }
+
+    def _fields(self, line: str) -> Iterator[str]:
+        if self.quote not in line and self.escape not in line:
+            yield from line.split(self.separator)
+            return
+        field: list[str] = []
+        quoted, at = False, 0
+        while at < len(line):
+            one, after = line[at], line[at + 1 : at + 2]
+            if one == self.escape:
+                if quoted and after and after in (self.quote, self.escape):
+                    field.append(after)
+                    at += 1
+            elif one == self.quote:
+                if quoted and after == self.quote:
+                    field.append(after)
+                    at += 1
+                else:
+                    inside = after and after != self.separator and line[at - 1] != self.separator
+                    if at > 2 and inside:  # a quote within a field is a part of it
+                        if field and not "".join(field).strip():
+                            field.clear()
+                        else:
+                            field.append(one)
+                    quoted = not quoted
+            elif one == self.separator and not quoted:
+                yield "".join(field)
+                field.clear()
+            else:
+                field.append(one)
+            at += 1
+        if quoted:
+            raise CorruptFile(
+                f"{self.path}: a quote is not closed in its line, and each line is a row:"
+                f" {line[:80]!r}"
+            )
+        yield "".join(field)
