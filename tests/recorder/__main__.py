@@ -94,6 +94,7 @@ def main() -> int:
     day = datetime.datetime.now(datetime.UTC).date().isoformat()
     with tempfile.TemporaryDirectory(prefix="acid-recorder-") as temporary:
         place = chosen.keep or Path(temporary)
+        place.mkdir(parents=True, exist_ok=True)
         try:
             if chosen.teeth is not None:
                 results = bite(place, chosen.teeth)
