@@ -5,6 +5,7 @@ A row that is there twice is read as an element that nobody has written, so that
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -199,12 +200,15 @@ class ThriftClient:
     """What Trino and Hive do: the gateway's protocol, directories that it lists and files that it
     writes itself. It works on `j.sets` alone, and reads before it writes.
 
-    Its transaction may be reaped while it reads, and the files of its snapshot removed. Who reads
-    no error then learns of it from the commit; `checks=True` counts such reads nevertheless.
+    Its transaction may be reaped while it reads, and the files of its snapshot removed. Who gets
+    no error then learns of it from the commit. With a `nap`, every third read sleeps for so many
+    seconds before it lists the files, and reads count nevertheless.
     """
 
-    def __init__(self, client: Any, checks: bool = False) -> None:
-        self.checks = checks
+    def __init__(self, client: Any, nap: float = 0.0) -> None:
+        self.checks = nap > 0
+        self._nap = nap
+        self._reads = 0
         self._client = client
         self._statement: Statement | None = None
         self._txns: Any = None
@@ -221,6 +225,9 @@ class ThriftClient:
         self._statement.lock(table, SELECT, SHARED_READ)
         request = m.GetValidWriteIdsRequest(fullTableNames=[table], validTxnList=str(self._txns))
         (listed,) = self._client.get_valid_write_ids(request).tblValidWriteIds
+        self._reads += 1
+        if self._nap and self._reads % 3 == 0:
+            time.sleep(self._nap)
         layout = self._files().layout
         try:
             scan = arrow_scan(layout, write_ids_of(listed), self._txns, [column], f"k = {k}")

@@ -14,6 +14,7 @@ from acid_platform import AlreadyScheduled, CompactionFailed, LeaseHeld, Warehou
 from acid_platform.services import cleaner
 from tests.gateway.clients import connected
 from tests.recorder.clients import Client, PythonClient, SnapshotClient, SqlClient, ThriftClient
+from tests.recorder.faults import TIMEOUT
 from tests.recorder.recording import EXPECTED, Journal, run
 from tests.recorder.workload import TABLES, Plans, all_reads
 
@@ -43,7 +44,8 @@ class Round:
     driver: int
     """The process that started the clients: without it they end."""
     trusting: bool = False
-    """Whether reads by Thrift count even if their transaction was reaped meanwhile."""
+    """Whether reads by Thrift count even if their transaction was reaped meanwhile, as it is now
+    and then."""
 
     @property
     def stopped(self) -> bool:
@@ -104,7 +106,7 @@ def _client(round_: Round, kind: str) -> Iterator[Client]:
     if kind == "thrift":
         assert round_.gateway is not None
         with connected(round_.gateway) as client:
-            yield ThriftClient(client, checks=round_.trusting)
+            yield ThriftClient(client, nap=1.5 * TIMEOUT if round_.trusting else 0.0)
         return
     engine = "spark" if kind == "spark" else "local"
     with Warehouse.open(round_.warehouse, engine=engine) as warehouse:

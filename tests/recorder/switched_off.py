@@ -69,7 +69,6 @@ TEETH: tuple[Faulty | Cell, ...] = (
     _of_simulation("T31", "a commit without the conflict check"),
     _of_simulation("T37", "nothing is the same entity"),
     _of_simulation("P38", "rows that both have changed are overlooked"),
-    _of_simulation("T10", "a commit of an aborted transaction counts"),
     _of_simulation("S4", "each lock takes a new snapshot"),
     _of_simulation("S8", "open write ids are seen"),
     _of_simulation("P29", "a snapshot is called the newest although its tables were changed since"),
