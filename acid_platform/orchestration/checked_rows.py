@@ -29,7 +29,7 @@ _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _KEYS = (*_WHOLE, "string", "boolean", "date")
 _NUMBERS = (*_WHOLE, "double")
 PANDAS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
-    "ExpectColumnValuesToNotBeNull": ((*_KEYS, "double"), frozenset({"mostly"})),
+    "ExpectColumnValuesToNotBeNull": ((*_KEYS, "decimal", "double"), frozenset({"mostly"})),
     "ExpectColumnValuesToBeNull": ((*_KEYS, "double"), frozenset({"mostly"})),
     "ExpectColumnValuesToBeBetween": (
         _NUMBERS,
@@ -46,6 +46,7 @@ PANDAS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
     "ExpectTableRowCountToEqual": ((), frozenset({"value"})),
 }
 """The expectations whose results were shown to be equal: types of their columns, and arguments."""
+_OF_NULL = ("ExpectColumnValuesToNotBeNull", "ExpectColumnValuesToBeNull")
 _COLUMNS = frozenset({"column", "column_A", "column_B", "column_list"})
 
 
@@ -124,28 +125,34 @@ class CheckedRows:
                     yield f"the argument {name} of the check {expectation.name}"
             for name in expectation.columns:
                 if kinds.get(name) not in types:
-                    yield f"the column {name} of the check {expectation.name}"
+                    kind = kinds.get(name, "unknown")
+                    yield f"{expectation.kind} of {name} ({kind}) in the check {expectation.name}"
 
 
 def in_pandas(rows: pa.Table, expectations: Sequence[Expectation]) -> pd.DataFrame:
-    """The rows as Great Expectations takes them: NULL is None, and a whole number stays one beside
-    it.
+    """The rows as Great Expectations takes them: NULL is None, and a number stays one beside it.
 
-    Raises NeedsSpark for NULL or NaN in a column of double, which are one to pandas, and for NULL
-    in a pair of columns that are compared, which pandas can't do.
+    Raises NeedsSpark for NULL or NaN in a column of double whose values are compared, and for NaN
+    in one that is looked through for NULL, since both are one to pandas; and for NULL in a pair of
+    columns that are compared, which pandas can't do.
     """
-    pairs = {
-        str(name).lower()
-        for expectation in expectations
-        for key, name in expectation.arguments.items()
-        if key in ("column_A", "column_B")
-    }
+    import pandas as pd
+
+    pairs, compared, nullable = set(), set(), set()
+    for expectation in expectations:
+        names = {name.lower() for name in expectation.columns}
+        (nullable if expectation.kind in _OF_NULL else compared).update(names)
+        if "column_A" in expectation.arguments:
+            pairs.update(names)
+    frame: pd.DataFrame = rows.to_pandas(integer_object_nulls=True, date_as_object=True)
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         if name in pairs and column.null_count:
             raise NeedsSpark(f"NULL in a pair of columns, {name}, of a check")
-        if pa.types.is_floating(column.type) and (
-            column.null_count or pc.any(pc.is_nan(column)).as_py()
-        ):
+        if not pa.types.is_floating(column.type):
+            continue
+        nan = pc.any(pc.is_nan(column)).as_py()
+        if (name in compared and (nan or column.null_count)) or (name in nullable and nan):
             raise NeedsSpark(f"NULL or NaN in the column {name} of a check")
-    frame: pd.DataFrame = rows.to_pandas(integer_object_nulls=True, date_as_object=True)
+        if column.null_count:
+            frame[name] = pd.Series(column.to_pylist(), dtype=object)
     return frame

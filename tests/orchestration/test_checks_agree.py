@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -26,11 +27,19 @@ COLUMNS: dict[str, list[pa.Array]] = {
     "double": [pa.array([0.5, 1.0, 1.0, 2.0, -3.25]), pa.array([1e300, 1.0, 2.0, 3.0, 4.5])],
     "string": [pa.array(["a", "b", "b", None, ""]), pa.array(["a", "B", "c", "ü", "e"])],
     "boolean": [pa.array([True, False, None, True, True]), pa.array([True] * 5)],
+    "decimal": [
+        pa.array([Decimal("1.25"), None, None, Decimal(0), Decimal("-9.99")], pa.decimal128(9, 2)),
+        pa.array([Decimal(number) for number in range(5)], pa.decimal128(9, 2)),
+    ],
     "date": [pa.array([*DAYS, None, *DAYS]), pa.array(DAYS[:1] * 5)],
 }
 ROWS = pa.table(
     {f"{kind}_{place}": array for kind, pair in COLUMNS.items() for place, array in enumerate(pair)}
-    | {"bigint_2": COLUMNS["bigint"][1]}
+    | {
+        "bigint_2": COLUMNS["bigint"][1],
+        "double_2": pa.array([0.5, None, None, 2.0, -3.25]),
+        "not_checked": pa.array([None, 1.0, float("nan"), None, 2.0]),
+    }
 )
 BOUNDS: list[dict[str, Any]] = [
     {"min_value": 1},
@@ -85,7 +94,7 @@ def arguments(kind: str, known: tuple[str, ...]) -> list[dict[str, Any]]:
                 if (left in numbers) == (right in numbers)
             ]
         case _:
-            given = [{"column": name} for name in columns]
+            given = [{"column": name} for name in (*columns, "double_2")]
             return given + [{**one, "mostly": 0.5} for one in given[::2]]
 
 
@@ -124,9 +133,36 @@ def test_P33_each_argument_is_compared() -> None:
 
 
 def test_P33_what_pandas_can_t_tell_is_left_to_spark() -> None:
-    for strange in (float("nan"), None):
+    compared = Expectation("c", "ExpectColumnValuesToBeBetween", {"column": "x", "min_value": 0})
+    looked_through = Expectation("n", "ExpectColumnValuesToNotBeNull", {"column": "x"})
+    for strange, one in (
+        (float("nan"), compared),
+        (None, compared),
+        (float("nan"), looked_through),
+    ):
         with pytest.raises(NeedsSpark, match="NULL or NaN in the column x"):
-            in_pandas(pa.table({"x": pa.array([1.0, strange], pa.float64())}), [])
+            in_pandas(pa.table({"x": pa.array([1.0, strange], pa.float64())}), [one])
     pair = Expectation("p", "ExpectColumnPairValuesToBeEqual", {"column_A": "x", "column_B": "y"})
     with pytest.raises(NeedsSpark, match="NULL in a pair of columns"):
         in_pandas(pa.table({"x": pa.array([1]), "y": pa.array([None], pa.int64())}), [pair])
+
+
+def test_P33_null_is_found_in_every_type_alike() -> None:
+    values: dict[str, pa.Array] = {
+        "string": pa.array(["a", None, "b", None]),
+        "decimal": pa.array([Decimal(1), None, Decimal(2), None], pa.decimal128(9, 2)),
+        "double": pa.array([1.5, None, 2.5, None]),
+        "date": pa.array([DAYS[0], None, DAYS[1], None]),
+        "int": pa.array([1, None, 2, None], pa.int32()),
+    }
+    checks = [
+        Expectation("all", "ExpectColumnValuesToNotBeNull", {"column": "x"}),
+        Expectation("half", "ExpectColumnValuesToNotBeNull", {"column": "x", "mostly": 0.5}),
+    ]
+    answers = {}
+    for kind, array in values.items():
+        rows = pa.table({"x": array, "key": [1, 2, 3, 4], "other": [None, 1.0, float("nan"), 0.0]})
+        answers[kind] = told(evaluate(in_pandas(rows, checks), checks, ["key", "other"]))
+    assert len({json.dumps(answer) for answer in answers.values()}) == 1
+    assert json.loads(answers["decimal"]["all"])[0] is False
+    assert json.loads(answers["decimal"]["half"])[0] is True
