@@ -138,7 +138,9 @@ def in_pandas(rows: pa.Table, expectations: Sequence[Expectation]) -> pd.DataFra
     """
     import pandas as pd
 
-    pairs, compared, nullable = set(), set(), set()
+    pairs: set[str] = set()
+    compared: set[str] = set()
+    nullable: set[str] = set()
     for expectation in expectations:
         names = {name.lower() for name in expectation.columns}
         (nullable if expectation.kind in _OF_NULL else compared).update(names)
