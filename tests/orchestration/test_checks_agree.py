@@ -94,7 +94,8 @@ def arguments(kind: str, known: tuple[str, ...]) -> list[dict[str, Any]]:
                 if (left in numbers) == (right in numbers)
             ]
         case _:
-            given = [{"column": name} for name in (*columns, "double_2")]
+            with_null = ["double_2"] if "double" in known else []  # where NULL is looked for
+            given = [{"column": name} for name in (*columns, *with_null)]
             return given + [{**one, "mostly": 0.5} for one in given[::2]]
 
 
