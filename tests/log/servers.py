@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
@@ -27,9 +28,10 @@ def serving(log: str) -> Iterator[tuple[str, PostgresServer | S3Server | None]]:
     elif log == "s3":
         store = S3Server()
         try:
-            store.make_bucket("log")
+            bucket = f"log-{uuid.uuid4().hex[:8]}"  # ACID_TEST_S3 keeps those of earlier runs
+            store.make_bucket(bucket)
             with mock.patch.dict(os.environ, store.environment):
-                yield "s3://log/metastore", store
+                yield f"s3://{bucket}/metastore", store
         finally:
             store.close()
     else:
