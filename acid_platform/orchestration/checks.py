@@ -25,7 +25,9 @@ class Expectation:
     """An expectation and the asset check that it becomes.
 
     `kind` is the class name in Great Expectations, `arguments` are those of the class. A failure
-    aborts the transaction or stops downstream assets if `blocking`, otherwise it only warns.
+    aborts the transaction or stops downstream assets if `blocking`, otherwise it only warns. With
+    `quarantine`, of an asset's `expectations` alone, the returned rows that fail are written to the
+    table `…_quarantine` instead.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Expectation:
     arguments: Mapping[str, Any]
     description: str = ""
     blocking: bool = True
+    quarantine: bool = False
 
     @property
     def columns(self) -> frozenset[str]:
@@ -260,6 +263,7 @@ def table_checks(
     key = asset_key(table)
     owner = f"the checks {name} of {table}"
     require_names(expectations, owner)
+    refuse_quarantine(expectations, owner)
     require_known(expectations, owner)
     if columns is not None:
         require_columns(expectations, columns, owner)
@@ -281,6 +285,16 @@ def table_checks(
                 yield finding.result(key)
 
     return checks
+
+
+def refuse_quarantine(expectations: Sequence[Expectation], owner: str) -> None:
+    """Raises InvalidDefinition for checks of rows that are written already."""
+    for expectation in expectations:
+        if expectation.quarantine:
+            raise InvalidDefinition(
+                f"{owner}: the check {expectation.name} can't set rows aside; quarantine=True is"
+                " for the expectations of an asset"
+            )
 
 
 def require_columns(

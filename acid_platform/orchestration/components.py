@@ -64,6 +64,7 @@ class ExpectationYaml(dg.Model, dg.Resolvable):
     arguments: Mapping[str, Any] = {}
     description: str = ""
     blocking: bool = True
+    quarantine: bool = False
 
 
 class _Table(dg.Component, dg.Model, dg.Resolvable):
@@ -186,6 +187,10 @@ class SqlAssetComponent(_Table):
             raise InvalidDefinition(f"{path}: {error}") from error
         if others := tables.changes - {own}:
             raise InvalidDefinition(f"{path} changes {min(others)}, but the asset fills {own}")
+        if tables.changes and any(each.quarantine for each in self.expectations):
+            raise InvalidDefinition(
+                f"{path} changes {own} by itself, and quarantine sets aside the rows of one SELECT"
+            )
         replaces = self.write_mode == "overwrite" and not tables.changes
         if self._partitions and replaces and self.partition_expr is None:
             raise InvalidDefinition(

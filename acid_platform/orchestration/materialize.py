@@ -27,6 +27,7 @@ from acid_platform.orchestration.checks import Finding, data_docs
 from acid_platform.orchestration.materialized import Uncommitted
 from acid_platform.orchestration.outputs import AcidOut
 from acid_platform.orchestration.partition_keys import PartitionExpr, PartitionScope
+from acid_platform.orchestration.quarantine import Quarantined
 from acid_platform.orchestration.write_modes import ensure_table, write
 
 Result: TypeAlias = dg.AssetCheckResult | dg.MaterializeResult[None]
@@ -59,6 +60,7 @@ class _Output:
     scope: PartitionScope | None
     findings: list[Finding] = field(default_factory=list)
     results: tuple[dg.AssetCheckResult, ...] = ()
+    quarantined: Quarantined = field(default_factory=Quarantined)
     uncommitted: Uncommitted | None = None
 
     def set_results(self, selected: frozenset[dg.AssetCheckKey]) -> None:
@@ -166,7 +168,7 @@ def _in_one_transaction(
             for plan in plans_to_run:
                 output = _Output(plan, plan.scope(context))
                 outputs.append(output)
-                _take(warehouse, txn, output, produced.get(plan.out.name))
+                _take(warehouse, txn, output, produced.get(plan.out.name), context.run.run_id)
                 _check(warehouse, txn, output)
                 output.set_results(selected)
             if broken := [
@@ -241,7 +243,9 @@ def _refuse_unselected(
         )
 
 
-def _take(warehouse: Warehouse, txn: Transaction, output: _Output, returned: Any) -> None:
+def _take(
+    warehouse: Warehouse, txn: Transaction, output: _Output, returned: Any, run_id: str
+) -> None:
     """Write the rows that the body returned, or keep the findings that it returned instead.
 
     Raises InvalidDefinition if it returned nothing that can be understood.
@@ -257,6 +261,11 @@ def _take(warehouse: Warehouse, txn: Transaction, output: _Output, returned: Any
             f"the body took txn and returned an empty list for {out.name}, which could mean no rows"
             " or no findings; return None, or a frame without rows"
         )
+    if out.quarantines and any(report.table == out.name for report in txn.reports):
+        raise InvalidDefinition(
+            f"the body wrote {out.name} by itself, and quarantine=True sets aside rows that it"
+            " returns: return the rows, or do without quarantine"
+        )
     if (
         isinstance(returned, Sequence)
         and returned
@@ -264,7 +273,7 @@ def _take(warehouse: Warehouse, txn: Transaction, output: _Output, returned: Any
     ):
         output.findings.extend(returned)
     elif returned is not None:
-        write(warehouse, txn, out, returned, output.scope)
+        output.quarantined = write(warehouse, txn, out, returned, output.scope, run_id)
 
 
 def _check(warehouse: Warehouse, txn: Transaction, output: _Output) -> None:
@@ -280,7 +289,8 @@ def _check(warehouse: Warehouse, txn: Transaction, output: _Output) -> None:
         rows = CheckedRows.of_transaction(
             warehouse, txn, out.name, output.scope.where if output.scope else None
         )
-        output.findings.extend(rows.evaluate(out.expectations, out.key))
+        findings = rows.evaluate(out.expectations, out.key)
+        output.findings.extend(output.quarantined.told(findings))
 
 
 @contextmanager
@@ -317,5 +327,7 @@ def _result(
             {"dagster/partition_row_count": rows}, key, partition_key=partition_key
         )
     return dg.MaterializeResult(
-        asset_key=key, metadata=metadata, data_version=dg.DataVersion(str(ours.write_id))
+        asset_key=key,
+        metadata=metadata | output.quarantined.metadata,
+        data_version=dg.DataVersion(str(ours.write_id)),
     )

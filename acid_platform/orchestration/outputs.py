@@ -11,10 +11,16 @@ import dagster as dg
 from acid_platform.errors import InvalidDefinition
 from acid_platform.handles.table import Table
 from acid_platform.layout.types import Column, parse_columns
-from acid_platform.orchestration.checks import Expectation, Finding, require_columns
+from acid_platform.orchestration.checks import (
+    Expectation,
+    Finding,
+    refuse_quarantine,
+    require_columns,
+)
 from acid_platform.orchestration.known_expectations import require_known, require_names
 from acid_platform.orchestration.metadata import TableDeclaration
 from acid_platform.orchestration.partition_keys import PartitionExpr, PartitionText
+from acid_platform.orchestration.quarantine import require_row_level
 
 WriteMode = Literal["append", "overwrite", "upsert", "delete+insert"]
 SchemaMode = Literal["error", "add"]
@@ -63,6 +69,9 @@ class AcidOut:
         owner = f"asset of {self.declaration.name}"
         require_names((*self.expectations, *self.checks), owner)
         require_known(self.expectations, owner)
+        refuse_quarantine(self.checks, owner)
+        columns = self.declaration.columns
+        require_row_level(self.expectations, parse_columns(columns) if columns else (), owner)
         self._refuse(
             self.recheck is not None and not self.checks,
             "recheck evaluates the checks= of the body, but there are none",
@@ -114,6 +123,11 @@ class AcidOut:
     def partition_columns(self) -> tuple[Column, ...]:
         keys = self.declaration.partitioned_by
         return parse_columns(", ".join(keys)) if keys else ()
+
+    @property
+    def quarantines(self) -> list[Expectation]:
+        """The expectations whose failing rows are set aside."""
+        return [each for each in self.expectations if each.quarantine]
 
     def partitioning(
         self, definition: dg.PartitionsDefinition[str] | None, drives_itself: bool

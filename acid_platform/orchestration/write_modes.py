@@ -21,14 +21,21 @@ from acid_platform.layout.types import Column, parse_columns
 from acid_platform.orchestration.body_rows import BodyRows, body_rows
 from acid_platform.orchestration.outputs import AcidOut
 from acid_platform.orchestration.partition_keys import PartitionScope
+from acid_platform.orchestration.quarantine import Quarantined, set_aside
 
 
 def write(
-    warehouse: Warehouse, txn: Transaction, out: AcidOut, rows: Rows, scope: PartitionScope | None
-) -> None:
+    warehouse: Warehouse,
+    txn: Transaction,
+    out: AcidOut,
+    rows: Rows,
+    scope: PartitionScope | None,
+    run_id: str = "",
+) -> Quarantined:
     """Write the rows that the body returned; with a scope, only into the run's partitions.
 
-    Raises UnknownColumn, WrongType, SourceRowsAmbiguous, InvalidDefinition, NoSuchPartition.
+    Says which rows went to the table of rejected rows. Raises UnknownColumn, WrongType,
+    SourceRowsAmbiguous, InvalidDefinition, NoSuchPartition, NeedsSpark.
     """
     rows = plain_rows(rows)
     ensure_table(warehouse, out, rows)
@@ -36,10 +43,16 @@ def write(
     _match_columns(table, out, rows)
     if out.coerce:
         rows = table.coerced(rows)
+    key = [name.lower() for name in out.key]
+    quarantined = Quarantined()
+    if out.quarantines:
+        returned = body_rows(warehouse, rows, table.all_columns, out.name, key)
+        placed = _with_partition_columns(returned, out, scope)
+        accepted, quarantined = set_aside(warehouse, txn, out.name, placed, out.quarantines, run_id)
+        rows = accepted.rows
     if out.write_mode == "overwrite" and scope and scope.single:
         table.overwrite(rows, partition=scope.single)
-        return
-    key = [name.lower() for name in out.key]
+        return quarantined
     returned = body_rows(warehouse, rows, table.all_columns, out.name, key)
     to_write = _with_partition_columns(returned, out, scope)
     match out.write_mode:
@@ -66,6 +79,7 @@ def write(
         for name in table.partitions():
             if name not in written and (scope is None or scope.holds(name)):
                 table.truncate(name)
+    return quarantined
 
 
 def ensure_table(warehouse: Warehouse, out: AcidOut, rows: Rows | None = None) -> None:
