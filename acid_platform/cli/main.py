@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from acid_platform.cli import file_commands, gateway_command, history_commands, recovery_commands
+from acid_platform.cli import (
+    file_commands,
+    gateway_command,
+    history_commands,
+    new_project,
+    recovery_commands,
+)
 from acid_platform.cli.console import (
     TABLE,
     CommandSession,
@@ -35,7 +41,13 @@ if TYPE_CHECKING:
 
 
 __all__ = ["main"]
-COMMANDS = (file_commands, gateway_command, history_commands, recovery_commands)
+COMMANDS = (
+    file_commands,
+    gateway_command,
+    history_commands,
+    new_project,
+    recovery_commands,
+)
 """Modules that add their commands to `main` when they are imported."""
 
 

@@ -12,33 +12,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from acid_platform.cli.main import main
 from tests.conftest import temporary_warehouse
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = Path(__file__).resolve().parents[2]
-PROJECT = """
-[tool.dg]
-directory_type = "project"
-[tool.dg.project]
-root_module = "shop"
-code_location_target_module = "shop.definitions"
-registry_modules = ["acid_platform.orchestration.components"]
-"""
-DEFINITIONS = """
-from pathlib import Path
-
-import dagster as dg
-
-from acid_platform.orchestration import SparkResource, WarehouseResource, services
-
-
-@dg.definitions
-def defs() -> dg.Definitions:
-    resources = {"warehouse": WarehouseResource(), "spark": SparkResource()}
-    own = dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
-    return dg.Definitions.merge(services(), dg.Definitions(resources=resources), own)
-"""
 
 
 def dg_says(place: Path, *arguments: str, **environment: str) -> str:
@@ -69,32 +49,47 @@ def test_dg_checks_and_lists_this_repository() -> None:
 
 
 def test_dg_writes_no_table_without_a_name(tmp_path: Path) -> None:
-    project(tmp_path)
+    place = project(tmp_path)
     with pytest.raises(AssertionError, match="is not a name for a table"):
-        dg_says(tmp_path, "scaffold", "defs", "acid_asset", "etc.py", "--table", "../etc")
-    assert not (tmp_path / "shop" / "defs" / "etc.py").exists()
+        dg_says(place, "scaffold", "defs", "acid_asset", "etc.py", "--table", "../etc")
+    assert not (place / "shop" / "defs" / "etc.py").exists()
 
 
-def project(place: Path) -> None:
-    (place / "pyproject.toml").write_text(PROJECT)
-    (place / "shop" / "defs").mkdir(parents=True)
-    for package in (place / "shop", place / "shop" / "defs"):
-        (package / "__init__.py").write_text("")
-    (place / "shop" / "definitions.py").write_text(DEFINITIONS)
+def project(place: Path) -> Path:
+    written = CliRunner().invoke(main, ["new", str(place / "shop")])
+    assert written.exit_code == 0, written.output
+    return place / "shop"
+
+
+def test_a_new_project_is_checked_and_tested(tmp_path: Path) -> None:
+    place = project(tmp_path)
+    assert "All definitions loaded successfully" in dg_says(place, "check", "defs")
+    tests = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{place}{os.pathsep}{ROOT}", "ACID_WAREHOUSE": ""},
+    )
+    assert "1 passed" in tests.stdout, tests.stdout + tests.stderr
+    again = CliRunner().invoke(main, ["new", str(place)])
+    assert again.exit_code == 1 and "is not empty" in again.stderr
+    misnamed = CliRunner().invoke(main, ["new", str(tmp_path / "my-shop")])
+    assert misnamed.exit_code == 1 and "no name for a package" in misnamed.stderr
 
 
 def test_what_dg_scaffolds_is_checked_and_launched(tmp_path: Path) -> None:
-    project(tmp_path)
-    dg_says(tmp_path, "scaffold", "defs", "acid_asset", "shop/names.py", "--table", "shop.names")
-    assert "import" in (tmp_path / "tests" / "assets" / "test_shop_names.py").read_text()
-    dg_says(tmp_path, "scaffold", "defs", "TableAssetComponent", "orders", "--table", "shop.orders")
-    dg_says(tmp_path, "scaffold", "defs", "SqlAssetComponent", "totals", "--table", "shop.totals")
-    sql = tmp_path / "shop" / "defs" / "totals" / "totals.sql"
-    sql.write_text("SELECT count(*) AS id FROM shop.orders")
-    assert "All definitions loaded successfully" in dg_says(tmp_path, "check", "defs")
+    place = project(tmp_path)
+    dg_says(place, "scaffold", "defs", "acid_asset", "shop/names.py", "--table", "shop.names")
+    assert "import" in (place / "tests" / "assets" / "test_shop_names.py").read_text()
+    dg_says(place, "scaffold", "defs", "TableAssetComponent", "parts", "--table", "shop.parts")
+    dg_says(place, "scaffold", "defs", "SqlAssetComponent", "totals", "--table", "shop.totals")
+    sql = place / "shop" / "defs" / "totals" / "totals.sql"
+    sql.write_text("SELECT count(*) AS id FROM shop.parts")
+    assert "All definitions loaded successfully" in dg_says(place, "check", "defs")
     with temporary_warehouse(tmp_path / "wh") as warehouse:
         dg_says(
-            tmp_path,
+            place,
             *("launch", "--assets", "*"),
             ACID_WAREHOUSE=warehouse.path,
             ACID_ENGINE="local",
