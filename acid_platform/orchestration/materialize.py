@@ -290,7 +290,7 @@ def _check(warehouse: Warehouse, txn: Transaction, output: _Output) -> None:
             warehouse, txn, out.name, output.scope.where if output.scope else None
         )
         findings = rows.evaluate(out.expectations, out.key)
-        output.findings.extend(output.quarantined.told(findings))
+        output.findings.extend(output.quarantined.with_warnings(findings))
 
 
 @contextmanager

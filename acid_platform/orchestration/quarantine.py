@@ -44,18 +44,18 @@ class Quarantined:
     rows: int = 0
     by_check: Mapping[str, int] = field(default_factory=dict)
 
-    def told(self, findings: Sequence[Finding]) -> list[Finding]:
+    def with_warnings(self, findings: Sequence[Finding]) -> list[Finding]:
         """The findings, in which a check that rejected rows warns of them."""
         if not self.rows:
             return list(findings)
-        told = [
+        warned = [
             replace(finding, passed=False, blocking=False, details=self._details(finding))
             if finding.passed and self.by_check.get(finding.name)
             else finding
             for finding in findings
         ]
-        page = data_docs(told)
-        return [replace(finding, docs=page) if finding.docs else finding for finding in told]
+        page = data_docs(warned)
+        return [replace(finding, docs=page) if finding.docs else finding for finding in warned]
 
     def _details(self, finding: Finding) -> dict[str, Any]:
         count = self.by_check[finding.name]
