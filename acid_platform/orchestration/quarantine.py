@@ -28,7 +28,6 @@ from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.orchestration.body_rows import BodyRows, LocalRows, SparkRows
 from acid_platform.orchestration.checks import Expectation, Finding, data_docs
-from acid_platform.predicates.arrow_predicates import arrow_predicate
 from acid_platform.storage.arrow_numpy import filled, from_numpy
 
 BY, RUN, AT = "quarantined_by", "quarantined_run", "quarantined_at"
@@ -235,6 +234,8 @@ def _split(warehouse: Warehouse, rows: BodyRows, failing: Mapping[str, str]) -> 
 
 def _split_by_arrow(rows: LocalRows, failing: Mapping[str, str]) -> Split:
     """Raises NeedsSpark for a condition that only Spark evaluates."""
+    from acid_platform.predicates.arrow_predicates import arrow_predicate  # loads sqlglot
+
     count = rows.rows.num_rows
     values = {
         name: column.combine_chunks()

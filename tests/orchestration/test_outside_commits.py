@@ -11,7 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 from acid_platform.cli.main import main
-from acid_platform.orchestration import SparkResource, acid_asset, asset_key, outside_commits
+from acid_platform.orchestration import (
+    SparkResource,
+    Transaction,
+    acid_asset,
+    asset_key,
+    outside_commits,
+)
 from acid_platform.orchestration.outside_commits import CommitCursor, commit_sensor
 from tests.orchestration.conftest import Place, quiet
 
@@ -213,6 +219,31 @@ def test_external_assets_are_materialized_with_their_data_version(place: Place) 
     event = record.asset_materialization
     assert event and event.metadata["write id"].value == 1
     assert event.tags == {"dagster/data_version": "1"}
+
+
+@pytest.mark.slow
+def test_what_a_run_writes_besides_the_table_of_its_asset_is_shown(place: Place) -> None:
+    """As rows that fail, in the table of rejected rows."""
+    daemon = Daemon(place, dg.AssetSpec(asset_key("shop.side")))
+    for table in ("shop.orders", "shop.side"):
+        place.warehouse.create_table(table, "id int")
+
+    @acid_asset(table="shop.orders")
+    def both(txn: Transaction) -> None:
+        for table in ("shop.orders", "shop.side"):
+            txn.table(table).insert([{"id": 1}])
+
+    result = dg.materialize(
+        [both],
+        instance=place.instance,
+        run_config=quiet(),
+        resources=daemon.definitions.resources,
+    )
+    daemon.tick()
+    [record] = place.instance.fetch_materializations(asset_key("shop.side"), limit=9).records
+    event = record.asset_materialization
+    assert event and event.metadata["run id"].value == result.run_id
+    assert not daemon.events()
 
 
 @pytest.mark.slow
