@@ -62,9 +62,10 @@ _OF_READERS = {
     "assets/shop/orders.py",
     "shop/orders.py",
     "tests/assets/test_shop_orders.py",
+    "tests/test_orders.py",
     "assets/nightly.py",
 }
-"""Files that a reader of the documents creates, by `make new-table` or by hand."""
+"""Files that a reader of the documents creates, by `make new-table`, `acid new` or by hand."""
 _OF_OTHERS = {"sitecustomize.py", "duckdb.py", "notes.md", "build/dist/notes.md"}
 """Files that Python looks for, and those that a release makes."""
 
