@@ -87,8 +87,8 @@ class SqlSession:
                 with self.warehouse.using(engine), shallow("the statement"):
                     answer = self._run(statement)
             except BaseException as error:
-                _locate(error, number, len(statements), written)
                 self._roll_back_after(error)
+                _locate(error, number, len(statements), written)
                 raise
             yield written, answer
 
