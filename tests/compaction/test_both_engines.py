@@ -163,7 +163,9 @@ def both(spark: SparkSession, table: AcidTable, kind: str) -> list[StagedCompact
 
 
 @pytest.mark.parametrize("kind", ["major", "minor"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param("every type", marks=pytest.mark.slow), *list(CASES)[1:]]
+)
 def test_P33_both_engines_write_equal_bytes_and_measure_equal_values(
     spark: SparkSession, tmp_path: Path, case: str, kind: str
 ) -> None:

@@ -171,6 +171,7 @@ def test_everything_happens() -> None:
         assert seen[what] >= 5, f"{what}: {seen[what]}"
 
 
+@pytest.mark.slow
 def test_P46_other_engines_and_compactions_meet() -> None:
     """Every fifth run has other engines; no output of a compaction comes into sight of theirs."""
     seen: Counter[str] = Counter()

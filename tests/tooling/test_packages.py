@@ -175,6 +175,7 @@ def test_uv_installs_what_is_needed_and_removes_what_is_not(
     assert installed(python) == {"second"}
 
 
+@pytest.mark.slow
 def test_pip_installs_where_uv_cannot_be_had(
     tmp_path: Path,
     python: Path,
@@ -190,6 +191,7 @@ def test_pip_installs_where_uv_cannot_be_had(
     assert told.endswith("): pip installs the packages, slowly\n")
 
 
+@pytest.mark.slow
 def test_pip_installs_where_uv_fails(
     tmp_path: Path,
     python: Path,

@@ -85,6 +85,7 @@ def test_P33_products_of_the_largest_decimals_are_exact() -> None:
                 assert set(found.rows.values()) == {a * b}, (found.expression, found.errors)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_P33_every_function_gives_the_values_and_errors_of_Spark(
     spark: SparkSession, local: list[Local]
@@ -112,6 +113,7 @@ def test_P33_every_function_gives_the_values_and_every_error_of_compiled_Spark(
     assert not found, f"{len(found)} of {len(local)}:\n" + "\n".join(found)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_P33_every_aggregate_gives_the_values_and_errors_of_Spark(spark: SparkSession) -> None:
     local, table = LocalTable(), spark_table(spark)

@@ -209,6 +209,7 @@ SPELT = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_P33_a_column_is_named_by_what_was_written(engines: Engines) -> None:
     spelt = [each.strip() for line in SPELT.strip().splitlines() for each in line.split(" | ")]
