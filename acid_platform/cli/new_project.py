@@ -92,12 +92,14 @@ def test_each_order_is_there_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     "Makefile": """# make setup, then make dev; make test and make check before a commit.
 export DAGSTER_HOME := $(CURDIR)/var/dagster
 export ACID_WAREHOUSE ?= $(CURDIR)/var/warehouse
+# Where the platform is: a clone, a wheel or a package's name.
+PLATFORM ?= {platform}
 IN_VENV = PATH="$(CURDIR)/.venv/bin:$$PATH"
 
 .PHONY: setup dev test check
 setup: ## the packages, into .venv
 	python3 -m venv .venv
-	.venv/bin/pip install --editable '.[dev]'
+	.venv/bin/pip install '$(PLATFORM)[dagster]' --editable '.[dev]'
 
 dev: ## Dagster's pages at http://127.0.0.1:3000
 	mkdir -p "$(DAGSTER_HOME)"
@@ -146,8 +148,15 @@ def new(session: CommandSession, path: Path) -> None:
     for place, text in FILES.items():
         file = path / place.format(name=name)
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text.format(name=name, version=__version__), "utf-8")
+        filled = text.format(name=name, version=__version__, platform=_platform())
+        file.write_text(filled, "utf-8")
     session.say(
         {"path": str(path), "files": len(FILES)},
         f"{path}: {len(FILES)} files; go there, then: make setup, make test, make dev",
     )
+
+
+def _platform() -> str:
+    """What pip installs to have the platform: the clone that runs, or the package."""
+    clone = Path(__file__).parents[2]
+    return str(clone) if (clone / "pyproject.toml").exists() else "acid-platform"

@@ -72,6 +72,10 @@ def test_a_new_project_is_checked_and_tested(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": f"{place}{os.pathsep}{ROOT}", "ACID_WAREHOUSE": ""},
     )
     assert "1 passed" in tests.stdout, tests.stdout + tests.stderr
+    said = subprocess.run(
+        ["make", "--dry-run", "setup"], cwd=place, capture_output=True, text=True, check=True
+    )
+    assert f"pip install '{ROOT}[dagster]'" in said.stdout  # no index has the platform
     again = CliRunner().invoke(main, ["new", str(place)])
     assert again.exit_code == 1 and "is not empty" in again.stderr
     misnamed = CliRunner().invoke(main, ["new", str(tmp_path / "my-shop")])
