@@ -71,3 +71,14 @@ def temporary_warehouse(
         opened.release()  # ending a lease later would start the metastore again
         opened.metastore.stop()
         opened.close()
+
+
+@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+def warehouse(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Warehouse]:
+    """An empty warehouse for the tests of a file, once for each engine."""
+    spark = request.getfixturevalue("spark") if request.param == "spark" else None
+    path = tmp_path_factory.mktemp("warehouse") / "wh"
+    with temporary_warehouse(path, spark, request.param) as opened:
+        yield opened

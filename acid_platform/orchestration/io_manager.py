@@ -27,11 +27,7 @@ from acid_platform.orchestration.materialized import Uncommitted
 from acid_platform.orchestration.metadata import STORAGE_KIND, TableDeclaration
 from acid_platform.orchestration.outputs import AcidOut
 from acid_platform.orchestration.partition_keys import PartitionText
-from acid_platform.orchestration.resources import (
-    SparkResource,
-    WarehouseResource,
-    require_fields,
-)
+from acid_platform.orchestration.resources import OwnSettings, SparkResource, WarehouseResource
 from acid_platform.orchestration.write_modes import declared_by, write
 
 _SETTINGS = ("schema", "partition_expr", "write_mode", "upsert_options", "schema_update_mode")
@@ -42,7 +38,7 @@ _UPSERT = ("when_matched_update_all", "when_not_matched_insert_all")
 _READ = "pandas.DataFrame, polars.DataFrame, pyarrow.Table or Spark's DataFrame"
 
 
-class AcidIOManager(dg.ConfigurableIOManager):
+class AcidIOManager(OwnSettings, dg.ConfigurableIOManager):
     """Stores each asset in a table, and loads it as the type that a parameter is annotated with.
 
     The asset `shop/orders` is the table `shop.orders`; an asset without a prefix is in `schema`,
@@ -66,11 +62,6 @@ class AcidIOManager(dg.ConfigurableIOManager):
     _opened: Warehouse | None = PrivateAttr(default=None)
     _snapshots: ExitStack = PrivateAttr(default_factory=ExitStack)
     _of_step: tuple[str, Snapshot] | None = PrivateAttr(default=None)
-
-    def __init__(self, **settings: Any) -> None:
-        """Raises InvalidDefinition for a setting that there is not."""
-        require_fields(type(self), settings)
-        super().__init__(**settings)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         self._run_id = context.run.run_id if context.run else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -21,18 +20,23 @@ if TYPE_CHECKING:
 DEFAULT_PATH = "var/warehouse"
 
 
-def require_fields(resource: type[BaseModel], settings: Mapping[str, Any]) -> None:
-    """Raises InvalidDefinition for a setting that the resource does not have: Dagster ignores it,
-    and another warehouse would be opened."""
-    names = [field.alias or name for name, field in resource.model_fields.items()]
-    for name in settings:
-        if name not in (*names, *resource.model_fields):
-            raise InvalidDefinition(
-                f"{resource.__name__} has no setting {name!r}; it takes {', '.join(names)}"
-            )
+class OwnSettings(BaseModel):
+    """A resource that takes no settings but its own: Dagster would ignore others, and another
+    warehouse would be opened."""
+
+    def __init__(self, **settings: Any) -> None:
+        """Raises InvalidDefinition for a setting that there is not."""
+        fields = type(self).model_fields
+        names = [field.alias or name for name, field in fields.items()]
+        for name in settings:
+            if name not in (*names, *fields):
+                raise InvalidDefinition(
+                    f"{type(self).__name__} has no setting {name!r}; it takes {', '.join(names)}"
+                )
+        super().__init__(**settings)
 
 
-class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+class WarehouseResource(OwnSettings, dg.ConfigurableResource):  # type: ignore[type-arg]
     """Opens the warehouse that steps, jobs and sensors use.
 
     Environment variables are read when the warehouse is opened, so definitions load without them.
@@ -54,7 +58,6 @@ class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def __init__(self, **settings: Any) -> None:
         """Raises InvalidDefinition for a setting that there is not, and for an unknown engine."""
-        require_fields(type(self), settings)
         super().__init__(**settings)
         if self.engine and not isinstance(settings["engine"], dg.EnvVar):
             preference_of(self.engine)
@@ -69,7 +72,7 @@ class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         return Warehouse.open(where, spark, self.metastore, run_id, engine=self.engine)
 
 
-class SparkResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+class SparkResource(OwnSettings, dg.ConfigurableResource):  # type: ignore[type-arg]
     """The Spark session of the process, started at first use and never stopped.
 
     What `LazyPySparkResource` of dagster-pyspark does, which is not its base class, because its
@@ -93,11 +96,6 @@ class SparkResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     )
 
     _session: Any = PrivateAttr(default=None)
-
-    def __init__(self, **settings: Any) -> None:
-        """Raises InvalidDefinition for a setting that there is not."""
-        require_fields(type(self), settings)
-        super().__init__(**settings)
 
     @property
     def spark_session(self) -> SparkSession:

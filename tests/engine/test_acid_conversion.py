@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from acid_platform import InvalidDefinition, UnsupportedStatement, Warehouse
 from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.services import cleaner
-from tests.conftest import temporary_warehouse
-
-
-@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
-def warehouse(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Warehouse]:
-    spark = request.getfixturevalue("spark") if request.param == "spark" else None
-    path = tmp_path_factory.mktemp("conversions")
-    with temporary_warehouse(path, spark, request.param) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("stored", ["orc", "parquet"])

@@ -7,7 +7,6 @@ of now may find NULL in the place of a value.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,7 +24,6 @@ from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.services import cleaner
 from acid_platform.tables.column_changes import Changing, altered
-from tests.conftest import temporary_warehouse
 
 KEPT = {"acid.history.retention": "1h"}
 INSERT_ONLY = {**KEPT, "transactional_properties": "insert_only"}
@@ -38,16 +36,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "parquet": {"properties": {**INSERT_ONLY, "acid.format": "parquet"}},
 }
 ROWS = [{"id": id, "v": f"v{id}", "s": {"x": id, "y": None}} for id in (1, 2, 3)]
-
-
-@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
-def warehouse(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Warehouse]:
-    spark = request.getfixturevalue("spark") if request.param == "spark" else None
-    path = tmp_path_factory.mktemp("columns")
-    with temporary_warehouse(path, spark, request.param) as opened:
-        yield opened
 
 
 def created(warehouse: Warehouse, name: str, kind: str = "plain") -> Table:

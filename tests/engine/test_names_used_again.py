@@ -5,13 +5,11 @@ The files of the deleted rows still hold the old column. No reader may open them
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from acid_platform import AcidError, Table, Warehouse
-from tests.conftest import temporary_warehouse
 
 VALUES: dict[str, tuple[Any, Any]] = {
     "string": ("text", "again"),
@@ -28,16 +26,6 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "map<string,int>": ([("k", 1)], [("l", 2)]),
 }
 """An old and a new value of each type."""
-
-
-@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
-def warehouse(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Warehouse]:
-    spark = request.getfixturevalue("spark") if request.param == "spark" else None
-    path = tmp_path_factory.mktemp("names")
-    with temporary_warehouse(path, spark, request.param) as opened:
-        yield opened
 
 
 def renamed(warehouse: Warehouse, name: str, old: str, new: str, keys: list[str]) -> Table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,19 +16,8 @@ from acid_platform import (
     Warehouse,
 )
 from acid_platform.metastore.client.metastore import Metastore
-from tests.conftest import temporary_warehouse
 
 KEPT = {"acid.history.retention": "1h"}
-
-
-@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
-def warehouse(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Warehouse]:
-    spark = request.getfixturevalue("spark") if request.param == "spark" else None
-    path = tmp_path_factory.mktemp("partitions")
-    with temporary_warehouse(path, spark, request.param) as opened:
-        yield opened
 
 
 def created(warehouse: Warehouse, name: str, **properties: str) -> Table:

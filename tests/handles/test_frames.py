@@ -14,22 +14,12 @@ import pytest
 
 from acid_platform import NoSuchPartition, UnknownColumn, Warehouse, WrongType
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
-from tests.conftest import temporary_warehouse
 
 if TYPE_CHECKING:
     from acid_platform import Table
 
 NOON = datetime.datetime(2024, 2, 29, 12)
 DEFAULT = "__HIVE_DEFAULT_PARTITION__"
-
-
-@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
-def warehouse(
-    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Warehouse]:
-    spark = request.getfixturevalue("spark") if request.param == "spark" else None
-    with temporary_warehouse(tmp_path_factory.mktemp("frames"), spark, request.param) as opened:
-        yield opened
 
 
 def stored(table: Table) -> list[tuple[object, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 
 import pandas as pd
@@ -18,24 +18,12 @@ from acid_platform import (
 )
 from acid_platform.engine.results import Result
 from acid_platform.handles.table import Table
-from tests.conftest import temporary_warehouse
 
 PERSON = """CREATE TABLE {name} (id int CONSTRAINT has_id NOT NULL, name string DEFAULT 'nobody',
  age int CONSTRAINT age_known CHECK (age >= 0), since date DEFAULT '2024-01-02',
  PRIMARY KEY (id) DISABLE NOVALIDATE RELY)"""
 
 _numbers = count(1)
-
-
-@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
-def warehouse(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Warehouse]:
-    spark = request.getfixturevalue("spark") if request.param == "spark" else None
-    with temporary_warehouse(
-        tmp_path_factory.mktemp("kept") / "wh", spark, request.param
-    ) as opened:
-        yield opened
 
 
 @pytest.fixture

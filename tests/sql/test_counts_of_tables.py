@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import count
@@ -25,7 +25,6 @@ from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from tests.acid_files import AcidTable, P, contents_of
 from tests.cli.small import ACID
-from tests.conftest import temporary_warehouse
 from tests.hive_tables import HERE
 
 pytestmark = pytest.mark.slow
@@ -328,16 +327,6 @@ CASES = {
     "temporary": Case(temporary, {"": 2, "p = 0": 1}, handle=False),
     "a view": Case(a_view, {"": 1, "p = 0": 0}, handle=False),
 }
-
-
-@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
-def warehouse(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Warehouse]:
-    spark = request.getfixturevalue("spark") if request.param == "spark" else None
-    path = tmp_path_factory.mktemp("counted") / "wh"
-    with temporary_warehouse(path, spark, request.param) as opened:
-        yield opened
 
 
 def rows(warehouse: Warehouse, query: str) -> list[tuple[object, ...]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -13,29 +12,22 @@ import pytest
 from acid_platform import InvalidDefinition, UnsupportedStatement, Warehouse
 from acid_platform.errors import AcidError
 from acid_platform.write.exported_file import java_float
-from tests.conftest import temporary_warehouse
 
 
-@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
-def warehouse(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Warehouse]:
-    spark = request.getfixturevalue("spark") if request.param == "spark" else None
-    with temporary_warehouse(
-        tmp_path_factory.mktemp("exports") / "wh", spark, request.param
-    ) as opened:
-        opened.sql(
-            "CREATE TABLE src (id int, v string, b boolean, f float, d double, n decimal(5,2),"
-            " day date, at timestamp, tags array<string>, m map<string,int>,"
-            " s struct<a:int,b:string>)"
-        )
-        row = {
-            **{"id": 1, "v": "a", "b": True, "f": 0.1, "d": 1e10, "n": Decimal("1.5")},
-            **{"day": date(2024, 1, 2), "at": datetime(2024, 1, 2, 3, 4, 5, 600000)},
-            **{"tags": ["x", "y"], "m": {"k": 1}, "s": {"a": 1, "b": "z"}},
-        }
-        opened.table("src").insert([row, {"id": 2}])
-        yield opened
+@pytest.fixture(scope="module")
+def warehouse(warehouse: Warehouse) -> Warehouse:
+    warehouse.sql(
+        "CREATE TABLE src (id int, v string, b boolean, f float, d double, n decimal(5,2),"
+        " day date, at timestamp, tags array<string>, m map<string,int>,"
+        " s struct<a:int,b:string>)"
+    )
+    row = {
+        **{"id": 1, "v": "a", "b": True, "f": 0.1, "d": 1e10, "n": Decimal("1.5")},
+        **{"day": date(2024, 1, 2), "at": datetime(2024, 1, 2, 3, 4, 5, 600000)},
+        **{"tags": ["x", "y"], "m": {"k": 1}, "s": {"a": 1, "b": "z"}},
+    }
+    warehouse.table("src").insert([row, {"id": 2}])
+    return warehouse
 
 
 def lines(directory: Path) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
 from datetime import date
 from itertools import count
 from pathlib import Path
@@ -25,20 +24,8 @@ from acid_platform import (
 from acid_platform.errors import AcidError, DeclarationChanged
 from acid_platform.metastore.operations.tables import DeclareView
 from acid_platform.services import cleaner
-from tests.conftest import temporary_warehouse
 
 _numbers = count(1)
-
-
-@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
-def warehouse(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Warehouse]:
-    spark = request.getfixturevalue("spark") if request.param == "spark" else None
-    with temporary_warehouse(
-        tmp_path_factory.mktemp("external") / "wh", spark, request.param
-    ) as opened:
-        yield opened
 
 
 def declared(warehouse: Warehouse, columns: str, where: Path, more: str = "", end: str = "") -> str:

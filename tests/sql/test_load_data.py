@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import count
@@ -23,21 +22,9 @@ from acid_platform import (
     Warehouse,
     WrongType,
 )
-from tests.conftest import temporary_warehouse
 
 _numbers = count(1)
 PEOPLE = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "v": ["a", "b", None]})
-
-
-@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
-def warehouse(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Warehouse]:
-    spark = request.getfixturevalue("spark") if request.param == "spark" else None
-    with temporary_warehouse(
-        tmp_path_factory.mktemp("loaded") / "wh", spark, request.param
-    ) as opened:
-        yield opened
 
 
 def created(warehouse: Warehouse, columns: str = "id int, v string", more: str = "") -> str:

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
 
 import pytest
 
 from acid_platform import Warehouse
 from acid_platform.layout.types import LOCAL_ZONE
-from tests.conftest import temporary_warehouse
 
 NOON = datetime.datetime(2020, 7, 1, 12, tzinfo=datetime.UTC)
 
 
-@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
-def warehouse(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Warehouse]:
-    spark = request.getfixturevalue("spark") if request.param == "spark" else None
-    with temporary_warehouse(tmp_path_factory.mktemp("zone"), spark, request.param) as opened:
-        opened.sql("CREATE DATABASE db")
-        yield opened
+@pytest.fixture(scope="module")
+def warehouse(warehouse: Warehouse) -> Warehouse:
+    warehouse.sql("CREATE DATABASE db")
+    return warehouse
 
 
 def types(warehouse: Warehouse, table: str) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterator
 from decimal import Decimal
 
 import numpy as np
@@ -18,7 +17,6 @@ from acid_platform.engine.results import Result
 from acid_platform.sql.parameters import bound, literal
 from acid_platform.sql.parse import split
 from acid_platform.sql.text import parsed
-from tests.conftest import temporary_warehouse
 
 NOON = datetime.datetime(2024, 7, 1, 12)
 
@@ -121,17 +119,13 @@ def test_no_text_becomes_more_than_one_literal(value: str) -> None:
     assert only.is_string and only.this == value
 
 
-@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
-def warehouse(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Warehouse]:
-    spark = request.getfixturevalue("spark") if request.param == "spark" else None
-    with temporary_warehouse(tmp_path_factory.mktemp("parameters"), spark, request.param) as opened:
-        opened.sql(
-            "CREATE TABLE t (id int, v string, d date, x double, m decimal(5,2), at timestamp)"
-            " PARTITIONED BY (p int)"
-        )
-        yield opened
+@pytest.fixture(scope="module")
+def warehouse(warehouse: Warehouse) -> Warehouse:
+    warehouse.sql(
+        "CREATE TABLE t (id int, v string, d date, x double, m decimal(5,2), at timestamp)"
+        " PARTITIONED BY (p int)"
+    )
+    return warehouse
 
 
 def rows(warehouse: Warehouse, text: str, **parameters: object) -> list[tuple[object, ...]]:

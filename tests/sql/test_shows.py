@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from acid_platform import (
@@ -19,27 +17,22 @@ from acid_platform import (
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.show_columns import Shown
 from acid_platform.sql import Done
-from tests.conftest import temporary_warehouse
 
 
-@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
-def warehouse(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Warehouse]:
-    spark = request.getfixturevalue("spark") if request.param == "spark" else None
-    with temporary_warehouse(tmp_path_factory.mktemp("shows"), spark, request.param) as opened:
-        opened.sql(
-            "CREATE TABLE t (id int, v string) PARTITIONED BY (ds string, hr int)"
-            " TBLPROPERTIES ('owner.team'='a');"
-            "INSERT INTO t PARTITION (ds='a', hr=1) VALUES (1, 'x');"
-            "INSERT INTO t PARTITION (ds='a', hr=2) VALUES (2, 'y');"
-            "INSERT INTO t PARTITION (ds='b', hr=1) VALUES (3, 'z');"
-            "CREATE TABLE plain (id int) CLUSTERED BY (id) INTO 2 BUCKETS"
-            " TBLPROPERTIES ('transactional_properties'='insert_only', 'comment'='rows',"
-            " 'acid.history.retention'='1d');"
-            "CREATE VIEW w AS SELECT id, v FROM t; CREATE DATABASE d"
-        )
-        yield opened
+@pytest.fixture(scope="module")
+def warehouse(warehouse: Warehouse) -> Warehouse:
+    warehouse.sql(
+        "CREATE TABLE t (id int, v string) PARTITIONED BY (ds string, hr int)"
+        " TBLPROPERTIES ('owner.team'='a');"
+        "INSERT INTO t PARTITION (ds='a', hr=1) VALUES (1, 'x');"
+        "INSERT INTO t PARTITION (ds='a', hr=2) VALUES (2, 'y');"
+        "INSERT INTO t PARTITION (ds='b', hr=1) VALUES (3, 'z');"
+        "CREATE TABLE plain (id int) CLUSTERED BY (id) INTO 2 BUCKETS"
+        " TBLPROPERTIES ('transactional_properties'='insert_only', 'comment'='rows',"
+        " 'acid.history.retention'='1d');"
+        "CREATE VIEW w AS SELECT id, v FROM t; CREATE DATABASE d"
+    )
+    return warehouse
 
 
 def shown(warehouse: Warehouse, text: str) -> list[tuple[object, ...]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import date
 from itertools import count
 from pathlib import Path
@@ -12,20 +11,8 @@ import pytest
 from acid_platform import NoSuchTable, UnsupportedStatement, Warehouse
 from acid_platform.errors import AcidError, TableExists
 from acid_platform.sql import SqlSession
-from tests.conftest import temporary_warehouse
 
 _numbers = count(1)
-
-
-@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
-def warehouse(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Warehouse]:
-    spark = request.getfixturevalue("spark") if request.param == "spark" else None
-    with temporary_warehouse(
-        tmp_path_factory.mktemp("temporary") / "wh", spark, request.param
-    ) as opened:
-        yield opened
 
 
 def rows(warehouse: Warehouse | SqlSession, query: str) -> list[tuple[object, ...]]:
