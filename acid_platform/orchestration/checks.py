@@ -10,14 +10,18 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from acid_platform.errors import CheckErrored, InvalidDefinition
+from acid_platform.errors import AcidError, CheckErrored, InvalidDefinition
 from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
+from acid_platform.orchestration.docs_site import DocsSite
 from acid_platform.orchestration.known_expectations import require_known, require_names
 from acid_platform.orchestration.metadata import asset_key
+
+if TYPE_CHECKING:
+    from acid_platform.orchestration.suites import Given
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,8 @@ class Finding:
     details: Mapping[str, Any] = field(default_factory=dict)
     docs: str = ""
     """A Markdown page about all expectations that were evaluated together (see `data_docs`)."""
+    site: str = ""
+    """Where the same is as HTML (see `DocsSite`)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "passed", bool(self.passed))  # it may be a numpy.bool
@@ -101,6 +107,11 @@ class Finding:
             )
         if self.docs:
             metadata["data docs"] = dg.MetadataValue.md(self.docs)
+        if self.site:
+            served = self.site.startswith(("http://", "https://"))
+            metadata["data docs site"] = (
+                dg.MetadataValue.url(self.site) if served else dg.MetadataValue.path(self.site)
+            )
         return metadata
 
     @property
@@ -197,33 +208,41 @@ def _cell(text: str) -> str:
 
 
 def evaluate(
-    frame: Any, expectations: Sequence[Expectation], key: Sequence[str] = ()
+    frame: Any,
+    expectations: Sequence[Expectation],
+    key: Sequence[str] = (),
+    site: DocsSite | None = None,
 ) -> list[Finding]:
     """Evaluate expectations on a Spark or pandas frame; returns a finding for each, in order.
 
     The first pass over the data evaluates all of them. A second pass collects counts and examples
-    for those that fail, with the columns of `key`. Raises CheckErrored if an expectation can't be
-    evaluated.
+    for those that fail, with the columns of `key`; for HTML pages in `site`, one pass collects them
+    for all. Raises CheckErrored if an expectation can't be evaluated.
     """
-    validator = _Validator(frame)
-    results = validator.run(expectations, {"result_format": "BOOLEAN_ONLY"})
+    validator = _Validator(frame, site.table if site else "frame")
+    summary = {
+        "result_format": "SUMMARY",
+        **({"unexpected_index_column_names": list(key)} if key else {}),
+    }
+    results = validator.run(expectations, summary if site else {"result_format": "BOOLEAN_ONLY"})
     failed = [
         expectation for expectation in expectations if not results[expectation.name]["success"]
     ]
-    if failed:
-        results |= validator.run(
-            failed,
-            {
-                "result_format": "SUMMARY",
-                **({"unexpected_index_column_names": list(key)} if key else {}),
-            },
-        )
+    if failed and not site:
+        results |= validator.run(failed, summary)
+    where = ""
+    if site:
+        try:
+            where = site.write(validator.context)
+        except (AcidError, OSError) as error:  # what was found is not lost for that
+            dg.get_dagster_logger().warning(f"no Data Docs in {site.place}: {error}")
     findings = [
         Finding(
             expectation.name,
             bool(results[expectation.name]["success"]),
             expectation.blocking,
-            _details(expectation, results[expectation.name]),
+            details_of(expectation, results[expectation.name]),
+            site=where,
         )
         for expectation in expectations
     ]
@@ -252,7 +271,7 @@ def evaluate_profile(
 
 
 def table_checks(
-    name: str, table: str, expectations: Sequence[Expectation], columns: Sequence[str] | None = None
+    name: str, table: str, expectations: Sequence["Given"], columns: Sequence[str] | None = None
 ) -> dg.AssetChecksDefinition:
     """Checks of a whole table, as one op that reads `columns` (None: all) at one snapshot.
 
@@ -260,8 +279,11 @@ def table_checks(
     InvalidDefinition if an expectation names a column that is not among `columns`, a class or an
     argument that Great Expectations does not have.
     """
+    from acid_platform.orchestration.suites import expectations_of
+
     key = asset_key(table)
     owner = f"the checks {name} of {table}"
+    expectations = expectations_of(expectations, owner)
     require_names(expectations, owner)
     refuse_quarantine(expectations, owner)
     require_known(expectations, owner)
@@ -318,12 +340,12 @@ def require_columns(
 class _Validator:
     """Great Expectations on one frame."""
 
-    def __init__(self, frame: Any) -> None:
+    def __init__(self, frame: Any, name: str) -> None:
         os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # must be set before the import
         import great_expectations as gx
         import pandas as pd
 
-        self.frame = frame
+        self.frame, self.name = frame, name
         self.context = gx.get_context(mode="ephemeral")
         self.context.variables.progress_bars = {"globally": False}  # type: ignore[assignment]
         sources: Any = self.context.data_sources
@@ -332,7 +354,7 @@ class _Validator:
             if isinstance(frame, pd.DataFrame)
             else sources.add_spark("frame", persist=False)
         )
-        self.batch = source.add_dataframe_asset("frame").add_batch_definition_whole_dataframe("all")
+        self.batch = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("all")
 
     def run(
         self, expectations: Sequence[Expectation], detail: Mapping[str, Any]
@@ -340,12 +362,12 @@ class _Validator:
         """Results by the name of the expectation, since GX does not keep their order."""
         import great_expectations as gx
 
-        name = str(detail["result_format"]).lower()
+        name = self.name if detail["result_format"] == "SUMMARY" else "success"
         suite = self.context.suites.add(
             gx.ExpectationSuite(
                 name=name,
                 expectations=[
-                    getattr(gx.expectations, expectation.kind)(
+                    _class(expectation.kind)(
                         **expectation.arguments, meta={"check": expectation.name}
                     )
                     for expectation in expectations
@@ -375,6 +397,14 @@ class _Validator:
         return results
 
 
+def _class(kind: str) -> Any:
+    """The class of an expectation, which may be one of the user's that was imported."""
+    import great_expectations as gx
+    from great_expectations.expectations.registry import get_expectation_impl
+
+    return getattr(gx.expectations, kind, None) or get_expectation_impl(kind)
+
+
 def errored(info: Mapping[str, Any] | None) -> str | None:
     """The message of an expectation that raised an error; None if it did not.
 
@@ -389,7 +419,7 @@ def errored(info: Mapping[str, Any] | None) -> str | None:
     return None
 
 
-def _details(expectation: Expectation, result: Mapping[str, Any]) -> dict[str, Any]:
+def details_of(expectation: Expectation, result: Mapping[str, Any]) -> dict[str, Any]:
     details = {
         key: value
         for key, value in result.items()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
-from typing import Any, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeAlias, get_type_hints
 
 import dagster as dg
 
@@ -29,6 +29,9 @@ from acid_platform.orchestration.metadata import TableDeclaration
 from acid_platform.orchestration.outputs import AcidOut, Recheck, SchemaMode, WriteMode
 from acid_platform.orchestration.partition_keys import PartitionText
 
+if TYPE_CHECKING:
+    from acid_platform.orchestration.suites import Given
+
 CONSUMES = "acid/consumes"
 """Metadata of an asset: the tables whose changes it consumes."""
 
@@ -42,7 +45,7 @@ def acid_asset(
     write_mode: WriteMode = "overwrite",
     key: Sequence[str] = (),
     partition_expr: PartitionText | None = None,
-    expectations: Sequence[Expectation] = (),
+    expectations: Sequence[Given] = (),
     checks: Sequence[Expectation] = (),
     recheck: Recheck | None = None,
     schema_mode: SchemaMode = "error",
@@ -69,9 +72,11 @@ def acid_asset(
     as `retry_policy` says (None: never). `coerce` converts returned values that do not fit, and
     says so in the metadata. `spec` are arguments of dg.AssetSpec.
 
-    Expectations can also be executed without the function, on the committed rows, of all partitions
-    unless the run names some. So can `checks`, if `recheck` evaluates them: a function of the
-    context and the Table that returns a Finding for each.
+    Of `expectations`, an item may be a suite or checkpoint of Great Expectations, or the path of
+    its JSON file: each expectation in it is a check. Expectations can also be executed without the
+    function, on the committed rows, of all partitions unless the run names some. So can `checks`,
+    if `recheck` evaluates them: a function of the context and the Table that returns a Finding for
+    each.
 
     Raises InvalidDefinition, when the module is loaded, if the arguments contradict each other.
     """

@@ -9,6 +9,7 @@ import difflib
 import importlib.util
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -52,7 +53,11 @@ def _fault(expectation: Expectation) -> str | None:
         return f"the platform sets {_OURS!r} itself: leave it out"
     kinds = _kinds()
     if kinds and kind not in kinds:
-        return f"Great Expectations has no class {kind!r}{_hint(kind, sorted(kinds))}"
+        registry = sys.modules.get("great_expectations.expectations.registry")
+        if registry and kind in registry.list_registered_expectation_implementations():
+            return None
+        hint = _hint(kind, sorted(kinds)) or "; import the module of your own classes before"
+        return f"Great Expectations has no class {kind!r}{hint}"
     schema = _schema(kind)
     if schema is None:
         return None
@@ -74,6 +79,11 @@ _COMMON = frozenset(
      "severity", "windows", "batch_id", "condition_parser")
 )  # fmt: skip
 """Arguments of every class, which messages need not name."""
+
+
+def class_of_type(kind: str) -> str:
+    """The class of a type such as `expect_column_to_exist`; of a user's own class the type."""
+    return {name.lower(): name for name in _kinds()}.get(kind.replace("_", ""), kind)
 
 
 def _hint(name: str, names: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ from acid_platform.orchestration.known_expectations import require_known, requir
 from acid_platform.orchestration.metadata import TableDeclaration
 from acid_platform.orchestration.partition_keys import PartitionExpr, PartitionText
 from acid_platform.orchestration.quarantine import require_row_level
+from acid_platform.orchestration.suites import expectations_of
 
 WriteMode = Literal["append", "overwrite", "upsert", "delete+insert"]
 SchemaMode = Literal["error", "add"]
@@ -43,7 +44,8 @@ class AcidOut:
     write_mode: WriteMode = "overwrite"
     key: Sequence[str] = ()
     partition_expr: PartitionText | None = None
-    expectations: Sequence[Expectation] = ()
+    expectations: Sequence[Any] = ()
+    """Expectation, or suites and checkpoints of Great Expectations, or the paths of their files."""
     checks: Sequence[Expectation] = ()
     schema_mode: SchemaMode = "error"
     recheck: Recheck | None = None
@@ -67,6 +69,7 @@ class AcidOut:
         self._refuse(by_key and not self.key, f"write_mode {self.write_mode} needs key=[…]")
         self._refuse(not by_key and bool(self.key), f"write_mode {self.write_mode} uses no key")
         owner = f"asset of {self.declaration.name}"
+        object.__setattr__(self, "expectations", expectations_of(self.expectations, owner))
         require_names((*self.expectations, *self.checks), owner)
         require_known(self.expectations, owner)
         refuse_quarantine(self.checks, owner)

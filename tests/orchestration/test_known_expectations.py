@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -64,11 +66,17 @@ def test_what_the_body_evaluates_may_have_a_kind_of_its_own() -> None:
 LOAD = f"""
 import sys
 from acid_platform.orchestration import Expectation, acid_asset
-acid_asset(table="db.t", expectations=[Expectation("e", "{NOT_NULL}", {{"column": "id"}})])
+own = Expectation("e", "{NOT_NULL}", {{"column": "id"}})
+print(len(acid_asset(table="db.t", expectations=[own, *sys.argv[1:]])(lambda: []).check_keys))
 print("great_expectations" in sys.modules)
 """
 
 
-def test_the_check_at_load_imports_no_great_expectations() -> None:
-    shown = subprocess.run([sys.executable, "-c", LOAD], capture_output=True, text=True, check=True)
-    assert shown.stdout == "False\n"
+def test_the_check_at_load_imports_no_great_expectations(tmp_path: Path) -> None:
+    suite = tmp_path / "suite.json"
+    listed = [{"type": "expect_column_to_exist", "kwargs": {"column": "id"}}]
+    suite.write_text(json.dumps({"expectations": listed}))
+    shown = subprocess.run(
+        [sys.executable, "-c", LOAD, suite], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout == "2\nFalse\n"

@@ -1,0 +1,74 @@
+"""Data Docs of Great Expectations as HTML: a folder of pages for each evaluation."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from acid_platform.base.clock import wall_ms
+from acid_platform.base.location import local_path
+from acid_platform.storage.files import Files, asking
+
+PLACE = "ACID_DATA_DOCS"
+"""A local folder or an URI such as s3://bucket/prefix."""
+ADDRESS = "ACID_DATA_DOCS_URL"
+"""Where a browser finds that place."""
+_NAME = "evaluation"
+
+
+@dataclass(frozen=True, slots=True)
+class DocsSite:
+    """Where the pages of one evaluation go."""
+
+    place: str
+    address: str
+    """Its URL, or the place itself."""
+    table: str
+
+    @classmethod
+    def of(cls, table: str, run_id: str) -> DocsSite | None:
+        """None if no place is set."""
+        place = os.environ.get(PLACE, "").rstrip("/")
+        if not place:
+            return None
+        local = local_path(place)
+        place = place if local is None else str(Path(local).absolute())
+        name = f"{table}/{wall_ms()}-{run_id or os.getpid()}"
+        address = os.environ.get(ADDRESS, "").rstrip("/") or place
+        return cls(f"{place}/{name}", f"{address}/{name}", table)
+
+    def write(self, context: Any) -> str:
+        """Writes the pages of a context of Great Expectations with one validation result; returns
+        where the page of that result is.
+
+        Raises OSError, WarehouseNotWritable, StoreRefused, StoreUnavailable.
+        """
+        with TemporaryDirectory() as folder:
+            backend = {"class_name": "TupleFilesystemStoreBackend", "base_directory": folder}
+            context.add_data_docs_site(
+                _NAME,
+                {
+                    "class_name": "SiteBuilder",
+                    "show_how_to_buttons": False,
+                    "store_backend": backend,
+                },
+            )
+            context.build_data_docs(site_names=[_NAME])
+            # The images and fonts beside them are not on these pages.
+            pages = [page.relative_to(folder) for page in Path(folder).rglob("*.html")]
+            files, root = Files.of(self.place)
+            for page in pages:
+                path = f"{root}/{page.as_posix()}"
+                files.make_directory(path.rpartition("/")[0])
+                with (
+                    asking(path),
+                    files.system.open_output_stream(
+                        path, metadata={"Content-Type": "text/html; charset=utf-8"}
+                    ) as stream,
+                ):
+                    stream.write(Path(folder, page).read_bytes())
+        own = next(page for page in pages if page.parts[0] == "validations")
+        return f"{self.address}/{own.as_posix()}"
