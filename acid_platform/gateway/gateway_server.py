@@ -257,7 +257,8 @@ class GatewayServer:
         if self.entry.users is None:
             return
         users = self.entry.users.secrets()
-        former = {name for name, secret in self._users.items() if users.get(name) != secret}
+        salts = {name: secret.salt for name, secret in users.items()}
+        former = {name for name, secret in self._users.items() if salts.get(name) != secret.salt}
         self._users = users
         for connection in [*self._open] if former else ():
             if connection.by_password and connection.caller.user in former:

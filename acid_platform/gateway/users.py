@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import base64
 import binascii
+import fcntl
 import hashlib
 import hmac
+import logging
 import os
 import re
 import secrets
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,11 +25,13 @@ from acid_platform.base.disk import sync_data, sync_path
 from acid_platform.errors import InvalidDefinition
 from acid_platform.gateway.reloaded_file import ReloadedFile
 
+_LOG = logging.getLogger(__name__)
 _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,128}", re.ASCII)
 _COST, _BLOCK, _LANES = 1 << 17, 8, 1
-"""The cost of a new hash, and the least that is accepted; OWASP's cheat sheet asks for as much. A
-check takes 128 MiB of memory and some 0.4 s."""
-_DEAREST = 1 << 18
+"""The cost of a new hash; OWASP's cheat sheet asks for as much. A check takes 128 MiB of memory and
+some 0.4 s."""
+_LEAST, _DEAREST = 1 << 14, 1 << 18
+"""A hash of a lower cost than `_COST` is accepted, and replaced when its user logs in."""
 _LENGTH = 32
 
 
@@ -51,9 +56,9 @@ class Secret:
     hashed: bytes
 
     @classmethod
-    def of(cls, password: str) -> Secret:
-        """Hashes a password with a new salt."""
-        salt = secrets.token_bytes(16)
+    def of(cls, password: str, salt: bytes = b"") -> Secret:
+        """Hashes a password, with a new salt if none is given."""
+        salt = salt or secrets.token_bytes(16)
         empty = cls(_COST, _BLOCK, _LANES, salt, b"\0" * _LENGTH)
         return cls(_COST, _BLOCK, _LANES, salt, empty._hash(password))
 
@@ -64,9 +69,9 @@ class Secret:
         if kind != "scrypt":
             raise ValueError(f"unknown hash {kind!r}")
         one = cls(int(cost), int(block), int(lanes), _from_base64(salt), _from_base64(hashed))
-        cheap = one.cost < _COST or one.block < _BLOCK or one.lanes < _LANES
-        if cheap or len(one.hashed) < _LENGTH // 2 or len(one.salt) < 8:
-            raise ValueError("the hash is weaker than scrypt with N=131072, r=8, p=1")
+        weak = one.cost < _LEAST or one.block < _BLOCK or one.lanes < _LANES
+        if weak or len(one.hashed) < _LENGTH // 2 or len(one.salt) < 8:
+            raise ValueError("the hash is weaker than scrypt with N=16384, r=8, p=1")
         if one.cost & (one.cost - 1) or one.cost > _DEAREST or one.block > 16 or one.lanes > 4:
             raise ValueError("parameters of scrypt out of range")
         return one
@@ -74,6 +79,11 @@ class Secret:
     def __str__(self) -> str:
         salt, hashed = (base64.b64encode(one).decode() for one in (self.salt, self.hashed))
         return f"scrypt${self.cost}${self.block}${self.lanes}${salt}${hashed}"
+
+    @property
+    def outdated(self) -> bool:
+        """Whether a new hash would cost more to guess."""
+        return self.cost < _COST
 
     def matches(self, password: str) -> bool:
         """Compares in constant time."""
@@ -124,6 +134,7 @@ class Users:
 
     def __init__(self, path: str) -> None:
         """Raises InvalidDefinition if the file can't be read or is wrong."""
+        self._path = path
         self._file = ReloadedFile(path, parse, "the file of users")
         self._file.content()
         _nobody()
@@ -133,10 +144,20 @@ class Users:
         return self._file.content()
 
     def verify(self, name: str, password: str) -> bool:
-        """Whether it is the user's password. Raises InvalidDefinition for a file that is wrong."""
+        """Whether it is the user's password. A hash of less than today's cost is replaced then.
+
+        Raises InvalidDefinition for a file that is wrong.
+        """
         secret = self._file.content().get(name)
         matches = (secret or _nobody()).matches(password)
-        return secret is not None and matches
+        if secret is None or not matches:
+            return False
+        if secret.outdated:
+            try:
+                _renew(self._path, name, secret, password)
+            except InvalidDefinition as error:  # the user may log in all the same
+                _LOG.warning("the hash of user %s stays as it is: %s", name, error)
+        return True
 
 
 def add(path: str, name: str, password: str) -> bool:
@@ -148,21 +169,55 @@ def add(path: str, name: str, password: str) -> bool:
     require_name(name)
     if not password or "\0" in password:
         raise InvalidDefinition("a password may not be empty, and has no NUL")
+    with _alone(path):
+        before = _put(path, name, Secret.of(password))
+    return name not in before
+
+
+def _renew(path: str, name: str, old: Secret, password: str) -> None:
+    """Replaces a hash by one of today's cost and the same salt, by which gateways see that it is
+    the same password. Raises InvalidDefinition."""
+    new = Secret.of(password, old.salt)
+    with _alone(path):
+        if parse(Path(path).read_text(), path).get(name) == old:  # else it was changed meanwhile
+            _put(path, name, new)
+
+
+@contextmanager
+def _alone(path: str) -> Iterator[None]:
+    """Nobody else changes the file of users meanwhile. Raises InvalidDefinition."""
+    try:
+        directory = os.open(Path(path).parent, os.O_RDONLY)
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(directory)
+    except OSError as error:
+        raise InvalidDefinition(f"{path} can't be written: {error}") from error
+
+
+def _put(path: str, name: str, secret: Secret) -> Mapping[str, Secret]:
+    """Replaces the file by one with this line; returns who was in it before."""
     file = Path(path)
     text = file.read_text() if file.exists() else ""
     users = parse(text, path)
     others = [line for line in text.splitlines() if line.strip().partition(":")[0] != name]
-    content = "".join(f"{line}\n" for line in (*others, f"{name}:{Secret.of(password)}"))
+    content = "".join(f"{line}\n" for line in (*others, f"{name}:{secret}"))
+    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
-        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
         with os.fdopen(handle, "w") as stream:
             stream.write(content)
             stream.flush()
             sync_data(stream.fileno())
         if file.exists():
-            Path(temporary).chmod(file.stat().st_mode & 0o777)
+            present = file.stat()
+            Path(temporary).chmod(present.st_mode & 0o777)
+            if (present.st_uid, present.st_gid) != (os.geteuid(), os.getegid()):
+                os.chown(temporary, present.st_uid, present.st_gid)
         Path(temporary).replace(file)
-        sync_path(file.parent)
-    except OSError as error:
-        raise InvalidDefinition(f"{path} can't be written: {error}") from error
-    return name not in users
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    sync_path(file.parent)
+    return users

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import socket
 import ssl
 import threading
@@ -228,6 +229,22 @@ def test_P34_the_connections_of_a_former_user_are_closed(
                 Hive(at(server, user="ann"))
         else:
             Hive(at(server, user="ann")).__exit__()
+
+
+def test_P34_a_hash_that_is_replaced_at_the_login_closes_no_connection(
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, salt = tmp_path / "users", bytes(16)
+    hashed = hashlib.scrypt(b"secret", salt=salt, n=1 << 14, r=8, p=1, dklen=32)
+    file.write_text(f"ann:{users.Secret(1 << 14, 8, 1, salt, hashed)}\n")
+    monkeypatch.setenv(PASSWORD, "secret")
+    with serving(warehouse, entry=Entry(users=Users(str(file)))) as server:
+        server._tick()
+        with Hive(at(server, user="ann")) as ann:
+            assert "$131072$" in file.read_text()
+            server._tick()
+            server._tick()
+            assert ann.call("get_all_databases")
 
 
 @pytest.mark.parametrize(("user", "password"), [("ann", "hidden"), ("eve", "secret"), ("ann", "s")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import logging
@@ -245,7 +246,40 @@ def test_a_text_that_is_nested_deeply_is_a_named_error(read: Any, text: str) -> 
     assert parse("a = 1" + " OR a = 1" * 400)
 
 
+def _cheap(password: str, cost: int) -> str:
+    salt = b"0123456789abcdef"
+    hashed = hashlib.scrypt(password.encode(), salt=salt, n=cost, r=8, p=1, dklen=32)
+    return str(users.Secret(cost, 8, 1, salt, hashed))
+
+
 def test_a_weak_hash_lets_nobody_in() -> None:
-    weak = str(users.Secret.of("pw")).replace("$131072$", "$16384$")
     with pytest.raises(errors.InvalidDefinition, match="weaker than scrypt"):
-        users.parse(f"ann:{weak}", "users")
+        users.parse(f"ann:{_cheap('pw', 1 << 13)}", "users")
+
+
+def test_a_hash_of_a_lower_cost_is_replaced_at_the_login(tmp_path: Path) -> None:
+    path = tmp_path / "users"
+    path.write_text(f"# people\nbob:{_cheap('b', 1 << 14)}\nann:{_cheap('a', 1 << 14)}\n")
+    path.chmod(0o640)
+    known = users.Users(str(path))
+    assert not known.verify("ann", "b") and known.secrets()["ann"].outdated
+    assert known.verify("ann", "a")
+    ann, bob = (known.secrets()[name] for name in ("ann", "bob"))
+    assert (ann.cost, bob.cost) == (1 << 17, 1 << 14) and ann.salt == bob.salt
+    assert known.verify("ann", "a") and not known.verify("ann", "b")
+    assert path.read_text().startswith("# people\n") and path.stat().st_mode & 0o777 == 0o640
+    assert [one.name for one in tmp_path.iterdir()] == ["users"]
+
+
+def test_a_hash_that_cannot_be_replaced_keeps_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "users"
+    path.write_text(f"ann:{_cheap('a', 1 << 14)}\n")
+
+    def full(_descriptor: int) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(users, "sync_data", full)
+    assert users.Users(str(path)).verify("ann", "a")
+    assert "$16384$" in path.read_text() and [*tmp_path.iterdir()] == [path]
