@@ -31,6 +31,8 @@ them.
 
 `pytest tests/gateway/test_rights.py -k "NAME]"` runs the tests of a call: nobody without the verb
 gets in, everybody with it does, and others' transactions and locks are out of reach.
+`test_every_pair_of_user_and_call` of that file makes each call for each kind of user through the
+whole gateway: whom the grants keep out changes nothing.
 """
 
 _OPERATIONS = """\
@@ -39,22 +41,26 @@ _OPERATIONS = """\
 
 The metastore has no users: whoever knows its key (in a directory: whoever may read its `authkey`)
 may do all of these, and nobody else gets an answer. Every argument has to be of its declared type;
-else the operation is refused and nothing is changed. A standby answers only those that say so.
+else the operation is refused and nothing is changed. A `commit` is compared with the locks of its
+transaction: it holds directories of its own write ids, in entities that it locked for writing, and
+such that change rows only under a lock for UPDATE, DELETE or an overwrite. A standby answers only
+those that say so.
 
 `pytest tests/metastore/test_rights.py -k "NAME]"` runs the tests of an operation.
 """
 
 
 def _calls() -> Iterator[str]:
-    yield "| call | needs | uses only the caller's own | test |"
-    yield "| --- | --- | --- | --- |"
+    yield "| call | needs | uses only the caller's own | checked again at the commit | test |"
+    yield "| --- | --- | --- | --- | --- |"
     for name in sorted(known_calls()):
         used = [word for word, calls in (("transactions", TXNS_OF), ("locks", LOCK_OF))
                 if name in calls]  # fmt: skip
         rule = RULES[name]
         done = hasattr(Gateway, name)
         words = rule.words if done else "refused for everybody: an unknown call"
-        yield f"| `{name}` | {words} | {' and '.join(used)} | `test_a_call[{name}]` |"
+        own, test = " and ".join(used), f"`test_a_call[{name}]`"
+        yield f"| `{name}` | {words} | {own} | {rule.at_commit} | {test} |"
 
 
 def _operations() -> Iterator[str]:

@@ -6,7 +6,7 @@ A call that is not listed needs `admin`, so a new call is closed until somebody 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -93,6 +93,8 @@ class Rule:
     needs: Callable[..., Iterable[Need]]
     """By the call's arguments."""
     words: str
+    at_commit: str = ""
+    """What is checked again when the transaction commits."""
 
 
 def _words(verbs: Sequence[Verb], what: str) -> str:
@@ -199,12 +201,18 @@ _BY_CALLS = {
     " partition_name_has_valid_characters get_databases_req get_functions_req"
     " get_functions get_function get_all_functions get_role_names list_roles"
     " get_privilege_set list_privileges get_open_txns get_open_txns_req get_open_txns_info"
-    " open_txns commit_txn abort_txn abort_txns check_lock unlock show_locks heartbeat"
+    " open_txns abort_txn abort_txns check_lock unlock show_locks heartbeat"
     " heartbeat_txn_range add_dynamic_partitions add_write_ids_to_min_history"
     " get_latest_txnid_in_conflict show_compact get_next_notification"
     " get_current_notificationEventId get_notification_events_count fire_listener_event"
     " get_runtime_stats add_runtime_stats"
     " get_all_materialized_view_objects_for_rewriting": Rule(lambda *_arguments: (), "nothing"),
+    "commit_txn": Rule(
+        lambda *_arguments: (),
+        "nothing",
+        "for each directory, the verbs of what it holds, now; a lock of an operation that announced"
+        " it; the transaction's write id",
+    ),
     "get_fields get_fields_req get_schema get_schema_req get_partition_req"
     " get_partitions_by_filter_req get_table get_table_req get_partition"
     " get_partition_with_auth"
@@ -227,8 +235,11 @@ _BY_CALLS = {
         _locked,
         "the verb of each part's operation on its table, and for a stronger lock than that"
         " takes itself `update`, or for EXCLUSIVE `alter` or `drop` or `create`",
+        "that no more was written than it was for",
     ),
-    "allocate_table_write_ids": _one(*_WRITE),
+    "allocate_table_write_ids": replace(
+        _one(*_WRITE), at_commit="that all directories have this write id"
+    ),
     "create_table create_table_with_environment_context": _one(Verb.CREATE),
     "create_table_req": _each((Verb.CREATE,), lambda request: [request.table], "the table"),
     "create_database create_database_req": _database(Verb.CREATE),

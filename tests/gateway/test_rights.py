@@ -14,8 +14,15 @@ from typing import Any
 
 import pytest
 
-from acid_platform import NotAuthorized, Warehouse
-from acid_platform.gateway.authorization import LOCK_OF, TXNS_OF, AccessRequest, Guard
+from acid_platform import NoSuchTable, NotAuthorized, Warehouse
+from acid_platform.gateway.authorization import (
+    LOCK_OF,
+    TXNS_OF,
+    AccessRequest,
+    Grant,
+    Guard,
+    parse_grants,
+)
 from acid_platform.gateway.bounds import Bounds, CallRates
 from acid_platform.gateway.caller import THROUGH_GATEWAY, Caller
 from acid_platform.gateway.gateway import Gateway
@@ -44,6 +51,7 @@ from tests.gateway.clients import (
     m,
 )
 from tests.gateway.test_authorization import Refused, User
+from tests.gateway.test_protocol import message
 
 MINE, THEIRS, PLATFORMS, UNKNOWN = 1, 2, 3, 4
 EVE, ANN = Caller("10.0.0.7:1", "eve"), Caller("10.0.0.8:1", "ann")
@@ -70,6 +78,22 @@ class _Metastore:
         return [SimpleNamespace(id=10 * txn, txn=txn) for txn in (MINE, THEIRS, PLATFORMS)] + [
             SimpleNamespace(id=40, txn=0)
         ]
+
+
+class _Touched(_Metastore):
+    """Remembers whether anything but the owners of transactions and locks was asked for."""
+
+    touched = False
+
+    def call(self, operation: Any) -> list[Any]:
+        if isinstance(operation, GetLocks):
+            return super().call(operation)
+        self.touched = True
+        raise NoSuchTable("there is none")
+
+    def __getattr__(self, name: str) -> Any:
+        self.touched = True
+        raise NoSuchTable(f"no {name}")
 
 
 def _with(name: str, txn: int, lock: int) -> Call:
@@ -136,6 +160,46 @@ def test_a_call(name: str) -> None:
             continue
         with pytest.raises(NotAuthorized, match=r"may not use|no client of it may use"):
             guard.admit(strange, EVE)
+
+
+VERBS = ("read", "insert", "update", "delete", "create", "alter", "drop", "admin")
+LINES = ["", "eve all *", "eve all safe.*", "ann all *"] + [
+    f"eve {verb} {where}" for verb in VERBS for where in ("safe.shut", "safe.*", "*", "other.*")
+]
+"""Files of grants: whose every line is a user of the gateway as far as a call can tell."""
+
+
+def test_every_pair_of_user_and_call(caplog: pytest.LogCaptureFixture) -> None:
+    """Through the whole gateway: whom the grants keep out learns and changes nothing."""
+    caplog.set_level("CRITICAL")
+    pairs: Counter[str] = Counter()
+    metastore = _Touched()
+    grants: list[Grant] = []
+    gateway = Gateway(metastore, 0, lambda asked: any(one.gives(asked) for one in grants))  # type: ignore[arg-type]
+    calls = [_with(name, MINE, 10 * MINE) for name in sorted(known_calls())]
+    messages = [(call, message(call.name, *call.arguments)) for call in calls]
+    for line in LINES:
+        grants[:] = parse_grants(line, "grants")
+        for call, sent in messages:
+            may = all(
+                any(
+                    one.gives(AccessRequest("eve", "", verb, need.table, call.name))
+                    for verb in need.verbs
+                    for one in grants
+                )
+                for need in needs_of(call)
+            )
+            metastore.touched = False
+            answer = gateway.answer(sent, EVE)
+            if b"the gateway has no call" in answer:
+                assert not metastore.touched
+                pairs["refused for everybody"] += 1
+                continue
+            assert (b"user eve may not " in answer) is not may, (line, call.name)
+            assert may or not metastore.touched, (line, call.name)
+            pairs["allowed" if may else "denied"] += 1
+    assert pairs.total() == len(LINES) * len(known_calls())
+    assert pairs["denied"] > 1500 and pairs["allowed"] > 1500, pairs
 
 
 def test_foreign_keys_are_told_to_whoever_may_see_the_table_that_has_them() -> None:

@@ -21,9 +21,9 @@ from acid_platform import (
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.metastore.rules.state import Ended
-from acid_platform.transactions import TxnType
+from acid_platform.transactions import RowOperation, TxnType
 from tests.contents import counts
-from tests.metastore.world import DELETE, INSERT, UPDATE, R, W, World, X
+from tests.metastore.world import DELETE, INSERT, UPDATE, R, Txn, W, World, X
 
 TIMEOUT = 300_000
 
@@ -416,6 +416,39 @@ def test_a_report_needs_a_write_lock(world: World) -> None:
             world.write(),
             WriteReport("t", "p=1", INSERT, "delta_0000002_0000002_0000", counts(1, 1)),
         )
+
+
+@pytest.mark.parametrize(
+    ("name", "operation", "overwrite"),
+    [
+        ("delete_delta_{0}_{0}_0000", DELETE, False),
+        ("delete_delta_{0}_{0}_0000", INSERT, False),
+        ("delta_{0}_{0}_0000", UPDATE, False),
+        ("base_{0}", INSERT, True),
+    ],
+)
+def test_a_commit_changes_rows_only_under_a_lock_that_says_so(
+    world: World, name: str, operation: RowOperation, overwrite: bool
+) -> None:
+    def report(txn: Txn) -> WriteReport:
+        directory = name.format(f"{txn.write_ids['default.t']:07d}")
+        return WriteReport("t", None, operation, directory, counts(1, 1), overwrite)
+
+    txn = world.write()
+    with pytest.raises(InvalidDefinition, match="changes rows, and its lock there is for INSERT"):
+        world.commit(txn, report(txn))
+    assert world.call("outcome_of_txn", txn=txn.id)["state"] == "a"
+    txn = world.write(operation=DELETE)
+    world.commit(txn, report(txn))
+
+
+def test_a_commit_holds_directories_of_its_own_write_id(world: World) -> None:
+    txn, other = world.write(), world.write()
+    theirs = f"{other.write_ids['default.t']:07d}"
+    report = WriteReport("t", None, INSERT, f"delta_{theirs}_{theirs}_0000", counts(1, 1))
+    with pytest.raises(InvalidDefinition, match="where it has the write id 1"):
+        world.commit(txn, report)
+    world.commit(other, report)
 
 
 # --- leases --------------------------------------------------------------------------------------

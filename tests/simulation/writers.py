@@ -326,7 +326,8 @@ class Writer(Actor):
             columns = {self.pick(*sorted(session.places)): [[f"d{self.pick(1, 2)}", kind]]}
         bases = [report for report in reports if report["overwrite"]]
         if bases and self.chance < 0.05:
-            again = {"overwrite": False, "operation": "i", "directory": "delta_again"}
+            delta = bases[0]["directory"].replace("base", "delta") + bases[0]["directory"][4:]
+            again = {"overwrite": False, "operation": "i", "directory": delta}
             reports.append(bases[0] | again)  # a client that does not know P6
         session.committing = True
         self.ask(

@@ -15,6 +15,7 @@ from acid_platform.errors import (
     TxnAborted,
     WriteConflict,
 )
+from acid_platform.layout.names import DeltaName, parse_directory, span
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import Cursor, Sink
 from acid_platform.metastore.records import (
@@ -191,6 +192,7 @@ def _touched(
                 f"transaction {txn.txn_id} reports a write of {table.record.name}"
                 f" {partition or ''} without a write lock there; lock it first"
             )
+        _require_announced(txn, table.record.name, cover, report)
         if report.shares and sum(report.shares) != report.rows:
             raise InvalidDefinition(
                 f"{table.record.name}: {report.directory} has {report.rows} rows, and the inserts"
@@ -206,6 +208,26 @@ def _touched(
         (table_id, partition) for table_id, partition, report in reported if report.overwrite
     }
     return [_as_done(component, overwritten) for component in final], reported
+
+
+def _require_announced(
+    txn: Txn, table: str, cover: Sequence[Component], report: WriteReport
+) -> None:
+    """Raises InvalidDefinition for a directory of another write id than the transaction's, and for
+    one that changes rows under locks for INSERT; MalformedName."""
+    name, write_id = parse_directory(report.directory), cover[0].write_id
+    if name is None or span(name) != (write_id, write_id):
+        raise InvalidDefinition(
+            f"transaction {txn.txn_id} reports {report.directory} of {table}, where it has the"
+            f" write id {write_id}; report directories of this write id"
+        )
+    deletes = isinstance(name, DeltaName) and name.deletes
+    changes = report.overwrite or report.operation.changes or deletes
+    if changes and not any(component.operation.changes for component in cover):
+        raise InvalidDefinition(
+            f"transaction {txn.txn_id} reports {report.directory} of {table}, which changes rows,"
+            " and its lock there is for INSERT; lock for UPDATE or DELETE"
+        )
 
 
 def _changed(state: State, txn: Txn, reports: Sequence[RowReport]) -> write_set.Changed:
