@@ -19,6 +19,7 @@ from typing import Any
 from benchmarks.results import machine, save
 from tests.judge.verdict import LEVELS, PROMISED
 from tests.recorder.rounds import KINDS, Rounds, RunFailed
+from tests.recorder.service import LOGS
 from tests.recorder.switched_off import TEETH, caught
 
 ROUND_SECONDS = 60.0
@@ -26,9 +27,12 @@ _SHORTEST = 5.0
 _SHOWN = 20
 
 
-def record(place: Path, minutes: float, seed: int, spark: bool, trusting: bool) -> dict[str, Any]:
+def record(
+    place: Path, minutes: float, seed: int, log: str, spark: bool, trusting: bool
+) -> dict[str, Any]:
     """Rounds until the time is over; the result of all. Raises RunFailed."""
-    rounds = Rounds(place, seed, (*KINDS, "spark") if spark else KINDS, trusting=trusting)
+    kinds = (*KINDS, "spark") if spark else KINDS
+    rounds = Rounds(place, seed, kinds, log, trusting=trusting)
     allowed: Counter[str] = Counter()
     findings: Counter[str] = Counter()
     texts: list[str] = []
@@ -53,6 +57,7 @@ def record(place: Path, minutes: float, seed: int, spark: bool, trusting: bool) 
         "level": PROMISED,
         "minutes": minutes,
         "seed": seed,
+        "log": log,
         "clients": [*rounds.kinds],
         "counts": dict(sorted(rounds.counts.items())),
         "errors": dict(rounds.errors.most_common()),
@@ -79,6 +84,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.recorder", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--log", choices=LOGS, default="local", help="where the metastore's log lies"
+    )
     parser.add_argument("--spark", action="store_true", help="a client whose engine is Spark, too")
     parser.add_argument(
         "--trusting",
@@ -100,13 +108,15 @@ def main() -> int:
                 results = bite(place, chosen.teeth)
                 save(chosen.out / f"{day}-judge-teeth.json", {"caught": results})
                 return 0 if all(results.values()) else 1
-            result = record(place, chosen.minutes, chosen.seed, chosen.spark, chosen.trusting)
+            result = record(
+                place, chosen.minutes, chosen.seed, chosen.log, chosen.spark, chosen.trusting
+            )
         except RunFailed as failed:
             print(f"FAILED: {failed}")
             return 1
     for name in ("counts", "errors", "levels that nothing speaks against"):
         print(f"{name}: {result[name]}")
-    save(chosen.out / f"{day}-judge.json", {"machine": machine(), **result})
+    save(chosen.out / f"{day}-judge-{chosen.log}.json", {"machine": machine(), **result})
     for text in result["texts"]:
         print(f"WRONG {text}")
     return 1 if result["findings"] else 0

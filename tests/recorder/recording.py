@@ -31,6 +31,7 @@ from acid_platform.metastore.client.open_transaction import UNDECIDED
 from tests.gateway.clients import m
 from tests.judge.recorded import Attempt, Outcome, Step
 from tests.recorder.clients import Client
+from tests.recorder.faults import free_disk
 
 COMMITS_TRIED = 5
 """A commit that was not decided is sent again so often."""
@@ -75,7 +76,11 @@ class Journal:
             self._line({"unexpected": f"{self.process}, {place}: {name}: {error}"})
 
     def _line(self, content: dict[str, object]) -> None:
-        os.write(self._file, json.dumps(content, separators=(",", ":")).encode() + b"\n")
+        rest = json.dumps(content, separators=(",", ":")).encode() + b"\n"
+        while rest:
+            free_disk(0)  # what befalls the platform does not befall the record of it
+            with suppress(OSError):
+                rest = rest[os.write(self._file, rest) :]
 
 
 @dataclass

@@ -7,27 +7,28 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
 
 from acid_platform import Warehouse
-from acid_platform.metastore.__main__ import serve
-from acid_platform.metastore.client import target
-from acid_platform.metastore.endpoint import Home
 from tests.interop.history import Gate
 from tests.judge.recorded import save
 from tests.judge.verdict import Verdict, judge
-from tests.metastore.processes import serving_process
-from tests.recorder.faults import SETTINGS, Faults
+from tests.recorder.faults import SETTINGS, Clocks, Faults
 from tests.recorder.processes import LAST, Round, last_reads, live
 from tests.recorder.recording import Recording
+from tests.recorder.service import (
+    ForkOfDriver,
+    Service,
+    SharedLog,
+    StartedByClients,
+    forked,
+)
 from tests.recorder.workload import make_rows, make_tables
 
 KINDS = ("python", "python", "sql", "sql", "snapshot", "thrift", "keeper")
@@ -62,28 +63,35 @@ class Result:
 class Rounds:
     """Rounds in one warehouse below `place`, an empty directory.
 
-    `own_metastore`: the metastore is a fork of this process, with whatever was changed in it, and
-    not one that clients start. `trusting`: see Round.
+    `log`: one of LOGS. `own_metastore`: the metastore is a fork of this process, with whatever was
+    changed in it. `trusting`: see Round.
     """
 
     place: Path
     seed: int
     kinds: tuple[str, ...] = KINDS
+    log: str = "local"
     own_metastore: bool = False
     trusting: bool = False
     counts: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     _round: int = 0
     _started: int = 0
-    _served: int | None = None
     _gate: Gate | None = None
 
     def __post_init__(self) -> None:
         self._random = Random(self.seed)
         self.warehouse = self.place / "wh"
-        if self.own_metastore:
-            target.start = _started_by_driver  # type: ignore[attr-defined]
-            self._serve()
+        clocks = Clocks(self.place / "clocks")
+        clocks.install()
+        self._clocks = clocks if not self.own_metastore else None
+        self._service: Service = (
+            ForkOfDriver(self.warehouse)
+            if self.own_metastore
+            else StartedByClients(self.warehouse)
+            if self.log == "local"
+            else SharedLog(self.log, self.place)
+        )
         self._in_child(make_tables, SETTINGS)
         if "thrift" in self.kinds:
             self._gate = Gate(self.warehouse, self.place / "gateway.log")
@@ -92,12 +100,7 @@ class Rounds:
     def close(self) -> None:
         if self._gate:
             self._gate.kill()
-        pid = self._metastore()
-        if pid is not None:
-            os.kill(pid, signal.SIGTERM)
-        if self._served is not None:
-            with suppress(ChildProcessError):
-                os.waitpid(self._served, 0)
+        self._service.close()
 
     def run(self, seconds: float) -> Result:
         """Records a history, saves it and judges it. Raises RunFailed."""
@@ -118,7 +121,7 @@ class Rounds:
             self.trusting,
         )
         clients = {self._start(round_, kind): kind for kind in self.kinds}
-        faults = Faults(self._random, self._metastore, clients, self._gate)
+        faults = Faults(self._random, self._service, clients, self._gate, self._clocks)
         try:
             while time.monotonic() < round_.began + seconds:
                 time.sleep(0.03)
@@ -127,9 +130,9 @@ class Rounds:
                     clients[self._start(round_, kind)] = kind
         finally:
             (journals / "stop").touch()
-            faults.let_go()
+            faults.undo()
             self._await(clients)
-        unread = os.waitpid(_forked(partial(last_reads, round_)), 0)[1]
+        unread = os.waitpid(forked(partial(last_reads, round_)), 0)[1]
         recording = Recording.of(journals)
         if unread:
             recording.unexpected.append("the last reads failed")
@@ -156,13 +159,6 @@ class Rounds:
 
     # --- processes ------------------------------------------------------------------------------
 
-    def _serve(self) -> None:
-        home = Home(self.warehouse / "_metastore")
-        self._served = _forked(lambda: sys.exit(serve(home, None, None)))
-
-    def _metastore(self) -> int | None:
-        return self._served if self.own_metastore else serving_process(self.warehouse)
-
     def _in_child(
         self, work: Callable[[Warehouse], None], settings: dict[str, str] | None = None
     ) -> None:
@@ -174,19 +170,18 @@ class Rounds:
                 work(warehouse)
 
         for _ in range(_PATIENCE):
-            if not os.waitpid(_forked(with_warehouse), 0)[1]:
+            if not os.waitpid(forked(with_warehouse), 0)[1]:
                 return
         raise RunFailed("see the errors above")
 
     def _start(self, round_: Round, kind: str) -> int:
         self._started += 1
         seed = self.seed * 10_000 + self._round * LAST + self._started
-        return _forked(partial(live, round_, kind, self._started % LAST, seed))
+        return forked(partial(live, round_, kind, self._started % LAST, seed))
 
     def _ended(self, clients: dict[int, str]) -> list[str]:
         """The kinds of the clients that have ended since the last call."""
-        if self._served is not None and os.waitpid(self._served, os.WNOHANG)[0]:
-            self._serve()
+        self._service.again()
         return [clients.pop(pid) for pid in [*clients] if os.waitpid(pid, os.WNOHANG)[0]]
 
     def _await(self, clients: dict[int, str]) -> None:
@@ -200,25 +195,3 @@ class Rounds:
                     os.kill(pid, signal.SIGKILL)
                 deadline = float("inf")
             time.sleep(0.03)
-
-
-def _forked(work: Callable[[], object]) -> int:
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        work()
-        code = 0
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    except BaseException as error:
-        with suppress(Exception):
-            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-    os._exit(code)
-
-
-def _started_by_driver(home: Home, listen: str | None = None, *, alone: bool = True) -> bool:
-    """In place of `start` in clients: the driver starts the metastore."""
-    time.sleep(0.05)
-    return False

@@ -140,7 +140,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_T31_S4_T41_a_short_history_is_strong_snapshot_isolation(tmp_path: Path) -> None:
     ended = command("--minutes", "0.5", "--out", str(tmp_path))
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    (path,) = tmp_path.glob("*-judge.json")
+    (path,) = tmp_path.glob("*-judge-local.json")
     assert json.loads(path.read_text())["counts"]["committed"] > 100
 
 
