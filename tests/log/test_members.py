@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from acid_platform import MetastoreDamaged, MetastoreUnavailable
+from acid_platform import MetastoreDamaged, MetastoreRefused, MetastoreUnavailable
 from acid_platform.metastore import endpoint
+from acid_platform.metastore.certificates import make_certificate
+from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.client.target import Elected
+from acid_platform.metastore.client.target import Elected, Remote
 from acid_platform.metastore.log.contract import Batch, Leader
 from acid_platform.metastore.log.objects import ObjectLog
 from acid_platform.metastore.log.segment import snapshot_name
 from acid_platform.metastore.rules.turn import Recorded
 from acid_platform.metastore.server.store import Store, machine_at
+from acid_platform.metastore.wire import LEADER, Channel
 from tests.log.leaders import run
 from tests.log.members import Members
 from tests.log.postgres_server import missing
@@ -115,6 +120,52 @@ def test_P10_a_client_whose_log_is_away_still_asks_for_the_outcome(
     target._log = ObjectLog("file:///nowhere")
     monkeypatch.setattr(ObjectLog, "leader", away)
     assert target.replaced(1) is False
+
+
+@pytest.mark.parametrize("configured", ["", "0123456789abcdef"])
+def test_P10_a_leader_that_is_started_again_with_another_key_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, configured: str
+) -> None:
+    """Until another one leads, the log still names the address with the key of before."""
+    keys = iter(["before", "before", "after"])
+    monkeypatch.setenv("ACID_METASTORE_KEY", configured)
+    monkeypatch.setattr(
+        ObjectLog, "leader", lambda _log: Leader(1, "127.0.0.1:7433", key=next(keys))
+    )
+    monkeypatch.setattr(ObjectLog, "exists", property(lambda _log: True))
+    leading = cast(Channel, SimpleNamespace(role=LEADER, epoch=2))
+
+    def dial(target: Remote, _host: str, _port: int) -> Channel:
+        if target.key == b"after":
+            return leading
+        raise MetastoreRefused("the key is wrong")
+
+    monkeypatch.setattr(Remote, "_dial", dial)
+    link = Link(Elected(f"file://{tmp_path}/log"))
+    if configured:
+        with pytest.raises(MetastoreRefused):
+            link._connect()
+    else:
+        assert link._connect() is leading
+
+
+def test_P10_a_new_leader_is_trusted_by_its_own_authority(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    authorities = []
+    for number in range(2):
+        make_certificate(tmp_path / str(number), ["localhost"])
+        authorities.append((tmp_path / str(number) / "ca.pem").read_text())
+    leaders = [Leader(1, "127.0.0.1:7433", key="k", authority=one) for one in authorities]
+    target = Elected(f"file://{tmp_path}/log")
+    monkeypatch.setattr(ObjectLog, "exists", property(lambda _log: True))
+    trusted = []
+    for leader in leaders:
+        monkeypatch.setattr(ObjectLog, "leader", lambda _log, leader=leader: leader)
+        target._look()
+        assert target.tls is not None
+        trusted.append(target.tls.get_ca_certs(binary_form=True))
+    assert trusted[0] != trusted[1]
 
 
 def test_P3_a_snapshot_that_is_listed_and_gone_is_named(tmp_path: Path) -> None:

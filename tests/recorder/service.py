@@ -8,12 +8,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
 from typing import Protocol
 
+from acid_platform.errors import AcidError
 from acid_platform.metastore.__main__ import serve
 from acid_platform.metastore.client import target
 from acid_platform.metastore.endpoint import Home
@@ -99,7 +100,7 @@ class SharedLog:
         self._opened.callback(os.environ.pop, "ACID_METASTORE", None)
         os.environ["ACID_METASTORE"] = self.where = where
         self._faults = cycle(FAULTS)
-        self._failing = ExitStack()
+        self._failing: AbstractContextManager[None] | None = None
         self._members = [
             Member(where, self.place / f"member-{number}.log").start() for number in range(MEMBERS)
         ]
@@ -110,12 +111,15 @@ class SharedLog:
             time.sleep(0.2)
 
     def pid(self) -> int | None:
+        if self._failing is not None:
+            return None
         reading, writing = os.pipe()
 
         def tell() -> None:
-            log = open_log(self.where)
-            leader = log.leader() if log.exists else None
-            os.write(writing, leader.address.encode() if leader else b"")
+            with suppress(AcidError, OSError):
+                log = open_log(self.where)
+                leader = log.leader() if log.exists else None
+                os.write(writing, leader.address.encode() if leader else b"")
 
         child = forked(tell)
         os.close(writing)
@@ -137,11 +141,14 @@ class SharedLog:
         if isinstance(self.server, PostgresServer):
             self.server.stop()
             self.server.start()
-        elif isinstance(self.server, S3Server):
-            self._failing.enter_context(self.server.fails(next(self._faults)))
+        elif isinstance(self.server, S3Server) and self._failing is None:
+            self._failing = self.server.fails(next(self._faults))
+            self._failing.__enter__()
 
     def heal(self) -> None:
-        self._failing.close()
+        if self._failing is not None:
+            self._failing.__exit__(None, None, None)
+            self._failing = None
 
     def close(self) -> None:
         self.heal()

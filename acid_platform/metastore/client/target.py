@@ -268,10 +268,18 @@ class Elected(Remote):
         self.failover_seconds = FAILOVER_SECONDS
         self._where = where
         self._log: SharedLog | None = None
+        self._authority = ""
+        """The one that the log told and `tls` trusts."""
 
     def dial(self) -> wire.Channel:
         self._look()
-        return super().dial()
+        try:
+            return super().dial()
+        except MetastoreRefused as error:
+            if configured_key():
+                raise
+            # A process that was started again at this address has another key until it leads.
+            raise ConnectionError(f"the leader that the log names is gone: {error}") from error
 
     def _look(self) -> None:
         """Raises ConnectionError if nobody leads, and what the log raises."""
@@ -284,10 +292,11 @@ class Elected(Remote):
             raise ConnectionError(f"no metastore leads {self._where} now")
         self.addresses = (parse_address(leader.address),)
         self.key = configured_key() or leader.key.encode()
-        if leader.authority and self.tls is None:
+        if leader.authority != self._authority and (self._authority or self.tls is None):
             from acid_platform.metastore.tls import trusting
 
-            self.tls = trusting(leader.authority)
+            self.tls = trusting(leader.authority) if leader.authority else None
+            self._authority = leader.authority
 
     def replaced(self, epoch: int) -> bool:
         """Whether the log names a later leader; no, as long as the log can't be reached."""
