@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from acid_platform.gateway.authorization import LOCK_OF, TXNS_OF
-from acid_platform.gateway.gateway import Gateway
-from acid_platform.gateway.needs import RULES
-from acid_platform.gateway.protocol import known_calls
+from acid_platform.gateway.call_table import CALLS
 from acid_platform.metastore.operations.base import OPERATIONS
 from acid_platform.metastore.operations.tables import GetSettings
 from acid_platform.metastore.server.server import HANDLERS
@@ -53,14 +50,11 @@ those that say so.
 def _calls() -> Iterator[str]:
     yield "| call | needs | uses only the caller's own | checked again at the commit | test |"
     yield "| --- | --- | --- | --- | --- |"
-    for name in sorted(known_calls()):
-        used = [word for word, calls in (("transactions", TXNS_OF), ("locks", LOCK_OF))
-                if name in calls]  # fmt: skip
-        rule = RULES[name]
-        done = hasattr(Gateway, name)
-        words = rule.words if done else "refused for everybody: an unknown call"
+    for name, row in sorted(CALLS.items()):
+        used = [word for word, own in (("transactions", row.txns), ("locks", row.own_lock)) if own]
+        words = row.rule.words if row.answer else "refused for everybody: an unknown call"
         own, test = " and ".join(used), f"`test_a_call[{name}]`"
-        yield f"| `{name}` | {words} | {own} | {rule.at_commit} | {test} |"
+        yield f"| `{name}` | {words} | {own} | {row.rule.at_commit} | {test} |"
 
 
 def _operations() -> Iterator[str]:

@@ -16,10 +16,9 @@ from typing import Any
 from acid_platform.base.recent import Recent
 from acid_platform.errors import InvalidDefinition, NotAuthorized
 from acid_platform.gateway.caller import THROUGH_GATEWAY, Caller
-from acid_platform.gateway.needs import ANY, SEE, Need, Verb, needs_of, needs_of_commit
+from acid_platform.gateway.needs import ANY, SEE, CallRow, Need, Verb, needs_of_commit
 from acid_platform.gateway.protocol import Call
 from acid_platform.gateway.reloaded_file import ReloadedFile
-from acid_platform.gateway.shapes import LONGEST_RANGE
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import WriteReport
@@ -130,13 +129,13 @@ class Guard:
         """The users of transactions."""
         self._locks: Recent[int, str] = Recent(_REMEMBERED)
 
-    def admit(self, call: Call, caller: Caller) -> None:
-        """Raises NotAuthorized unless the caller may make the call.
+    def admit(self, row: CallRow, call: Call, caller: Caller) -> None:
+        """Raises NotAuthorized unless the caller may make the call; `row` says what it needs.
 
         A transaction that is opened gets the name of the user who has logged in.
         """
-        self._require(needs_of(call), call.name, caller)
-        txns, lock = {*transactions_of(call)}, lock_of(call)
+        self._require(row.needs(call.arguments), call.name, caller)
+        txns, lock = {*row.transactions(call.arguments)}, row.lock(call.arguments)
         if txns:
             self._require_own(txns, call, caller)
         if lock:
@@ -243,41 +242,3 @@ def _words(need: Need) -> str:
 def _recorded(user: str, claimed: str | None) -> str:
     """The user of a transaction: who logged in, and for whom, if the engine names somebody."""
     return user if claimed in (None, "", user) else f"{user}{_FOR}{claimed}"
-
-
-def _one(request: Any) -> list[int]:
-    return [request.txnid] if request.txnid else []
-
-
-def _range(request: Any) -> Iterable[int]:
-    short = 0 <= request.max - request.min < LONGEST_RANGE  # else the call refuses it
-    return range(request.min, request.max + 1) if short else ()
-
-
-TXNS_OF: dict[str, Callable[[Any], Iterable[int]]] = {
-    **dict.fromkeys(
-        ("commit_txn", "abort_txn", "lock", "check_lock", "heartbeat", "add_dynamic_partitions"),
-        _one,
-    ),
-    "abort_txns": lambda request: request.txn_ids or (),
-    "allocate_table_write_ids": lambda request: request.txnIds or (),
-    "heartbeat_txn_range": _range,
-    "get_latest_txnid_in_conflict": lambda txn: [txn],
-    "add_write_ids_to_min_history": lambda txn: [txn],
-}
-"""The transactions that a call uses, by its first argument: they have to be the caller's own."""
-
-LOCK_OF = frozenset({"check_lock", "unlock", "heartbeat"})
-"""Calls that use a lock request: it has to be the caller's own."""
-
-
-def transactions_of(call: Call) -> Iterable[int]:
-    """The transactions that a call names and uses."""
-    find, first = TXNS_OF.get(call.name), call.arguments[0] if call.arguments else None
-    return () if find is None or first is None else find(first)
-
-
-def lock_of(call: Call) -> int:
-    """The lock request that a call names and uses; 0 for none."""
-    first = call.arguments[0] if call.arguments else None
-    return int(first.lockid or 0) if call.name in LOCK_OF and first is not None else 0

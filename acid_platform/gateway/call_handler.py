@@ -1,11 +1,10 @@
-"""What the handlers of all calls share: the metastore, whose call is answered, and short forms for
-calls that say in another way what one call says, or whose answer never changes."""
+"""What the handlers of all calls share: the metastore, and whose call is answered."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
 from acid_platform.gateway.authorization import Authorizer, Guard
 from acid_platform.gateway.caller import Caller
@@ -15,12 +14,11 @@ from acid_platform.metastore.records import TableRecord
 
 LOCATIONS = "acid.gateway.locations"
 """The setting with the directories outside of the warehouse in which clients may make tables."""
-CallMethod = Callable[..., Any]
 T = TypeVar("T")
 
 
 class CallHandler:
-    """The methods of its subclasses have the protocol's names, and are called from any thread."""
+    """`call_table` says which methods of its subclasses answer which calls, from any thread."""
 
     def __init__(
         self,
@@ -48,50 +46,6 @@ class CallHandler:
     def _record(self, database: str, name: str) -> TableRecord:
         """Raises NoSuchTable."""
         return self._metastore.table(f"{database}.{name}")
-
-
-def of_request(call: CallMethod, fields: str, answer: str = "") -> CallMethod:
-    """A call of Hive 4, which gets in the fields of one struct what `call` gets as arguments.
-
-    `answer`: the struct, and its field, in which the answer is sent, such as `Result.partitions`.
-    """
-    struct, _, field = answer.partition(".")
-    names = fields.split()
-
-    def method(self: CallHandler, request: Any) -> Any:
-        value = call(self, *(getattr(request, name) for name in names))
-        if not struct:
-            return value
-        return getattr(load(), struct)(**({field: value} if field else {}))
-
-    return method
-
-
-def leading(call: CallMethod, count: int) -> CallMethod:
-    """A call with more arguments than `call` has: only the first `count` matter here."""
-
-    def method(self: CallHandler, *arguments: Any) -> Any:
-        return call(self, *arguments[:count])
-
-    return method
-
-
-def always(answer: Any = None) -> CallMethod:
-    """A call that has the same answer at all times."""
-
-    def method(_self: CallHandler, *_arguments: Any) -> Any:
-        return answer
-
-    return method
-
-
-def always_struct(struct: str, **fields: Any) -> CallMethod:
-    """A call that is answered with this struct at all times."""
-
-    def method(_self: CallHandler, *_arguments: Any) -> Any:
-        return getattr(load(), struct)(**fields)
-
-    return method
 
 
 def limited(values: Sequence[T], limit: int | None) -> list[T]:

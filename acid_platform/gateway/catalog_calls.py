@@ -15,7 +15,7 @@ from acid_platform.errors import (
     WarehouseNotWritable,
 )
 from acid_platform.gateway import shapes
-from acid_platform.gateway.call_handler import CallHandler, always, leading, limited, of_request
+from acid_platform.gateway.call_handler import CallHandler, limited
 from acid_platform.gateway.protocol import load
 from acid_platform.gateway.shapes import INSERT_ONLY_TABLES
 from acid_platform.gateway.statistics_calls import counts_of
@@ -62,8 +62,6 @@ class CatalogCalls(CallHandler):
             make_root(*Files.of(f"{root}/{record.name}.db"))
         return shapes.database(record, root)
 
-    get_database_req = of_request(get_database, "name")
-
     def get_databases_req(self, request: Any) -> Any:
         databases = [self.get_database(name) for name in self.get_databases(request.pattern)]
         return load().GetDatabaseObjectsResponse(databases=databases)
@@ -107,9 +105,6 @@ class CatalogCalls(CallHandler):
             for db, name, _ in self._names(kind or None)
             if db == database.lower() and like(pattern).fullmatch(name)
         ]
-
-    get_materialized_views_for_rewriting = always([])
-    get_all_materialized_view_objects_for_rewriting = always([])
 
     def get_table_meta(
         self, databases: str | None, tables: str | None, kinds: Sequence[str] | None
@@ -193,12 +188,8 @@ class CatalogCalls(CallHandler):
     def get_fields(self, database: str, name: str) -> list[Any]:
         return shapes.columns_of(self._record(database, name))
 
-    get_fields_req = of_request(get_fields, "dbName tblName", "GetFieldsResponse.fields")
-
     def get_schema(self, database: str, name: str) -> list[Any]:
         return shapes.all_columns_of(self._record(database, name))
-
-    get_schema_req = of_request(get_schema, "dbName tblName", "GetFieldsResponse.fields")
 
     # --- partitions -----------------------------------------------------------------------------
 
@@ -218,8 +209,6 @@ class CatalogCalls(CallHandler):
     def get_partition_names(self, database: str, name: str, limit: int | None) -> list[str]:
         return limited(self._metastore.partitions(self._record(database, name).name), limit)
 
-    fetch_partition_names_req = of_request(get_partition_names, "dbName tblName maxParts")
-
     def get_partition_names_ps(
         self, database: str, name: str, values: Sequence[str] | None, limit: int | None
     ) -> list[str]:
@@ -232,33 +221,15 @@ class CatalogCalls(CallHandler):
 
         return limited([*filter(begins, self._metastore.partitions(record.name))], limit)
 
-    get_partition_names_ps_req = of_request(
-        get_partition_names_ps,
-        "dbName tblName partValues maxParts",
-        "GetPartitionNamesPsResponse.names",
-    )
-
     def get_partitions(self, database: str, name: str, limit: int | None) -> list[Any]:
         record = self._record(database, name)
         return self._shapes(record, self.get_partition_names(database, name, limit))
-
-    get_partitions_with_auth = leading(get_partitions, 3)
-    get_partitions_req = of_request(
-        get_partitions, "dbName tblName maxParts", "PartitionsResponse.partitions"
-    )
 
     def get_partitions_ps(
         self, database: str, name: str, values: Sequence[str] | None, limit: int | None
     ) -> list[Any]:
         record = self._record(database, name)
         return self._shapes(record, self.get_partition_names_ps(database, name, values, limit))
-
-    get_partitions_ps_with_auth = leading(get_partitions_ps, 4)
-    get_partitions_ps_with_auth_req = of_request(
-        get_partitions_ps,
-        "dbName tblName partVals maxParts",
-        "GetPartitionsPsWithAuthResponse.partitions",
-    )
 
     def get_partition_by_name(self, database: str, name: str, partition: str) -> Any:
         """Raises NoSuchPartition."""
@@ -274,11 +245,6 @@ class CatalogCalls(CallHandler):
         (shown,) = self._shapes(record, [partition])
         return shown
 
-    get_partition_with_auth = leading(get_partition, 3)
-    get_partition_req = of_request(
-        get_partition, "dbName tblName partVals", "GetPartitionResponse.partition"
-    )
-
     def get_partitions_by_names(
         self, database: str, name: str, names: Sequence[str] | None
     ) -> list[Any]:
@@ -286,10 +252,6 @@ class CatalogCalls(CallHandler):
         record = self._record(database, name)
         present = set(self._metastore.partitions(record.name))
         return self._shapes(record, [one for one in names or () if one in present])
-
-    get_partitions_by_names_req = of_request(
-        get_partitions_by_names, "db_name tbl_name names", "GetPartitionsByNamesResult.partitions"
-    )
 
     def get_partitions_by_expr(self, request: Any) -> Any:
         """All partitions, and word that they were not chosen by the expression.
@@ -324,10 +286,6 @@ class CatalogCalls(CallHandler):
             )
         return self.get_partitions(database, name, limit)
 
-    get_partitions_by_filter_req = of_request(
-        get_partitions_by_filter, "dbName tblName filter maxParts"
-    )
-
     def get_num_partitions_by_filter(self, database: str, name: str, text: str) -> int:
         return len(self.get_partitions_by_filter(database, name, text, None))
 
@@ -343,9 +301,6 @@ class CatalogCalls(CallHandler):
             column: DEFAULT_PARTITION if value is None else value
             for column, value in zip(columns, values, strict=True)
         }
-
-    partition_name_has_valid_characters = always(True)
-    """Every text may be a partition's value: its name escapes what a path can't have (F4)."""
 
 
 def _require_cleaned(location: str, floor: int) -> None:

@@ -6,13 +6,13 @@ is checked at its commit: see `external_writes`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from acid_platform.errors import NoSuchTable
 from acid_platform.gateway import shapes
-from acid_platform.gateway.call_handler import CallHandler, CallMethod
+from acid_platform.gateway.call_handler import CallHandler
 from acid_platform.gateway.protocol import load
 from acid_platform.layout.constraints import DECLARED_ONLY, Constraint, ConstraintKind
 from acid_platform.layout.declarable import table_name
@@ -50,7 +50,7 @@ _FORMS = {
 }
 
 
-def _of_kind(kind: ConstraintKind) -> CallMethod:
+def of_kind(kind: ConstraintKind) -> Callable[[ConstraintCalls, Any], Any]:
     """The call that asks for the constraints of this kind of a table."""
 
     def method(self: ConstraintCalls, request: Any) -> Any:
@@ -67,12 +67,6 @@ class ConstraintCalls(CallHandler):
         with suppress(NoSuchTable):
             return [*_shapes(self._record(database, name), kind)]
         return []
-
-    get_primary_keys = _of_kind(ConstraintKind.PRIMARY_KEY)
-    get_unique_constraints = _of_kind(ConstraintKind.UNIQUE)
-    get_not_null_constraints = _of_kind(ConstraintKind.NOT_NULL)
-    get_default_constraints = _of_kind(ConstraintKind.DEFAULT)
-    get_check_constraints = _of_kind(ConstraintKind.CHECK)
 
     def get_foreign_keys(self, request: Any) -> Any:
         """Those of a table, of the tables that refer to another, or of one that refer to it."""

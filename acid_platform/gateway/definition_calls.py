@@ -9,7 +9,7 @@ from typing import Any
 from acid_platform.base.table_properties import FILE_FORMAT
 from acid_platform.errors import DeclarationChanged, NoSuchTable, UnsupportedStatement
 from acid_platform.gateway import shapes
-from acid_platform.gateway.call_handler import LOCATIONS, CallHandler, leading, of_request
+from acid_platform.gateway.call_handler import LOCATIONS, CallHandler
 from acid_platform.gateway.catalog_calls import VIEW
 from acid_platform.gateway.constraint_calls import constraints_of
 from acid_platform.gateway.partition_calls import drop, truncate
@@ -137,8 +137,6 @@ class DefinitionCalls(CallHandler):
         )
         create(self._metastore, name, declared, self._location(name, new.sd.location))
 
-    create_table_with_environment_context = leading(create_table, 1)
-
     def _location(self, name: str, location: str | None) -> str | None:
         """The location to ask for; None for the usual one. Raises InvalidDefinition for one where
         no client may make a table (P49)."""
@@ -164,9 +162,6 @@ class DefinitionCalls(CallHandler):
         if delete is False:
             raise UnsupportedStatement(f"{full}: a table can't be dropped without its files")
         drop(self._metastore, full, None, self._caller.txns)
-
-    drop_table_with_environment_context = leading(drop_table, 3)
-    drop_table_req = of_request(drop_table, "dbName tableName deleteData")
 
     def truncate_table_req(self, request: Any) -> Any:
         """Empties a table, or partitions of it, in a transaction of this connection."""
@@ -219,9 +214,6 @@ class DefinitionCalls(CallHandler):
             record,
             comments,
         )
-
-    alter_table_with_environment_context = leading(alter_table, 3)
-    alter_table_with_cascade = leading(alter_table, 3)
 
     def alter_table_req(self, request: Any) -> Any:
         """As `alter_table`; with a write id, the engine has written all its files too (P47)."""

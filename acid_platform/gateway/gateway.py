@@ -1,7 +1,4 @@
-"""Answers the calls of Hive's Metastore protocol from a warehouse's metastore.
-
-Calls about sessions and compactions are here too: our queue and our Workers do the latter.
-"""
+"""Answers the calls of Hive's Metastore protocol from a warehouse's metastore."""
 
 from __future__ import annotations
 
@@ -12,15 +9,13 @@ from typing import Any
 from acid_platform import errors
 from acid_platform.errors import (
     AcidError,
-    AlreadyScheduled,
-    InvalidDefinition,
     NoSuchTable,
     NotAuthorized,
 )
-from acid_platform.gateway import shapes
-from acid_platform.gateway.call_handler import CallHandler, always, always_struct
+from acid_platform.gateway.call_table import CALLS
 from acid_platform.gateway.caller import Caller
 from acid_platform.gateway.catalog_calls import CatalogCalls
+from acid_platform.gateway.compaction_calls import CompactionCalls
 from acid_platform.gateway.constraint_calls import ConstraintCalls
 from acid_platform.gateway.definition_calls import DefinitionCalls
 from acid_platform.gateway.needs import DATABASE_FIELDS
@@ -30,118 +25,11 @@ from acid_platform.gateway.protocol import (
     UNKNOWN_METHOD,
     Call,
     Undecodable,
-    known_calls,
-    load,
 )
-from acid_platform.gateway.shapes import CATALOG, CompactionType
+from acid_platform.gateway.session_calls import SessionCalls
+from acid_platform.gateway.shapes import CATALOG
 from acid_platform.gateway.statistics_calls import StatisticsCalls
 from acid_platform.gateway.transaction_calls import TransactionCalls
-from acid_platform.metastore import operations as ops
-
-
-class CompactionCalls(CallHandler):
-    """Compactions."""
-
-    def compact2(self, request: Any) -> Any:
-        """Queues a compaction; one that is queued already is not accepted, which is no error."""
-        if request.type not in set(CompactionType):
-            raise InvalidDefinition(f"compactions of type {request.type} are not built")
-        kind = CompactionType(request.type).name.lower()
-        entity = (f"{request.dbname}.{request.tablename}", request.partitionname or None)
-        try:
-            number = self._metastore.request_compaction(
-                *entity, kind, request.properties or {}, request.initiatorId or "gateway"
-            )
-        except AlreadyScheduled as error:
-            queue = self._metastore.call(ops.GetQueue())
-            return load().CompactionResponse(
-                id=next((task.id for task in queue if (task.table, task.partition) == entity), 0),
-                state="refused",
-                accepted=False,
-                errormessage=str(error),
-            )
-        return load().CompactionResponse(id=number, state="initiated", accepted=True)
-
-    def compact(self, request: Any) -> None:
-        self.compact2(request)
-
-    def show_compact(self, _request: Any) -> Any:
-        m = load()
-        return m.ShowCompactResponse(
-            compacts=[
-                m.ShowCompactResponseElement(
-                    id=row["compactionid"],
-                    dbname=row["dbname"],
-                    tablename=row["tabname"],
-                    partitionname=_or_none(row["partname"]),
-                    type=CompactionType[row["type"]],
-                    state=row["state"],
-                    workerid=_or_none(row["workerid"]),
-                    start=_number(row["starttime"]),
-                    endTime=_number(row["committime"]),
-                    hightestTxnId=_number(row["highestwriteid"]),
-                    hadoopJobId=_or_none(row["hadoopjobid"]),
-                    errorMessage=_or_none(row["errormessage"]),
-                    enqueueTime=_number(row["enqueuetime"]),
-                    initiatorId=_or_none(row["initiatorid"]),
-                )
-                for row in self._metastore.compactions()
-            ]
-        )
-
-
-def _or_none(value: Any) -> str | None:
-    """The listing says `None` for an empty field (C62)."""
-    return None if value == "None" else str(value)
-
-
-def _number(value: Any) -> int | None:
-    return None if value == "None" else int(value)
-
-
-class SessionCalls(CallHandler):
-    """What clients ask besides. It grants no privileges: engines that check them themselves have to
-    be told to allow all."""
-
-    def get_config_value(self, name: str, default: str | None) -> str:
-        """A setting; `metastore.x` is another name of `hive.x`. `default` if it is unknown."""
-        settings = self._metastore.settings()
-        other = f"hive.{name.removeprefix('metastore.')}"
-        return settings.get(name) or settings.get(other) or default or ""
-
-    def getMetaConf(self, name: str) -> str:
-        return self.get_config_value(name, "")
-
-    def set_ugi(self, user: str, _groups: Sequence[str]) -> list[str]:
-        return [user]
-
-    def get_metastore_db_uuid(self) -> str:
-        return self._metastore.call(ops.GetIdentity()).id
-
-    def get_privilege_set(self, _thing: Any, _user: str, _groups: Sequence[str]) -> Any:
-        return shapes.nobody()
-
-    def get_function(self, database: str, name: str) -> Any:
-        raise NoSuchTable(f"there is no function {database}.{name}")
-
-    flushCache = always()
-    get_role_names = always(["admin", "public"])
-    list_roles = always([])
-    list_privileges = always([])
-
-    # --- there are no functions, notifications and runtime statistics ---------------------------
-
-    get_functions = always([])
-    get_functions_req = always_struct("GetFunctionsResponse", function_names=[], functions=[])
-    get_all_functions = always_struct("GetAllFunctionsResponse", functions=[])
-    get_current_notificationEventId = always_struct("CurrentNotificationEventId", eventId=0)
-    get_next_notification = always_struct("NotificationEventResponse", events=[])
-    get_notification_events_count = always_struct("NotificationEventsCountResponse", eventsCount=0)
-    fire_listener_event = always_struct("FireEventResponse", eventIds=[])
-    """What an engine reports here, its commit says too."""
-    get_runtime_stats = always([])
-    add_runtime_stats = always()
-
 
 _LOG = logging.getLogger(__name__)
 _EMPTY_NAME = "!"
@@ -193,17 +81,17 @@ class Gateway(
         except Undecodable as error:
             _LOG.warning("%s: a call that can't be decoded: %s", peer, error)
             return Call("", 0, []).failed(f"the call can't be decoded: {error}", PROTOCOL_ERROR)
-        method = getattr(self, call.name, None) if call.name in known_calls() else None
-        if call.oneway and method is None:
-            return b""
-        if method is None:
+        row = CALLS.get(call.name)
+        if row is None or row.answer is None:
+            if call.oneway:
+                return b""
             _LOG.warning("%s: unknown call %s", peer, call.name)
             text = f"the gateway has no call {call.name}; docs/gateway.md lists its calls"
             return call.failed(text, UNKNOWN_METHOD)
         try:
             call.arguments = _plain_names(call.arguments)
-            self._guard.admit(call, peer)
-            answer = method(*call.arguments)
+            self._guard.admit(row, call, peer)
+            answer = row.answer(self, *call.arguments)
             self._guard.answered(call, peer, answer)
             return call.answer(answer)
         except NotAuthorized as error:

@@ -1,7 +1,4 @@
-"""What each call needs: the verbs of which its user must have one, and the table.
-
-A call that is not listed needs `admin`, so a new call is closed until somebody decides about it.
-"""
+"""What calls need: the verbs of which the user must have one, and the tables."""
 
 from __future__ import annotations
 
@@ -11,8 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from acid_platform.gateway.external_writes import is_deletes
-from acid_platform.gateway.protocol import Call
-from acid_platform.gateway.shapes import LOCK_TYPES, OPERATIONS
+from acid_platform.gateway.shapes import LOCK_TYPES, LONGEST_RANGE, OPERATIONS
 from acid_platform.metastore.records import WriteReport
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
@@ -192,89 +188,43 @@ def _described(first: Any) -> Iterable[Any]:
 
 _EVERYTHING = Need((Verb.ADMIN,), f"{ANY}.{ANY}")
 
-
-_BY_CALLS = {
-    "getMetaConf get_config_value set_ugi flushCache get_metastore_db_uuid get_databases"
-    " get_all_databases get_database get_database_req get_catalogs get_catalog get_tables"
-    " get_tables_by_type get_all_tables get_table_meta get_table_names_by_filter"
-    " get_materialized_views_for_rewriting partition_name_to_vals partition_name_to_spec"
-    " partition_name_has_valid_characters get_databases_req get_functions_req"
-    " get_functions get_function get_all_functions get_role_names list_roles"
-    " get_privilege_set list_privileges get_open_txns get_open_txns_req get_open_txns_info"
-    " open_txns abort_txn abort_txns check_lock unlock show_locks heartbeat"
-    " heartbeat_txn_range add_dynamic_partitions add_write_ids_to_min_history"
-    " get_latest_txnid_in_conflict show_compact get_next_notification"
-    " get_current_notificationEventId get_notification_events_count fire_listener_event"
-    " get_runtime_stats add_runtime_stats"
-    " get_all_materialized_view_objects_for_rewriting": Rule(lambda *_arguments: (), "nothing"),
-    "commit_txn": Rule(
-        lambda *_arguments: (),
-        "nothing",
-        "for each directory, the verbs of what it holds, now; a lock of an operation that announced"
-        " it; the transaction's write id",
-    ),
-    "get_fields get_fields_req get_schema get_schema_req get_partition_req"
-    " get_partitions_by_filter_req get_table get_table_req get_partition"
-    " get_partition_with_auth"
-    " get_partition_by_name get_partitions get_partitions_with_auth get_partition_names"
-    " fetch_partition_names_req get_partition_names_ps get_partition_names_req"
-    " get_partition_names_ps_req get_partitions_ps get_partitions_ps_with_auth"
-    " get_partitions_ps_with_auth_req get_partitions_req get_partitions_by_filter"
-    " get_num_partitions_by_filter get_partitions_by_expr get_partitions_spec_by_expr"
-    " get_partitions_by_names get_partitions_by_names_req get_primary_keys"
-    " get_unique_constraints get_not_null_constraints get_default_constraints"
-    " get_check_constraints get_all_table_constraints get_table_statistics_req"
-    " get_partitions_statistics_req get_aggr_stats_for get_max_allocated_table_write_id": _one(
-        *SEE
-    ),
-    "get_foreign_keys": Rule(_keys, _words(SEE, "the table that has the keys")),
-    "get_table_objects_by_name": Rule(_several, _words(SEE, "each table")),
-    "get_table_objects_by_name_req": Rule(_several_req, _words(SEE, "each table")),
-    "get_valid_write_ids": Rule(_listed, _words(SEE, "each table")),
-    "lock": Rule(
-        _locked,
-        "the verb of each part's operation on its table, and for a stronger lock than that"
-        " takes itself `update`, or for EXCLUSIVE `alter` or `drop` or `create`",
-        "that no more was written than it was for",
-    ),
-    "allocate_table_write_ids": replace(
-        _one(*_WRITE), at_commit="that all directories have this write id"
-    ),
-    "create_table create_table_with_environment_context": _one(Verb.CREATE),
-    "create_table_req": _each((Verb.CREATE,), lambda request: [request.table], "the table"),
-    "create_database create_database_req": _database(Verb.CREATE),
-    "alter_database": _database(Verb.ALTER),
-    "drop_database drop_database_req": _database(Verb.DROP),
-    "drop_table drop_table_req drop_table_with_environment_context": _one(Verb.DROP),
-    "truncate_table truncate_table_req": _one(Verb.DELETE),
-    "alter_table alter_table_with_environment_context alter_table_with_cascade"
-    " alter_table_req": Rule(
-        _altered, "`alter` on the table; for another name also `create` on that"
-    ),
-    "add_partition append_partition append_partition_by_name append_partition_req": _one(
-        *_ADD_PARTITIONS
-    ),
-    "add_partitions_req": _each(
-        _ADD_PARTITIONS,
-        # The request names the table, and each partition again.
-        lambda request: (request, *(request.parts or ())),
-        "the table of each partition",
-    ),
-    "add_partitions": _each(
-        _ADD_PARTITIONS, lambda parts: parts or (), "the table of each partition"
-    ),
-    "drop_partition drop_partition_with_environment_context drop_partition_by_name"
-    " drop_partition_req drop_partitions_req": _one(Verb.DROP, Verb.ALTER),
-    "alter_partition alter_partition_with_environment_context alter_partitions"
-    " alter_partitions_with_environment_context alter_partitions_req"
-    " delete_table_column_statistics delete_partition_column_statistics": _one(*_STATISTICS),
-    "update_table_column_statistics update_partition_column_statistics"
-    " update_table_column_statistics_req update_partition_column_statistics_req"
-    " set_aggr_stats_for": _each(_STATISTICS, _described, "the table of each description"),
-    "compact compact2": _one(Verb.ALTER),
-    "setMetaConf": Rule(lambda *_arguments: [_EVERYTHING], "`admin` on everything"),
-}
-RULES = {name: rule for names, rule in _BY_CALLS.items() for name in names.split()}
+NOTHING = Rule(lambda *_arguments: (), "nothing")
+ADMIN = Rule(lambda *_arguments: [_EVERYTHING], "`admin` on everything")
+SEE_TABLE = _one(*SEE)
+SEE_KEYS = Rule(_keys, _words(SEE, "the table that has the keys"))
+SEE_NAMED = Rule(_several, _words(SEE, "each table"))
+SEE_REQUESTED = Rule(_several_req, _words(SEE, "each table"))
+SEE_LISTED = Rule(_listed, _words(SEE, "each table"))
+LOCK = Rule(
+    _locked,
+    "the verb of each part's operation on its table, and for a stronger lock than that"
+    " takes itself `update`, or for EXCLUSIVE `alter` or `drop` or `create`",
+    "that no more was written than it was for",
+)
+WRITE = replace(_one(*_WRITE), at_commit="that all directories have this write id")
+COMMIT = replace(
+    NOTHING,
+    at_commit="for each directory, the verbs of what it holds, now; a lock of an operation that"
+    " announced it; the transaction's write id",
+)
+CREATE_TABLE = _one(Verb.CREATE)
+CREATE_REQUESTED = _each((Verb.CREATE,), lambda request: [request.table], "the table")
+CREATE_DATABASE, ALTER_DATABASE = _database(Verb.CREATE), _database(Verb.ALTER)
+DROP_DATABASE = _database(Verb.DROP)
+DROP_TABLE, EMPTY_TABLE = _one(Verb.DROP), _one(Verb.DELETE)
+ALTER_TABLE = Rule(_altered, "`alter` on the table; for another name also `create` on that")
+ADD_PARTITION = _one(*_ADD_PARTITIONS)
+ADD_PARTITIONS = _each(_ADD_PARTITIONS, lambda parts: parts or (), "the table of each partition")
+ADD_REQUESTED = _each(
+    _ADD_PARTITIONS,
+    # The request names the table, and each partition again.
+    lambda request: (request, *(request.parts or ())),
+    "the table of each partition",
+)
+DROP_PARTITION = _one(Verb.DROP, Verb.ALTER)
+KEEP_STATISTICS = _one(*_STATISTICS)
+SET_STATISTICS = _each(_STATISTICS, _described, "the table of each description")
+COMPACT = _one(Verb.ALTER)
 
 
 def needs_of_commit(writes: Iterable[WriteReport]) -> list[Need]:
@@ -286,12 +236,42 @@ def needs_of_commit(writes: Iterable[WriteReport]) -> list[Need]:
     return sorted(needs, key=lambda need: (need.table, need.verbs))
 
 
-def needs_of(call: Call) -> Iterable[Need]:
-    """What the call needs; a struct that lacks a field needs the right to all it could name."""
-    rule = RULES.get(call.name)
-    if rule is None:
-        return [_EVERYTHING]
-    try:
-        return list(rule.needs(*call.arguments))
-    except (AttributeError, TypeError, ValueError):  # a required argument is missing
-        return [_EVERYTHING]
+def one_txn(request: Any) -> list[int]:
+    """The transaction that a request names."""
+    return [request.txnid] if request.txnid else []
+
+
+def txn_range(request: Any) -> Iterable[int]:
+    """The transactions from `min` to `max`; none if there are too many, which the call refuses."""
+    short = 0 <= request.max - request.min < LONGEST_RANGE
+    return range(request.min, request.max + 1) if short else ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """A call of the protocol: what answers it, and what is asked before."""
+
+    answer: Callable[..., Any] | None
+    """Gets the gateway and the call's arguments. None: the call is refused for everybody."""
+    rule: Rule
+    txns: Callable[[Any], Iterable[int]] | None = None
+    """The transactions that it uses, by its first argument: they have to be the caller's own."""
+    own_lock: bool = False
+    """Whether it uses the lock request of its first argument: it has to be the caller's own."""
+
+    def needs(self, arguments: Sequence[Any]) -> list[Need]:
+        """What it needs; a struct that lacks a field needs the right to all it could name."""
+        try:
+            return list(self.rule.needs(*arguments))
+        except (AttributeError, TypeError, ValueError):  # a required argument is missing
+            return [_EVERYTHING]
+
+    def transactions(self, arguments: Sequence[Any]) -> Iterable[int]:
+        """The transactions that these arguments name and the call uses."""
+        first = arguments[0] if arguments else None
+        return () if self.txns is None or first is None else self.txns(first)
+
+    def lock(self, arguments: Sequence[Any]) -> int:
+        """The lock request that these arguments name and the call uses; 0 for none."""
+        first = arguments[0] if arguments else None
+        return int(first.lockid or 0) if self.own_lock and first is not None else 0

@@ -19,7 +19,7 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.gateway import shapes
-from acid_platform.gateway.call_handler import CallHandler, leading, of_request
+from acid_platform.gateway.call_handler import CallHandler
 from acid_platform.gateway.protocol import load
 from acid_platform.gateway.statistics_calls import keep_counts
 from acid_platform.layout import names
@@ -171,8 +171,6 @@ class PartitionCalls(CallHandler):
         self._drop(record, shapes.name_of(record, values), delete)
         return True
 
-    drop_partition_with_environment_context = leading(drop_partition, 4)
-
     def drop_partition_by_name(
         self, database: str, name: str, partition: str, delete: bool
     ) -> bool:
@@ -225,12 +223,6 @@ class PartitionCalls(CallHandler):
 
     def alter_partition(self, database: str, name: str, partition: Any) -> None:
         self.alter_partitions(database, name, [partition])
-
-    alter_partition_with_environment_context = leading(alter_partition, 3)
-    alter_partitions_with_environment_context = leading(alter_partitions, 3)
-    alter_partitions_req = of_request(
-        alter_partitions, "dbName tableName partitions", "AlterPartitionsResponse"
-    )
 
 
 def _placed(record: TableRecord, partition: Any) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from acid_platform.errors import NoSuchPartition
 from acid_platform.gateway import shapes
-from acid_platform.gateway.call_handler import CallHandler, always_struct
+from acid_platform.gateway.call_handler import CallHandler
 from acid_platform.gateway.protocol import load
 from acid_platform.layout.names import STATISTICS_DIRECTORY
 from acid_platform.metastore.records import TableRecord
@@ -59,8 +59,6 @@ class StatisticsCalls(CallHandler):
     def update_table_column_statistics_req(self, request: Any) -> Any:
         return load().SetPartitionsStatsResponse(result=self.set_aggr_stats_for(request))
 
-    update_partition_column_statistics_req = update_table_column_statistics_req
-
     def delete_table_column_statistics(
         self, database: str, name: str, column: str | None, _engine: str
     ) -> bool:
@@ -91,9 +89,6 @@ class StatisticsCalls(CallHandler):
             if (columns := _columns_of(record, shapes.normal(record, name), request.colNames))
         }
         return load().PartitionsStatsResult(partStats=statistics)
-
-    get_aggr_stats_for = always_struct("AggrStats", colStats=[], partsFound=0)
-    """Hive then plans without the statistics of several partitions together."""
 
 
 def keep_counts(record: TableRecord, partition: str | None, parameters: Mapping[str, str]) -> None:

@@ -22,7 +22,7 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.gateway import shapes
-from acid_platform.gateway.call_handler import CallHandler, always, leading
+from acid_platform.gateway.call_handler import CallHandler
 from acid_platform.gateway.caller import THROUGH_GATEWAY
 from acid_platform.gateway.external_writes import discard_bases, says_when_written, writes_of
 from acid_platform.gateway.protocol import load
@@ -143,9 +143,6 @@ class TransactionCalls(CallHandler):
     def get_open_txns(self) -> Any:
         return shapes.txn_list(self._metastore.call(ops.GetTxnList()))
 
-    get_open_txns_req = leading(get_open_txns, 0)
-    """Types to leave out are not needed: the list has no READ_ONLY transactions (S1)."""
-
     def get_open_txns_info(self) -> Any:
         m, rows = load(), self._metastore.transactions()
         return m.GetOpenTxnsInfoResponse(
@@ -207,9 +204,6 @@ class TransactionCalls(CallHandler):
         record = self._record(request.dbName, request.tableName)
         highest = self._metastore.call(ops.GetLastWriteId(record.table_id))
         return load().MaxAllocatedTableWriteIdResponse(maxWriteId=highest)
-
-    add_write_ids_to_min_history = always()
-    """Says what a reader needs; its locks have said that already."""
 
     def get_latest_txnid_in_conflict(self, txn: int) -> int:
         """A higher id than `txn` if its commit would conflict, and 0 if not (P34).

@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 from acid_platform import NoSuchTable, Warehouse
 from acid_platform.cli.main import main
 from acid_platform.gateway import adopting, registering, shapes
+from acid_platform.gateway.call_table import CALLS
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.gateway_server import GatewayServer
 from acid_platform.gateway.hive_client import Address, Hive, HiveRefused
@@ -419,18 +420,13 @@ def test_P34_an_adoption_that_loses_its_lock_registers_nothing(
             third.metastore.table("s.slow")
 
 
-def test_P34_a_metastore_of_an_older_version_is_named(other: Warehouse, third: Warehouse) -> None:
+def test_P34_a_metastore_of_an_older_version_is_named(
+    other: Warehouse, third: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other.create_table("s.old", "id int")
-    with as_hive(other) as (hive, server):
-        hive.answer_of = hive.answer  # type: ignore[attr-defined]
-        from acid_platform.gateway import gateway
-
-        known = gateway.known_calls
-        gateway.known_calls = lambda: known() - {"get_valid_write_ids"}
-        try:
-            told = run(third, "adopt", "--from", address(server), "s")
-        finally:
-            gateway.known_calls = known
+    with as_hive(other) as (_, server):
+        monkeypatch.delitem(CALLS, "get_valid_write_ids")
+        told = run(third, "adopt", "--from", address(server), "s")
         assert told.exit_code == 1 and "get_valid_write_ids" in told.output
 
 

@@ -16,18 +16,17 @@ import pytest
 
 from acid_platform import NoSuchTable, NotAuthorized, Warehouse
 from acid_platform.gateway.authorization import (
-    LOCK_OF,
-    TXNS_OF,
     AccessRequest,
     Grant,
     Guard,
     parse_grants,
 )
 from acid_platform.gateway.bounds import Bounds, CallRates
+from acid_platform.gateway.call_table import CALLS
 from acid_platform.gateway.caller import THROUGH_GATEWAY, Caller
 from acid_platform.gateway.gateway import Gateway
-from acid_platform.gateway.needs import RULES, needs_of, needs_of_commit
-from acid_platform.gateway.protocol import Call, known_calls
+from acid_platform.gateway.needs import Need, needs_of_commit
+from acid_platform.gateway.protocol import Call
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.operations.transactions import GetLocks
 from acid_platform.metastore.records import WriteReport
@@ -114,23 +113,31 @@ def _with(name: str, txn: int, lock: int) -> Call:
     return sample(name, value)
 
 
+def _needs(call: Call) -> list[Need]:
+    return CALLS[call.name].needs(call.arguments)
+
+
+def _admit(guard: Guard, call: Call, caller: Caller) -> None:
+    guard.admit(CALLS[call.name], call, caller)
+
+
 def _admits(given: Iterable[tuple[str, str]], call: Call) -> bool:
     """Whether eve, who has these verbs on these tables, may make the call."""
     pairs = {*given}
     guard = Guard(_Metastore(), lambda asked: (asked.verb, asked.table) in pairs)  # type: ignore[arg-type]
     try:
-        guard.admit(call, EVE)
+        _admit(guard, call, EVE)
     except NotAuthorized as error:
         assert "eve may not" in str(error)
         return False
     return True
 
 
-@pytest.mark.parametrize("name", sorted(known_calls()))
+@pytest.mark.parametrize("name", sorted(CALLS))
 def test_a_call(name: str) -> None:
     call = _with(name, MINE, 10 * MINE)
-    needs = needs_of(call)
-    if RULES[name].words == "nothing":
+    needs = _needs(call)
+    if CALLS[name].rule.words == "nothing":
         assert not needs
     else:
         assert needs and all("safe." in need.table or need.table == "*.*" for need in needs)
@@ -147,19 +154,19 @@ def test_a_call(name: str) -> None:
         for verb in need.verbs:
             assert _admits([*others, (verb.value, need.table)], call), (need, verb)
     for uses, txn, lock in (
-        (name in TXNS_OF, THEIRS, 10 * MINE),
-        (name in TXNS_OF, PLATFORMS, 10 * MINE),
-        (name in LOCK_OF, MINE, 10 * THEIRS),
-        (name in LOCK_OF, MINE, 10 * PLATFORMS),
-        (name in LOCK_OF, MINE, 40),
+        (CALLS[name].txns, THEIRS, 10 * MINE),
+        (CALLS[name].txns, PLATFORMS, 10 * MINE),
+        (CALLS[name].own_lock, MINE, 10 * THEIRS),
+        (CALLS[name].own_lock, MINE, 10 * PLATFORMS),
+        (CALLS[name].own_lock, MINE, 40),
     ):
         guard = Guard(_Metastore())  # type: ignore[arg-type]
         strange = _with(name, txn, lock)
         if not uses:
-            guard.admit(strange, EVE)
+            _admit(guard, strange, EVE)
             continue
         with pytest.raises(NotAuthorized, match=r"may not use|no client of it may use"):
-            guard.admit(strange, EVE)
+            _admit(guard, strange, EVE)
 
 
 VERBS = ("read", "insert", "update", "delete", "create", "alter", "drop", "admin")
@@ -176,7 +183,7 @@ def test_every_pair_of_user_and_call(caplog: pytest.LogCaptureFixture) -> None:
     metastore = _Touched()
     grants: list[Grant] = []
     gateway = Gateway(metastore, 0, lambda asked: any(one.gives(asked) for one in grants))  # type: ignore[arg-type]
-    calls = [_with(name, MINE, 10 * MINE) for name in sorted(known_calls())]
+    calls = [_with(name, MINE, 10 * MINE) for name in sorted(CALLS)]
     messages = [(call, message(call.name, *call.arguments)) for call in calls]
     for line in LINES:
         grants[:] = parse_grants(line, "grants")
@@ -187,7 +194,7 @@ def test_every_pair_of_user_and_call(caplog: pytest.LogCaptureFixture) -> None:
                     for verb in need.verbs
                     for one in grants
                 )
-                for need in needs_of(call)
+                for need in _needs(call)
             )
             metastore.touched = False
             answer = gateway.answer(sent, EVE)
@@ -198,7 +205,7 @@ def test_every_pair_of_user_and_call(caplog: pytest.LogCaptureFixture) -> None:
             assert (b"user eve may not " in answer) is not may, (line, call.name)
             assert may or not metastore.touched, (line, call.name)
             pairs["allowed" if may else "denied"] += 1
-    assert pairs.total() == len(LINES) * len(known_calls())
+    assert pairs.total() == len(LINES) * len(CALLS)
     assert pairs["denied"] > 1500 and pairs["allowed"] > 1500, pairs
 
 
@@ -218,23 +225,23 @@ def test_foreign_keys_are_told_to_whoever_may_see_the_table_that_has_them() -> N
         assert _admits([(verb, "*.*")], of_parent)
 
 
-@pytest.mark.parametrize("name", sorted(TXNS_OF))
+@pytest.mark.parametrize("name", sorted(name for name, row in CALLS.items() if row.txns))
 def test_without_a_login_the_platforms_transactions_are_out_of_reach(name: str) -> None:
     guard = Guard(_Metastore())  # type: ignore[arg-type]
-    guard.admit(_with(name, THEIRS, 10 * THEIRS), Caller("10.0.0.7:1"))
+    _admit(guard, _with(name, THEIRS, 10 * THEIRS), Caller("10.0.0.7:1"))
     with pytest.raises(NotAuthorized, match="not opened through the gateway"):
-        guard.admit(_with(name, PLATFORMS, 10 * MINE), Caller("10.0.0.7:1"))
+        _admit(guard, _with(name, PLATFORMS, 10 * MINE), Caller("10.0.0.7:1"))
 
 
 def test_the_metastore_is_asked_once_however_many_transactions_a_call_names() -> None:
     metastore = _Metastore()
     guard = Guard(metastore)  # type: ignore[arg-type]
     request = m.AbortTxnsRequest(txn_ids=[MINE, *range(100, 200_100)])
-    guard.admit(Call("abort_txns", 1, [request]), EVE)
+    _admit(guard, Call("abort_txns", 1, [request]), EVE)
     assert metastore.asked == {"transactions": 1}
     request.txn_ids.append(THEIRS)
     with pytest.raises(NotAuthorized, match="may not use transaction 2 of ann"):
-        guard.admit(Call("abort_txns", 1, [request]), EVE)
+        _admit(guard, Call("abort_txns", 1, [request]), EVE)
 
 
 def test_a_lock_without_a_transaction_is_of_whoever_asked_for_it() -> None:
@@ -242,9 +249,9 @@ def test_a_lock_without_a_transaction_is_of_whoever_asked_for_it() -> None:
     locked = Call("lock", 1, [m.LockRequest(component=[], txnid=0)])
     guard.answered(locked, EVE, m.LockResponse(lockid=40, state=1))
     unlock = Call("unlock", 1, [m.UnlockRequest(lockid=40)])
-    guard.admit(unlock, EVE)
+    _admit(guard, unlock, EVE)
     with pytest.raises(NotAuthorized, match="may not use lock 40 of eve"):
-        guard.admit(unlock, ANN)
+        _admit(guard, unlock, ANN)
 
 
 _OWN = {SELECT: "read", INSERT: "insert", UPDATE: "update", DELETE: "delete"}
@@ -272,7 +279,7 @@ def test_a_lock_needs_the_verbs_of_its_operation_and_of_its_strength(
     kind: int, operation: int, expected: list[str]
 ) -> None:
     part = m.LockComponent(type=kind, level=2, dbname="db", tablename="t", operationType=operation)
-    needs = needs_of(Call("lock", 1, [m.LockRequest(component=[part], txnid=1)]))
+    needs = _needs(Call("lock", 1, [m.LockRequest(component=[part], txnid=1)]))
     verbs = [list(need.verbs) for need in needs]
     assert [" or ".join(some) if len(some) < 7 else "read" for some in verbs] == expected
 
