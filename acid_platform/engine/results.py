@@ -90,7 +90,7 @@ class Result(ArrowLender):
 
     def head(self, limit: int = 5) -> pd.DataFrame:
         """The first rows, as pandas."""
-        return self._first(limit)
+        return to_frame(self.to_arrow(limit))
 
     def collect(self) -> list[tuple[Any, ...]]:
         """The rows as tuples of Python values."""
@@ -106,13 +106,10 @@ class Result(ArrowLender):
 
     def show(self, limit: int = 20) -> None:
         """Prints the first rows."""
-        print(visible(self._first(limit).to_string(index=False), lines=True))
+        print(visible(self.head(limit).to_string(index=False), lines=True))
 
     def _repr_html_(self) -> str:
-        return str(self._first(20).to_html(index=False))
-
-    def _first(self, limit: int) -> pd.DataFrame:
-        return to_frame(self.to_arrow(limit))
+        return str(self.head(20).to_html(index=False))
 
     def __repr__(self) -> str:
         verbs = "to_arrow(), to_pandas(), to_polars(), to_spark(), head(), show()"

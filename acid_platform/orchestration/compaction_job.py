@@ -154,7 +154,7 @@ def merge(context: dg.OpExecutionContext, attempt: Attempt) -> Iterator[dg.Outpu
             "engine": attempt.run.choice.engine.name,
             "engine chosen because": attempt.run.choice.reason,
             "rows": sum(output.rows for output in staged.outputs),
-            "bytes": sum(output.bytes for output in staged.outputs),
+            "bytes": sum(output.contents.bytes for output in staged.outputs),
         },
     )
 

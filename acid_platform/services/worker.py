@@ -190,7 +190,10 @@ class CompactionRun:
         assert self.forecast and self.staged, "merge() comes first"
         return against(
             self.forecast,
-            [Amount(output.rows, output.bytes, output.files) for output in self.staged.outputs],
+            [
+                Amount(output.rows, output.contents.bytes, len(output.contents.files))
+                for output in self.staged.outputs
+            ],
         )
 
     def commit(self) -> tuple[WrittenDirectory, ...]:

@@ -157,14 +157,6 @@ class WrittenDirectory:
     def rows(self) -> int:
         return self.contents.rows
 
-    @property
-    def bytes(self) -> int:
-        return self.contents.bytes
-
-    @property
-    def files(self) -> int:
-        return len(self.contents.files)
-
 
 def write_truncation(target: WriteTarget, partitions: Sequence[str]) -> list[WrittenDirectory]:
     """Publishes an empty base for each partition ('' for an unpartitioned table). Needs no Spark.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,8 +27,8 @@ from acid_platform import (
     WrongType,
 )
 from tests.conftest import temporary_warehouse
+from tests.runs import without_java
 
-ROOT = Path(__file__).resolve().parents[2]
 ROWS = [(1, "a", 1), (2, "b", 2)]
 
 
@@ -244,15 +242,7 @@ with Warehouse.open({str(tmp_path / "wh")!r}, engine="spark") as wh:
     print(os.listdir(table.location))
     wh.metastore.stop()
 """
-    env = {"PATH": "", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = without_java(code, tmp_path)
     first, *rest = done.stdout.splitlines()
     assert first.startswith("JavaMissing: no Java was found, and Spark needs Java 17"), done.stderr
     assert "install" in first

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +13,7 @@ from acid_platform.transactions import NONE_OPEN, RowOperation
 from acid_platform.transactions.locks import LockType
 from tests.acid_files import AcidTable, P, contents_of
 from tests.conftest import temporary_warehouse
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.runs import without_java
 
 
 @pytest.fixture(scope="module")
@@ -88,13 +85,5 @@ with Warehouse.open({str(tmp_path / "wh")!r}) as wh:
     print(wh.create_table("db.t", "id int", ["p date"]).to_arrow(where="p > '2013-01-01'").schema)
     wh.metastore.stop()
 """
-    env = {"PATH": "", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = without_java(code, tmp_path)
     assert done.stdout.split() == ["id:", "int32", "p:", "date32[day]"], done.stderr

@@ -6,7 +6,6 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +30,10 @@ from acid_platform.handles.row_statements import InsertRows
 from acid_platform.services.fsck import examine
 from acid_platform.transactions.locks import LockType
 from tests.conftest import temporary_warehouse
+from tests.runs import at_once
 from tests.storage.test_per_process import in_child
 
 GROUPED = {"acid.group.commit.interval": "500ms"}
-Answer = int | BaseException
 
 
 @pytest.fixture
@@ -49,21 +48,6 @@ def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
 @pytest.fixture
 def table(warehouse: Warehouse) -> Table:
     return warehouse.create_table("db.t", "id bigint, v string", properties=GROUPED)
-
-
-def at_once(*calls: Callable[[], int]) -> list[Answer]:
-    """What the calls return or raise, each in a thread of its own."""
-    ready = threading.Barrier(len(calls))
-
-    def run(call: Callable[[], int]) -> Answer:
-        ready.wait()
-        try:
-            return call()
-        except Exception as error:
-            return error
-
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return list(pool.map(run, calls))
 
 
 def inserting(table: Table, rows: Any) -> Callable[[], int]:

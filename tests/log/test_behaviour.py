@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.objects import ObjectLog
 from acid_platform.metastore.log.open_log import open_log
 from tests.log.conftest import Place, batch, positions
+from tests.runs import at_once
 
 TEXTS = ("", "[]", "[\"ä 東 \\u0000 \\n 'quoted' %s %b {s} \\\\\"]", f'["{"x" * 3_000_000}"]')
 
@@ -32,21 +31,6 @@ def a_file(directory: Path, content: bytes = b"state") -> Path:
     path = directory / "new.duckdb"
     path.write_bytes(content)
     return path
-
-
-def at_once(*calls: Callable[[], object]) -> list[object]:
-    """The answers of calls that begin at the same moment, each in a thread; or what they raised."""
-    gate = threading.Barrier(len(calls))
-
-    def run(call: Callable[[], object]) -> object:
-        gate.wait()
-        try:
-            return call()
-        except Exception as error:
-            return error
-
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return list(pool.map(run, calls))
 
 
 # --- appending and reading ------------------------------------------------------------------------
