@@ -107,7 +107,7 @@ def test_every_path_refuses_what_is_not_registered_and_values_out_of_range(
     kept = wh.table("d.t" if "d.other" not in wh.tables() else "d.other").properties
     assert kept.items() >= KEPT.items()
     if "d.other" in wh.tables():
-        wh.metastore.drop_table("d.other")
+        wh.metastore.drop("d.other")
 
 
 def test_a_compaction_that_is_asked_for_takes_the_properties_of_jobs_only(wh: Warehouse) -> None:

@@ -52,10 +52,7 @@ def drop(metastore: Metastore, table: str, partition: str | None, mine: set[int]
         ):
             metastore.call(ops.Drop(lock.txn, table, partition))
             return
-    if partition is None:
-        metastore.drop_table(table, wait=_WAIT)
-    else:
-        metastore.drop_partition(table, partition, wait=_WAIT)
+    metastore.drop(table, partition, wait=_WAIT)
 
 
 def truncate(

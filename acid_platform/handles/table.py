@@ -349,7 +349,7 @@ class Table(Reads, Writes):
     def drop_partition(self, partition: Mapping[str, Any] | str) -> None:
         """Drops a partition for new snapshots; files stay while older ones need them (P22)."""
         values = partition_values(partition, self.partition_columns, self.name, self.partitions())
-        self._warehouse.metastore.drop_partition(self._name, partition_name(values))
+        self._warehouse.metastore.drop(self._name, partition_name(values))
 
     def compact(
         self, kind: str, partition: Partition = None, wait: bool = True

@@ -235,7 +235,7 @@ class Warehouse:
 
     def drop_table(self, name: str) -> None:
         """Drops the table for new snapshots; files stay while older ones need them (C41)."""
-        self.metastore.drop_table(table_name(name))
+        self.metastore.drop(table_name(name))
 
     # --- transactions and snapshots ------------------------------------------------------------
 

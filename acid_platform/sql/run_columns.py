@@ -269,4 +269,4 @@ def drop_partitions(
         forget_external_partitions(session, external, names)
         return
     for name in names:
-        metastore.drop_partition(record.name, name)
+        metastore.drop(record.name, name)

@@ -81,5 +81,5 @@ def drop_database(
                 metastore.call(DropView(view))
         for table in warehouse.tables():
             if table.startswith(inside):
-                metastore.drop_table(table)
+                metastore.drop(table)
     metastore.call(RemoveDatabase(database))

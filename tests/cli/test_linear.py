@@ -99,7 +99,7 @@ def test_fsck_asks_for_the_dropped_only_where_it_finds_unknown_directories(
 ) -> None:
     add_tables(small, 1, 2)
     with small.metastore.open_snapshot(["db.t2"]):  # the Cleaner has to leave p=2
-        small.metastore.drop_partition("db.t2", "p=2")
+        small.metastore.drop("db.t2", "p=2")
         report = fsck.examine(small.metastore)
         assert report.healthy, report.findings
         assert answered[GetCleanings.op] == 1

@@ -165,9 +165,9 @@ def test_C4_C10_what_was_dropped_is_no_candidate(world: World, metastore: Metast
     world.create("p", partitioned=True)
     world.insert("p", "p=1")
     world.insert("p", "p=2")
-    metastore.drop_partition("p", "p=1")
+    metastore.drop("p", "p=1")
     assert looked_at(metastore) == ["t", "p p=2"]
-    metastore.drop_table("p")
+    metastore.drop("p")
     assert looked_at(metastore) == ["t"]
 
 
@@ -177,7 +177,7 @@ def test_C41_a_dropped_partition_that_waits_is_explained_with_its_holders(
     world.create("p", partitioned=True)
     world.insert("p", "p=1")
     with metastore.open_snapshot(["default.p"]) as lease:
-        metastore.drop_partition("p", "p=1")
+        metastore.drop("p", "p=1")
         [waits] = cleaner.explain(metastore)
         assert (waits.table, waits.partition, waits.path) == ("default.p", "p=1", "")
         assert (waits.fate, waits.rule) == (Fate.WAITS, "C41")
@@ -195,7 +195,7 @@ def test_C4_a_table_that_is_dropped_during_the_cycle_stops_nothing(
 
     def dropping(operation: Any) -> Any:
         if isinstance(operation, RequestCompactions):
-            metastore.drop_table("default.gone")
+            metastore.drop("default.gone")
         return call(operation)
 
     monkeypatch.setattr(metastore, "call", dropping)
@@ -536,7 +536,7 @@ def test_case_26_C44_a_table_that_was_dropped_before_its_cleaning(
     """The drop's own row takes the place of the compaction's, and succeeds."""
     world.insert()
     world.compact()
-    metastore.drop_table("t")
+    metastore.drop("t")
     [task] = metastore.call(GetCleanings()).ready
     assert isinstance(task, DropCleaning)
     metastore.call(StartCleaning.of(task))

@@ -68,7 +68,7 @@ class AsHive(Gateway):
 
     def drop_table(self, database: str, name: str, delete: bool | None) -> None:
         assert delete is False, "the files are not Hive's"
-        self._metastore.drop_table(f"{database}.{name}")  # nobody cleans this warehouse
+        self._metastore.drop(f"{database}.{name}")  # nobody cleans this warehouse
 
     def commit_txn(self, request: Any) -> None:
         """Hive does not look at the files: it takes what it is told."""

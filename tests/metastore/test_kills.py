@@ -439,5 +439,5 @@ def test_memory_of_open_leases_is_bounded(tmp_path: Path, count: int) -> None:
         assert metastore.status()["open"] == len(leases)
         metastore.query("SELECT 1")
         with pytest.raises(AcidError):
-            metastore.drop_table("missing")
+            metastore.drop("missing")
         end(metastore)

@@ -463,7 +463,7 @@ def test_drop_and_compaction_over_the_wire(metastore: Metastore) -> None:
     (cleaning,) = metastore.call(GetCleanings()).ready
     metastore.call(StartCleaning.of(cleaning))
     metastore.call(MarkCleaned.of(cleaning, cleaning.highest_write_id, None))
-    metastore.drop_table("t")
+    metastore.drop("t")
     assert metastore.tables() == [] and metastore.call(GetCleanings()).blocked == []
     assert [type(task) for task in metastore.call(GetCleanings()).ready] == [DropCleaning]
 

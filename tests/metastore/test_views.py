@@ -47,7 +47,7 @@ def test_a_view_takes_its_name_from_tables_and_views(metastore: Metastore) -> No
 
 
 def test_a_database_with_a_view_is_not_empty(metastore: Metastore) -> None:
-    metastore.drop_table("db.t")
+    metastore.drop("db.t")
     with pytest.raises(InvalidDefinition, match=r"holds db\.v"):
         metastore.call(RemoveDatabase("db"))
     metastore.call(DropView("db.v"))

@@ -104,7 +104,7 @@ def test_partitions_are_judged_by_their_path_also_dropped_ones(
     table = Small(tmp_path / "wh", metastore, "db.p")
     for month in (1, 2):
         table.insert(ANN, *OTHERS, partition=f"month={month}")
-    metastore.drop_partition("db.p", "month=2")
+    metastore.drop("db.p", "month=2")
     at = "delta_0000001_0000001_0000/bucket_00000"
     other = "delta_0000002_0000002_0000/bucket_00000"
     assert found(table) == {f"month=1/{at}": 1, f"month=2/{other}": 1}

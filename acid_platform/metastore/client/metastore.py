@@ -214,47 +214,33 @@ class Metastore:
         )
         return self.call(change)
 
-    def drop_table(self, name: str, wait: float = 60.0, info: Info | None = None) -> TableRecord:
-        """Drops a table under an EXCLUSIVE lock; the Cleaner removes the files later (P22, C41)."""
-        return self._drop(name, None, wait, info)
-
-    def drop_partition(
-        self, name: str, partition: str, wait: float = 60.0, info: Info | None = None
-    ) -> TableRecord:
-        """Like `drop_table`. If the partition is created again, it sees only later write ids
-        (P22)."""
-        return self._drop(name, partition, wait, info)
-
-    def _drop(
-        self, name: str, partition: str | None, wait: float, info: Info | None
-    ) -> TableRecord:
-        record = self.table(name)
+    def drop(self, name: str, partition: str | None = None, wait: float = 60.0) -> None:
+        """Drops a table or a partition under an EXCLUSIVE lock; the Cleaner removes the files later
+        (C41). A partition that is made again sees only later write ids (P22)."""
+        self.table(name)
         lock = LockRequest(name, LockType.EXCLUSIVE, partition=partition)
-        with self.begin(locks=[lock], wait=wait, info=info) as txn:
+        with self.begin(locks=[lock], wait=wait) as txn:
             self.call(ops.Drop(txn.id, name, partition))
             txn.forget()
-        return record
 
     # --- transactions -------------------------------------------------------------------------
 
     def begin(
         self,
-        kind: TxnType = TxnType.DEFAULT,
         locks: Sequence[LockRequest] = (),
         wait: float = 60.0,
-        zero_wait: bool | None = None,
         info: Info | None = None,
         read_only: bool = False,
     ) -> OpenTransaction:
         """Opens, locks, allocates write ids and takes the snapshot in one message (P6, S4).
 
-        Waits up to `wait` seconds, then raises LockTimeout and aborts the transaction. `zero_wait`
-        None follows Hive: a blocked read is refused at once (LockNotAcquired, L10). Also raises
-        TooManyOpenTxns, NoSuchTable, NoSuchPartition.
+        Waits up to `wait` seconds, then raises LockTimeout and aborts the transaction. As in Hive,
+        a blocked read is refused at once (LockNotAcquired, L10). Also raises TooManyOpenTxns,
+        NoSuchTable, NoSuchPartition.
         """
-        chosen = TxnType.READ_ONLY if read_only else kind
-        begin = ops.Begin(chosen.value, tuple(locks), wait, zero_wait, client_info(info), tables=())
-        return OpenTransaction(self, chosen, self.call(begin))
+        kind = TxnType.READ_ONLY if read_only else TxnType.DEFAULT
+        begin = ops.Begin(kind.value, tuple(locks), wait, None, client_info(info), tables=())
+        return OpenTransaction(self, kind, self.call(begin))
 
     def open_snapshot(
         self, tables: Sequence[str] | None = None, info: Info | None = None
