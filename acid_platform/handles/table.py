@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from acid_platform.compaction.states import CompactionKind
-from acid_platform.engine.rows import Rows
 from acid_platform.errors import CompactionRefused, DeclarationChanged, InvalidDefinition
 from acid_platform.handles.constraint_checks import require_computable, require_fulfilled
 from acid_platform.handles.read_verbs import Reads
@@ -73,23 +72,16 @@ class Table(Reads, Writes):
 
     # --- rows ----------------------------------------------------------------------------------
 
-    def insert(
-        self,
-        rows: Rows,
-        fixed: Mapping[str, str | None] | None = None,
-        *,
-        coerce: bool = False,
-        engine: str | None = None,
-    ) -> int:
-        """As Writes.insert; small inserts may share a transaction (P44)."""
-        plain = self._plain(rows, coerce)
+    def _insert(self, statement: InsertRows, engine: str | None) -> int:
+        """With those of other threads, if the table asks for that and the rows are few (P44)."""
 
         def alone(txn: Transaction) -> int:
             self._insert_record = txn.view.table(self._name)
-            return txn.run(InsertRows(self._name, plain, fixed or {}))
+            return txn.run(statement)
 
+        groups, record = self._warehouse.grouped_inserts, self._insert_record
         with self._warehouse.using(engine):
-            grouped = self._warehouse.grouped_inserts.insert(self._insert_record, plain, fixed)
+            grouped = groups.insert(record, statement.rows, statement.fixed)
             return autocommit(self._warehouse, self._name, alone) if grouped is None else grouped
 
     def erase(self, where: str, partition: Partition = None, end_history: bool = False) -> Erasure:

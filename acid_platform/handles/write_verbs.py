@@ -87,7 +87,10 @@ class Writes(ABC):
         transaction (P44). Raises UnknownColumn, WrongType, NoSuchPartition for rows without a
         partition column.
         """
-        return self._run(InsertRows(self.name, self._plain(rows, coerce), fixed or {}), engine)
+        return self._insert(InsertRows(self.name, self._plain(rows, coerce), fixed or {}), engine)
+
+    def _insert(self, statement: InsertRows, engine: str | None) -> int:
+        return self._run(statement, engine)
 
     def overwrite(
         self,
