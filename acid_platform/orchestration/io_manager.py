@@ -25,7 +25,7 @@ from acid_platform.layout.sql_text import quoted
 from acid_platform.orchestration.inputs import reader_of, where_mapped
 from acid_platform.orchestration.materialized import Uncommitted
 from acid_platform.orchestration.metadata import STORAGE_KIND, TableDeclaration
-from acid_platform.orchestration.outputs import AcidOut
+from acid_platform.orchestration.outputs import KEYED_MODES, AcidOut
 from acid_platform.orchestration.partition_keys import PartitionText
 from acid_platform.orchestration.resources import OwnSettings, SparkResource, WarehouseResource
 from acid_platform.orchestration.write_modes import declared_by, write
@@ -139,7 +139,7 @@ class AcidIOManager(OwnSettings, dg.ConfigurableIOManager):
         return AcidOut(
             TableDeclaration(name, partitioned_by=_partitioned_by(warehouse, name, expr, rows)),
             mode,
-            key if mode in ("upsert", "delete+insert") else (),
+            key if mode in KEYED_MODES else (),
             expr,
             schema_mode="add" if update == "update" else "error",
         )

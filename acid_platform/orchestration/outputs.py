@@ -24,6 +24,8 @@ from acid_platform.orchestration.quarantine import require_row_level
 from acid_platform.orchestration.suites import expectations_of
 
 WriteMode = Literal["append", "overwrite", "upsert", "delete+insert"]
+KEYED_MODES = ("upsert", "delete+insert")
+"""The modes that need a `key`; the others use none."""
 SchemaMode = Literal["error", "add"]
 Recheck = Callable[[dg.AssetExecutionContext, Table], Sequence[Finding]]
 
@@ -65,7 +67,7 @@ class AcidOut:
             f"schema_mode is {self.schema_mode!r}; choose error or add",
         )
         self._refuse(isinstance(self.key, str), f"key must be a list: [{self.key!r}]")
-        by_key = self.write_mode in ("upsert", "delete+insert")
+        by_key = self.write_mode in KEYED_MODES
         self._refuse(by_key and not self.key, f"write_mode {self.write_mode} needs key=[…]")
         self._refuse(not by_key and bool(self.key), f"write_mode {self.write_mode} uses no key")
         owner = f"asset of {self.declaration.name}"
