@@ -156,8 +156,8 @@ def storage_of(record: TableRecord) -> Storage:
     name = FileFormat.of(record.properties).name
     if name not in STORAGE:
         raise UnsupportedStatement(
-            f"{record.name}: its files are {name}, which Hive's clients would read otherwise; read"
-            " it with this platform"
+            f"{record.name}: its files are {name}, whose values Hive's clients would not read as"
+            " declared; read it with this platform"
         )
     return STORAGE[name]
 

@@ -119,7 +119,7 @@ class Objects(Protocol):
         """The content, and a version for `replace`. Raises FileNotFoundError."""
 
     def names(self, after: str = "") -> list[str]:
-        """The names that come after this one, sorted."""
+        """The names of objects in their order, beginning after the name `after`."""
 
     def delete(self, names: Sequence[str]) -> None:
         """Deletes objects in this order or all at once; some may be gone."""

@@ -238,7 +238,7 @@ def not_initiated(turn: Turn, operation: ops.RecordNotInitiated) -> int:
 
 
 class CompactionAdded(Event, kind="queued"):
-    """Adds a row to the queue, or one that was not initiated to the history."""
+    """Adds a compaction to the queue; one that the Initiator failed to request, to the history."""
 
     row: CompactionTask
 

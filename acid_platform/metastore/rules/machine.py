@@ -146,7 +146,7 @@ class Machine:
         return self._handled(turn)
 
     def copied(self, moment: Moment) -> Handled:
-        """To be called at a start if the files turn out to be a copy (P31)."""
+        """Notes that the metastore's files are a copy: tables outside of it are not ours (P31)."""
         turn = self._turn(moment)
         identity.copied(turn)
         return self._handled(turn)

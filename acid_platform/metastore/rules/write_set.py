@@ -94,7 +94,7 @@ def _since(rows: list[WriteSetRow], txn_id: int) -> list[WriteSetRow]:
 
 
 def every_row(state: State) -> Iterator[WriteSetRow]:
-    """All rows, as a snapshot holds them and `restore` takes them."""
+    """All rows of the write set, in the form that a snapshot stores and `restore` reads."""
     for by_table in (state.write_set, state.inserts):
         for by_partition in by_table.values():
             for rows in by_partition.values():
