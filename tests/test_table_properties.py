@@ -149,7 +149,7 @@ def test_defaults_are_allowed_and_the_enums_have_the_registered_words() -> None:
 
 def test_no_other_module_of_the_library_spells_a_property() -> None:
     """One fact, one place: a quoted property name stands in the registry only."""
-    names = {one.name for one in TABLE_PROPERTIES} - {*REGISTRY, "transactional"}
+    names = {one.name for one in TABLE_PROPERTIES} - {*REGISTRY}
     library = Path(acid_platform.__file__).parent
     spelt = {
         f"{path.relative_to(library)}: {name}"

@@ -17,6 +17,7 @@ from acid_platform.base.table_properties import (
     FIELD_DELIMITER,
     FILE_FORMAT,
     NULL_TEXT,
+    TRANSACTIONAL,
 )
 from acid_platform.errors import AcidError, InvalidDefinition, NoSuchTable, TableExists
 from acid_platform.gateway import shapes
@@ -248,7 +249,7 @@ def _require_adoptable(shown: Any) -> None:
             "it is external: others may write its files; if nobody does, and they are ORC,"
             f" {advice}"
         )
-    if parameters.get("transactional", "").lower() != "true":
+    if parameters.get(TRANSACTIONAL.name, "").lower() != "true":
         raise InvalidDefinition(
             "it is not transactional: whoever writes it is not seen here; if nobody does, and its"
             f" files are ORC, {advice}"

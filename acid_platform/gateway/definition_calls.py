@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acid_platform.base.table_properties import FILE_FORMAT
+from acid_platform.base.table_properties import FILE_FORMAT, TRANSACTIONAL
 from acid_platform.errors import DeclarationChanged, NoSuchTable, UnsupportedStatement
 from acid_platform.gateway import shapes
 from acid_platform.gateway.call_handler import LOCATIONS, CallHandler
@@ -263,10 +263,10 @@ def _require_table(name: str, new: Any, parameters: Mapping[str, str]) -> None:
     if new.tableType == VIEW:
         raise UnsupportedStatement(f"{name}: make views with `acid sql`")
     external = parameters.get("EXTERNAL", "").lower() == "true"
-    if external or parameters.get("transactional", "").lower() != "true":
+    if external or parameters.get(TRANSACTIONAL.name, "").lower() != "true":
         raise UnsupportedStatement(
             f"{name}: every table here is managed and transactional; in Trino, say WITH"
-            " (transactional = true), in Hive TBLPROPERTIES ('transactional' = 'true')"
+            f" (transactional = true), in Hive TBLPROPERTIES ('{TRANSACTIONAL.name}' = 'true')"
         )
     if new.sd.sortCols:
         raise UnsupportedStatement(f"{name}: SORTED BY is not kept")

@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from acid_platform.base.table_properties import FIELD_DELIMITER, NULL_TEXT, TRANSACTIONAL_KIND
+from acid_platform.base.table_properties import (
+    FIELD_DELIMITER,
+    NULL_TEXT,
+    TRANSACTIONAL,
+    TRANSACTIONAL_KIND,
+)
 from acid_platform.errors import InvalidDefinition, UnsupportedStatement
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import LOCAL_ZONE, Column, HiveType
@@ -49,7 +54,7 @@ _DEEPER = "\x04\x05\x06\x07\x08"
 """Hive's separators of the levels below those that have a name."""
 _REFUSED = {
     "skip.footer.line.count": "",
-    "transactional": "false",
+    TRANSACTIONAL.name: "false",
     TRANSACTIONAL_KIND.name: "",
     "external.table.purge": "false",
     "serialization.last.column.takes.rest": "false",

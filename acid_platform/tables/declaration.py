@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from acid_platform.base import table_properties
-from acid_platform.base.table_properties import BUCKETING_VERSION, CODEC, LAYOUT
+from acid_platform.base.table_properties import BUCKETING_VERSION, CODEC, LAYOUT, TRANSACTIONAL
 from acid_platform.errors import InvalidDefinition, UnknownColumn
 from acid_platform.layout.bucketing import refuse_unhashable
 from acid_platform.layout.constraints import Constraint
@@ -77,7 +77,7 @@ class Declaration:
         the comment or constraint of no column, UnsupportedStatement for a constraint that can't be
         enforced.
         """
-        all_properties = {"transactional": "true", **(properties or {})}
+        all_properties = {TRANSACTIONAL.name: "true", **(properties or {})}
         clustered, buckets = clustered_by or ((), 0)
         names = tuple(name.lower() for name in clustered)
         keys = parse_columns(", ".join(partitioned_by)) if partitioned_by else ()
