@@ -273,7 +273,10 @@ def _minor_refused(directory: AcidDirectory, layout: Layout) -> NothingToDo | No
 
 
 def _enough(directory: AcidDirectory, kind: CompactionKind) -> bool:
-    """C29: a minor compaction would turn one delta and one delete_delta into the same pair."""
+    """Whether there is something to merge (C29).
+
+    A minor compaction of one delta and one delete_delta would write the same pair again.
+    """
     count = len(directory.deltas)
     if kind is CompactionKind.MAJOR:
         return bool(directory.originals) or count + (directory.base is not None) > 1

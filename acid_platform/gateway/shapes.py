@@ -111,7 +111,7 @@ STORAGE = {
 
 
 def uri(location: str) -> str:
-    """Local paths get a scheme, so that no default file system of the client applies."""
+    """The location as clients get it: a path gets a scheme, or theirs would apply."""
     return location if "://" in location else f"file://{location}"
 
 

@@ -86,7 +86,7 @@ class Secret:
         return self.cost < _COST
 
     def matches(self, password: str) -> bool:
-        """Compares in constant time."""
+        """Whether this is the password; a wrong one takes as long as a right one."""
         return hmac.compare_digest(self._hash(password), self.hashed)
 
     def _hash(self, password: str) -> bytes:

@@ -91,7 +91,7 @@ class RowReports:
                 self._unknown.add(place)
 
     def reports(self) -> list[RowReport]:
-        """The reports for the commit, which share `acid.conflict.rows.bytes`."""
+        """The reports for the commit; all together have `acid.conflict.rows.bytes` at most."""
         counted = {place: rows for place, rows in self._rows.items() if place not in self._unknown}
         texts = {place: rows.row_set(self._limit) for place, rows in counted.items()}
         if sum(len(rows.text) if rows else self._limit for rows in texts.values()) > self._limit:

@@ -191,7 +191,7 @@ class Layer:
         return self.leaving()
 
     def leaving(self) -> bytes:
-        """The bytes that wait to be sent."""
+        """Takes the encrypted bytes that have to be sent next."""
         return self._leaving.read()
 
     def _write(self, data: bytes) -> None:
