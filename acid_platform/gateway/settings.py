@@ -55,8 +55,8 @@ class GatewaySettings:
         certificate, key, ca, users, file = map(text, _FILES)
         if bool(certificate) != bool(key) or (ca and not certificate):
             raise InvalidDefinition(
-                "acid.gateway.tls.certificate and acid.gateway.tls.key are needed together, and"
-                " both with acid.gateway.tls.ca"
+                "acid.gateway.tls.certificate and acid.gateway.tls.key are needed together;"
+                " acid.gateway.tls.ca needs both of them"
             )
         if users and not certificate and not is_loopback(host):
             raise InvalidDefinition(
