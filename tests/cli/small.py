@@ -58,7 +58,7 @@ class Small:
     ) -> int:
         """Commits a directory of one file with these events of a write id, whatever they are."""
         with self.metastore.begin() as txn:
-            txn.lock(self.name, "SHARED_WRITE", operation=RowOperation.INSERT)
+            txn.lock(self.name, "SHARED_WRITE", operation=RowOperation.UPDATE)
             write_id = txn.write_ids[self.name]
             name = f"{'delete_' if deletes else ''}delta_{write_id:07d}_{write_id:07d}_0000"
             rows = events(write_id)

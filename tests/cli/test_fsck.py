@@ -113,7 +113,7 @@ def wide_index(small: Small) -> None:
 def commit(small: Small, *directories: str, rows: int | None = None) -> None:
     """Commits these directories as write id 3; `rows` is the reported count of the first."""
     with small.metastore.begin() as txn:
-        txn.lock(small.name, "SHARED_WRITE", operation=RowOperation.INSERT)
+        txn.lock(small.name, "SHARED_WRITE", operation=RowOperation.UPDATE)
         reports = []
         for directory in directories:
             (small.table / directory / "_orc_acid_version").write_bytes(b"2")
