@@ -16,7 +16,7 @@ RUN useradd --create-home acid && mkdir -p /app/var && chown -R acid /app
 USER acid
 WORKDIR /app
 # No Jupyter here; empty where the demo is gone. Compiled, since an image starts many containers.
-ENV ACID_EXTRAS=demo UV_COMPILE_BYTECODE=1
+ENV ACID_EXTRAS=demo,production UV_COMPILE_BYTECODE=1
 # The packages change less often than the code.
 COPY --chown=acid Makefile requirements.lock pyproject.toml ./
 COPY --chown=acid scripts scripts

@@ -78,6 +78,13 @@ WITHOUT_TLS = click.option(
 )
 """An option of the commands that have --listen."""
 
+METRICS = click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    default="",
+    help="Serve /metrics for Prometheus there; :PORT: for this machine alone.",
+)
+
 SESSION_OPTIONS = (
     click.Option(
         ["--warehouse"],

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from acid_platform.base.metrics_page import address_of, serve_metrics
 from acid_platform.base.visible import log_to
 from acid_platform.cli.console import (
+    METRICS,
     SESSION_OPTIONS,
     WITHOUT_TLS,
     CommandSession,
@@ -62,14 +64,19 @@ _PORT = 9083
 @click.option("--grants", metavar="FILE", help="Who may do what: lines USER VERBS TABLES.")
 @click.option("--locations", metavar="PATHS", help="Where else clients may make tables.")
 @click.option("--authorizer", metavar="MODULE:FUNCTION", help="A function instead of grants.")
+@METRICS
 @with_session
 def gateway(
-    session: CommandSession, listen: str, without_tls: bool, **options: str | int | None
+    session: CommandSession,
+    listen: str,
+    without_tls: bool,
+    metrics: str,
+    **options: str | int | None,
 ) -> None:
     """Let Trino, Hive and Spark use the tables, in the protocol of Hive's Metastore.
 
-    Runs until SIGINT or SIGTERM. Needs the extra `gateway`. Each option but --listen and
-    --without-tls is the setting acid.gateway.… of that name for this run.
+    Runs until SIGINT or SIGTERM. Needs the extra `gateway`. Each option but --listen,
+    --metrics and --without-tls is the setting acid.gateway.… of that name for this run.
     """
     if click.get_current_context().invoked_subcommand is not None:
         return
@@ -97,6 +104,13 @@ def gateway(
         status = GatewayStatus(session.place)
         calls = Gateway(metastore, authorizer=chosen.authorizer, locations=chosen.locations)
         server = GatewayServer(calls, host, port, chosen.bounds, chosen.entry, status.write)
+        if metrics:
+            from acid_platform.gateway.gateway_metrics import GatewayMetrics
+
+            numbers = GatewayMetrics()
+            calls.observe = numbers.observe
+            page = address_of(serve_metrics(metrics, numbers.registry(server)))
+            session.say({"metrics": page}, f"serves {page}")
         thread = threading.Thread(target=server.serve, name="gateway")
         thread.start()
         where = "thrift://{}:{}".format(*server.address)

@@ -20,6 +20,7 @@ from acid_platform.cli import (
     recovery_commands,
 )
 from acid_platform.cli.console import (
+    METRICS,
     TABLE,
     CommandSession,
     Failed,
@@ -277,7 +278,8 @@ def erase(
 @click.argument("service", type=click.Choice(["initiator", "worker", "cleaner"]))
 @click.option("--once", is_flag=True, help="Run one cycle; a Worker runs until the queue is empty.")
 @click.option("--explain", is_flag=True, help="Only print what a cycle would do.")
-def run(session: CommandSession, service: str, once: bool, explain: bool) -> None:
+@METRICS
+def run(session: CommandSession, service: str, once: bool, explain: bool, metrics: str) -> None:
     """Run the initiator, a worker or the cleaner without Dagster.
 
     Runs cycles at the intervals of the settings until SIGINT or SIGTERM, and then finishes the
@@ -292,7 +294,7 @@ def run(session: CommandSession, service: str, once: bool, explain: bool) -> Non
         elif once:
             runner.once()
         else:
-            runner.forever()
+            runner.forever(metrics)
 
 
 def _print_sections(session: CommandSession, sections: Sequence[Section]) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from acid_platform.cli.console import WITHOUT_TLS, CommandSession, command, main
+from acid_platform.base.metrics_page import prometheus_text
+from acid_platform.cli.console import METRICS, WITHOUT_TLS, CommandSession, command, main
 from acid_platform.errors import (
     InvalidDefinition,
     MetastoreUnavailable,
@@ -20,7 +21,7 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.start import start as start_process
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.pasts import utc_text
-from acid_platform.metastore.server.metrics import prometheus
+from acid_platform.metastore.server.metrics import families
 from acid_platform.tables import joining
 
 
@@ -44,7 +45,7 @@ def status(session: CommandSession, as_text: bool) -> None:
         with running:
             running_status = running.status()
     if as_text:
-        click.echo(prometheus(running_status), nl=False)
+        click.echo(prometheus_text(lambda: families(running_status)), nl=False)
     elif running_status is None:
         _not_running(session)
         raise SystemExit(1)
@@ -72,12 +73,15 @@ def _short(value: Any) -> str:
     help="Also serve other machines; it then runs until it is stopped.",
 )
 @WITHOUT_TLS
+@METRICS
 @click.option(
     "--empty",
     is_flag=True,
     help="Make a new one although there are tables, which it will not know.",
 )
-def start(session: CommandSession, listen: str | None, without_tls: bool, empty: bool) -> None:
+def start(
+    session: CommandSession, listen: str | None, without_tls: bool, metrics: str, empty: bool
+) -> None:
     """Start it if it does not run; make a warehouse's metastore if there is none."""
     if session.place.shared:
         raise InvalidDefinition(
@@ -91,10 +95,9 @@ def start(session: CommandSession, listen: str | None, without_tls: bool, empty:
         )
     if not session.place.made and not empty:
         joining.require_new(session.place, joining.IdentityFile.read(session.place.warehouse))
-    if listen:
-        start_process(
-            Home(Path(session.place.metastore).resolve()), listen, without_tls=without_tls
-        )
+    if listen or metrics:
+        home = Home(Path(session.place.metastore).resolve())
+        start_process(home, listen, without_tls=without_tls, metrics=metrics)
     with joining.join(session.place, empty=empty) as client:
         running = client.status()
     if listen and not running["listen"]:
@@ -102,7 +105,13 @@ def start(session: CommandSession, listen: str | None, without_tls: bool, empty:
             f"process {running['pid']} runs already and does not listen on {listen}; stop it first:"
             " `acid metastore stop`"
         )
+    if metrics and not running["metrics"]:
+        raise MetastoreUnavailable(
+            f"process {running['pid']} runs already and serves no metrics; stop it first:"
+            " `acid metastore stop`"
+        )
     at = f", listens on {running['listen']}" if running["listen"] else ""
+    at += f", serves {running['metrics']}" if running["metrics"] else ""
     session.say(
         {"running": True, "pid": running["pid"], "listen": running["listen"]},
         f"runs as process {running['pid']}{at}",
@@ -129,7 +138,10 @@ def stop(session: CommandSession) -> None:
     "--advertise", metavar="HOST:PORT", default="", help="The address for clients, if another."
 )
 @WITHOUT_TLS
-def serve(session: CommandSession, listen: str, advertise: str, without_tls: bool) -> None:
+@METRICS
+def serve(
+    session: CommandSession, listen: str, advertise: str, without_tls: bool, metrics: str
+) -> None:
     """Serve ACID_METASTORE until it is stopped: a directory, or a log that others serve too.
 
     Any number of processes may serve one log in PostgreSQL or in a bucket: one leads, the others
@@ -140,8 +152,8 @@ def serve(session: CommandSession, listen: str, advertise: str, without_tls: boo
 
     if not session.place.shared:
         home = Home(Path(session.place.metastore).resolve())
-        raise SystemExit(serve_directory(home, listen, without_tls=without_tls))
-    serve_log(session.place.metastore, listen, advertise, without_tls=without_tls)
+        raise SystemExit(serve_directory(home, listen, without_tls=without_tls, metrics=metrics))
+    serve_log(session.place.metastore, listen, advertise, without_tls=without_tls, metrics=metrics)
 
 
 @command(metastore)

@@ -23,6 +23,7 @@ from acid_platform.services.explain_services import (
 )
 
 if TYPE_CHECKING:
+    from acid_platform.cli.service_metrics import ServiceMetrics
     from acid_platform.handles.warehouse import Warehouse
 
 
@@ -116,6 +117,7 @@ class Runner:
         """The metastore's `moment` at the start of the Initiator's last cycle, which ran with
         `_settings_then` (C1)."""
         self._settings_then: dict[str, str] = {}
+        self._metrics: ServiceMetrics | None = None
         self._cycles = {
             ServiceName.INITIATOR: self._initiate,
             ServiceName.WORKER: self._work,
@@ -144,11 +146,13 @@ class Runner:
         while busy and self._service is ServiceName.WORKER:
             busy = cycle()
 
-    def forever(self) -> None:
-        """Runs cycles at the configured intervals until SIGINT or SIGTERM; see `Loop`.
+    def forever(self, metrics: str = "") -> None:
+        """Runs cycles at the configured intervals until SIGINT or SIGTERM, and serves its numbers
+        at the address `metrics`, if there is one.
 
         The first signal ends the loop after the current cycle, the second ends the process. Raises
-        SettingRefused, JavaMissing, and an error that ended a cycle unless it is Transient.
+        SettingRefused, JavaMissing, InvalidDefinition, and an error that ended a cycle unless it is
+        Transient.
         """
         pace = pace_of(self._service, self._settings())
         if self._service is ServiceName.WORKER and self._warehouse.engines.preference != "local":
@@ -156,6 +160,9 @@ class Runner:
 
             require_java()
         self._begin()
+        cycle = self._cycles[self._service]
+        if metrics:
+            cycle = self._measured(cycle, metrics)
         stop = threading.Event()
         _stop_on_signals(stop)
         self._tell(f"{self._service.value} runs every {pace.wait / 1000:g} s", state="started")
@@ -163,7 +170,7 @@ class Runner:
 
         def loop() -> None:
             try:
-                run_until(stop, self._cycles[self._service], pace, self._failed)
+                run_until(stop, cycle, pace, self._failed)
             except BaseException as error:  # the main thread raises it
                 ended.append(error)
                 stop.set()
@@ -181,6 +188,20 @@ class Runner:
         if ended:
             raise ended[0]
         self._tell(f"{self._service.value} has stopped", state="stopped")
+
+    def _measured(self, cycle: Callable[[], bool], address: str) -> Callable[[], bool]:
+        from acid_platform.base.metrics_page import address_of, serve_metrics
+        from acid_platform.cli.service_metrics import ServiceMetrics
+
+        self._metrics = metrics = ServiceMetrics(self._service.value)
+        page = address_of(serve_metrics(address, metrics.registry))
+        self._tell(f"serves {page}", metrics=page)
+
+        def measured() -> bool:
+            with metrics.cycle():
+                return cycle()
+
+        return measured
 
     def _begin(self) -> None:
         if self._service is ServiceName.WORKER:
@@ -209,6 +230,8 @@ class Runner:
                     reason=initiated.decision.reason,
                 )
         queued = sum(decided.id is not None for decided in decisions)
+        if self._metrics:
+            self._metrics.queued.inc(queued)
         if not queued:
             self._tell(
                 f"checked {len(decisions)} entities, nothing to compact", entities=len(decisions)
@@ -220,6 +243,8 @@ class Runner:
         if outcome is None:
             return False
         task = outcome.task
+        if self._metrics:
+            self._metrics.compactions.labels(str(outcome.state)).inc()
         text = f"compaction {task.id} of {worker.job_entity(task)}: {outcome.state}: "
         by = (f"engine {outcome.engine}, {outcome.engine_reason}",) if outcome.engine else ()
         self._tell(
@@ -240,6 +265,8 @@ class Runner:
     def _clean(self) -> bool:
         cleanings = cleaner.run(self._warehouse.metastore)
         for decided in cleanings:
+            if self._metrics:
+                self._metrics.removed.inc(len(decided.removed))
             for line in decided.removed:
                 self._tell(f"removed {line}", table=decided.table, removed=line)
             if left := removals.left_text(decided.left):
@@ -260,6 +287,8 @@ class Runner:
         if isinstance(error, LeaseHeld):
             self._tell(f"standing by: {error}", state="standby")
             return
+        if self._metrics:
+            self._metrics.errors.inc()
         self._tell(f"error, the next cycle tries again: {error}", error=str(error))
 
     def _tell(self, text: str, **values: Any) -> None:

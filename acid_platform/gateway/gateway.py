@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from acid_platform import errors
@@ -70,6 +71,9 @@ class Gateway(
 ):
     """All calls. It may be used from several threads."""
 
+    observe: Callable[[str, float, str], None] | None = None
+    """Gets the name, the seconds and the error of each known call."""
+
     def answer(self, payload: bytes, peer: Caller) -> bytes:
         """The answer to one message, also to one that is wrong, fails or is not allowed.
 
@@ -88,6 +92,7 @@ class Gateway(
             _LOG.warning("%s: unknown call %s", peer, call.name)
             text = f"the gateway has no call {call.name}; docs/gateway.md lists its calls"
             return call.failed(text, UNKNOWN_METHOD)
+        began, failed = time.perf_counter(), ""
         try:
             call.arguments = _plain_names(call.arguments)
             self._guard.admit(row, call, peer)
@@ -95,14 +100,20 @@ class Gateway(
             self._guard.answered(call, peer, answer)
             return call.answer(answer)
         except NotAuthorized as error:
+            failed = type(error).__name__
             _LOG.warning("%s: %s", peer, error)
             return _exception(call, error)
         except AcidError as error:
+            failed = type(error).__name__
             _LOG.info("%s: %s: %s: %s", peer, call.name, type(error).__name__, error)
             return _exception(call, error)
         except Exception as error:
+            failed = type(error).__name__
             _LOG.exception("%s: %s failed", peer, call.name)
-            return call.failed(f"{call.name} failed: {type(error).__name__}: {error}")
+            return call.failed(f"{call.name} failed: {failed}: {error}")
+        finally:
+            if self.observe is not None:
+                self.observe(call.name, time.perf_counter() - began, failed)
 
     def refuse(self, payload: bytes, reason: str) -> bytes:
         """The answer to a call of which only the name is looked at; empty if it is none."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from acid_platform.base.config import Settings
 from acid_platform.base.table_properties import CONFLICT_DETECTION
+from acid_platform.base.tracing import ENGINE, statement_span
 from acid_platform.engine.choice import LOCAL_BYTES, Choice
 from acid_platform.engine.coercion import Coerced
 from acid_platform.engine.interface import Engine
@@ -268,8 +269,14 @@ class TransactionWork:
             self.begun.when_lost(lambda _reason: self.stop())
         target = self.target(record, self.view.layout(record))
 
+        run_id = self.warehouse.run_id
+
         def attempt(choice: Choice) -> _Result:
-            with choice.engine.statement(self.id):
+            engine = choice.engine.name
+            with (
+                statement_span(f"write {record.name}", self.id, run_id, **{ENGINE: engine}),
+                choice.engine.statement(self.id),
+            ):
                 result = write(choice.engine, target)
             self.choices.append(choice)
             self._chosen = choice

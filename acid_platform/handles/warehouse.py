@@ -72,7 +72,8 @@ class Warehouse:
         """The engines that run queries and changes."""
         self._spark_or_start = spark
         self._spark: SparkSession | None = None
-        self._run_id = run_id
+        self.run_id = run_id
+        """The Dagster run that opened it, or an empty text."""
         self._guard = threading.RLock()
         self.leases = Leases(self)
         """The read leases of the frames of this handle."""
@@ -398,7 +399,7 @@ class Warehouse:
 
     def info(self) -> ClientInfo:
         """Who we are, as SHOW TRANSACTIONS says it."""
-        return ClientInfo(getpass.getuser(), socket.gethostname(), PLATFORM, self._run_id)
+        return ClientInfo(getpass.getuser(), socket.gethostname(), PLATFORM, self.run_id)
 
     def __repr__(self) -> str:
         return f"<Warehouse {self.path}>"

@@ -39,7 +39,12 @@ if TYPE_CHECKING:
 
 
 def serve(
-    home: Home, listen: str | None, ready: int | None = None, *, without_tls: bool = False
+    home: Home,
+    listen: str | None,
+    ready: int | None = None,
+    *,
+    without_tls: bool = False,
+    metrics: str = "",
 ) -> int:
     """Runs the server; writes the result of the start to the file descriptor `ready`, if any."""
     try:
@@ -52,6 +57,8 @@ def serve(
 
         log_to(logging.FileHandler(home.log), "%(asctime)s %(process)d")
         server = server_of(home, service=service)
+        if metrics:
+            server.serve_metrics(metrics)
     except AcidError as error:
         tell(ready, error_reply(error))
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
@@ -103,7 +110,9 @@ def _certificate(directory: Path = Path("/nonexistent")) -> Served | None:
     return Served.configured(directory, os.environ)
 
 
-def serve_log(where: str, listen: str, advertise: str = "", *, without_tls: bool = False) -> None:
+def serve_log(
+    where: str, listen: str, advertise: str = "", *, without_tls: bool = False, metrics: str = ""
+) -> None:
     """Serves a log in PostgreSQL or in a bucket, as one of several processes (P10), until SIGTERM.
 
     The process has no state of its own. `listen` and `advertise` are `host:port`; the log tells
@@ -137,6 +146,8 @@ def serve_log(where: str, listen: str, advertise: str = "", *, without_tls: bool
     with tempfile.TemporaryDirectory(prefix="acid-metastore-") as scratch:
         offer = Leader(0, advertise, key=key.decode(), authority=authority)
         server = member_of(open_log(where), service, Path(scratch), offer)
+        if metrics:
+            server.serve_metrics(metrics)
         collect_rarely()
         install_signals(server)
         server.run()
@@ -148,7 +159,7 @@ def tell(ready: int | None, message: object) -> None:
         os.close(ready)
 
 
-def detach(home: Home, listen: str | None, *, without_tls: bool) -> int:
+def detach(home: Home, listen: str | None, *, without_tls: bool, metrics: str) -> int:
     """Starts the server in a child; the parent exits once the child has reported the result."""
     reading, ready = os.pipe()
     if os.fork():
@@ -162,7 +173,7 @@ def detach(home: Home, listen: str | None, *, without_tls: bool) -> int:
     for stream in range(3):
         os.dup2(nowhere, stream)
     os.chdir("/")
-    return serve(home, listen, ready, without_tls=without_tls)
+    return serve(home, listen, ready, without_tls=without_tls, metrics=metrics)
 
 
 def main() -> int:
@@ -183,11 +194,15 @@ def main() -> int:
         action="store_true",
         help="serve other machines in clear text, on a network that is trusted",
     )
+    parser.add_argument(
+        "--metrics", metavar="HOST:PORT", default="", help="serve /metrics for Prometheus"
+    )
     chosen = parser.parse_args()
     home = Home(chosen.dir.resolve())
+    options = {"without_tls": chosen.without_tls, "metrics": chosen.metrics}
     if chosen.detach:
-        return detach(home, chosen.listen, without_tls=chosen.without_tls)
-    return serve(home, chosen.listen, without_tls=chosen.without_tls)
+        return detach(home, chosen.listen, **options)
+    return serve(home, chosen.listen, **options)
 
 
 if __name__ == "__main__":

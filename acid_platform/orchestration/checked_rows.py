@@ -134,7 +134,7 @@ class CheckedRows:
         return evaluate_checkpoint(checkpoint, frame, chosen)
 
     def _evaluate(self, expectations: Sequence[Expectation], key: Sequence[str]) -> list[Finding]:
-        site = DocsSite.of(self.table.name, self.warehouse.info().run_id)
+        site = DocsSite.of(self.table.name, self.warehouse.run_id)
 
         def work(choice: Choice) -> list[Finding]:
             names = [column.name for column in self.columns]

@@ -155,6 +155,7 @@ def _in_one_transaction(
         for plan in plans_to_run:
             ensure_table(warehouse, plan.out)
         txn = warehouse.transaction()
+    context.log.info(f"transaction {txn.id} of run {context.run.run_id} began")
     txn.when_lost(
         lambda reason: context.log.warning(
             f"{reason}: nothing that this attempt writes will be committed"

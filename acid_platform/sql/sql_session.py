@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
 from acid_platform.base.recent import Recent
+from acid_platform.base.tracing import statement_span
 from acid_platform.engine.results import Result
 from acid_platform.errors import AcidError, NoSuchTable, TxnAborted, UnsupportedStatement
 from acid_platform.handles.snapshot_view import SnapshotView
@@ -84,7 +85,12 @@ class SqlSession:
             raise UnsupportedStatement(NO_STATEMENT)
         for number, (written, statement) in enumerate(statements, 1):
             try:
-                with self.warehouse.using(engine), shallow("the statement"):
+                own = self.transaction.id if self.transaction else 0
+                with (
+                    statement_span(type(statement).__name__, own, self.warehouse.run_id),
+                    self.warehouse.using(engine),
+                    shallow("the statement"),
+                ):
                     answer = self._run(statement)
             except BaseException as error:
                 self._roll_back_after(error)

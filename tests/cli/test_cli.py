@@ -251,7 +251,7 @@ def test_the_metastore_is_started_asked_and_stopped(small: Small) -> None:
     status = small.acid("metastore", "status")
     assert status.exit_code == 1 and status.stdout.startswith("no metastore runs for")
     status = small.acid("metastore", "status", "--prometheus")
-    assert (status.exit_code, status.stdout[-20:]) == (0, "acid_metastore_up 0\n")
+    assert (status.exit_code, status.stdout[-22:]) == (0, "acid_metastore_up 0.0\n")
     assert small.acid("metastore", "stop").stdout.startswith("no metastore runs for")
     assert json.loads(small.acid("metastore", "start", "--json").stdout)["running"] is True
     assert small.acid("show", "tables").exit_code == 0

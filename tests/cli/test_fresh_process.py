@@ -28,7 +28,7 @@ sys.argv = {arguments!r}
 with contextlib.suppress(SystemExit):
     run()
 """
-NEVER = ("pandas", "great_expectations", "dagster", "psutil")
+NEVER = ("pandas", "great_expectations", "dagster", "prometheus_client", "psutil")
 
 
 def process(program: str) -> tuple[str, set[str]]:

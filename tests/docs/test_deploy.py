@@ -10,11 +10,23 @@ from typing import Any
 import click
 import pytest
 import yaml
+from click.testing import CliRunner
+from dagster._cli import cli as dagster
+from dagster._core.instance.config import dagster_instance_config
+from dagster._daemon.cli import cli as dagster_daemon
+from dagster_webserver.cli import cli as dagster_webserver
 
 from acid_platform.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = sorted((ROOT / "deploy").rglob("*.yaml"))
+FILES = sorted(
+    [*(ROOT / "deploy").glob("*.yaml"), *(ROOT / "deploy" / "kubernetes").glob("*.yaml")]
+)
+_DAGSTER = {
+    "dagster": dagster,
+    "dagster-daemon": dagster_daemon,
+    "dagster-webserver": dagster_webserver,
+}
 _OF_PODS = {"POD_IP", "POD_NAME"}
 
 
@@ -92,7 +104,35 @@ def test_compose_starts_two_members_of_one_log() -> None:
         for service in services.values()
         for volume in service.get("volumes", ())
     }
-    assert mounted == set(document["volumes"])
+    named = {volume for volume in mounted if not volume.startswith(".")}
+    assert named == set(document["volumes"])
+    for folder in mounted - named:
+        assert (ROOT / "deploy" / folder).is_dir()
+
+
+def test_compose_runs_dagster_on_a_database_of_its_own() -> None:
+    [document] = _documents(ROOT / "deploy" / "compose.yaml")
+    services = document["services"]
+    for name in ("code", "webserver", "daemon"):
+        words, environment = services[name]["command"], services[name]["environment"]
+        assert (ROOT / environment["DAGSTER_HOME"].removeprefix("/app/") / "dagster.yaml").exists()
+        for number, word in enumerate(words):
+            if word == "--workspace":
+                [loaded] = _documents(ROOT / words[number + 1])
+                [server] = loaded["load_from"]
+        done = CliRunner().invoke(_DAGSTER[words[0]], [*words[1:], "--help"])
+        assert done.exit_code == 0, done.output
+    port = services["code"]["command"][-1]
+    assert (server["grpc_server"]["host"], str(server["grpc_server"]["port"])) == ("code", port)
+    config, _ = dagster_instance_config(str(ROOT / "deploy" / "dagster"))
+    database = config["storage"]["postgres"]["postgres_db"]
+    given = {value["env"] for value in database.values() if isinstance(value, dict)}
+    assert given <= services["daemon"]["environment"].keys()
+    made = document["configs"]["dagster-database"]["content"]
+    assert services["daemon"]["environment"]["DAGSTER_PG_DB"] in made
+    for service in services.values():
+        for published in service.get("ports", ()):
+            assert published.startswith("127.0.0.1:")
 
 
 def test_the_deployment_finds_its_own_pods() -> None:
@@ -104,7 +144,9 @@ def test_the_deployment_finds_its_own_pods() -> None:
     assert by_kind["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
     [container] = spec["template"]["spec"]["containers"]
     listened = container["args"][container["args"].index("--listen") + 1]
-    assert str(container["ports"][0]["containerPort"]) == listened.rpartition(":")[2]
+    watched = container["args"][container["args"].index("--metrics") + 1]
+    ports = [str(port["containerPort"]) for port in container["ports"]]
+    assert ports == [listened.rpartition(":")[2], watched.rpartition(":")[2]]
     assert "volumes" not in spec["template"]["spec"]
     names = {source[kind]["name"] for source in container["envFrom"] for kind in source}
     assert names == {by_kind["ConfigMap"]["metadata"]["name"]}

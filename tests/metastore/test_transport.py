@@ -297,10 +297,12 @@ def test_the_commands_of_a_service(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "is a service: start it on its machine" in acid("start").stderr
     assert "is a service: restore on its machine" in acid("restore", __file__).stderr
     text = acid("status", "--prometheus").stdout
-    assert "\nacid_metastore_up 1\n" in text and "\nacid_metastore_open_transactions 0\n" in text
+    assert (
+        "\nacid_metastore_up 1.0\n" in text and "\nacid_metastore_open_transactions 0.0\n" in text
+    )
     assert f"process {started['pid']} has ended" in acid("stop").stdout
     until(lambda: gone(started["pid"]))
-    assert acid("status", "--prometheus").stdout.endswith("acid_metastore_up 0\n")
+    assert acid("status", "--prometheus").stdout.endswith("acid_metastore_up 0.0\n")
     monkeypatch.delenv("ACID_METASTORE")
     acid("start")
     assert "does not listen on" in acid("start", "--listen", "127.0.0.1:0").stderr

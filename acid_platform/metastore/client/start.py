@@ -18,13 +18,18 @@ START_SECONDS = 30.0
 
 
 def start(
-    home: Home, listen: str | None = None, *, without_tls: bool = False, alone: bool = True
+    home: Home,
+    listen: str | None = None,
+    *,
+    without_tls: bool = False,
+    metrics: str = "",
+    alone: bool = True,
 ) -> bool:
     """Starts a metastore process; returns False if another process was faster, which is fine.
 
     If many clients find no metastore, only one starts it (`alone`): with one process per client the
-    machine would be too busy to start any. `listen` (`host:port`) and `without_tls` are those of
-    `acid metastore start`. Raises InvalidDefinition, and MetastoreIncompatible or
+    machine would be too busy to start any. `listen` (`host:port`), `without_tls` and `metrics`
+    are those of `acid metastore start`. Raises InvalidDefinition, and MetastoreIncompatible or
     MetastoreUnavailable if it can't serve the directory.
     """
     home.prepare()
@@ -35,7 +40,7 @@ def start(
             if alone:
                 return False
         try:
-            return _start(home, listen, without_tls)
+            return _start(home, listen, without_tls, metrics)
         finally:
             # Unlocked explicitly: a child that is forked in the meantime has a copy of the file.
             fcntl.flock(turn, fcntl.LOCK_UN)
@@ -48,12 +53,13 @@ def environment() -> dict[str, str]:
     return {**os.environ, **absolute_files(os.environ), "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def _start(home: Home, listen: str | None, without_tls: bool) -> bool:
+def _start(home: Home, listen: str | None, without_tls: bool, metrics: str) -> bool:
     # -P: a file duckdb.py in the current directory must not be imported as DuckDB.
     command = [sys.executable, "-P", "-m", "acid_platform.metastore"]
     command += ["--dir", str(home.path), "--detach"]
     command += ["--listen", listen] if listen else []
     command += ["--without-tls"] if without_tls else []
+    command += ["--metrics", metrics] if metrics else []
     # Files, not pipes: a pipe ends only once every copy of it is closed, and processes that other
     # threads fork in the meantime may keep a copy for ever.
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:

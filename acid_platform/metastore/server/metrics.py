@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from acid_platform.metastore.wire import LEADER
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+_PREFIX = "acid_metastore_"
 BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 """Upper bounds in seconds; one more bucket counts everything above."""
 
@@ -59,10 +65,10 @@ _METRICS = (
     ("waiting", "waiting_locks", "gauge", "Lock requests that are waiting."),
     ("clients", "clients", "gauge", "Connected clients."),
     ("tables", "tables", "gauge", "Tables."),
-    ("last_txn", "last_transaction_id", "counter", "Highest transaction id that was allocated."),
+    ("last_txn", "last_transaction_id", "gauge", "Highest transaction id that was allocated."),
     ("doubtful", "doubtful_write_ids", "gauge", "Write ids that a restore left in doubt."),
     ("changed_rows", "changed_rows_bytes", "gauge", "Row sets that commits are compared with."),
-    ("epoch", "epoch", "counter", "How often this metastore was started."),
+    ("epoch", "epoch", "gauge", "How often this metastore was started."),
     ("journal", "journal_bytes", "gauge", "Size of the log since the newest snapshot."),
     ("requests", "requests_total", "counter", "Requests handled."),
     ("commits", "durable_writes_total", "counter", "Journal writes, each made durable once."),
@@ -72,6 +78,10 @@ _METRICS = (
     ("refused", "refused_connections_total", "counter", "Connections dropped for what they sent."),
     ("snapshots", "snapshots_total", "counter", "Snapshots of the state."),
     ("failed_snapshots", "failed_snapshots_total", "counter", "Snapshots that failed."),
+    ("compactions_queued", "compactions_queued", "gauge", "Compactions that wait for a Worker."),
+    ("compactions_running", "compactions_running", "gauge", "Compactions that a Worker does."),
+    ("compactions_failed", "compactions_failed", "gauge", "Failed compactions in the history."),
+    ("to_clean", "to_clean", "gauge", "Compactions and drops that wait for the Cleaner."),
     ("unarchived", "unarchived_batches", "gauge", "Batches that the archive lacks."),
     ("cpu_seconds", "process_cpu_seconds_total", "counter", "CPU time of the process."),
     ("resident_bytes", "process_resident_memory_bytes", "gauge", "Memory of the process."),
@@ -90,23 +100,26 @@ def histogram(durations: Histogram) -> dict[str, Any]:
     }
 
 
-def prometheus(status: Mapping[str, Any] | None) -> str:
-    """A status in Prometheus's text format; None if the metastore does not run."""
-    lines = [
-        *_head("up", "gauge", "Whether the metastore runs."),
-        f"acid_metastore_up {int(status is not None)}",
-    ]
-    if status is not None:
-        for name, metric, kind, text in _METRICS:
-            lines += [*_head(metric, kind, text), f"acid_metastore_{metric} {status[name]}"]
-        writes, full = status["write_latency"], "acid_metastore_durable_write_seconds"
-        lines += _head("durable_write_seconds", "histogram", "Time of a journal write.")
-        lines += [
-            f'{full}_bucket{{le="{end}"}} {count}' for end, count in writes["buckets"].items()
-        ]
-        lines += [f"{full}_sum {writes['seconds']}", f"{full}_count {writes['count']}"]
-    return "\n".join(lines) + "\n"
+def families(status: Mapping[str, Any] | None) -> Iterator[Metric]:
+    """A status for Prometheus; None if the metastore does not run."""
+    from prometheus_client.core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+    )
 
-
-def _head(metric: str, kind: str, text: str) -> list[str]:
-    return [f"# HELP acid_metastore_{metric} {text}", f"# TYPE acid_metastore_{metric} {kind}"]
+    yield GaugeMetricFamily(f"{_PREFIX}up", "Whether the metastore runs.", int(status is not None))
+    if status is None:
+        return
+    leads = GaugeMetricFamily(f"{_PREFIX}leads", "Whether it leads.", int(status["role"] == LEADER))
+    yield leads
+    for name, metric, kind, text in _METRICS:
+        family = GaugeMetricFamily if kind == "gauge" else CounterMetricFamily
+        yield family(f"{_PREFIX}{metric}", text, status[name])
+    writes = status["write_latency"]
+    yield HistogramMetricFamily(
+        f"{_PREFIX}durable_write_seconds",
+        "Time of a journal write.",
+        [*writes["buckets"].items()],
+        writes["seconds"],
+    )

@@ -12,7 +12,9 @@ import logging
 import os
 import signal
 import time
+from collections import Counter, deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -21,6 +23,8 @@ from pathlib import Path
 import psutil
 
 from acid_platform.base.clock import Clock, SystemClock
+from acid_platform.base.metrics_page import address_of, registry_of, serve_metrics
+from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import (
     AcidError,
     MetastoreIncompatible,
@@ -36,7 +40,7 @@ from acid_platform.metastore.rules.turn import Reply, error_reply
 from acid_platform.metastore.server.archiving import Archiver
 from acid_platform.metastore.server.election import Election
 from acid_platform.metastore.server.group_commit import GroupCommit, Request
-from acid_platform.metastore.server.metrics import histogram
+from acid_platform.metastore.server.metrics import families, histogram
 from acid_platform.metastore.server.reception import ListeningService, Reception
 from acid_platform.metastore.server.store import Store
 from acid_platform.metastore.wire import LEADER, PROTOCOL, STANDBY
@@ -44,6 +48,7 @@ from acid_platform.metastore.wire import LEADER, PROTOCOL, STANDBY
 _LOG = logging.getLogger("acid_platform.metastore")
 _TICK_SECONDS = 0.2
 _FIRST_CLIENT_SECONDS = 10.0
+_STATUS_SECONDS = 5.0
 _GATEWAY_SECONDS = 60.0
 """A gateway that has said nothing for so long is no longer shown."""
 
@@ -115,6 +120,10 @@ class Server:
         self._held: list[Request] = []
         """Requests that came while it was not known whether this process still leads."""
         self._gateways: dict[str, tuple[float, Row]] = {}
+        self._asked: deque[Future[Row]] = deque()
+        """Threads that wait for the status."""
+        self.metrics = ""
+        """Where its numbers are served for Prometheus."""
         self._ticked = time.monotonic()
         # The client that started the process needs a moment to connect.
         self._idle_since = self._ticked + _FIRST_CLIENT_SECONDS
@@ -139,6 +148,11 @@ class Server:
         finally:
             self._close()
 
+    def serve_metrics(self, address: str) -> None:
+        """Serves its numbers for Prometheus from now on. Raises InvalidDefinition."""
+        page = serve_metrics(address, registry_of(lambda: families(self.status_now())))
+        self.metrics = address_of(page)
+
     def stop(self, *_: object) -> None:
         """Ends `run` after the current round; safe in a signal handler."""
         self.reception.connections.ring()
@@ -153,6 +167,8 @@ class Server:
         another warehouse may be by now.
         """
         requests = self.reception.receive(_TICK_SECONDS)
+        while self._asked:
+            self._asked.popleft().set_result(self.status(ops.GetStatus()))
         self.moved = _inodes(self._home) != self._place
         if self.moved:
             gone = error_reply(self._moved_away())
@@ -276,8 +292,16 @@ class Server:
             for _, (at, report) in sorted(self._gateways.items())
         ]
 
+    def status_now(self) -> Row:
+        """The status, for another thread than that of the state. Raises TimeoutError."""
+        answer: Future[Row] = Future()
+        self._asked.append(answer)
+        self.reception.connections.ring()
+        return answer.result(_STATUS_SECONDS)
+
     def status(self, _operation: ops.GetStatus) -> Row:
         state, counters = self.commits.state, self.commits.counters
+        tasks = Counter(task.state for task in state.compactions())
         connections, certificate = self.reception.connections, self.reception.certificate
         return {
             "pid": os.getpid(),
@@ -285,6 +309,7 @@ class Server:
             "log": self.commits.store.log.place if self._home is None else str(self._home.path),
             "address": self.reception.address,
             "listen": self.reception.service,
+            "metrics": self.metrics,
             "tls_until": f"{certificate.expires:%Y-%m-%d %H:%M:%S} UTC" if certificate else "",
             "role": LEADER if self._leads else STANDBY,
             "leader": self._election.leader_address if self._election else "",
@@ -297,6 +322,14 @@ class Server:
             "waiting": len(state.waiting),
             "tables": len(state.tables),
             "last_txn": state.last_txn,
+            "compactions_queued": tasks[CompactionState.INITIATED],
+            "compactions_running": tasks[CompactionState.WORKING],
+            "compactions_failed": sum(
+                task.state is CompactionState.FAILED
+                for past in state.past.values()
+                for task in past
+            ),
+            "to_clean": tasks[CompactionState.READY_FOR_CLEANING] + sum(1 for _ in state.drops()),
             "changed_rows": state.row_bytes,
             "doubtful": sum(len(table.doubtful) for table in state.tables.values()),
             "journal": self.commits.store.unsaved_bytes,

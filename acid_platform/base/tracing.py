@@ -1,0 +1,56 @@
+"""A span of OpenTelemetry for each statement, and the ids of its transaction and run for logs.
+
+Without the package `opentelemetry-api` there are no spans. Who wants them configures OpenTelemetry,
+or starts the process by `opentelemetry-instrument`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any
+
+TRANSACTION, RUN, ENGINE = "acid.transaction", "acid.run_id", "acid.engine"
+_NOW: ContextVar[tuple[int, str]] = ContextVar("statement", default=(0, ""))
+
+
+@cache
+def _tracer() -> Any:
+    """None without the package."""
+    try:
+        from opentelemetry import trace
+    except ImportError:
+        return None
+    return trace.get_tracer("acid_platform")
+
+
+@contextmanager
+def statement_span(
+    name: str, transaction: int = 0, run_id: str = "", **attributes: str
+) -> Iterator[None]:
+    """The block is a statement; 0: its transaction has not begun yet. An error of the block marks
+    the span as failed."""
+    now = _NOW.set((transaction, run_id))
+    try:
+        tracer = _tracer()
+        if tracer is None:
+            yield
+            return
+        ids: dict[str, int | str] = {TRANSACTION: transaction, RUN: run_id}
+        known = {name: value for name, value in ids.items() if value}
+        with tracer.start_as_current_span(name, attributes={**known, **attributes}):
+            yield
+    finally:
+        _NOW.reset(now)
+
+
+class StatementIds(logging.Filter):
+    """Gives each record of a log `acid_transaction` and `acid_run`: those of the statement that
+    runs, else 0 and an empty text. Add it to a handler, and name them in its format."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.acid_transaction, record.acid_run = _NOW.get()
+        return True
