@@ -31,6 +31,7 @@ from acid_platform.scan.decode import (
     Work,
 )
 from acid_platform.scan.deletes import DeletedRows
+from acid_platform.scan.recorded_values import RecordedFile
 from acid_platform.scan.row_counts import count_rows
 from acid_platform.scan.scans import EntityScan, Scan, partition_scalars
 from acid_platform.scan.source_files import SourceFile, SourceKind, open_source
@@ -132,6 +133,19 @@ class ArrowScan:
         rest = replace(self.scan, entities=tuple(tested))
         left = replace(self, scan=rest, names=(), row_id=False)
         return counted + sum(int(batch.num_rows) for batch in left.batches(threads))
+
+    def recorded_files(self) -> list[RecordedFile] | None:
+        """The files with rows that the predicate keeps; None if the values of the partitions don't
+        tell for one of them."""
+        files: list[RecordedFile] = []
+        for entity in self.scan.entities:
+            accepted = self._accepted(entity)
+            if accepted is None:
+                return None
+            if accepted:
+                sources, deletes = entity.sources.inserts, entity.deletes
+                files += (RecordedFile.of(source, deletes) for source in sources)
+        return files
 
     def _accepted(self, entity: EntityScan) -> bool | None:
         """Whether the predicate keeps all rows of a partition (True) or none (False); None if the

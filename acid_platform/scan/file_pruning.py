@@ -175,7 +175,7 @@ def _compared(kind: type[exp.Expr], column: exp.Expr, literal: exp.Expr, ranges:
     if value is None:
         return True
     low, high = (
-        _trusted(bound, column_range.kind) for bound in (column_range.low, column_range.high)
+        trusted_bound(bound, column_range.kind) for bound in (column_range.low, column_range.high)
     )
     above_low = low is None or _at_most(low, value)
     below_high = high is None or _at_most(value, high)
@@ -190,7 +190,7 @@ def _compared(kind: type[exp.Expr], column: exp.Expr, literal: exp.Expr, ranges:
     return below_high and high != value
 
 
-def _trusted(bound: Bound | None, kind: RangeKind) -> Bound | None:
+def trusted_bound(bound: Bound | None, kind: RangeKind) -> Bound | None:
     """The bound, unless values compare otherwise than the statistics of some writer say.
 
     Days before 15 October 1582 are Julian in most files, and Java's writer shows bytes that are not

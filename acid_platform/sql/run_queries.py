@@ -8,30 +8,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-from sqlglot import exp
-
 from acid_platform.base.config import Settings
 from acid_platform.base.recent import Recent
 from acid_platform.engine.reads import ChangeRead, Sources, TableRead
-from acid_platform.engine.results import ArrowResult, Result
+from acid_platform.engine.results import Result
 from acid_platform.handles.snapshot_view import ScanRequest
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.metastore.show_columns import Shown
 from acid_platform.predicates.known_columns import unresolved_column
-from acid_platform.scan.arrow_scan import ArrowScan
-from acid_platform.sql.pruning import bare_condition
 from acid_platform.sql.query_tables import Bound, QueryTable, bind
 from acid_platform.sql.scopes import full_name, stored_tables
 from acid_platform.sql.statements import Change
 from acid_platform.sql.text import Query
-from acid_platform.sql.time_travel import changes_between, unmarked
+from acid_platform.sql.time_travel import unmarked
 from acid_platform.sql.unknown_names import refuse_unknown_names
 from acid_platform.sql.views import tables_read
-from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.tables.external_tables import open_external
-from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.transactions.locks import Statement as Locked
 from acid_platform.transactions.locks import lock_of
 
@@ -172,71 +164,6 @@ def computed(warehouse: Warehouse, planned: PlannedQuery) -> Result:
 
     read_bytes = sum(read.scan.read_bytes for read in planned.reads.values())
     return warehouse.engines.query(asked, planned.settings, read_bytes)
-
-
-@dataclass(frozen=True, slots=True)
-class CountedTable:
-    """What `SELECT count(*) FROM t WHERE …` counts."""
-
-    table: str
-    column: str
-    """The name of the result's column."""
-    where: exp.Expr | None = None
-    """A condition over bare names of the table's columns."""
-
-
-def count_from_records(warehouse: Warehouse, catalog: Catalog, query: Query) -> Result | None:
-    """The result of `SELECT count(*) FROM t`, perhaps with a condition on partition columns, from
-    the records of the files; None for any other query."""
-    counted = counted_table(query.tree)
-    if counted is None:
-        return None
-    full = catalog.full(counted.table)
-    if changes_between(counted.table) is not None or catalog.view(full) or catalog.external(full):
-        return None
-    record, where = catalog.record(counted.table), counted.where
-    predicate = None
-    if where is not None:  # the translation takes long to import
-        from acid_platform.predicates.arrow_predicates import predicate_or_none
-
-        predicate = predicate_or_none(where, columns_of_record(record)[1])
-        if predicate is None:
-            return None
-    text = None if where is None else where.sql(dialect="spark")
-    (scan,) = catalog.scans([ScanRequest(record, text, catalog.past(counted.table))])
-    rows = ArrowScan(scan, (), predicate).count()
-    counts = pa.table({counted.column: from_numpy(np.array([rows], np.int64))})
-    return ArrowResult(counts, lambda: warehouse.spark, "counted from the records of files")
-
-
-def counted_table(tree: exp.Query) -> CountedTable | None:
-    """What a query counts, if it is `SELECT count(*) FROM t`, perhaps with a WHERE that compares
-    columns and literals; None for any other query, e.g. with a join."""
-    if not isinstance(tree, exp.Select) or len(tree.expressions) != 1:
-        return None
-    used = {name for name, value in tree.args.items() if value}
-    if used - {"expressions", "from_", "kind", "where"}:
-        return None
-    (column,) = tree.expressions
-    count = column.unalias()
-    if not (
-        isinstance(count, exp.Count)
-        and isinstance(count.this, exp.Star)
-        and not count.this.args.get("except_")
-    ):
-        return None
-    source = tree.args.get("from_")
-    table = source.this if source is not None else None
-    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
-        return None
-    if {name for name, value in table.args.items() if value} - {"this", "db", "alias"}:
-        return None
-    name = f"{table.db}.{table.name}" if table.db else table.name
-    where = tree.args.get("where")
-    condition = None if where is None else bare_condition(where.this, table)
-    if where is not None and condition is None:
-        return None
-    return CountedTable(name.lower(), column.alias or "count(1)", condition)
 
 
 def explain(session: SqlSession, catalog: Catalog, statement: Query | Change) -> Shown:

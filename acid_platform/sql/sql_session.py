@@ -15,7 +15,7 @@ from acid_platform.handles.transaction import Transaction, autocommit
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.show_columns import Shown
 from acid_platform.predicates.analysis import shallow
-from acid_platform.sql import run_queries
+from acid_platform.sql import recorded_answers, run_queries
 from acid_platform.sql.answers import Answer, Done, Outcome
 from acid_platform.sql.catalog import Catalog
 from acid_platform.sql.commands import Command
@@ -153,9 +153,10 @@ class SqlSession:
     def _select(self, catalog: Catalog, query: Query) -> Result:
         with self.reading(catalog, [query]) as at_snapshot:
             if not self.in_transaction:
-                counted = run_queries.count_from_records(self.warehouse, at_snapshot, query)
-                if counted is not None:
-                    return counted
+                answer = recorded_answers.from_records(self.warehouse, at_snapshot, query)
+                if isinstance(answer, Result):
+                    return answer
+                query = answer
             return run_queries.run(self.warehouse, at_snapshot, query)
 
     def _change(self, catalog: Catalog, statement: Change) -> Done:

@@ -1,4 +1,4 @@
-"""Records answer `SELECT count(*) FROM t`, also by partition columns, and no other query."""
+"""Records answer `SELECT count(*), min(a) FROM t`, also by partition, and no other query."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from acid_platform.engine.results import Result
 from acid_platform.scan import arrow_scan
 from acid_platform.scan.decode import FileRead
 from acid_platform.sql.parse import parse
-from acid_platform.sql.run_queries import counted_table
+from acid_platform.sql.recorded_answers import aggregated
 from acid_platform.sql.text import Query
 from tests.conftest import temporary_warehouse
 
@@ -26,6 +26,8 @@ from tests.conftest import temporary_warehouse
     ("text", "expected"),
     [
         ("SELECT count(*) FROM db.T", ("db.t", "count(1)")),
+        ("SELECT Count(A) FROM t", ("t", "count(A)")),
+        ("select min(x.a) m, max(b) from t x where b = 1", ("t", "m, max(b)", "`b` = 1")),
         ("select COUNT(*) as n from t x", ("t", "n")),
         ("select count(*) from t where a = 1", ("t", "count(1)", "`a` = 1")),
         ("select count(*) from db.t x where x.A in (1, 2)", ("db.t", "count(1)", "`A` IN (1, 2)")),
@@ -37,7 +39,15 @@ from tests.conftest import temporary_warehouse
                 "select count(*) from t where true",
                 "select count(*) from t where a in (select 1)",
                 "select count(distinct a) from t",
-                "select count(a) from t",
+                "select count(x.a) from t",
+                "select count(a.b.c) from t",
+                "select min(a + 1) from t",
+                "select max(distinct a) from t",
+                "select sum(a) from t",
+                "select min(a) filter (where a > 1) from t",
+                "select min(a) over () from t",
+                "select min(a), a from t",
+                "select count(a, b) from t",
                 "select count(*), 1 from t",
                 "select count(*) from t limit 0",
                 "select distinct count(*) from t",
@@ -60,12 +70,13 @@ from tests.conftest import temporary_warehouse
 def test_what_is_answered_from_records(text: str, expected: tuple[str, ...] | None) -> None:
     parsed = parse(text)
     assert isinstance(parsed, Query)
-    counted = counted_table(parsed.tree)
-    if counted is None or expected is None:
-        assert (counted, expected) == (None, None)
+    asked = aggregated(parsed.tree)
+    if asked is None or expected is None:
+        assert (asked, expected) == (None, None)
         return
-    condition = () if counted.where is None else (counted.where.sql(dialect="spark"),)
-    assert (counted.table, counted.column, *condition) == expected
+    condition = () if asked.where is None else (asked.where.sql(dialect="spark"),)
+    names = ", ".join(each.name for each in asked.aggregates)
+    assert (asked.table, names, *condition) == expected
 
 
 KINDS: list[tuple[str, list[Any]]] = [

@@ -1,0 +1,128 @@
+"""What the records of files prove of the live values of a column: how many, least and greatest.
+
+A file proves it if its record says that no row of it needs a test and none is deleted. The bounds
+of the others only have to lie within the bounds of these.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+import pyarrow as pa
+
+from acid_platform.layout.file_entries import MOST_TEXT, ColumnRange, RangeKind
+from acid_platform.layout.types import INTEGRAL, Column
+from acid_platform.scan.deletes import DeleteKeys
+from acid_platform.scan.file_pruning import trusted_bound
+from acid_platform.scan.source_files import SourceFile, SourceKind
+from acid_platform.storage.arrow_numpy import scalar_of
+from acid_platform.storage.arrow_types import arrow_type
+
+_DECLARED: dict[RangeKind, tuple[str, ...]] = {
+    RangeKind.INTEGER: INTEGRAL,
+    RangeKind.DECIMAL: ("decimal",),
+    RangeKind.DATE: ("date",),
+    RangeKind.TEXT: ("string",),
+}
+"""The declared types whose values are those of the file, by the kind of its bounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFile:
+    """A file of a scan; `whole`: whether all of its rows are known to be live."""
+
+    source: SourceFile
+    whole: bool
+
+    @classmethod
+    def of(cls, source: SourceFile, deletes: DeleteKeys) -> RecordedFile:
+        return cls(source, _is_whole(source, deletes))
+
+    def range_of(self, column: Column) -> ColumnRange | None:
+        """The bounds of a column, if the record has statistics of the file at all."""
+        ranges = self.source.ranges
+        # Files without statistics were once recorded as if they had nothing but NULL.
+        if self.source.length is not None or not any(each.values for each in ranges.values()):
+            return None
+        return ranges.get(column.name)
+
+
+def _is_whole(source: SourceFile, deletes: DeleteKeys) -> bool:
+    if source.test_rows or source.above >= 0 or source.length is not None or source.rows is None:
+        return False
+    if source.kind is SourceKind.EXTERNAL or (
+        source.kind is SourceKind.ACID and source.keys is None
+    ):
+        return False
+    if not deletes.may_touch(source.low, source.high, source.number):
+        return True
+    keys = source.keys
+    return (
+        keys is not None
+        and keys.without_gaps(source.rows)
+        and not deletes.within(keys.write_ids[0], keys.buckets[0], *keys.row_ids)
+    )
+
+
+def recorded_count(files: Sequence[RecordedFile], column: Column | None) -> int | None:
+    """The number of rows in which the column is not NULL, or of all; None if it is not proven."""
+    total = 0
+    for file in files:
+        rows = file.source.rows
+        if rows is None or not file.whole:
+            return None
+        if column is not None and rows:
+            bounds = file.range_of(column)
+            if bounds is None:
+                return None
+            rows -= bounds.nulls
+        total += rows
+    return total
+
+
+def recorded_extreme(
+    files: Sequence[RecordedFile], column: Column, greatest: bool
+) -> pa.Scalar | None:
+    """The least or the greatest value of the column, NULL without any; None if it is not proven."""
+    proven, others = [], []
+    for file in files:
+        if file.source.rows == 0:
+            continue
+        bounds = file.range_of(column)
+        if bounds is None:
+            return None
+        if bounds.values:
+            bound = _exact(bounds, column, greatest)
+            if bound is None:
+                return None
+            (proven if file.whole else others).append(bound)
+    choose = max if greatest else min
+    value = choose(proven, default=None)
+    if others and (value is None or choose(value, *others) != value):
+        return None
+    return _stored(value, column)
+
+
+def _exact(bounds: ColumnRange, column: Column, greatest: bool) -> int | Decimal | str | None:
+    """The bound, if it is a value of the column as it is declared."""
+    bound = trusted_bound(bounds.high if greatest else bounds.low, bounds.kind)
+    if bound is None or column.type.kind not in _DECLARED.get(bounds.kind, ()):
+        return None
+    if isinstance(bound, str) and len(bound) >= MOST_TEXT:  # it may be cut
+        return None
+    return bound if _stored(bound, column) is not None else None
+
+
+def _stored(value: int | Decimal | str | None, column: Column) -> pa.Scalar | None:
+    """The value in the column's type; None if that does not hold it."""
+    given: object = value
+    try:
+        if isinstance(value, int) and column.type.kind == "date":
+            given = datetime.date(1970, 1, 1) + datetime.timedelta(value)
+        scalar = scalar_of(given, arrow_type(column.type))
+    except (pa.ArrowInvalid, OverflowError):
+        return None
+    return scalar

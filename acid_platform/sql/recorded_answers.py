@@ -1,0 +1,177 @@
+"""Aggregates of a whole table, or of some of its partitions, that the records of its files tell:
+`SELECT count(*), min(a), max(b) FROM t WHERE p = 1`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from sqlglot import exp
+
+from acid_platform.engine.results import ArrowResult, Result
+from acid_platform.handles.snapshot_view import ScanRequest
+from acid_platform.layout.sql_text import quoted, sql_string
+from acid_platform.layout.types import Column
+from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.scan.recorded_values import RecordedFile, recorded_count, recorded_extreme
+from acid_platform.sql.pruning import bare_condition
+from acid_platform.sql.text import Query
+from acid_platform.sql.text import query as parsed_query
+from acid_platform.sql.time_travel import changes_between, unmarked
+from acid_platform.storage.arrow_numpy import from_numpy
+from acid_platform.tables.record_layout import columns_of_record
+
+if TYPE_CHECKING:
+    from acid_platform.handles.warehouse import Warehouse
+    from acid_platform.sql.catalog import Catalog
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """`count`, `min` or `max` of a column, or `count(*)`, and the name of the result's column."""
+
+    function: str
+    column: str | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """A query that has nothing but aggregates of one table."""
+
+    table: str
+    aggregates: tuple[Aggregate, ...]
+    where: exp.Expr | None = None
+    """A condition over bare names of the table's columns."""
+
+    @property
+    def only_counts(self) -> bool:
+        return all(each.column is None for each in self.aggregates)
+
+
+def from_records(warehouse: Warehouse, catalog: Catalog, query: Query) -> Result | Query:
+    """The result of a query, if the records of files prove all of it; else the query that remains,
+    with the proven aggregates as literals."""
+    asked = aggregated(query.tree)
+    if asked is None:
+        return query
+    full = catalog.full(asked.table)
+    if changes_between(asked.table) is not None or catalog.view(full) or catalog.external(full):
+        return query
+    record, where = catalog.record(asked.table), asked.where
+    own, keys = columns_of_record(record)
+    columns = {column.name: column for column in own}
+    if any(each.column not in columns for each in asked.aggregates if each.column is not None):
+        return query
+    predicate = None
+    if where is not None:  # the translation takes long to import
+        from acid_platform.predicates.arrow_predicates import predicate_or_none
+
+        predicate = predicate_or_none(where, keys)
+        if predicate is None:
+            return query
+    text = None if where is None else where.sql(dialect="spark")
+    (scan,) = catalog.scans([ScanRequest(record, text, catalog.past(asked.table))])
+    arrow_scan = ArrowScan(scan, (), predicate)
+    if asked.only_counts:
+        values: list[pa.Scalar | None] = [_count(arrow_scan.count())] * len(asked.aggregates)
+    else:
+        files = arrow_scan.recorded_files()
+        values = [
+            None if files is None else _proven(each, files, columns) for each in asked.aggregates
+        ]
+    proven = [value for value in values if value is not None]
+    if len(proven) == len(values):
+        arrays = [pa.repeat(value, 1) for value in proven]
+        names = [each.name for each in asked.aggregates]
+        why = "answered from the records of files"
+        return ArrowResult(pa.Table.from_arrays(arrays, names), lambda: warehouse.spark, why)
+    if not proven or unmarked(asked.table)[1] is not None:
+        return query
+    return _with_literals(query.tree, asked, values, columns)
+
+
+def _count(rows: int) -> pa.Scalar:
+    return from_numpy(np.array([rows], np.int64))[0]
+
+
+def _proven(
+    aggregate: Aggregate, files: list[RecordedFile], columns: dict[str, Column]
+) -> pa.Scalar | None:
+    column = None if aggregate.column is None else columns[aggregate.column]
+    if aggregate.function == "count":
+        rows = recorded_count(files, column)
+        return None if rows is None else _count(rows)
+    assert column is not None
+    return recorded_extreme(files, column, aggregate.function == "max")
+
+
+def _with_literals(
+    tree: exp.Query,
+    asked: Aggregated,
+    values: list[pa.Scalar | None],
+    columns: dict[str, Column],
+) -> Query:
+    """The query with the values that are known in the place of their aggregates."""
+    items = []
+    for item, aggregate, value in zip(tree.expressions, asked.aggregates, values, strict=True):
+        text = item.unalias().sql(dialect="spark")
+        if value is not None:
+            kind = "bigint"
+            if aggregate.function != "count" and aggregate.column is not None:
+                kind = str(columns[aggregate.column].type)
+            written = sql_string(str(value.as_py())) if value.is_valid else "NULL"
+            text = f"CAST({written} AS {kind})"
+        items.append(f"{text} AS {quoted(aggregate.name)}")
+    rest = "".join(
+        f" {tree.args[clause].sql(dialect='spark')}"
+        for clause in ("from_", "where")
+        if tree.args.get(clause)
+    )
+    return parsed_query(f"SELECT {', '.join(items)}{rest}")
+
+
+def aggregated(tree: exp.Query) -> Aggregated | None:
+    """What a query aggregates, if it has nothing but `count`, `min` and `max` of columns of one
+    table, perhaps with a WHERE that compares columns and literals; None for any other query."""
+    if not isinstance(tree, exp.Select):
+        return None
+    used = {name for name, value in tree.args.items() if value}
+    if used - {"expressions", "from_", "kind", "where"}:
+        return None
+    source = tree.args.get("from_")
+    table = source.this if source is not None else None
+    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+        return None
+    if {name for name, value in table.args.items() if value} - {"this", "db", "alias"}:
+        return None
+    aggregates = tuple(_aggregates(tree, table))
+    if not aggregates or len(aggregates) < len(tree.expressions):
+        return None
+    where = tree.args.get("where")
+    condition = None if where is None else bare_condition(where.this, table)
+    if where is not None and condition is None:
+        return None
+    name = f"{table.db}.{table.name}" if table.db else table.name
+    return Aggregated(name.lower(), aggregates, condition)
+
+
+def _aggregates(tree: exp.Select, table: exp.Table) -> Iterator[Aggregate]:
+    """The columns of the result that are such aggregates."""
+    for item in tree.expressions:
+        call = item.unalias()
+        if not isinstance(call, exp.Count | exp.Min | exp.Max):
+            continue
+        function, argument = call.key, call.this
+        parts = {name for name, value in call.args.items() if value}
+        if isinstance(argument, exp.Star) and function == "count":
+            if not argument.args.get("except_"):
+                yield Aggregate("count", None, item.alias or "count(1)")
+        elif isinstance(argument, exp.Column) and parts <= {"this", "big_int"}:
+            own = argument.table.lower() in ("", table.alias_or_name.lower())
+            if own and isinstance(argument.this, exp.Identifier) and not argument.args.get("db"):
+                name = item.alias or f"{function}({argument.name})"
+                yield Aggregate(function, argument.name.lower(), name)
