@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from acid_platform.errors import UnsupportedStatement
 from acid_platform.layout.sql_text import pieces, refuse_half_characters
-from acid_platform.sql import split_dml, split_merge
-from acid_platform.sql.commands import NAME, Command
-from acid_platform.sql.declarations import parse_create
-from acid_platform.sql.run_columns import COLUMNS, PARTITIONS
-from acid_platform.sql.run_databases import DATABASES
-from acid_platform.sql.run_definitions import DEFINITIONS, alter_view, create_table, create_view
-from acid_platform.sql.run_exports import directory_insert, writes_directory
-from acid_platform.sql.run_external import EXTERNAL, create_external
-from acid_platform.sql.run_listings import LISTINGS
-from acid_platform.sql.run_operations import OPERATIONS
+from acid_platform.sql.commands import NAME, Command, Commands
 from acid_platform.sql.run_queries import explain
-from acid_platform.sql.run_settings import SETTINGS
-from acid_platform.sql.run_shows import SHOWS
 from acid_platform.sql.statements import Change, CreateExternal, CreateTable, CreateView, Statement
 from acid_platform.sql.text import Query, query
 
@@ -179,31 +169,14 @@ def _meant(name: str, supported: Sequence[str]) -> str:
 
 
 NO_STATEMENT = "there is no statement; write one, such as SHOW TABLES"
-_TABLES = (
-    SHOWS,
-    LISTINGS,
-    SETTINGS,
-    OPERATIONS,
-    DATABASES,
-    COLUMNS,
-    PARTITIONS,
-    EXTERNAL,
-    DEFINITIONS,
-)
-_CHANGES: dict[str, Callable[[str], Change]] = {
-    "INSERT": split_dml.insert,
-    "UPDATE": split_dml.update,
-    "DELETE": split_dml.delete,
-    "MERGE": split_merge.merge,
-    "TRUNCATE": split_dml.truncate,
-    "LOAD": split_dml.load_data,
-}
 _OTHERS = (
     *("SELECT", "INSERT INTO", "INSERT OVERWRITE", "UPDATE", "DELETE", "MERGE INTO"),
     *("TRUNCATE TABLE", "LOAD DATA", "CREATE TABLE", "CREATE VIEW", "EXPLAIN"),
     *("CREATE EXTERNAL TABLE", "INSERT OVERWRITE DIRECTORY", "ALTER VIEW"),
 )
 """The statements that are in none of the tables."""
+_CHANGING = ("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "LOAD")
+"""The first words of statements that change rows."""
 _ALTER_VIEW = re.compile(rf"alter view ({NAME}) as ", re.IGNORECASE)
 _EXPLAIN = re.compile(r"^.*?\bexplain\b(?:\s+(?:extended|formatted|locks)\b)?", re.I | re.S)
 
@@ -250,22 +223,17 @@ def parse(text: str | ScriptStatement) -> Statement:
     """
     written = text if isinstance(text, ScriptStatement) else _only(text)
     refuse_half_characters(written.text)
-    for commands in _TABLES:
-        if command := commands.parse(written.plain):
-            return command
     match written.words[0] if written.words else "":
         case "SELECT":
             return query(written.text)
         case "WITH" | "FROM":
-            parts = split_dml.Parts.of(written.text)
-            if not parts.has("INSERT"):
-                return query(written.text)
-            from_first = parts.find("FROM") < parts.find("INSERT")
-            return (split_dml.insert_from if from_first else split_dml.insert)(written.text)
-        case "INSERT" if writes_directory(written.plain):
-            return directory_insert(written.text)
-        case word if word in _CHANGES:
-            return _CHANGES[word](written.text)
+            return _with(written.text)
+        case word if word in _CHANGING:
+            return _change(word, written)
+    for commands in _tables():
+        if command := commands.parse(written.plain):
+            return command
+    match written.words[0] if written.words else "":
         case "CREATE":
             return _create(written)
         case "ALTER" if match := _ALTER_VIEW.match(written.plain):
@@ -273,6 +241,57 @@ def parse(text: str | ScriptStatement) -> Statement:
         case "EXPLAIN":
             return _explain(written)
     raise unsupported(written)
+
+
+@cache
+def _tables() -> tuple[Commands, ...]:
+    """The commands, whose modules and patterns are loaded when a statement may be one of them."""
+    from acid_platform.sql.run_columns import COLUMNS, PARTITIONS
+    from acid_platform.sql.run_databases import DATABASES
+    from acid_platform.sql.run_definitions import DEFINITIONS
+    from acid_platform.sql.run_external import EXTERNAL
+    from acid_platform.sql.run_listings import LISTINGS
+    from acid_platform.sql.run_operations import OPERATIONS
+    from acid_platform.sql.run_settings import SETTINGS
+    from acid_platform.sql.run_shows import SHOWS
+
+    commands = (SHOWS, LISTINGS, SETTINGS, OPERATIONS, DATABASES, COLUMNS, PARTITIONS, EXTERNAL)
+    return (*commands, DEFINITIONS)
+
+
+def _with(text: str) -> Statement:
+    """WITH … SELECT, WITH … INSERT, or FROM … INSERT."""
+    from acid_platform.sql import split_dml
+
+    parts = split_dml.Parts.of(text)
+    if not parts.has("INSERT"):
+        return query(text)
+    from_first = parts.find("FROM") < parts.find("INSERT")
+    return (split_dml.insert_from if from_first else split_dml.insert)(text)
+
+
+def _change(word: str, written: ScriptStatement) -> Statement:
+    from acid_platform.sql import split_dml
+
+    text = written.text
+    match word:
+        case "INSERT":
+            from acid_platform.sql.run_exports import directory_insert, writes_directory
+
+            if writes_directory(written.plain):
+                return directory_insert(text)
+            return split_dml.insert(text)
+        case "UPDATE":
+            return split_dml.update(text)
+        case "DELETE":
+            return split_dml.delete(text)
+        case "TRUNCATE":
+            return split_dml.truncate(text)
+        case "LOAD":
+            return split_dml.load_data(text)
+    from acid_platform.sql.split_merge import merge
+
+    return merge(text)
 
 
 def _only(text: str) -> ScriptStatement:
@@ -285,11 +304,15 @@ def _only(text: str) -> ScriptStatement:
 
 def unsupported(written: ScriptStatement) -> UnsupportedStatement:
     """The error that names the statement, and says what to write instead."""
-    names = (name for commands in _TABLES for name in commands.names)
+    names = (name for commands in _tables() for name in commands.names)
     return refusal(written.plain, written.words, (*_OTHERS, *names))
 
 
 def _create(written: ScriptStatement) -> Command:
+    from acid_platform.sql.declarations import parse_create
+    from acid_platform.sql.run_definitions import create_table, create_view
+    from acid_platform.sql.run_external import create_external
+
     if advice_on(written.plain) is not None:
         raise unsupported(written)
     match parse_create(written.text):
@@ -306,6 +329,10 @@ def _create(written: ScriptStatement) -> Command:
 
 def _alter_view(written: ScriptStatement, name: str) -> Command:
     """ALTER VIEW … AS, which gives a view another query."""
+    from acid_platform.sql import split_dml
+    from acid_platform.sql.declarations import parse_create
+    from acid_platform.sql.run_definitions import alter_view
+
     parts = split_dml.Parts.of(written.text)
     parts.until("AS")
     view = parse_create(f"CREATE VIEW {name} {parts.rest()}")

@@ -21,7 +21,6 @@ from acid_platform.sql.catalog import Catalog
 from acid_platform.sql.commands import Command
 from acid_platform.sql.parameters import Parameters, bound
 from acid_platform.sql.parse import NO_STATEMENT, ScriptStatement, parse, split
-from acid_platform.sql.run_operations import roll_back
 from acid_platform.sql.run_temporary import TemporaryTables, change_temporary
 from acid_platform.sql.statements import Change, Insert, Statement, Truncate
 from acid_platform.sql.text import Query
@@ -100,8 +99,11 @@ class SqlSession:
 
     def close(self) -> None:
         """Rolls back the open transaction, if any, and removes the temporary tables."""
-        with suppress(AcidError):
-            roll_back(self)
+        if self.transaction is not None:
+            from acid_platform.sql.run_operations import roll_back
+
+            with suppress(AcidError):
+                roll_back(self)
         self.temporary.close()
 
     def _run(self, statement: Statement) -> Outcome:

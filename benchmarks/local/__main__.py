@@ -39,10 +39,19 @@ LOAD checks, and its Python code is not imported."""
 
 
 def fresh_processes(times: int) -> dict[str, float]:
-    """Seconds of commands in new processes: the metastore runs, as it does beside other clients."""
+    """Seconds of commands in new processes: the metastore runs, as it does beside other clients.
+
+    Modules are compiled, as in any installation after its first command, whatever the environment
+    of this process says.
+    """
     acid = str(Path(sys.executable).parent / "acid")
     with TemporaryDirectory() as directory:
-        environment = {**os.environ, "ACID_WAREHOUSE": f"{directory}/warehouse"}
+        environment = {
+            **os.environ,
+            "ACID_WAREHOUSE": f"{directory}/warehouse",
+            "PYTHONPYCACHEPREFIX": f"{directory}/compiled",
+        }
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
         def run(script: str) -> float:
             began = time.perf_counter()
@@ -66,11 +75,10 @@ def fresh_processes(times: int) -> dict[str, float]:
             "acid sql INSERT": "sql INSERT INTO t VALUES (3, 'c')",
         }
         taken: dict[str, list[float]] = {name: [] for name in scripts}
-        for _ in range(times):
-            for name, script in scripts.items():
-                taken[name].append(run(script))
+        for name, script in (*scripts.items(), *list(scripts.items()) * times):
+            taken[name].append(run(script))
         subprocess.run([acid, "metastore", "stop"], env=environment, capture_output=True)
-    return {name: statistics.median(seconds) for name, seconds in taken.items()}
+    return {name: statistics.median(seconds[1:]) for name, seconds in taken.items()}
 
 
 def measure(arguments: argparse.Namespace, size: int, python: Path | None) -> dict[str, Any]:
