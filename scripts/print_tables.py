@@ -130,6 +130,11 @@ Some values are decided when they are read: a text that only Spark parses as a n
 sum of `bigint` that overflows in some orders, a letter whose case DuckDB changes differently. The
 result then raises NeedsSpark, and never gives a different value.
 
+ORDER BY … LIMIT of at most 10,000 rows of one table first reads the columns of its order and its
+condition, and then other columns only in the files and stripes that hold such a row. LIMIT without
+them reads the first files until it has its rows. `min`, `max` and `count` of columns, of a whole
+table or by conditions on partition columns, come from the records of files where these prove them.
+
 ## Writes
 
 INSERT, INSERT OVERWRITE, UPDATE, DELETE and MERGE of rows in this process and of local results, in

@@ -98,14 +98,15 @@ class ArrowScan:
 
     def first(self, limit: int) -> pa.Table:
         """The first rows in file order; decodes no more batches than they need."""
-        batches, missing = [], limit
-        if missing > 0:
-            for batch in self.batches(threads=1):
-                batches.append(batch.slice(0, missing))
-                missing -= batches[-1].num_rows
-                if not missing:
-                    break
-        return pa.Table.from_batches(batches, schema=self.schema)
+        return pa.Table.from_batches(self.first_batches(limit), schema=self.schema)
+
+    def first_batches(self, limit: int) -> Iterator[pa.RecordBatch]:
+        """As `first`, batch by batch."""
+        pieces = self._work(usable_cores())
+        while limit > 0 and (piece := next(pieces, None)) is not None:
+            for batch in piece():
+                yield batch.slice(0, limit)
+                limit -= min(limit, batch.num_rows)
 
     def count(self, threads: int | None = None) -> int:
         """How many rows `table` would return.

@@ -124,7 +124,8 @@ def _with_literals(
             if aggregate.function != "count" and aggregate.column is not None:
                 kind = str(columns[aggregate.column].type)
             written = sql_string(str(value.as_py())) if value.is_valid else "NULL"
-            text = f"CAST({written} AS {kind})"
+            if not written.endswith(" '"):  # of such a literal it is asked whether it is a CHAR
+                text = f"CAST({written} AS {kind})"
         items.append(f"{text} AS {quoted(aggregate.name)}")
     rest = "".join(
         f" {tree.args[clause].sql(dialect='spark')}"

@@ -7,9 +7,11 @@ applied while the files are read; the query still has all of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from acid_platform.engine.reads import ChangeRead, TableRead, columns_of
@@ -24,15 +26,25 @@ if TYPE_CHECKING:
 
 
 class QuerySource(ArrowLender):
-    """What a query reads of a table."""
+    """What a query reads of a table; of `places` only these rows (see ArrowScan).
 
-    def __init__(self, read: TableRead | ChangeRead, filtered: bool) -> None:
+    `most`: how many rows of the first ones are enough.
+    """
+
+    def __init__(
+        self,
+        read: TableRead | ChangeRead,
+        filtered: bool,
+        places: np.ndarray | None = None,
+        most: int | None = None,
+    ) -> None:
         self.columns = columns_of(read)
         self.scan: ArrowScan | ChangeScan = (
             read.scan.wanting([column.name for column in self.columns])
             if isinstance(read, ChangeRead)
-            else arrow_scan_of(read, filtered)
+            else replace(arrow_scan_of(read, filtered), places=places)
         )
+        self._most = most
         self._still_open = read.scan.still_open
         self.failure: BaseException | None = None
         """What went wrong while DuckDB read the stream, which it only reports as text."""
@@ -51,8 +63,12 @@ class QuerySource(ArrowLender):
 
     def _read(self) -> Iterator[pa.RecordBatch]:
         schema = self.schema
+        scan = self.scan
+        batches = scan.batches()
+        if self._most is not None and isinstance(scan, ArrowScan):
+            batches = scan.first_batches(self._most)
         try:
-            for batch in self.scan.batches():
+            for batch in batches:
                 yield batch if batch.schema.equals(schema) else batch.cast(schema)
         except BaseException as error:
             self.failure = error

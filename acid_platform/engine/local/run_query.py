@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import sqlglot
 from sqlglot import exp
@@ -20,14 +21,17 @@ from acid_platform.engine.local.query_sources import QuerySource
 from acid_platform.engine.local.translation.duckdb_failures import batches_of
 from acid_platform.engine.local.translation.duckdb_types import VOID, duckdb_type, of_value
 from acid_platform.engine.local.translation.queries import QueryTranslator
-from acid_platform.engine.local.translation.relations import QueryBlock
-from acid_platform.engine.reads import Sources, columns_of
+from acid_platform.engine.local.translation.relations import QueryBlock, TopRows
+from acid_platform.engine.reads import ChangeRead, Sources, TableRead, columns_of
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.errors import InvalidDefinition, NeedsSpark, UnknownColumn, UnsupportedStatement
+from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import canonical
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.predicates.char_literals import comparable
 from acid_platform.predicates.grammar import SparkSql
+from acid_platform.scan.source_files import SourceKind
+from acid_platform.storage.arrow_numpy import values_of
 from acid_platform.storage.arrow_types import HIVE_TYPE, arrow_type, declared_columns
 from acid_platform.storage.wall_clocks import instants
 
@@ -54,6 +58,11 @@ class LocalResult(Result):
     engine: EngineName = "local"
     instead: Callable[[str], Result] | None = None
     """Makes the result of an engine that can compute what DuckDB can't, from the reason."""
+    first: _FirstRows | None = None
+    """How rows of ORDER BY … LIMIT are read in two steps, if that reads less."""
+    row_by_row: bool = False
+    most_rows: int | None = None
+    """See QueryBlock."""
 
     def or_else(self, make: Callable[[str], Result]) -> LocalResult:
         return replace(self, instead=make)
@@ -120,9 +129,13 @@ class LocalResult(Result):
         return replace(self, named=tuple(zip(names, kinds, strict=True)))
 
     def plan(self) -> str:
-        with reading(self.sources) as connection:
-            (row,) = connection.execute(f"EXPLAIN {self.sql}").fetchall()
-            return str(row[1]).strip()
+        sql, sources, then = self.sql, self.sources, ""
+        if self.first is not None:
+            sql, sources = self.first.top.places, self.first.early
+            then = "\nthen the other columns of these rows"
+        with reading(sources) as connection:
+            (row,) = connection.execute(f"EXPLAIN {sql}").fetchall()
+            return str(row[1]).strip() + then
 
     def count(self) -> int:
         try:
@@ -134,9 +147,16 @@ class LocalResult(Result):
             return self._other(error).count()
 
     def _computed(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        sql = self.sql if limit is None else f"SELECT * FROM ({self.sql}) LIMIT {limit}"
+        sql, sources = self.sql, self.sources
+        if self.first is not None:
+            sql, sources = self.first.top.rest, self.first.late()
+        most = limit if self.most_rows is None else self.most_rows
+        if self.row_by_row and most is not None:
+            sources = {name: partial(make, most=most) for name, make in sources.items()}
+        if limit is not None:
+            sql = f"SELECT * FROM ({sql}) LIMIT {limit}"
         schema = self.schema
-        with reading(self.sources) as connection:
+        with reading(sources) as connection:
             for batch in batches_of(connection.sql(sql).to_arrow_reader(ROWS_OF_A_BATCH)):
                 arrays = [
                     _shown(array, kind).cast(field.type)
@@ -145,6 +165,35 @@ class LocalResult(Result):
                     )
                 ]
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstRows:
+    """The first rows of a table in an order: found by the columns that this takes, then read."""
+
+    top: TopRows
+    early: Mapping[str, Callable[[], QuerySource]]
+    read: TableRead
+
+    @classmethod
+    def of(cls, top: TopRows, read: TableRead | ChangeRead, filtered: bool) -> _FirstRows | None:
+        """None if no column would be decoded later, or if rows can't be found again."""
+        if not isinstance(read, TableRead) or read.scan.format.name not in ("orc", "parquet"):
+            return None
+        names = [column.name for column in columns_of(read) if column.name != ROW_ID_COLUMN]
+        early = tuple(name for name in names if name in top.reads)
+        sources = (file for entity in read.scan.entities for file in entity.sources.inserts)
+        if len(early) == len(names) or any(one.kind is SourceKind.EXTERNAL for one in sources):
+            return None
+        row_id = read.row_id and ROW_ID_COLUMN in top.reads
+        first = replace(read, columns=early, row_id=row_id, place=True)
+        return cls(top, {top.stored: partial(QuerySource, first, filtered)}, read)
+
+    def late(self) -> dict[str, Callable[[], QuerySource]]:
+        """The rows that come first, with all columns."""
+        with reading(self.early) as connection:
+            places = values_of(connection.sql(self.top.places).to_arrow_table().column(0))
+        return {self.top.stored: partial(QuerySource, self.read, False, np.sort(places))}
 
 
 def _shown(array: pa.Array, kind: HiveType) -> pa.Array:
@@ -184,8 +233,20 @@ def query(
         name: partial(QuerySource, sources[placeholder], translated.filtered)
         for name, placeholder in translated.opened.items()
     }
-    block = translated.block
-    result = LocalResult(block.sql, block.columns, opened, session, reason)
+    block, first = translated.block, None
+    if block.top is not None:
+        read = sources[translated.opened[block.top.stored]]
+        first = _FirstRows.of(block.top, read, translated.filtered)
+    result = LocalResult(
+        block.sql,
+        block.columns,
+        opened,
+        session,
+        reason,
+        first=first,
+        row_by_row=block.row_by_row,
+        most_rows=block.most_rows,
+    )
     if accepted is None:
         _bind(result)
         _TRANSLATED.put((text, tables), translated)

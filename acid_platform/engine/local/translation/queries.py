@@ -15,9 +15,9 @@ from sqlglot import exp
 from acid_platform.engine.local.translation import relations
 from acid_platform.engine.local.translation.casts import Typed, cast
 from acid_platform.engine.local.translation.column_names import column_name
-from acid_platform.engine.local.translation.duckdb_types import VOID, of_value, wider
+from acid_platform.engine.local.translation.duckdb_types import VOID, identifier, of_value, wider
 from acid_platform.engine.local.translation.expressions import Translator, as_condition
-from acid_platform.engine.local.translation.relations import NOTHING, QueryBlock, Relation
+from acid_platform.engine.local.translation.relations import NOTHING, QueryBlock, Relation, TopRows
 from acid_platform.engine.local.translation.scope import (
     NameScope,
     ScopeColumn,
@@ -34,6 +34,10 @@ from acid_platform.engine.local.translation.select_expressions import Expression
 from acid_platform.engine.reads import Sources, columns_of
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import HiveType
+from acid_platform.scan.decode import PLACE
+
+MOST_TOP_ROWS = 10_000
+"""So many rows of ORDER BY … LIMIT are found before their other columns are decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +179,7 @@ class Select:
         keys = self._keys()
         values = [self._item(position) for position in range(len(self.items))]
         having = self._having()
-        order = self._order(values)
+        order, by_values = self._order(values)
         self._check_distribution()
         limit = limit_of(node)
         self.fails |= any(value.fails for value in values)
@@ -190,11 +194,57 @@ class Select:
         items = ", ".join(f"{value.sql} AS c{i}" for i, value in enumerate(values))
         source = f" FROM {self.relation.sql}" if self.relation.sql else ""
         sql = f"SELECT {distinct}{items}{source}{where}{keys}{having}{order}{limit}"
+        alike = not (self.fails or self.grouped or distinct) and self._of_one_table()
+        most, top = self._most_rows(), None
+        if alike and order and most is not None and most <= MOST_TOP_ROWS:
+            rest = f"SELECT {items}{source}{where}{order}"
+            top = self._top(f"{source}{where}{by_values}{limit}", rest)
         names = (name for name, _ in self.items)
         types = (value.type if value.is_field else value.declared or value.type for value in values)
         alone = self.grouped and not keys and not having and not limit
         failing = self._failing(values) if self.fails else None
-        return QueryBlock(sql, tuple(zip(names, types, strict=True)), self.fails, failing, alone)
+        columns = tuple(zip(names, types, strict=True))
+        row_by_row = alike and not (where or order)
+        return QueryBlock(sql, columns, self.fails, failing, alone, top, row_by_row, most)
+
+    def _of_one_table(self) -> bool:
+        """Whether all that it reads is one row of a stored table for each row."""
+        node = self.node
+        table = node.args["from_"].this if node.args.get("from_") else None
+        return (
+            isinstance(table, exp.Table)
+            and not self.relation.joined
+            and table.name.lower() not in self.ctes
+            and node.find(exp.Window) is None
+            and len(list(node.find_all(exp.Query))) == 1
+        )
+
+    def _most_rows(self) -> int | None:
+        """How many rows LIMIT takes, with those that OFFSET skips; None without LIMIT."""
+        if self.node.args.get("limit") is None:
+            return None
+        clauses = (self.node.args.get(part) for part in ("limit", "offset"))
+        return sum(int(clause.expression.this) for clause in clauses if clause is not None)
+
+    def _top(self, clauses: str, rest: str) -> TopRows:
+        """How the first rows are found, and then read."""
+        node = self.node
+        named: list[exp.Expr] = [where] if (where := node.args.get("where")) is not None else []
+        reads = set()
+        for term in order_of(node):
+            position = ordinal(term.this, len(self.items))
+            if position is None and isinstance(term.this, exp.Column):
+                position = self._alias(term.this.name)
+            item = term.this if position is None else self.items[position - 1][1]
+            if isinstance(item, ScopeColumn):
+                reads.add(item.name.lower())
+            else:
+                named += (term.this, item)
+        for column in (each for one in named for each in one.find_all(exp.Column, exp.Dot)):
+            reads |= {part.name.lower() for part in column.parts}
+        stored, _, alias = self.relation.sql.rpartition(" AS ")
+        places = f"SELECT {alias}.{identifier(PLACE.name)} AS c0{clauses}"
+        return TopRows(stored.strip('"'), places, frozenset(reads), rest)
 
     def _failing(self, values: Sequence[Typed]) -> frozenset[int] | None:
         """See QueryBlock: a SELECT that does nothing but cast columns of one relation."""
@@ -320,8 +370,9 @@ class Select:
             raise NeedsSpark("HAVING with an expression that may fail for some rows")
         return f" HAVING {condition.sql}"
 
-    def _order(self, values: Sequence[Typed]) -> str:
-        terms = []
+    def _order(self, values: Sequence[Typed]) -> tuple[str, str]:
+        """ORDER BY, and the same with values in the place of positions."""
+        terms, by_values = [], []
         for term in order_of(self.node):
             node = term.this
             position = ordinal(node, len(values))
@@ -330,13 +381,17 @@ class Select:
             if position is not None:
                 sortable(values[position - 1])
                 terms.append(f"{position}{direction(term)}")
+                by_values.append(values[position - 1].sql + direction(term))
                 continue
             if self.node.args.get("distinct") is not None:
                 raise NeedsSpark("ORDER BY of DISTINCT rows by anything but their columns")
             value = Expressions(self, by_alias=True).value(node)
             self.fails |= value.fails
             terms.append(sortable(value) + direction(term))
-        return f" ORDER BY {', '.join(terms)}" if terms else ""
+            by_values.append(terms[-1])
+        if not terms:
+            return "", ""
+        return f" ORDER BY {', '.join(terms)}", f" ORDER BY {', '.join(by_values)}"
 
     def _check_distribution(self) -> None:
         """DISTRIBUTE BY says where rows are computed, which changes none of them: its expressions

@@ -28,6 +28,26 @@ class QueryBlock:
     the block around this one, they are as if they stood there."""
     one_row: bool = False
     """Whether it is an aggregate without GROUP BY, which has exactly one row."""
+    top: TopRows | None = None
+    """For ORDER BY … LIMIT over one table."""
+    row_by_row: bool = False
+    """Whether each row of one table gives one row, so that the first rows need no others."""
+    most_rows: int | None = None
+    """How many rows of the table LIMIT and OFFSET then need."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopRows:
+    """ORDER BY … LIMIT in two steps: which rows are the first, then their other columns."""
+
+    stored: str
+    """The table in DuckDB's SQL."""
+    places: str
+    """A SELECT of PLACE, which returns the rows of the result."""
+    reads: frozenset[str]
+    """The columns that it may read, and names of others."""
+    rest: str
+    """The SELECT without LIMIT, over these rows alone."""
 
 
 @dataclass(frozen=True, slots=True)
