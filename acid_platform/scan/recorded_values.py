@@ -10,6 +10,7 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 
@@ -87,7 +88,8 @@ def recorded_extreme(
     files: Sequence[RecordedFile], column: Column, greatest: bool
 ) -> pa.Scalar | None:
     """The least or the greatest value of the column, NULL without any; None if it is not proven."""
-    proven, others = [], []
+    proven: list[Any] = []
+    others: list[Any] = []
     for file in files:
         if file.source.rows == 0:
             continue

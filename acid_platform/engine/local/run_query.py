@@ -50,7 +50,7 @@ class LocalResult(Result):
     """DuckDB's SQL, whose columns have the names c0, c1 and so on."""
     named: tuple[tuple[str, HiveType], ...]
     """The columns as Spark names and types them."""
-    sources: Mapping[str, Callable[[], QuerySource]]
+    sources: Mapping[str, Callable[..., QuerySource]]
     """Opens what the query reads, by the name of its table."""
     session: Callable[[], SparkSession]
     """Starts Spark, for `to_spark`."""
@@ -152,7 +152,7 @@ class LocalResult(Result):
             sql, sources = self.first.top.rest, self.first.late()
         most = limit if self.most_rows is None else self.most_rows
         if self.row_by_row and most is not None:
-            sources = {name: partial(make, most=most) for name, make in sources.items()}
+            sources = {name: partial(make, most=most) for name, make in self.sources.items()}
         if limit is not None:
             sql = f"SELECT * FROM ({sql}) LIMIT {limit}"
         schema = self.schema

@@ -228,10 +228,10 @@ class Select:
 
     def _top(self, clauses: str, rest: str) -> TopRows:
         """How the first rows are found, and then read."""
-        node = self.node
-        named: list[exp.Expr] = [where] if (where := node.args.get("where")) is not None else []
+        where = self.node.args.get("where")
+        named: list[exp.Expr] = [] if where is None else [where]
         reads = set()
-        for term in order_of(node):
+        for term in order_of(self.node):
             position = ordinal(term.this, len(self.items))
             if position is None and isinstance(term.this, exp.Column):
                 position = self._alias(term.this.name)
@@ -240,8 +240,9 @@ class Select:
                 reads.add(item.name.lower())
             else:
                 named += (term.this, item)
-        for column in (each for one in named for each in one.find_all(exp.Column, exp.Dot)):
-            reads |= {part.name.lower() for part in column.parts}
+        for node in named:
+            for name in node.find_all(exp.Identifier):
+                reads.add(name.name.lower())
         stored, _, alias = self.relation.sql.rpartition(" AS ")
         places = f"SELECT {alias}.{identifier(PLACE.name)} AS c0{clauses}"
         return TopRows(stored.strip('"'), places, frozenset(reads), rest)
