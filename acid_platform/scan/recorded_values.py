@@ -29,6 +29,7 @@ _DECLARED: dict[RangeKind, tuple[str, ...]] = {
     RangeKind.TEXT: ("string",),
 }
 """The declared types whose values are those of the file, by the kind of its bounds."""
+_BOUNDED = frozenset(kind for kinds in _DECLARED.values() for kind in kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,8 @@ def recorded_extreme(
     files: Sequence[RecordedFile], column: Column, greatest: bool
 ) -> pa.Scalar | None:
     """The least or the greatest value of the column, NULL without any; None if it is not proven."""
+    if column.type.kind not in _BOUNDED:
+        return None
     proven: list[Any] = []
     others: list[Any] = []
     for file in files:

@@ -41,7 +41,7 @@ VALUES: dict[str, list[Any]] = {
     "d": [None, Decimal("-9999999.99"), Decimal("0.10"), Decimal("5")],
     "x": [None, -0.0, 0.0, float("nan"), _INF, -_INF, 1.5],
     "e": [None, datetime.date(1970, 1, 1), datetime.date(2024, 2, 29), datetime.date(9999, 12, 31)],
-    "m": [None, datetime.datetime(1969, 12, 31, 23, 59, 59, 999999), datetime.datetime(2020, 1, 1)],
+    "m": [None, datetime.datetime(1969, 12, 31, 23, 59, 59), datetime.datetime(2020, 1, 1)],
     "s": [None, "", "a", "a ", "ä", "z" * 31, "z" * 32, "z" * 40, "\U0001f3f3", "\uffff", "'\\"],
     "v": [None, "", "ab", "ab ", "abcde"],
     "c": [None, "", "ab", "abcde", "a b"],
