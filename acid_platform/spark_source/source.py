@@ -4,35 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyspark
 from pyspark import TaskContext
 from pyspark.sql import types as T
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
     InputPartition,
     WriterCommitMessage,
 )
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxFiles,
-    SupportsTriggerAvailableNow,
-)
 
 from acid_platform.engine.spark.spark_types import spark_schema
-from acid_platform.errors import PublicationFailed
+from acid_platform.engine.spark.spark_versions import installed_version
+from acid_platform.errors import InvalidDefinition, PublicationFailed
 from acid_platform.layout.types import Column
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.scan.change_rows import CHANGE_COLUMNS
 from acid_platform.spark_source import batch_read, batch_write, stream_read
 from acid_platform.spark_source.options import Options
+
+_VERSION = installed_version()
+if TYPE_CHECKING or _VERSION.streams_have_limits:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxFiles,
+        SupportsTriggerAvailableNow,
+    )
+else:
+    ReadLimit = ReadAllAvailable = SupportsTriggerAvailableNow = object
+
+if TYPE_CHECKING or _VERSION.streams_by_arrow:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+else:
+
+    class DataSourceStreamArrowWriter(DataSourceArrowWriter, DataSourceStreamWriter):
+        """Spark 4.0 asks a stream's writer too whether it is of the former class."""
+
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Properties that Spark gives to the tasks of a streaming query."""
@@ -99,7 +114,8 @@ def _ntz(kind: T.DataType) -> T.DataType:
 
 
 def _arrow(schema: T.StructType) -> pa.Schema:
-    return to_arrow_schema(schema, timezone="UTC")
+    arrow_schema: pa.Schema = to_arrow_schema(schema, **_VERSION.arrow_zone)  # type: ignore[arg-type]
+    return arrow_schema
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -121,6 +137,11 @@ class AcidReader(DataSourceReader):
 
 class AcidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options, schema: T.StructType) -> None:
+        if options.most_commits is not None and not _VERSION.streams_have_limits:
+            raise InvalidDefinition(
+                f"maxCommitsPerTrigger needs Spark 4.2 or newer, and this is {pyspark.__version__}:"
+                " leave it out, and a batch has all commits that are new"
+            )
         self._options, self._schema = options, schema
         self._stream: stream_read.TableStream | None = None
 
@@ -142,7 +163,13 @@ class AcidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._options.most_commits
         return ReadAllAvailable() if most is None else ReadMaxFiles(most)
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """Spark calls it without arguments if streams have no limits."""
+        if limit is None:
+            return {**self.stream.newest()}
+        assert start is not None
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else None
         return {**self.stream.latest(stream_read.offset_of(start), most)}
 

@@ -113,6 +113,8 @@ class TableStream:
         """The moment after which the lease has seen no commit."""
         self._last: Offset | None = None
         """Where a query with the trigger availableNow ends."""
+        self._reached: Offset | None = None
+        """Where the next batch begins; None in the process of a query that goes on, at first."""
 
     # --- offsets -------------------------------------------------------------------------------
 
@@ -121,10 +123,13 @@ class TableStream:
         options, lease = self._options, self._fresh()
         if not options.starts_now and options.start is None:
             self._hold(lease)
-            return Offset(moment=NOTHING, table_id=lease.table(options.table).table_id, write_id=0)
-        changes = lease.changes(options.table, options.start)
-        self._hold(lease)
-        return _offset(changes, changes.before or changes.after)
+            table_id = lease.table(options.table).table_id
+            self._reached = Offset(moment=NOTHING, table_id=table_id, write_id=0)
+        else:
+            changes = lease.changes(options.table, options.start)
+            self._hold(lease)
+            self._reached = _offset(changes, changes.before or changes.after)
+        return self._reached
 
     def latest(self, start: Offset, most_commits: int | None = None) -> Offset:
         """The end of the next batch, at most so many commits after `start`; `start` if there is
@@ -149,6 +154,18 @@ class TableStream:
         return Offset(
             moment=last.moment, table_id=start["table_id"], write_id=max(last.write_id, 0)
         )
+
+    def newest(self) -> Offset:
+        """The end of the next batch where Spark does not tell its start: as `latest` of the offset
+        that this stream has reached, or of now for a query that goes on."""
+        if self._reached is not None:
+            self._reached = self.latest(self._reached)
+        else:
+            lease = self._fresh()
+            changes = lease.changes(self._options.table)
+            self._hold(lease)
+            self._reached = _offset(changes, changes.after)
+        return self._reached
 
     def end_here(self) -> None:
         """The query ends when it has read what is committed now."""
@@ -179,6 +196,7 @@ class TableStream:
         Raises NotEnoughHistory, StreamRefused, CorruptFile, UnknownColumn.
         """
         changes = self._changes(start, end)
+        self._reached = end
         assert self._lease is not None
         with self._lease.checked():
             layout = table_layout(changes.table, self._lease, changes.entities)

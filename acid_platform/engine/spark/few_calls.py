@@ -25,6 +25,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 from pyspark.sql.pandas.functions import PythonEvalType, pandas_udf
 
 from acid_platform.engine.spark.failures import analysed, raise_as_ours
+from acid_platform.engine.spark.spark_versions import version_of
 from acid_platform.errors import InvalidExpression, SparkMisconfigured
 from acid_platform.layout.sql_text import for_spark, quoted
 
@@ -125,8 +126,9 @@ def mapped_in_arrow(
         )
         kind = _member(spark, answer.json(), lambda: parsed(spark, answer))
         none = _member(spark, "no list", lambda: java_class(spark, _LIST)())
+        lists = [none] * version_of(spark).lists_of_functions
         column = java_class(spark, f"{_SQL}.execution.python.UserDefinedPythonFunction")(
-            "work", python, kind, PythonEvalType.SQL_MAP_ARROW_ITER_UDF, True, none, none
+            "work", python, kind, PythonEvalType.SQL_MAP_ARROW_ITER_UDF, True, *lists
         ).apply(_seq(spark, [columns._jc]))
     return ClassicFrame(frame._jdf.mapInArrow(column, False, None), spark)
 
@@ -189,10 +191,11 @@ def over_frames(spark: SparkSession, text: str, frames: Mapping[str, DataFrame])
     session = spark._jsparkSession
     named = _member(spark, "alias", lambda: _module(spark, f"{_PLANS}.SubqueryAlias$"))
     nothing = _member(spark, "none", lambda: java_class(spark, "scala.Option").empty())
-    triple = java_class(spark, "scala.Tuple3")
     parsed = session.sessionState().sqlParser().parsePlan(text)
+    depth = [nothing] if version_of(spark).names_have_depths else []
+    tuple_of = java_class(spark, f"scala.Tuple{2 + len(depth)}")
     tables = [
-        triple(name, named.apply(name, frame._jdf.logicalPlan()), nothing)
+        tuple_of(name, named.apply(name, frame._jdf.logicalPlan()), *depth)
         for name, frame in frames.items()
     ]
     whole = java_class(spark, f"{_PLANS}.UnresolvedWith")(parsed, _seq(spark, tables), False)

@@ -40,6 +40,7 @@ from acid_platform.engine.spark.char_varchar import as_read, has_char_or_varchar
 from acid_platform.engine.spark.deleted_rows import ReadRows, deleted_keys, may_have_deleted_rows
 from acid_platform.engine.spark.few_calls import java_class, parsed, passed, selected
 from acid_platform.engine.spark.spark_types import spark_schema
+from acid_platform.engine.spark.spark_versions import version_of
 from acid_platform.layout.schema import FILE_NAME_COLUMN
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
@@ -51,7 +52,7 @@ from acid_platform.scan.source_files import SourceFile, SourceKind
 READER_VARIABLE = "ACID_SPARK_READER"
 """`spark` lets Spark's own ORC reader read ACID files."""
 
-_SOURCES = Path(__file__).parent / "java" / "acidplatform"
+_SOURCES = Path(__file__).parent / "java"
 _RESOURCES = "org.codehaus.commons.compiler.util.resource"
 
 _log = logging.getLogger(__name__)
@@ -115,7 +116,11 @@ def _compiled(spark: SparkSession, loader: Any) -> dict[str, bytes]:
     compiler.setSourceVersion(8)
     compiler.setTargetVersion(8)
     compiler.setClassFileCreator(java_class(spark, f"{_RESOURCES}.MapResourceCreator")(made))
-    sources = sorted(_SOURCES.glob("*.java"))
+    sources = [
+        source
+        for directory in ("acidplatform", version_of(spark).java)
+        for source in sorted((_SOURCES / directory).glob("*.java"))
+    ]
     gateway: Any = spark.sparkContext._gateway
     texts = gateway.new_array(java_class(spark, f"{_RESOURCES}.Resource"), len(sources))
     for place, source in enumerate(sources):

@@ -30,7 +30,7 @@ from acid_platform.engine.spark.write import (
     BITS,
     BUCKET_OF_ROW,
     arranged,
-    bucket_of_row,
+    with_bucket,
     write_statement,
 )
 from acid_platform.errors import SourceRowsAmbiguous
@@ -270,13 +270,13 @@ class SparkMerge:
 
     def _placed_by_hash(self, changed: DataFrame, buckets: Bucketing) -> DataFrame:
         """The rows with bucket properties that place inserted ones by the hash of their values."""
-        with_bucket = changed.withColumn(BUCKET_OF_ROW, bucket_of_row(buckets, self.scan.columns))
+        hashed = with_bucket(changed, buckets, self.scan.columns)
         own = f"CASE WHEN {WRITE_ID} IS NULL THEN {_property(BUCKET_OF_ROW)} ELSE {BUCKET} END"
         return selected(
-            with_bucket,
+            hashed,
             [
                 f"{own} AS {BUCKET}" if name == BUCKET else quoted(name)
-                for name in with_bucket.columns
+                for name in hashed.columns
                 if name != BUCKET_OF_ROW
             ],
         )

@@ -7,22 +7,21 @@ through it. Only formats that Spark alone can write take another way (`plain_fil
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyarrow import fs
-from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.functions import arrow_udf
-
+from pyspark.sql import types as T
 from acid_platform.engine.refusals import LONGEST_SHOWN
 from acid_platform.engine.spark.acid_columns import BUCKET, KEYS
 from acid_platform.engine.spark.failures import BEYOND_ORC, NOT_IN_ORC, VIOLATED, raise_as_ours
 from acid_platform.engine.spark.few_calls import expression, selected, sorted_within
 from acid_platform.engine.spark.plain_files import write_by_spark
 from acid_platform.engine.spark.spark_types import changed_parts
+from acid_platform.engine.spark.spark_versions import version_of
 from acid_platform.engine.spark.task_writing import in_large_batches, write_in_tasks
 from acid_platform.errors import PublicationFailed
 from acid_platform.layout.bucketing import Bucketing, bucket_ids
@@ -48,23 +47,59 @@ BITS = "__bits"
 BUCKET_OF_ROW = "__bucket"
 
 
-def bucket_of_row(buckets: Bucketing, columns: Sequence[Column]) -> SparkColumn:
-    """The bucket number of a row of the frame by Hive's hash; `columns` are the table's."""
+def with_bucket(frame: DataFrame, buckets: Bucketing, columns: Sequence[Column]) -> DataFrame:
+    """The frame with BUCKET_OF_ROW, by Hive's hash; `columns` are the table's."""
     kinds = [next(c.type for c in columns if c.name == name) for name in buckets.columns]
     count, version = buckets.count, buckets.version
 
     def numbers(*values: pa.Array) -> pa.Array:
         return pa.array(bucket_ids(values, kinds, count, version), pa.int32())
 
-    hash_of = arrow_udf(numbers, "int")  # type: ignore[call-overload]
-    hashed: SparkColumn = hash_of(*(F.col(quoted(name)) for name in buckets.columns))
-    return hashed
+    if version_of(frame.sparkSession).places_by_number:
+        from pyspark.sql.pandas.functions import arrow_udf
+
+        hash_of = arrow_udf(numbers, "int")  # type: ignore[call-overload]
+        named = (F.col(quoted(name)) for name in buckets.columns)
+        return frame.withColumn(BUCKET_OF_ROW, hash_of(*named))
+    schema = T.StructType([*frame.schema.fields, T.StructField(BUCKET_OF_ROW, T.IntegerType())])
+    names = [name.lower() for name in schema.names]
+    places = [names.index(name.lower()) for name in buckets.columns]
+
+    def added(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            hashed = numbers(*(batch.column(place) for place in places))
+            yield batch.append_column(BUCKET_OF_ROW, hashed)
+
+    return frame.mapInArrow(added, schema)
+
+
+def placed_by_number(frame: DataFrame, count: int, number: str) -> DataFrame:
+    """The frame in `count` partitions, with a row in the one whose number the SQL tells."""
+    spark = frame.sparkSession
+    if version_of(spark).places_by_number:
+        return frame.repartitionById(count, expression(spark, number))
+    values = ", ".join(map(str, _values_by_partition(spark, count)))
+    return frame.repartition(count, expression(spark, f"element_at(array({values}), {number} + 1)"))
+
+
+def _values_by_partition(spark: SparkSession, count: int) -> list[int]:
+    """For each of `count` partitions an integer that Spark's own partitioning places there."""
+    found: dict[int, int] = {}
+    first, more = 0, 16 * count
+    while len(found) < count:
+        numbers = f"sequence({first}, {first + more - 1})"
+        row = spark.sql(f"SELECT transform({numbers}, n -> pmod(hash(n), {count})) p").head()
+        assert row is not None
+        for value, place in enumerate(row["p"], first):
+            found.setdefault(place, value)
+        first += more
+    return [found[place] for place in range(count)]
 
 
 def place_by_hash(frame: DataFrame, buckets: Bucketing, columns: Sequence[Column]) -> DataFrame:
     """The frame with the rows of bucket n in partition n."""
-    placed = frame.withColumn(BUCKET_OF_ROW, bucket_of_row(buckets, columns))
-    return placed.repartitionById(buckets.count, F.col(BUCKET_OF_ROW)).drop(BUCKET_OF_ROW)
+    placed = with_bucket(frame, buckets, columns)
+    return placed_by_number(placed, buckets.count, BUCKET_OF_ROW).drop(BUCKET_OF_ROW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +165,7 @@ def arranged(
         stored = (f"{value} AS {quoted(name)}" for value, name in zip(values, written, strict=True))
         frame = selected(frame, [*texts, *keys, *bits, *stored, *order])
     if writers is not None:
-        frame = frame.repartitionById(writers, expression(frame.sparkSession, BUCKET_NUMBER))
+        frame = placed_by_number(frame, writers, BUCKET_NUMBER)
     columns = [*target.partition_names, *keys, *bits, *written]
     return StatementRows(frame, kind, columns, [*names, *keys, *order], bool(order))
 

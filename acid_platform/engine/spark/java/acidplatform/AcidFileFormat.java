@@ -18,6 +18,7 @@ import scala.Option;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
+import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
 
 /** Spark's file format for the ACID files of a snapshot, whose live rows it reads as flat columns. */
@@ -73,7 +74,7 @@ public final class AcidFileFormat extends OrcFileFormat {
   public Function1 buildReaderWithPartitionValues(
       SparkSession session, StructType data, StructType partition, StructType required, Seq filters, Map options,
       Configuration conf) {
-    SQLConf settings = getSqlConf(session);
+    SQLConf settings = session.sessionState().conf();
     AskedColumns asked = new AskedColumns(required, partition, virtual);
     List usable = new ArrayList();
     Iterator all = CollectionConverters.asJava(filters).iterator();
@@ -86,7 +87,7 @@ public final class AcidFileFormat extends OrcFileFormat {
     Option batches = options.get(FileFormat.OPTION_RETURNING_BATCH());
     return new OpenFile(
         tests(session),
-        SerializableConfiguration.broadcast(session.sparkContext(), conf),
+        session.sparkContext().broadcast(new SerializableConfiguration(conf), ofClass(SerializableConfiguration.class)),
         asked,
         SnapshotFiles.seq(usable),
         batches.isDefined() && batches.get().equals("true"),
@@ -95,8 +96,12 @@ public final class AcidFileFormat extends OrcFileFormat {
 
   private synchronized Broadcast tests(SparkSession session) {
     if (tests == null) {
-      tests = session.sparkContext().broadcast(snapshot.tests(), ClassTag$.MODULE$.apply(RowTests.class));
+      tests = session.sparkContext().broadcast(snapshot.tests(), ofClass(RowTests.class));
     }
     return tests;
+  }
+
+  private static ClassTag ofClass(Class one) {
+    return ClassTag$.MODULE$.apply(one);
   }
 }

@@ -12,7 +12,6 @@ import org.apache.orc.RecordReader;
 import org.apache.orc.TypeDescription;
 import org.apache.orc.impl.SchemaEvolution;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
-import org.apache.spark.sql.execution.datasources.orc.OrcFilters;
 import org.apache.spark.sql.execution.datasources.orc.OrcUtils;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import scala.Option;
@@ -76,7 +75,7 @@ final class AcidFileReader {
               .isSchemaEvolutionCaseAware(false)
               .forcePositionalEvolution(false)
               .range(part.start(), part.length());
-      Option argument = OrcFilters.createFilter(asked.stored, filters, Option.empty());
+      Option argument = PushedFilters.of(asked.stored, filters);
       if (argument.isDefined()) {
         options.searchArgument((SearchArgument) argument.get(), asked.stored.fieldNames());
       }

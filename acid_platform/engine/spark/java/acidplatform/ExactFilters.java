@@ -10,7 +10,6 @@ import java.util.regex.Pattern;
 import org.apache.hadoop.hive.ql.io.sarg.PredicateLeaf;
 import org.apache.hadoop.hive.ql.io.sarg.SearchArgument;
 import org.apache.hadoop.hive.serde2.io.HiveDecimalWritable;
-import org.apache.spark.sql.execution.datasources.orc.OrcFilters;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
 
@@ -27,8 +26,7 @@ final class ExactFilters {
     if (NULL.matcher(filter.toString()).find()) {
       return false;
     }
-    Option made =
-        OrcFilters.createFilter(columns, SnapshotFiles.seq(Arrays.asList(new Object[] {filter})), Option.empty());
+    Option made = PushedFilters.of(columns, SnapshotFiles.seq(Arrays.asList(new Object[] {filter})));
     if (!made.isDefined()) {
       return false;
     }

@@ -1,0 +1,95 @@
+"""What depends on the version of Spark, in one table.
+
+Our code calls classes inside Spark (`few_calls`, the file format in `java/`), and PySpark's API for
+data sources. Both differ between minor versions; what differs is asked here, by name, and nowhere
+else. A version that is newer than all of these is taken for the newest. If our file format can't be
+compiled there, Spark's own reader reads instead, and a warning says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import pyspark
+
+from acid_platform.errors import SparkMisconfigured
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class SparkVersion:
+    """What a minor version of Spark has."""
+
+    java: str
+    """The directory below `java/` with the sources that are for some versions only."""
+    lists_of_functions: int
+    """How many lists `UserDefinedPythonFunction` takes behind its flags."""
+    names_have_depths: bool
+    """Whether a common table expression in a plan has a third part, the depth of its recursion."""
+    places_by_number: bool
+    """Whether there are `DataFrame.repartitionById` and `arrow_udf`. Otherwise a row gets to the
+    task of its bucket by a number with the right hash, and `mapInArrow` computes its bucket."""
+    streams_by_arrow: bool
+    """Whether there is `DataSourceStreamArrowWriter`."""
+    streams_have_limits: bool
+    """Whether a stream's source is told where a batch begins, and how much it may have."""
+    arrow_zone: Mapping[str, str]
+    """What `to_arrow_schema` has to be told for timestamps in UTC."""
+
+
+_UTC = {"timezone": "UTC"}
+# fmt: off
+VERSIONS: Mapping[tuple[int, int], SparkVersion] = {
+    #                     java        lists  depths  by number  by Arrow  limits  zone
+    (4, 0): SparkVersion("spark_4_0", 0,     False,  False,     False,    False,  {}),
+    (4, 1): SparkVersion("spark_4_0", 0,     True,   True,      True,     False,  {}),
+    (4, 2): SparkVersion("spark_4_0", 0,     True,   True,      True,     True,   _UTC),
+    (4, 3): SparkVersion("spark_4_3", 2,     True,   True,      True,     True,   _UTC),
+}
+# fmt: on
+"""The versions with which `make test-sparks` runs the tests."""
+
+
+@cache
+def spark_version(text: str) -> SparkVersion:
+    """The row of a version such as `4.1.4`. Raises SparkMisconfigured for one that is too old."""
+    numbers = minor_of(text)
+    oldest = min(VERSIONS)
+    if numbers < oldest:
+        raise SparkMisconfigured(
+            f"Spark {text} is too old: the platform needs Spark {oldest[0]}.{oldest[1]} or newer;"
+            " install a newer pyspark, or write from that Spark's frames into Parquet files and load"
+            " these (docs/ingesting.md)"
+        )
+    return VERSIONS[max(known for known in VERSIONS if known <= numbers)]
+
+
+def minor_of(text: str) -> tuple[int, int]:
+    """`4.1.4` is (4, 1)."""
+    major, minor = text.split(".")[:2]
+    return int(major), int(minor)
+
+
+def installed_version() -> SparkVersion:
+    """The row of the PySpark of this process."""
+    return spark_version(pyspark.__version__)
+
+
+def version_of(spark: SparkSession) -> SparkVersion:
+    """The row of a session: of PySpark and the JVM or the Connect server, the older one.
+
+    Raises SparkMisconfigured for one that is too old.
+    """
+    if spark not in _of_sessions:  # asking the JVM takes a call
+        older = min(str(spark.version), pyspark.__version__, key=minor_of)
+        _of_sessions[spark] = spark_version(older)
+    return _of_sessions[spark]
+
+
+_of_sessions: WeakKeyDictionary[SparkSession, SparkVersion] = WeakKeyDictionary()
