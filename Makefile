@@ -207,6 +207,10 @@ leaders: setup ## kill and suspend leading metastores under eight writers (LOG=p
 test-stores: setup ## the tests of warehouses in S3 on a real server, built by Go once (ARGS="minio -- -x")
 	@$(TEST_STATE) exec $(PY) -m tests.stores.real $(ARGS)
 
+.PHONY: test-sparks
+test-sparks: setup ## the suites that use Spark with each version of it; fetches 1.4 GB once (ARGS="--versions 4.1.4 --suites sql")
+	@$(TEST_STATE) exec $(PY) -m tests.sparks $(ARGS)
+
 .PHONY: interop
 interop: setup ## real engines on our tables through the gateway; fetches 821 MB once (ARGS="--engines trino --races 50", ARGS="--history 5")
 	@$(TEST_STATE) exec $(PY) -m tests.interop $(ARGS)

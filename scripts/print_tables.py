@@ -18,6 +18,7 @@ from acid_platform.cli.main import main
 from acid_platform.engine.local.translation.expressions import CONSTRUCTS
 from acid_platform.engine.local.translation.functions import AGGREGATES, DATES, NUMBERS, TAKES, TEXT
 from acid_platform.engine.local.translation.select_expressions import ENDS, RANKS, SHIFTS
+from acid_platform.engine.spark.spark_versions import VERSIONS
 from acid_platform.sql.run_settings import FAMILIES, ONE_VALUE
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.conflicts import BY_ROW, CONFLICTING
@@ -151,6 +152,21 @@ unless the value is 0 or a whole number below 10,000,000; rows of more than 4,09
 that hold timestamps or CHAR; expressions for columns of nested types, other than a column or a
 field of exactly that type; results that grow beyond
 `acid.local.max.bytes`.
+
+## Versions of Spark
+
+Spark 4.0 to 4.3 run everything that these pages say, but for what the table names. The lock has the
+newest; `pip install pyspark==4.1.4` is enough for another one. `make test-sparks` runs the suites
+that use Spark with each version, and writes what passed into benchmarks/results.
+
+The format that reads ACID files is compiled for the Spark of the session. Where that fails, as it
+may in a Spark that is newer than these or that its vendor has changed, Spark's own ORC reader reads
+instead, which takes longer, and a warning says so. Executors must run exactly the driver's version;
+otherwise the session is refused.
+
+Spark 3.5 is refused. Its Scala is 2.12, so the format would have to be written anew; it has no data
+sources in Python; and the classes behind PySpark's frames are others. Let it write Parquet files,
+and [load these](ingesting.md).
 """
 
 
@@ -261,8 +277,18 @@ def render_rules() -> str:
 
 def render_engines() -> str:
     """The page of what runs without Spark."""
+    versions = [
+        (
+            f"{major}.{minor}",
+            "as written" if row.places_by_number else "slower: whole rows go through Python first",
+            "as written" if row.streams_have_limits else "without `maxCommitsPerTrigger`",
+        )
+        for (major, minor), row in sorted(VERSIONS.items(), reverse=True)
+    ]
+    heads = ("Spark", "writes into clustered tables", "streams from our tables")
     operators = [(_code(one.shown), one.types) for one in CONSTRUCTS.values()]
-    parts = [_ENGINES, "## Operators\n", _table(("SQL", "takes"), operators)]
+    parts = [_ENGINES, _table(heads, versions)]
+    parts += ["## Operators\n", _table(("SQL", "takes"), operators)]
     groups = (
         ("Functions of text", TEXT),
         ("Functions of dates and timestamps", DATES),

@@ -9,3 +9,7 @@ if find_spec("pyspark") is None:
         "Spark needs the package pyspark: pip install 'acid-platform[spark]', or work with"
         " engine='local'"
     )
+
+from acid_platform.engine.spark.spark_versions import installed_version
+
+installed_version()

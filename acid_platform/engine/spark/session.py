@@ -79,7 +79,8 @@ def executor_settings(master: str) -> dict[str, str]:
 
 
 def check_executors(session: SparkSession) -> None:
-    """Raises SparkMisconfigured unless executors run the same code of ours as this process.
+    """Raises SparkMisconfigured unless executors run the same Spark and code of ours as this
+    process.
 
     Runs a job of a few tasks; executors that start later are not checked. Its functions are sent to
     the executors as they stand here, since those may lack our packages.
@@ -103,7 +104,8 @@ def check_executors(session: SparkSession) -> None:
 
         import pyarrow
 
-        for _ in batches:
+        for batch in batches:
+            version = batch.column(0)[0].as_py()
             try:
                 for name in modules:
                     importlib.import_module(name)
@@ -114,20 +116,29 @@ def check_executors(session: SparkSession) -> None:
                 same = hash_of_files(package) == expected
                 text = "" if same else "has another version of acid_platform than this process"
             yield pyarrow.RecordBatch.from_pydict(
-                {"host": [socket.gethostname()], "problem": [text]}
+                {"host": [socket.gethostname()], "spark": [version], "problem": [text]}
             )
 
     modules = TASK_MODULES
     expected = hash_of_files(str(Path(__file__).parents[2]))
-    rows = session.range(0, 4, 1, 4).mapInArrow(answer, "host string, problem string")
+    # Not a constant for Spark, so executors compute it.
+    asked = session.range(0, 4, 1, 4).selectExpr(
+        "java_method('org.apache.spark.package', 'SPARK_VERSION')"
+    )
     try:
-        problems = {f"{row['host']} {row['problem']}" for row in rows.collect() if row["problem"]}
+        found = asked.mapInArrow(answer, "host string, spark string, problem string").collect()
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines()]
+        if any(_OTHER_CLASSES in line for line in lines):
+            raise _another_spark(session, "another version") from error
         named = [line for line in lines if line.startswith(_START_ERRORS)]
         if not named:
             raise
         problems = {f"Python does not start on an executor ({named[-1]})"}
+    else:
+        if others := {row["spark"] for row in found} - {session.version}:
+            raise _another_spark(session, ", ".join(sorted(others)))
+        problems = {f"{row['host']} {row['problem']}" for row in found if row["problem"]}
     if problems:
         raise SparkMisconfigured(
             "Spark's executors can't run the platform's code:"
@@ -135,6 +146,15 @@ def check_executors(session: SparkSession) -> None:
         )
 
 
+def _another_spark(session: SparkSession, there: str) -> SparkMisconfigured:
+    return SparkMisconfigured(
+        f"the driver runs Spark {session.version}, and its executors {there}: results could be"
+        " wrong; install here the pyspark of the executors' version, or this version of Spark there"
+    )
+
+
+_OTHER_CLASSES = "java.io.InvalidClassException: org.apache.spark."
+"""In Spark's error if an executor's classes are not those of the driver."""
 _START_ERRORS = (
     "ModuleNotFoundError",
     "ImportError",

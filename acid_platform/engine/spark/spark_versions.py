@@ -63,9 +63,9 @@ def spark_version(text: str) -> SparkVersion:
     oldest = min(VERSIONS)
     if numbers < oldest:
         raise SparkMisconfigured(
-            f"Spark {text} is too old: the platform needs Spark {oldest[0]}.{oldest[1]} or newer;"
-            " install a newer pyspark, or write from that Spark's frames into Parquet files and load"
-            " these (docs/ingesting.md)"
+            f"this is Spark {text}, and the platform needs Spark {oldest[0]}.{oldest[1]} or newer:"
+            " install a newer pyspark, or let that Spark write Parquet files and load these"
+            " (docs/ingesting.md)"
         )
     return VERSIONS[max(known for known in VERSIONS if known <= numbers)]
 

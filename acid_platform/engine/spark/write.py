@@ -15,6 +15,7 @@ from pyarrow import fs
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
 from acid_platform.engine.refusals import LONGEST_SHOWN
 from acid_platform.engine.spark.acid_columns import BUCKET, KEYS
 from acid_platform.engine.spark.failures import BEYOND_ORC, NOT_IN_ORC, VIOLATED, raise_as_ours
