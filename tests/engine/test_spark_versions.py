@@ -64,6 +64,39 @@ def test_P17_a_client_and_a_server_of_two_versions_have_what_both_have(
     assert spark_versions.version_of(cast(Any, Server())) is VERSIONS[4, 3]
 
 
+class Executors:
+    """A session whose executors answer with these rows, or fail with this text."""
+
+    version = "4.1.4"
+
+    def __init__(self, *versions: str, error: str = "") -> None:
+        self._rows = [{"host": "h", "spark": version, "problem": ""} for version in versions]
+        self._error = error
+
+    def range(self, *_: object) -> Executors:
+        return self
+
+    selectExpr = mapInArrow = range
+
+    def collect(self) -> list[dict[str, str]]:
+        if self._error:
+            raise RuntimeError(self._error)
+        return self._rows
+
+
+def test_P17_executors_with_another_version_are_refused_by_name() -> None:
+    session.check_executors(cast(Any, Executors("4.1.4", "4.1.4")))
+    with pytest.raises(SparkMisconfigured, match=r"Spark 4\.1\.4, and its executors 4\.1\.3: "):
+        session.check_executors(cast(Any, Executors("4.1.4", "4.1.3")))
+    error = (
+        "Job aborted\nCaused by: java.io.InvalidClassException: org.apache.spark.sql.X; local class"
+    )
+    with pytest.raises(SparkMisconfigured, match="its executors another version"):
+        session.check_executors(cast(Any, Executors(error=error)))
+    with pytest.raises(RuntimeError, match="the disk is full"):
+        session.check_executors(cast(Any, Executors(error="the disk is full")))
+
+
 # --- make test-sparks -----------------------------------------------------------------------------
 
 
