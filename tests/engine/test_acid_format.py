@@ -530,10 +530,9 @@ def test_a_session_that_cannot_load_the_format_reads_by_sparks_own_reader_and_sa
     monkeypatch.setattr(live_rows, "_classes", type(live_rows._classes)())
     monkeypatch.setattr(live_rows, "_SOURCES", tmp_path / "java")
     monkeypatch.setattr(cache, "_parts", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
-    (tmp_path / "java").mkdir()
-    (tmp_path / "java" / "Broken.java").write_text(
-        "package acidplatform; class Broken { int x = y; }"
-    )
+    sources = tmp_path / "java" / "acidplatform"
+    sources.mkdir(parents=True)
+    (sources / "Broken.java").write_text("package acidplatform; class Broken { int x = y; }")
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             assert read(spark, proven(scans(table))).count() == 4
