@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from acid_platform.engine.merge_clauses import MergeAction, MergeClause
     from acid_platform.errors import *  # noqa: F403
     from acid_platform.handles.held_snapshot import Snapshot
+    from acid_platform.handles.import_sources import (
+        DeltaSource,
+        DuckDBSource,
+        FolderSource,
+        IcebergSource,
+        PostgresSource,
+    )
+    from acid_platform.handles.imports import ImportRows
     from acid_platform.handles.table import Table
     from acid_platform.handles.transaction import Transaction
     from acid_platform.handles.warehouse import Warehouse
@@ -26,8 +34,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Constraint",
+    "DeltaSource",
+    "DuckDBSource",
+    "FolderSource",
+    "IcebergSource",
+    "ImportRows",
     "MergeAction",
     "MergeClause",
+    "PostgresSource",
     "Snapshot",
     "Table",
     "Transaction",
@@ -39,8 +53,14 @@ __all__ = [
 
 _MODULES = {
     "Constraint": "layout.constraints",
+    "DeltaSource": "handles.import_sources",
+    "DuckDBSource": "handles.import_sources",
+    "FolderSource": "handles.import_sources",
+    "IcebergSource": "handles.import_sources",
+    "ImportRows": "handles.imports",
     "MergeAction": "engine.merge_clauses",
     "MergeClause": "engine.merge_clauses",
+    "PostgresSource": "handles.import_sources",
     "Snapshot": "handles.held_snapshot",
     "Table": "handles.table",
     "Transaction": "handles.transaction",

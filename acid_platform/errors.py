@@ -207,6 +207,10 @@ class PublicationFailed(Transient):
     disk; nothing was committed (P19, P27)."""
 
 
+class ImportRefused(Terminal):
+    """A source can't be imported as requested; the text names it, and the column or commit."""
+
+
 class CompactionMismatch(Terminal):
     """Input and output of a compaction differ; the inputs were kept."""
 

@@ -148,7 +148,7 @@ def _say(session: CommandSession, compared: RowDifference | ChangeCounts) -> Non
 @A_TABLE_OR_ALL
 @click.option("--forget", metavar="SINK", help="Let a new query write under this name.")
 def streams(session: CommandSession, table: str | None, forget: str | None) -> None:
-    """List how far streaming queries have written TABLE, or every table."""
+    """List how far streaming queries and imports have written TABLE, or every table."""
     if forget and table is None:
         raise click.UsageError("name the table that the sink writes")
     with session.open() as warehouse:
@@ -160,4 +160,4 @@ def streams(session: CommandSession, table: str | None, forget: str | None) -> N
             )
             return
         rows = sink_rows(warehouse.metastore.call(ops.GetSinks(name)))
-    session.show(rows, show_columns.SINKS, empty="no streaming query has written")
+    session.show(rows, show_columns.SINKS, empty="no streaming query or import has written")

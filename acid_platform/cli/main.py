@@ -16,6 +16,7 @@ from acid_platform.cli import (
     file_commands,
     gateway_command,
     history_commands,
+    import_command,
     new_project,
     recovery_commands,
 )
@@ -46,6 +47,7 @@ COMMANDS = (
     file_commands,
     gateway_command,
     history_commands,
+    import_command,
     new_project,
     recovery_commands,
 )

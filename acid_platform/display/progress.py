@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Yields a function that takes `(what, count, total)`; the bar disappears after the block."""
+def progress() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Yields a function that takes `(what, count, total)`, None for an unknown total; the bar
+    disappears after the block."""
     from rich.console import Console
     from rich.progress import Progress
 

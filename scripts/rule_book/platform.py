@@ -721,5 +721,20 @@ GROUP = Group(
                 "test_P49_the_gateway_makes_tables_only_where_it_may",
             ),
         ),
+        Rule(
+            "P50",
+            "An import counts once: its rows, its source and the source's snapshot are one commit."
+            " A later snapshot adds rows if the source has only added rows; no row of the table is"
+            " replaced unless that was asked for. Before the commit, the counts, exact sums and"
+            " bounds of the columns are compared between the source and the files that were"
+            " written, and a difference ends the import.",
+            ("handles.imports", "handles.column_totals"),
+            (
+                "test_P50_a_snapshot_is_imported_once",
+                "test_P50_two_imports_at_once_bring_the_rows_once",
+                "test_P50_rows_of_somebody_else_are_not_replaced_unasked",
+                "test_P50_a_stored_value_that_differs_is_found_before_the_commit",
+            ),
+        ),
     ),
 )

@@ -70,7 +70,7 @@ def test_P39_changes_on_the_command_line(small: Small) -> None:
 
 
 def test_P42_streams_on_the_command_line(small: Small) -> None:
-    assert small.acid("streams").stdout == "no streaming query has written\n"
+    assert small.acid("streams").stdout == "no streaming query or import has written\n"
     batch = SinkBatch("s", "db.t", "q", 3, 0)
     small.metastore.begin().commit(sinks=[batch])
     (shown,) = json.loads(small.acid("streams", "db.t", "--json").stdout)
@@ -84,4 +84,4 @@ def test_P42_streams_on_the_command_line(small: Small) -> None:
         assert done.exit_code == code and error in done.stderr, done.stderr
     told = small.acid("streams", "db.t", "--forget", "s").stdout
     assert told == "a new query may write db.t as s, from batch 0 on\n"
-    assert small.acid("streams", "db.t").stdout == "no streaming query has written\n"
+    assert small.acid("streams", "db.t").stdout == "no streaming query or import has written\n"

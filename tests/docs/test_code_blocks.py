@@ -272,6 +272,7 @@ def test_the_page_about_ingesting(
     pa.orc.write_table(ordered, day / "orders.orc")
     dated = ordered.append_column("day", pa.array(["2024-01-03"] * 2))
     pa.parquet.write_table(dated, all_days)
+    monkeypatch.setenv("ACID_WAREHOUSE", str(tmp_path / "wh"))
     with temporary_warehouse(tmp_path / "wh", spark) as warehouse:
         warehouse.create_table("shop.orders", "id int, amount decimal(9,2), day date")
         warehouse.create_table("db.flights", "id int, carrier string, month int")
@@ -302,7 +303,9 @@ def test_the_page_about_ingesting(
                 reader.variables["customers"], {"warehouse": WarehouseResource(path=warehouse.path)}
             )
             assert rows_of(warehouse, "shop.customers") == [(1, "a", 5), (2, None, 7)]
-        assert rows_of(warehouse, "db.large") == [(1, "a", 5), (2, None, 7)]
+        for name in ("db.large", "shop.buyers"):
+            assert rows_of(warehouse, name) == [(1, "a", 5), (2, None, 7)]
+        assert rows_of(warehouse, "db.bought") == [(1,), (2,)]
         assert rows_of(warehouse, "db.flights") == [(1, "UA", 1), (2, "AA", 1)]
         assert rows_of(warehouse, "db.copied") == [(1, "new"), (2, "sent")]
         days = ("2024-01-02", "2024-01-03")  # OVERWRITE replaces the partitions that it writes

@@ -1,0 +1,251 @@
+"""`acid import`: brings the rows of a source into a table, in one commit, and compares both.
+
+What a table has got from a source is remembered by the commit itself, as the batches of a stream
+are (P42): a source with snapshots is imported once for each of them, however often it is asked for
+(P50).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from acid_platform.engine.rows import column_names
+from acid_platform.errors import (
+    ImportRefused,
+    InvalidDefinition,
+    NoSuchPartition,
+    NoSuchTable,
+    PublicationFailed,
+)
+from acid_platform.handles.column_totals import ColumnTotals, differences
+from acid_platform.handles.import_sources import ImportSource
+from acid_platform.handles.row_statements import RowStatement, require_rows_fit
+from acid_platform.handles.transaction import TransactionTable, autocommit
+from acid_platform.handles.transaction_work import TransactionWork
+from acid_platform.layout.sql_text import quoted
+from acid_platform.metastore.operations.history import GetSinks
+from acid_platform.metastore.pasts import Sink, SinkBatch
+from acid_platform.metastore.records import TableRecord
+from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.storage.arrow_types import declared_columns
+from acid_platform.tables.record_layout import columns_of_record
+from acid_platform.transactions import RowOperation
+from acid_platform.transactions.locks import Statement
+
+if TYPE_CHECKING:
+    from acid_platform.handles.warehouse import Warehouse
+
+Report = Callable[[str, int, int | None], None]
+"""Takes what is done, the rows so far, and how many there are if that is known."""
+_LONGEST = 280
+"""Letters of a source's name under which a table remembers it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import has done: `how` is `all`, `added` or `nothing new`."""
+
+    table: str
+    source: str
+    snapshot: str | None
+    how: str
+    rows: int
+
+    def __str__(self) -> str:
+        at = f" at {self.snapshot}" if self.snapshot else ""
+        if self.how == "nothing new":
+            return f"{self.table} has the rows of {self.source}{at} already: nothing was imported"
+        what = "rows were added" if self.how == "added" else "rows are all of the table"
+        return f"{self.table}: {self.rows} {what}, from {self.source}{at}; counts and sums agree"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImportRows(RowStatement[Imported]):
+    """`txn.run(ImportRows("shop.customers", DeltaSource("lake/customers")))`.
+
+    Without `overwrite` no row of the table is replaced: the first import needs an empty table, and
+    so does each import of a source without snapshots. From a source with snapshots, later imports
+    insert the rows that it has added since, and nothing if there are none; they raise ImportRefused
+    if it has changed other rows. With `overwrite` all rows of the table are replaced by those of
+    the source.
+
+    Values keep their types or are refused, as by `insert`. Raises PublicationFailed if the counts,
+    sums or bounds of the columns differ between the source and what was stored, and then nothing is
+    committed; ImportRefused, also for an error of the source; WrongType, UnknownColumn,
+    NoSuchPartition, NeedsSpark for what only Spark can store, UnsupportedStatement for a clustered
+    table.
+    """
+
+    source: ImportSource
+    overwrite: bool = False
+    report: Report | None = None
+
+    def run(self, work: TransactionWork, record: TableRecord) -> Imported:
+        last = self._last(work, record)
+        since = None
+        if not self.overwrite and TransactionTable(work, record.name).count():
+            since = self._since(record, last)
+        if since is not None and since == self.source.snapshot:
+            return self._imported(record, "nothing new", 0)
+        own, keys = columns_of_record(record)
+        whole = since is None
+        reader = self.source.rows((*own, *keys)) if whole else self.source.added(str(since))
+        names = column_names(reader.schema.empty_table())
+        require_rows_fit(record, names)
+        if missing := {column.name for column in keys} - {name.lower() for name in names}:
+            raise NoSuchPartition(
+                f"{self.source.name} lacks {min(missing)!r}, a partition column of {record.name}:"
+                " add it in a view of the source, or import into a table without partitions"
+            )
+        totals = ColumnTotals((*own, *keys), reader.schema)
+        rows = self._write(work, record, reader, totals, whole)
+        self._compare(work, record, totals)
+        number = 1 if last is None else last.batch + 1
+        name, snapshot = _remembered(self.source), self.source.snapshot or ""
+        work.sinks.append(SinkBatch(name, record.name, snapshot, number, rows, any_rows=True))
+        return self._imported(record, "all" if whole else "added", rows)
+
+    def _imported(self, record: TableRecord, how: str, rows: int) -> Imported:
+        return Imported(record.name, self.source.name, self.source.snapshot, how, rows)
+
+    def _last(self, work: TransactionWork, record: TableRecord) -> Sink | None:
+        """What the last import from this source has committed."""
+        name = _remembered(self.source)
+        rows = work.warehouse.metastore.call(GetSinks(record.name))
+        return next((row.sink for row in rows if row.sink.sink == name), None)
+
+    def _since(self, record: TableRecord, last: Sink | None) -> str:
+        """The snapshot whose rows the table has. Raises ImportRefused if it has other rows."""
+        if last is not None and self.source.snapshot is not None:
+            return last.query
+        why = (
+            "and none of an import from there"
+            if last is None
+            else "and the source has no snapshots, by which new rows could be told from old ones"
+        )
+        raise ImportRefused(
+            f"{record.name} has rows, {why}: to replace them all by those of {self.source.name},"
+            " say --overwrite (overwrite=True), or import into another table"
+        )
+
+    def _write(
+        self,
+        work: TransactionWork,
+        record: TableRecord,
+        reader: pa.RecordBatchReader,
+        totals: ColumnTotals,
+        whole: bool,
+    ) -> int:
+        from acid_platform.engine.local.write import write_stream
+
+        # An overwrite also of an empty table: it conflicts with whoever inserts meanwhile.
+        work.lock(record, Statement.INSERT_OVERWRITE if whole else Statement.INSERT)
+        layout = work.view.layout(record)
+        emptied = sorted(layout.partitions) if record.partitioned else [""]
+        work.refuse_after_overwrite(record, emptied if whole else [""])
+
+        def counted() -> Iterator[pa.RecordBatch]:
+            for batch in self.source.batches(reader):
+                totals.add(batch)
+                self._tell("importing", totals.rows, self.source.rows_known if whole else None)
+                yield batch
+
+        with work.warehouse.using("local"):
+            written = work.run(
+                record,
+                lambda _, target: write_stream(counted(), target, whole, emptied if whole else ()),
+            )
+        operation = RowOperation.UPDATE if whole else RowOperation.INSERT
+        rows = work.report(record, operation, written, overwrite=whole)
+        work.count(record.name, **{"overwritten" if whole else "inserted": rows})
+        return rows
+
+    def _compare(self, work: TransactionWork, record: TableRecord, expected: ColumnTotals) -> None:
+        """Reads the files that were written, and nothing else of the table."""
+        own = {(report.partition or "", report.directory) for report in work.view.reports}
+        [scan] = work.view.scans([work.view.request(record.name)])
+        entities = [
+            replace(
+                entity,
+                sources=replace(
+                    entity.sources,
+                    inserts=tuple(
+                        source
+                        for source in entity.sources.inserts
+                        if (entity.partition, source.directory) in own
+                    ),
+                ),
+            )
+            for entity in scan.entities
+        ]
+        stored = expected.like()
+        mine = replace(scan, entities=tuple(entities))
+        for batch in ArrowScan(mine, expected.names).batches():
+            stored.add(batch)
+            self._tell("comparing", stored.rows, expected.rows)
+        if different := differences(expected.figures(), stored.figures()):
+            raise PublicationFailed(
+                f"{record.name} and {self.source.name} differ: {'; '.join(different[:5])}; nothing"
+                " was committed, import again"
+            )
+
+    def _tell(self, what: str, rows: int, total: int | None) -> None:
+        if self.report is not None:
+            self.report(what, rows, total)
+
+
+def import_table(
+    warehouse: Warehouse,
+    name: str,
+    source: ImportSource,
+    overwrite: bool = False,
+    schema: str | None = None,
+    report: Report | None = None,
+) -> Imported:
+    """Runs ImportRows as a transaction of its own; makes the table if it is not there.
+
+    A table is made with the columns of the source, or with `schema`, such as `"id int"`. If the
+    import then fails, the table stays, and is empty. Raises as ImportRows, and ImportRefused for a
+    column whose type no table has.
+    """
+    try:
+        table = warehouse.table(name)
+    except NoSuchTable:
+        columns = schema or source_columns(source)
+        table = warehouse.create_table(name, columns, if_not_exists=True)
+    statement = ImportRows(table.name, source, overwrite, report)
+    return autocommit(warehouse, table.name, lambda txn: txn.run(statement))
+
+
+def source_columns(source: ImportSource) -> str:
+    """The columns of a table for the source, as `create_table` takes them.
+
+    Raises ImportRefused for a type that no table has.
+    """
+    columns = []
+    for field in source.schema:
+        try:
+            if getattr(field.type, "extension_name", "") == "arrow.opaque":
+                raise InvalidDefinition("its values have no type of Arrow")
+            [column] = declared_columns(pa.schema([field]))
+        except InvalidDefinition as error:
+            raise ImportRefused(
+                f"{source.name}: column {field.name!r} is {field.type}: {error}; name the other"
+                " columns by --columns, cast it in a view of the source, or create the table with a"
+                " type that holds it"
+            ) from error
+        columns.append(f"{quoted(column.name)} {column.type}")
+    return ", ".join(columns)
+
+
+def _remembered(source: ImportSource) -> str:
+    """The name of the sink; a long one ends with a checksum of the rest."""
+    name = f"import {source.name}"
+    if len(name) <= _LONGEST:
+        return name
+    return f"{name[: _LONGEST - 20]} {hashlib.sha256(name.encode()).hexdigest()[:16]}"

@@ -1,0 +1,346 @@
+"""`acid import` of folders of Parquet and CSV and of DuckDB, and what every import promises."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from acid_platform import BatchCommitted, ImportRefused, PublicationFailed, WriteConflict
+from acid_platform.engine.local import write
+from acid_platform.handles.import_sources import FolderSource, ImportSource
+from acid_platform.handles.imports import Imported, ImportRows, import_table
+from acid_platform.layout.types import Column
+from acid_platform.metastore.operations.history import GetSinks
+from tests.imports.conftest import Place
+
+ROWS = [
+    {"id": 1, "amount": Decimal("12.50"), "at": dt.datetime(2024, 2, 29, 12, 30)},
+    {"id": 2, "amount": None, "at": None},
+]
+SCHEMA = pa.schema(
+    [("Id", pa.uint8()), ("amount", pa.decimal128(9, 2)), ("at", pa.timestamp("us", "UTC"))]
+)
+
+
+def folder(directory: Path) -> Path:
+    """Two files, the second in a directory that says its month."""
+    for month, row in enumerate(ROWS, 1):
+        below = directory / "in" / f"month={month}"
+        below.mkdir(parents=True)
+        values = {**row, "Id": row["id"]}
+        parquet.write_table(pa.Table.from_pylist([values], SCHEMA), below / "part.parquet")
+    return directory / "in"
+
+
+# --- Parquet --------------------------------------------------------------------------------------
+
+
+def test_a_folder_of_parquet_makes_a_table_once(place: Place, tmp_path: Path) -> None:
+    source = folder(tmp_path)
+    done = place.run("parquet", source)
+    assert done == {
+        "table": place.table,
+        "source": f"parquet {source}",
+        "snapshot": None,
+        "how": "all",
+        "rows": 2,
+    }
+    assert place.columns() == "id smallint, amount decimal(9,2), at timestamp, month int"
+    assert place.rows() == [{**row, "month": month} for month, row in enumerate(ROWS, 1)]
+    error = place.refused("parquet", source)
+    assert f"{place.table} has rows" in error and "--overwrite" in error
+    (source / "month=1" / "part.parquet").unlink()
+    assert place.run("parquet", source, "--overwrite")["rows"] == 1
+    assert [row["month"] for row in place.rows()] == [2]
+    lines = place.acid("streams", place.table).stdout
+    assert "import parquet" in lines
+
+
+def test_a_column_of_some_files_only_is_not_lost(place: Place, tmp_path: Path) -> None:
+    for name, values in {"a": {"id": [1]}, "b": {"id": [2], "more": ["x"]}}.items():
+        parquet.write_table(pa.table(values), tmp_path / f"{name}.parquet")
+    place.run("parquet", tmp_path)
+    assert place.rows() == [{"id": 1, "more": None}, {"id": 2, "more": "x"}]
+    parquet.write_table(pa.table({"id": ["3"]}), tmp_path / "c.parquet")
+    assert "id" in place.refused("parquet", tmp_path, "--overwrite")
+
+
+def test_a_type_that_no_table_has_is_refused_by_its_column(place: Place, tmp_path: Path) -> None:
+    rows = pa.table({"id": [1], "took": pa.array([1], pa.duration("s"))})
+    parquet.write_table(rows, tmp_path / "a.parquet")
+    error = place.refused("parquet", tmp_path)
+    assert "column 'took' is duration[s]" in error and "--columns" in error
+    assert place.table not in place.warehouse.tables()
+    place.run("parquet", tmp_path, "--columns", "id")
+    assert place.rows() == [{"id": 1}]
+    assert "no column 'ids'" in place.refused("parquet", tmp_path, "--columns", "ids")
+
+
+def test_no_files_and_wrong_words(place: Place, tmp_path: Path) -> None:
+    assert "can't be read" in place.refused("parquet", tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    assert "has no file" in place.refused("parquet", tmp_path / "empty")
+    for words, said in {
+        ("parquet", "--source-table", "x"): "--source-table is no option of parquet",
+        ("csv", "--snapshot", "1"): "--snapshot is no option of csv",
+        ("duckdb",): "--source-table NAME",
+    }.items():
+        done = place.acid("import", words[0], "in", place.table, *words[1:])
+        assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "module", "source"),
+    [
+        ("delta", "deltalake", "lake/t"),
+        ("iceberg", "pyiceberg", "shop.t"),
+        ("postgres", "adbc_driver_postgresql", "postgresql://host/db"),
+    ],
+)
+def test_a_missing_package_is_named(
+    place: Place, monkeypatch: pytest.MonkeyPatch, kind: str, module: str, source: str
+) -> None:
+    for name in [module, *(name for name in sys.modules if name.startswith(f"{module}."))]:
+        monkeypatch.setitem(sys.modules, name, None)
+    options = ("--source-table", "t") if kind == "postgres" else ()
+    error = place.refused(kind, source, *options)
+    assert module.replace("_", "-") in error
+    assert "pip install 'acid-platform[import]'" in error
+
+
+# --- CSV ------------------------------------------------------------------------------------------
+
+CSV = 'id,name,amount,day\n007,"",0.10,2024-02-29\n8,,1.5,\n'
+
+
+def test_csv_is_read_as_the_types_of_the_table(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(CSV)
+    error = place.refused("csv", tmp_path)
+    assert "does not say the types" in error and "--schema" in error
+    schema = "id string, name string, amount decimal(9,2), day date"
+    assert place.run("csv", tmp_path, "--schema", schema)["rows"] == 2
+    assert place.rows() == [
+        {"id": "007", "name": "", "amount": Decimal("0.10"), "day": dt.date(2024, 2, 29)},
+        {"id": "8", "name": None, "amount": Decimal("1.50"), "day": None},
+    ]
+    (tmp_path / "a.csv").write_text(CSV.replace("1.5", "1.555"))
+    assert "data loss" in place.refused("csv", tmp_path, "--overwrite")
+    (tmp_path / "a.csv").write_text(CSV)
+    (tmp_path / "b.csv").write_text("id,naem\n9,x\n")
+    assert "naem" in place.refused("csv", tmp_path, "--overwrite")
+
+
+def test_csv_with_another_delimiter_and_partitions(place: Place, tmp_path: Path) -> None:
+    below = tmp_path / "day=2024-02-29"
+    below.mkdir()
+    (below / "a.csv").write_text('id;name\n1;"a;\nb"\n')
+    place.warehouse.create_table(place.table, "id int, name string", ["day date"])
+    place.run("csv", tmp_path, "--delimiter", ";")
+    assert place.rows() == [{"id": 1, "name": "a;\nb", "day": dt.date(2024, 2, 29)}]
+
+
+# --- DuckDB ---------------------------------------------------------------------------------------
+
+
+def test_a_table_of_duckdb(place: Place, tmp_path: Path) -> None:
+    file = tmp_path / "shop.duckdb"
+    with duckdb.connect(str(file)) as other:
+        other.execute(
+            "CREATE TABLE orders AS SELECT i::INT AS id, (i / 8)::DECIMAL(18, 3) AS amount,"
+            " DATE '2024-01-01' + i::INT AS day, 'a'::ENUM('a', 'b') AS kind, [i] AS list,"
+            " TIME '12:00' AS time, '1'::BIT AS bit FROM range(3000) t(i)"
+        )
+    table = ("--source-table", "main.orders")
+    assert "column 'bit' is BIT" in place.refused("duckdb", file, *table)
+    error = place.refused("duckdb", file, *table, "--columns", "id,time")
+    assert "column 'time' is time64[us]" in error
+    columns = ("--columns", "id,amount,day,kind,list")
+    assert place.run("duckdb", file, *table, *columns)["rows"] == 3000
+    assert place.columns() == (
+        "id int, amount decimal(18,3), day date, kind string, list array<bigint>"
+    )
+    with duckdb.connect(str(file), read_only=True) as other:
+        right = other.sql("SELECT count(*), sum(amount), max(day), sum(id) FROM orders").fetchall()
+    query = f"SELECT count(*), sum(amount), max(day), sum(id) FROM {place.table}"
+    assert place.warehouse.sql(query).collect() == right
+    assert "nope" in place.refused("duckdb", file, "--source-table", "nope")
+    assert "does not exist" in place.refused("duckdb", tmp_path / "no.duckdb", *table)
+
+
+# --- every import ---------------------------------------------------------------------------------
+
+
+class Versions(ImportSource):
+    """A source with a snapshot for each of its batches, the last of which it imports."""
+
+    name = "versions in memory"
+
+    def __init__(self, *batches: Sequence[int], only_added: bool = True) -> None:
+        self.held, self.only_added = batches, only_added
+        self.snapshot = str(len(batches))
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([("id", pa.int64()), ("month", pa.int32())])
+
+    def rows(self, _columns: Sequence[Column]) -> pa.RecordBatchReader:
+        return self.added("0")
+
+    def added(self, since: str) -> pa.RecordBatchReader:
+        if not self.only_added and since != "0":
+            raise self._not_only_added(since, "its version is DELETE")
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for ids in self.held[int(since) :]:
+                values = {"id": ids, "month": [number % 3 for number in ids]}
+                yield pa.RecordBatch.from_pydict(values, schema=self.schema)
+
+        return pa.RecordBatchReader.from_batches(self.schema, batches())
+
+
+def imported(place: Place, source: ImportSource, **options: Any) -> tuple[str, int]:
+    done = import_table(place.warehouse, place.table, source, **options)
+    return done.how, done.rows
+
+
+def ids(place: Place) -> list[int]:
+    return sorted(row["id"] for row in place.rows())
+
+
+def test_P50_a_snapshot_is_imported_once(place: Place) -> None:
+    assert imported(place, Versions([1, 2])) == ("all", 2)
+    assert imported(place, Versions([1, 2])) == ("nothing new", 0)
+    place.warehouse.table(place.table).delete("id = 1")
+    assert imported(place, Versions([1, 2], [3], [4, 5])) == ("added", 3)
+    assert ids(place) == [2, 3, 4, 5]
+    assert imported(place, Versions([1, 2], [3], [4, 5])) == ("nothing new", 0)
+    [row] = place.warehouse.metastore.call(GetSinks(place.table))
+    assert (row.sink.sink, row.sink.query) == ("import versions in memory", "3")
+    changed = Versions([7], [8], [9], [10], only_added=False)
+    with pytest.raises(ImportRefused, match=r"its version is DELETE.*--overwrite"):
+        imported(place, changed)
+    assert ids(place) == [2, 3, 4, 5]
+    assert imported(place, changed, overwrite=True) == ("all", 4)
+    assert imported(place, changed) == ("nothing new", 0)
+    assert ids(place) == [7, 8, 9, 10]
+
+
+def test_an_emptied_table_gets_all_rows_again(place: Place) -> None:
+    imported(place, Versions([1]))
+    place.warehouse.table(place.table).truncate()
+    assert imported(place, Versions([1])) == ("all", 1)
+
+
+def test_P50_rows_of_somebody_else_are_not_replaced_unasked(place: Place) -> None:
+    place.warehouse.create_table(place.table, "id bigint, month int").insert([{"id": 9}])
+    with pytest.raises(ImportRefused, match="has rows, and none of an import from there"):
+        imported(place, Versions([1]))
+    assert ids(place) == [9]
+    assert imported(place, Versions([1]), overwrite=True) == ("all", 1)
+    assert ids(place) == [1]
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_P50_two_imports_at_once_bring_the_rows_once(place: Place, before: int) -> None:
+    versions = [[1], [2]]
+    place.warehouse.create_table(place.table, "id bigint, month int")
+    if before:
+        imported(place, Versions(*versions[:1]))
+    first, second = place.warehouse.transaction(), place.warehouse.transaction()
+    statement = ImportRows(place.table, Versions(*versions))
+    first.run(statement)
+    with pytest.raises((BatchCommitted, WriteConflict)):
+        if before:  # two inserts may be written at once
+            second.run(statement)
+            first.commit()
+            second.commit()
+        else:
+            first.commit()
+            second.run(statement)
+            second.commit()
+    assert ids(place) == [1, 2]
+
+
+def test_P50_a_stored_value_that_differs_is_found_before_the_commit(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported(place, Versions([1]))
+    conforming = write._conforming
+
+    def damaging(target: Any, fixed: Any) -> Any:
+        right = conforming(target, fixed)
+
+        def conformed(part: pa.Table) -> pa.Table:
+            stored = right(part)
+            return stored.set_column(0, "id", pa.chunked_array([[7] * len(stored)]))
+
+        return conformed
+
+    monkeypatch.setattr(write, "_conforming", damaging)
+    for options in ({}, {"overwrite": True}):
+        with pytest.raises(PublicationFailed, match=r"sum of id: \d+ in the source, \d+ stored"):
+            imported(place, Versions([1], [2]), **options)
+        assert ids(place) == [1]
+    monkeypatch.undo()
+    assert imported(place, Versions([1], [2])) == ("added", 1)
+
+
+@pytest.mark.parametrize("most", [1, 1 << 27])
+def test_a_partitioned_table_gets_its_rows_in_parts(
+    place: Place, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(write, "_SORTED_BYTES", most)
+    place.warehouse.create_table(place.table, "id bigint", ["month int"])
+    batches = [range(start, start + 100) for start in range(0, 1000, 100)]
+    told: list[tuple[str, int, int | None]] = []
+    imported(place, Versions(*batches), report=lambda *one: told.append(one))
+    assert ids(place) == list(range(1000))
+    assert place.warehouse.table(place.table).partitions() == ["month=0", "month=1", "month=2"]
+    assert told[9] == ("importing", 1000, None) and told[-1] == ("comparing", 1000, 1000)
+    # A partition without rows in the source is emptied, too.
+    place.warehouse.table(place.table).insert([{"id": 5, "month": 9}])
+    imported(place, Versions([0, 3]), overwrite=True)
+    assert ids(place) == [0, 3]
+
+
+def test_a_large_table_has_several_files(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write, "_FILE_BYTES", 1)
+    imported(place, Versions([1, 2], [3], [4]))
+    assert ids(place) == [1, 2, 3, 4]
+    [row] = place.warehouse.table(place.table).history()
+    made = Path(place.warehouse.table(place.table).location) / row["directory"]
+    assert (row["rows"], len(list(made.glob("bucket_*")))) == (4, 3)
+
+
+def test_what_a_stream_can_not_do_is_refused(place: Place) -> None:
+    clustered = ("id bigint, month int", (), (["id"], 2))
+    place.warehouse.create_table(place.table, *clustered)
+    with pytest.raises(Exception, match="is clustered"):
+        imported(place, Versions([1]))
+
+
+def test_an_import_may_be_part_of_a_transaction(place: Place, tmp_path: Path) -> None:
+    place.warehouse.create_table(
+        place.table, "id smallint, amount decimal(9,2), at timestamp, month int"
+    )
+    source = FolderSource(str(folder(tmp_path)))
+    with place.warehouse.transaction() as txn:
+        done: Imported = txn.run(ImportRows(place.table, source))
+        txn.abort()
+    assert done.rows == 2 and place.rows() == []
+    with place.warehouse.transaction() as txn:
+        txn.run(ImportRows(place.table, source))
+        assert txn.row_counts(place.table) == {"overwritten": 2}
+    assert len(place.rows()) == 2
+    text = re.escape(f"{place.table}: 2 rows are all of the table, from parquet")
+    assert re.match(text, str(done))
