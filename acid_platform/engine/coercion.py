@@ -15,10 +15,9 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
 import numpy as np
 
-from acid_platform.engine.exact_values import moment_of_text
+from acid_platform.engine.exact_values import NUMBER, moment_of_text
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, TIMESTAMPS, HiveType
 
-_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _MOMENT = re.compile(
     r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d+))?)?)?",
     re.ASCII,
@@ -106,7 +105,7 @@ def _number(value: object) -> Decimal | float | None:
         return value if value.is_finite() else float(value)
     if isinstance(value, str):
         text = value.strip()
-        return Decimal(text) if _NUMBER.fullmatch(text) else _SPECIAL.get(text)
+        return Decimal(text) if NUMBER.fullmatch(text) else _SPECIAL.get(text)
     raise NoCast
 
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import numpy as np
 
-_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
+NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _MOMENT = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)"
     r"(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(Z|[+-]\d\d:\d\d)?)?",
@@ -37,7 +37,7 @@ def decimal_of_float(value: float | np.floating) -> Decimal | None:
 
 def decimal_of_text(text: str) -> Decimal | None:
     """The number that the text is, such as `-12.10` or `1e3`; None for anything else."""
-    return Decimal(text) if _NUMBER.fullmatch(text) else None
+    return Decimal(text) if NUMBER.fullmatch(text) else None
 
 
 def moment_of_text(text: str) -> datetime.datetime | None:

@@ -24,7 +24,7 @@ from acid_platform.engine.exact_values import (
     moment_of_text,
 )
 from acid_platform.engine.struct_fields import Unfit, spelled_fields
-from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, TIMESTAMPS, HiveType
+from acid_platform.layout.types import CHAR_TYPES, FLOATING, INTEGRAL, TIMESTAMPS, HiveType
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.arrow_types import arrow_type
 
@@ -38,7 +38,6 @@ _EXACT: dict[str, type] = {
     **dict.fromkeys(TIMESTAMPS, datetime.datetime),
 }
 """The type of which Arrow takes each value of a kind as it is, or refuses it."""
-_FLOATING = ("float", "double")
 _MISSING = ("NAType", "NaTType")
 """The types of pandas' own values for a missing one."""
 
@@ -245,7 +244,7 @@ def _require_finite(values: Sequence[object], stored: pa.Array) -> None:
 def _leaf(value: object, kind: str, row: int) -> object:
     """The value as the type of Python that Arrow takes for the kind. Raises Unfit."""
     plain = _unwrapped(value)
-    if is_missing(plain) and (kind not in _FLOATING or not isinstance(plain, float | np.floating)):
+    if is_missing(plain) and (kind not in FLOATING or not isinstance(plain, float | np.floating)):
         return None
     stored = _CONVERSIONS[kind](plain)
     if stored is None:

@@ -159,14 +159,14 @@ def readable_columns(
                     f"{table}: column {column} can't be read from {stored.name} files; declare it"
                     " string"
                 )
-        if stored.name == "text" and _depth(column.type) >= len(separators(stored)):
+        if stored.name == "text" and depth(column.type) >= len(separators(stored)):
             raise UnsupportedStatement(
                 f"{table}: column {column} is nested deeper than Hive's text format reads"
             )
     return tuple(columns)
 
 
-def _depth(kind: HiveType) -> int:
-    """How many separators a value needs."""
+def depth(kind: HiveType) -> int:
+    """How many separators below that of fields a value needs."""
     own = {"map": 2}.get(kind.kind, 1) if kind.nested else 0
-    return own + max((_depth(child) for _, child in kind.children), default=0)
+    return own + max((depth(child) for _, child in kind.children), default=0)

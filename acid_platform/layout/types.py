@@ -11,6 +11,7 @@ from functools import lru_cache
 from acid_platform.errors import InvalidDefinition
 
 INTEGRAL = ("tinyint", "smallint", "int", "bigint")
+FLOATING = ("float", "double")
 SIMPLE = frozenset(
     (*INTEGRAL, "boolean", "float", "double", "string", "binary", "date", "timestamp")
 )

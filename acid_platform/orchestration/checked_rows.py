@@ -18,7 +18,7 @@ from acid_platform.errors import InvalidDefinition, NeedsSpark, UnsupportedState
 from acid_platform.handles.table import Table
 from acid_platform.handles.transaction import Transaction, TransactionTable
 from acid_platform.handles.warehouse import Warehouse
-from acid_platform.layout.types import Column
+from acid_platform.layout.types import INTEGRAL, Column
 from acid_platform.orchestration.checks import Expectation, Finding, evaluate
 from acid_platform.orchestration.docs_site import DocsSite
 from acid_platform.orchestration.metadata import TableStats
@@ -31,9 +31,8 @@ from acid_platform.orchestration.suites import (
 if TYPE_CHECKING:
     import pandas as pd
 
-_WHOLE = ("tinyint", "smallint", "int", "bigint")
-_KEYS = (*_WHOLE, "string", "boolean", "date")
-_NUMBERS = (*_WHOLE, "double")
+_KEYS = (*INTEGRAL, "string", "boolean", "date")
+_NUMBERS = (*INTEGRAL, "double")
 PANDAS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
     "ExpectColumnValuesToNotBeNull": ((*_KEYS, "decimal", "double"), frozenset({"mostly"})),
     "ExpectColumnValuesToBeNull": ((*_KEYS, "double"), frozenset({"mostly"})),
@@ -41,13 +40,13 @@ PANDAS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
         _NUMBERS,
         frozenset({"min_value", "max_value", "strict_min", "strict_max", "mostly"}),
     ),
-    "ExpectColumnMinToBeBetween": (_WHOLE, frozenset({"min_value", "max_value"})),
-    "ExpectColumnMaxToBeBetween": (_WHOLE, frozenset({"min_value", "max_value"})),
-    "ExpectColumnValuesToBeInSet": ((*_WHOLE, "string"), frozenset({"value_set", "mostly"})),
-    "ExpectColumnValuesToBeUnique": ((*_WHOLE, "string"), frozenset({"mostly"})),
-    "ExpectCompoundColumnsToBeUnique": ((*_WHOLE, "string"), frozenset()),
+    "ExpectColumnMinToBeBetween": (INTEGRAL, frozenset({"min_value", "max_value"})),
+    "ExpectColumnMaxToBeBetween": (INTEGRAL, frozenset({"min_value", "max_value"})),
+    "ExpectColumnValuesToBeInSet": ((*INTEGRAL, "string"), frozenset({"value_set", "mostly"})),
+    "ExpectColumnValuesToBeUnique": ((*INTEGRAL, "string"), frozenset({"mostly"})),
+    "ExpectCompoundColumnsToBeUnique": ((*INTEGRAL, "string"), frozenset()),
     "ExpectColumnPairValuesAToBeGreaterThanB": (_NUMBERS, frozenset({"or_equal"})),
-    "ExpectColumnPairValuesToBeEqual": ((*_WHOLE, "string"), frozenset()),
+    "ExpectColumnPairValuesToBeEqual": ((*INTEGRAL, "string"), frozenset()),
     "ExpectTableRowCountToBeBetween": ((), frozenset({"min_value", "max_value"})),
     "ExpectTableRowCountToEqual": ((), frozenset({"value"})),
 }

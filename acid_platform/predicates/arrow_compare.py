@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acid_platform.errors import UnsupportedStatement
-from acid_platform.layout.types import INTEGRAL, LOCAL_ZONE, HiveType
+from acid_platform.layout.types import FLOATING, INTEGRAL, LOCAL_ZONE, HiveType
 from acid_platform.predicates import literals
 from acid_platform.storage.arrow_numpy import scalar_of
 from acid_platform.storage.arrow_types import arrow_type
@@ -22,7 +22,6 @@ Values: TypeAlias = Mapping[str, Datum]
 """The values of a batch by column name."""
 Evaluate: TypeAlias = Callable[[Values], Datum]
 
-FLOATING = ("float", "double")
 _WIDE = pa.decimal256(76, 38)
 """Holds every decimal(38, s) and every bigint exactly."""
 

@@ -19,11 +19,10 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from acid_platform.errors import InvalidExpression, UnknownColumn, UnsupportedStatement
-from acid_platform.layout.types import INTEGRAL, Column, HiveType
+from acid_platform.layout.types import FLOATING, INTEGRAL, Column, HiveType
 from acid_platform.predicates import literals
 from acid_platform.predicates.analysis import parse
 from acid_platform.predicates.arrow_compare import (
-    FLOATING,
     Datum,
     Evaluate,
     Term,

@@ -46,7 +46,7 @@ _PARTITIONS_TOO = r"(?: (?:cascade|restrict))?"
 _PLACE = rf"(?:(?P<first>first)|after (?P<after>{ONE}))"
 
 
-def _handle(session: SqlSession, catalog: Catalog, table: str) -> Table:
+def handle_of(session: SqlSession, catalog: Catalog, table: str) -> Table:
     """Raises NoSuchTable, UnsupportedStatement for a view."""
     return session.warehouse.table(catalog.target(table).name)
 
@@ -58,10 +58,10 @@ def _changing(
 
     def enter(changing: Callable[..., Changing]) -> Callable[..., Changing]:
         def run(session: SqlSession, catalog: Catalog, table: str, **arguments: Any) -> None:
-            _handle(session, catalog, table).change_columns(changing(**arguments))
+            handle_of(session, catalog, table).change_columns(changing(**arguments))
 
         def explain(session: SqlSession, catalog: Catalog, table: str, **arguments: Any) -> Shown:
-            handle = _handle(session, catalog, table)
+            handle = handle_of(session, catalog, table)
             return Shown.lines("Explain", handle.explain_columns(changing(**arguments)))
 
         COLUMNS(name, pattern, explain)(run)
@@ -90,7 +90,7 @@ def _without_constraints(new: ColumnList) -> ColumnList:
 
 
 def _explain_added(session: SqlSession, catalog: Catalog, table: str, **texts: str) -> Shown:
-    new, record = _added(**texts), _handle(session, catalog, table).record
+    new, record = _added(**texts), handle_of(session, catalog, table).record
     added(new.text, new.comments)(record)
     return Shown.lines("Explain", ["only the declaration changes: no lock, and no file is written"])
 
@@ -103,7 +103,7 @@ def _explain_added(session: SqlSession, catalog: Catalog, table: str, **texts: s
 )
 def add_columns(session: SqlSession, catalog: Catalog, table: str, **texts: str) -> None:
     new = _added(**texts)
-    _handle(session, catalog, table).add_columns(new.text, new.comments)
+    handle_of(session, catalog, table).add_columns(new.text, new.comments)
 
 
 def _explain_change(
@@ -115,7 +115,7 @@ def _explain_change(
     first: bool = False,
     after: str | None = None,
 ) -> Shown:
-    new, handle = ColumnList.of(column), _handle(session, catalog, table)
+    new, handle = ColumnList.of(column), handle_of(session, catalog, table)
     changing = changed(old, new.text, "" if first else after)
     return Shown.lines("Explain", handle.explain_columns(changing))
 
@@ -139,7 +139,7 @@ def change_column(
     comment = next(iter(new.comments.values()), None)
     constraints = [in_database(one, catalog) for one in new.constraints]
     place = "" if first else after
-    _handle(session, catalog, table).change_column(old, new.text, place, comment, constraints)
+    handle_of(session, catalog, table).change_column(old, new.text, place, comment, constraints)
 
 
 @_changing("ALTER TABLE RENAME COLUMN", rf"{ALTER} rename column (?P<old>{ONE}) to (?P<new>{ONE})")

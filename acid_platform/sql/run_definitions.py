@@ -26,7 +26,7 @@ from acid_platform.sql.answers import Done
 from acid_platform.sql.catalog import Catalog
 from acid_platform.sql.column_lists import constraint_of
 from acid_platform.sql.commands import ALTER, LABEL, NAME, ONE, TABLE, Commands
-from acid_platform.sql.run_columns import in_database
+from acid_platform.sql.run_columns import handle_of, in_database
 from acid_platform.sql.run_temporary import create_temporary
 from acid_platform.sql.statements import CreateTable, CreateView
 from acid_platform.sql.text import Query
@@ -35,17 +35,11 @@ from acid_platform.tables.external_tables import as_table
 
 if TYPE_CHECKING:
     from acid_platform.engine.results import Result
-    from acid_platform.handles.table import Table
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.sql.sql_session import SqlSession
 
 
 DEFINITIONS = Commands(alone=True)
-
-
-def _handle(session: SqlSession, catalog: Catalog, table: str) -> Table:
-    """Raises NoSuchTable, UnsupportedStatement for a view."""
-    return session.warehouse.table(catalog.target(table).name)
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -54,17 +48,17 @@ def _handle(session: SqlSession, catalog: Catalog, table: str) -> Table:
 @DEFINITIONS("ALTER TABLE ADD CONSTRAINT", rf"{ALTER} add (?P<constraint>constraint {ONE} .+)")
 def add_constraint(session: SqlSession, catalog: Catalog, table: str, constraint: str) -> None:
     parsed = in_database(constraint_of(constraint), catalog)
-    _handle(session, catalog, table).add_constraint(parsed)
+    handle_of(session, catalog, table).add_constraint(parsed)
 
 
 @DEFINITIONS("ALTER TABLE DROP CONSTRAINT", rf"{ALTER} drop constraint (?P<constraint>{ONE})")
 def drop_constraint(session: SqlSession, catalog: Catalog, table: str, constraint: str) -> None:
-    _handle(session, catalog, table).drop_constraint(constraint.strip("`"))
+    handle_of(session, catalog, table).drop_constraint(constraint.strip("`"))
 
 
 @DEFINITIONS("ALTER TABLE RENAME", rf"{ALTER} rename to (?P<to>{NAME})")
 def rename_table(session: SqlSession, catalog: Catalog, table: str, to: str) -> None:
-    _handle(session, catalog, table).rename(catalog.full(to))
+    handle_of(session, catalog, table).rename(catalog.full(to))
 
 
 @DEFINITIONS("ALTER TABLE SET TBLPROPERTIES", rf"{ALTER} set tblproperties ?\((?P<properties>.+)\)")
@@ -86,7 +80,7 @@ def set_properties(
 
 @DEFINITIONS("ALTER TABLE CONVERT TO ACID", rf"{ALTER} convert to acid")
 def convert_to_acid(session: SqlSession, catalog: Catalog, table: str) -> None:
-    _handle(session, catalog, table).convert_to_acid()
+    handle_of(session, catalog, table).convert_to_acid()
 
 
 @DEFINITIONS(
@@ -164,7 +158,7 @@ def roll_back(
 ) -> Done:
     as_of = _as_of(version, time, label)
     assert as_of is not None
-    rows = _handle(session, catalog, table).rollback_to(as_of)
+    rows = handle_of(session, catalog, table).rollback_to(as_of)
     return Done.changed("ALTER TABLE ROLLBACK", rows)
 
 
@@ -187,7 +181,7 @@ def create_tag(
 ) -> None:
     """`days` 0: the tag does not expire."""
     expires = timedelta(days=days) if days else None
-    _handle(session, catalog, table).tag(tag, _as_of(version, time, label), expires)
+    handle_of(session, catalog, table).tag(tag, _as_of(version, time, label), expires)
 
 
 @DEFINITIONS(
@@ -196,7 +190,7 @@ def create_tag(
 def drop_tag(
     session: SqlSession, catalog: Catalog, table: str, tag: str, if_exists: bool = False
 ) -> None:
-    handle = _handle(session, catalog, table)
+    handle = handle_of(session, catalog, table)
     if not if_exists or tag in {each.name for each in handle.tags()}:
         handle.drop_tag(tag)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.errors import InvalidExpression
-from acid_platform.layout.external_formats import ESCAPE, NULL, separators
+from acid_platform.layout.external_formats import ESCAPE, NULL, depth, separators
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.orc import OrcWriter, to_be_stored
@@ -39,8 +39,8 @@ class TextWriter:
         self._files, self.path, self._columns = files, path, columns
         self._separators, self._null = separators(stored), stored.options[NULL]
         self._escape = stored.options[ESCAPE]
-        depth = max((_depth(column.type) for column in columns), default=0)
-        self._special = frozenset(self._separators[: depth + 1] + self._escape)
+        deepest = max((depth(column.type) for column in columns), default=0)
+        self._special = frozenset(self._separators[: deepest + 1] + self._escape)
         self._stream: pa.NativeFile | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -117,12 +117,6 @@ def _python(values: pa.Array) -> list[Any]:
         return [None if null else number for number, null in zip(numbers, nulls, strict=True)]
     listed: list[Any] = values.to_pylist()
     return listed
-
-
-def _depth(kind: HiveType) -> int:
-    """How many separators below that of fields the values need."""
-    own = {"map": 2}.get(kind.kind, 1) if kind.nested else 0
-    return own + max((_depth(child) for _, child in kind.children), default=0)
 
 
 def hive_value(value: Any, kind: HiveType) -> str:
