@@ -15,54 +15,20 @@ if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse
 
 SHOWN = {
-    "transactions": (
-        "txnid",
-        "state",
-        "type",
-        "startedtime",
-        "lastheartbeattime",
-        "user",
-        "host",
-        "tables",
-        "run_id",
-        "reason",
+    "transactions": show_columns.names(
+        "txnid state type startedtime lastheartbeattime user host tables run_id reason"
     ),
-    "locks": (
-        "lockid",
-        "database",
-        "table",
-        "partition",
-        "lock_type",
-        "lock_state",
-        "transaction_id",
-        "user",
-        "hostname",
-        "blocked_by",
+    "locks": show_columns.names(
+        "lockid database table partition lock_type lock_state transaction_id user hostname"
+        " blocked_by"
     ),
-    "compactions": (
-        "compactionid",
-        "dbname",
-        "tabname",
-        "partname",
-        "type",
-        "state",
-        "enqueuetime",
-        "duration",
-        "workerid",
-        "highestwriteid",
-        "errormessage",
+    "compactions": show_columns.names(
+        "compactionid dbname tabname partname type state enqueuetime duration workerid"
+        " highestwriteid errormessage"
     ),
     "retained": show_columns.RETAINED,
-    "erasures": (
-        "id",
-        "table",
-        "condition",
-        "state",
-        "user",
-        "requested",
-        "answered",
-        "run_id",
-        "answer",
+    "erasures": show_columns.names(
+        "id table condition state user requested answered run_id answer"
     ),
     "tables": ("table", "columns", "partitions", "location"),
     "history": tuple(name for name in show_columns.HISTORY if name != "run_id"),
@@ -157,31 +123,20 @@ def retained_row(history: KeptHistory) -> dict[str, Any]:
 
 
 def cursor_rows(cursors: list[CursorRow]) -> list[dict[str, Any]]:
-    """A row for each consumer of changes, as `show_columns.CURSORS` names the columns (P39)."""
-    return [
-        {
-            "table": row.table,
-            "consumer": row.cursor.consumer,
-            "write_id": row.cursor.write_id,
-            "snapshot": row.cursor.at,
-            "txn": row.cursor.txn_id,
-            "behind": row.behind,
-        }
+    """A row for each consumer of changes (P39)."""
+    rows = (
+        (row.table, own.consumer, own.write_id, own.at, own.txn_id, row.behind)
         for row in cursors
-    ]
+        for own in [row.cursor]
+    )
+    return [dict(zip(show_columns.CURSORS, row, strict=True)) for row in rows]
 
 
 def sink_rows(sinks: list[SinkRow]) -> list[dict[str, Any]]:
-    """A row for each streaming query's sink, as `show_columns.SINKS` names the columns (P42)."""
-    return [
-        {
-            "table": row.table,
-            "sink": row.sink.sink,
-            "query": row.sink.query,
-            "batch": row.sink.batch,
-            "rows": row.sink.rows,
-            "txn": row.sink.txn_id,
-            "time": row.sink.at,
-        }
+    """A row for each streaming query's sink (P42)."""
+    rows = (
+        (row.table, own.sink, own.query, own.batch, own.rows, own.txn_id, own.at)
         for row in sinks
-    ]
+        for own in [row.sink]
+    )
+    return [dict(zip(show_columns.SINKS, row, strict=True)) for row in rows]

@@ -10,28 +10,29 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def _names(text: str) -> tuple[str, ...]:
+def names(text: str) -> tuple[str, ...]:
+    """The words of the text."""
     return tuple(text.split())
 
 
-TRANSACTIONS = _names(
+TRANSACTIONS = names(
     "txnid state startedtime lastheartbeattime user host type agent run_id description reason "
     "tables"
 )
 
-LOCKS = _names(
+LOCKS = names(
     "lockid database table partition lock_state blocked_by lock_type transaction_id "
     "last_heartbeat acquired_at user hostname agent_info"
 )
 
-COMPACTIONS = _names(
+COMPACTIONS = names(
     "compactionid dbname tabname partname type state workerhost workerid enqueuetime starttime "
     "duration hadoopjobid errormessage initiatorhost initiatorid poolname txnid nexttxnid "
     "committime highestwriteid"
 )
 """The 4.x columns (C61)."""
 
-HISTORY = _names(
+HISTORY = names(
     "write_id partition operation directory rows bytes files txn user run_id time engine reason"
 )
 """The history of one table: a row for each committed directory."""
@@ -46,7 +47,7 @@ SINKS = ("table", "sink", "query", "batch", "rows", "txn", "time")
 RETAINED = ("table", "retention", "since", "write_id", "directories", "bytes", "tags")
 
 TIMES = frozenset(
-    _names(
+    names(
         "time startedtime lastheartbeattime last_heartbeat acquired_at enqueuetime starttime "
         "committime snapshot expires since"
     )

@@ -87,20 +87,8 @@ ADVICE: tuple[tuple[str, str], ...] = (
 """How a text on one line begins, and what to write instead; the first counts."""
 
 _TWO_WORDS = {
-    *(
-        "ALTER",
-        "ABORT",
-        "ADD",
-        "CREATE",
-        "DESC",
-        "DESCRIBE",
-        "DROP",
-        "EXPLAIN",
-        "INSERT",
-        "SHOW",
-        "START",
-    ),
-    *("LOAD", "LOCK", "UNLOCK", "ANALYZE", "MSCK", "KILL", "REPL", "EXPORT", "IMPORT"),
+    *("ALTER", "ABORT", "ADD", "CREATE", "DESC", "DESCRIBE", "DROP", "EXPLAIN", "INSERT", "SHOW"),
+    *("START", "LOAD", "LOCK", "UNLOCK", "ANALYZE", "MSCK", "KILL", "REPL", "EXPORT", "IMPORT"),
 }
 _CLAUSES = (
     *("BUCKETS", "CLUSTERED", "COMMENT", "DELIMITED", "EXISTS", "FIELDS", "FORMAT", "LOCATION"),
