@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
-TRANSACTION, RUN, ENGINE = "acid.transaction", "acid.run_id", "acid.engine"
+TRANSACTION, RUN, ENGINE = (f"acid_platform.{name}" for name in ("transaction", "run_id", "engine"))
 _NOW: ContextVar[tuple[int, str]] = ContextVar("statement", default=(0, ""))
 
 

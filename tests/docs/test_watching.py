@@ -102,6 +102,17 @@ def test_legends_name_labels_that_the_expression_keeps() -> None:
             assert label in parts(expression)[1] | {"instance"}, title
 
 
+def test_each_alert_has_a_case_in_which_it_fires(served: Mapping[str, frozenset[str]]) -> None:
+    """`promtool test rules` evaluates the cases."""
+    cases = yaml.safe_load((DEPLOY / "prometheus" / "alerts_test.yml").read_text())["tests"]
+    quiet, firing = ([each["series"] for each in case["input_series"]] for case in cases)
+    for series in (quiet, firing):
+        assert {name.partition("{")[0] for name in series} <= served.keys()
+    [expected] = cases[1]["promql_expr_test"]
+    fired = re.findall(r'alertname="(\w+)"', str(expected["exp_samples"]))
+    assert fired == sorted(name for name, _ in alerts())
+
+
 def test_a_wrong_expression_is_found(served: Mapping[str, frozenset[str]]) -> None:
     [selector], _ = parts("sum by (job) (rate(acid_metastore_gone_total[5m]))")
     assert selector.name not in served

@@ -45,9 +45,9 @@ def test_a_verb_and_a_statement_of_sql_are_spans(
         txn.table("db.t").insert([{"id": 1}])
         txn.sql("INSERT INTO db.t VALUES (2)")
         txn.sql("SELECT * FROM db.t").to_arrow()
-        ids = {"acid.transaction": txn.id, "acid.run_id": "run-1"}
+        ids = {"acid_platform.transaction": txn.id, "acid_platform.run_id": "run-1"}
     verb, written, statement, query = spans.get_finished_spans()
-    assert told(verb) == ("write db.t", {**ids, "acid.engine": "local"})
+    assert told(verb) == ("write db.t", {**ids, "acid_platform.engine": "local"})
     assert told(statement) == ("Insert", ids) and told(query) == ("Query", ids)
     assert written.parent is not None and statement.context is not None
     assert written.parent.span_id == statement.context.span_id
@@ -77,6 +77,6 @@ def test_logs_have_the_ids_of_the_statement(caplog: pytest.LogCaptureFixture) ->
     caplog.handler.addFilter(tracing.StatementIds())
     caplog.handler.setFormatter(logging.Formatter("%(acid_transaction)d %(acid_run)s %(message)s"))
     with tracing.statement_span("write db.t", 7, "run-1"):
-        logging.getLogger("acid_platform.engine").warning("slow")
+        logging.getLogger("acid_platform.write").warning("slow")
     logging.getLogger("other").warning("idle")
     assert caplog.text == "7 run-1 slow\n0  idle\n"
