@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -87,18 +88,25 @@ class _Table(dg.Component, dg.Model, dg.Resolvable):
     schema_mode: SchemaMode = "error"
     coerce: bool = False
     expectations: Sequence[ExpectationYaml] = ()
+    suites: Sequence[str] = Field(
+        default=(),
+        description="Suites or checkpoints of Great Expectations: JSON files, beside defs.yaml.",
+        examples=[["orders.json"]],
+    )
     asset: ResolvedAssetAttributes | None = Field(
         default=None, description="Attributes of the asset: partitions_def, group_name, owners, …"
     )
 
     def _declared(
         self,
+        place: Path,
         body: Callable[..., object],
         deps: Sequence[dg.AssetKey] = (),
         kinds: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
     ) -> dg.Definitions:
-        """The asset of the table with this body; `kinds` unless the YAML names others."""
+        """The asset of the table with this body, whose files are in `place`; it has `kinds` unless
+        the YAML names others."""
         attributes = dict(self.asset or {})
         spec = {
             **attributes,
@@ -117,7 +125,10 @@ class _Table(dg.Component, dg.Model, dg.Resolvable):
             write_mode=self.write_mode,
             key=self.key,
             partition_expr=self.partition_expr,
-            expectations=[Expectation(**each.model_dump()) for each in self.expectations],
+            expectations=[
+                *(Expectation(**each.model_dump()) for each in self.expectations),
+                *(place / suite for suite in self.suites),
+            ],
             schema_mode=self.schema_mode,
             coerce=self.coerce,
             **spec,
@@ -206,9 +217,8 @@ class SqlAssetComponent(_Table):
             return answer
 
         upstream = [asset_key(name) for name in sorted(tables.reads - {own})]
-        return self._declared(
-            run, upstream, ["sql"], {"sql": dg.MetadataValue.md(f"```sql\n{script}\n```")}
-        )
+        shown = {"sql": dg.MetadataValue.md(f"```sql\n{script}\n```")}
+        return self._declared(context.path, run, upstream, ["sql"], shown)
 
 
 def _lineage(
@@ -262,7 +272,7 @@ class TableAssetComponent(_Table):
         if (self.source is None) == (self.function is None):
             raise InvalidDefinition(f"{self.table}: give a source or a function, one of them")
         if self.function is not None:
-            return self._declared(self.function, kinds=["python"])
+            return self._declared(context.path, self.function, kinds=["python"])
         place, source, columns = context.path, str(self.source), self.columns
         kind = source.rpartition(".")[2].lower()
         if kind not in _READERS:
@@ -280,7 +290,7 @@ class TableAssetComponent(_Table):
             path = _PARAMETER.sub(lambda name: values[name[1]], source)
             return rows_of(path if "://" in path else str(place / path), every)
 
-        return self._declared(rows, kinds=[kind.removesuffix("l")])
+        return self._declared(place, rows, kinds=[kind.removesuffix("l")])
 
 
 def rows_of(path: str, columns: Sequence[Column]) -> pa.Table | list[dict[str, Any]]:

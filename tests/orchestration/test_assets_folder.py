@@ -198,6 +198,23 @@ def test_a_query_fills_its_table(folder: Path, place: Place) -> None:
     ]
 
 
+def test_a_suite_beside_the_yaml_is_the_checks_of_the_table(folder: Path) -> None:
+    component(
+        folder,
+        "t",
+        SQL,
+        """
+        table: shop.t
+        sql: t.sql
+        suites: [t.json]
+        """,
+        t_sql="SELECT 1 AS id",
+        t_json='{"expectations": [{"type": "expect_column_to_exist", "kwargs": {"column": "id"}}]}',
+    )
+    [checked] = assets_of(load(folder))["shop/t"].check_specs
+    assert checked.name == "column_to_exist_id"
+
+
 @pytest.mark.slow
 def test_statements_are_one_transaction_and_a_failed_check_undoes_them(
     folder: Path, place: Place
