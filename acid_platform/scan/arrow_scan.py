@@ -22,16 +22,10 @@ from acid_platform.base.cores import usable_cores
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.orc import key_ranges, reading
-from acid_platform.scan.decode import (
-    FILE_PLACES,
-    PLACE,
-    ROW_ID_TYPE,
-    FileRead,
-    Predicate,
-    Work,
-)
+from acid_platform.scan.decode import FileRead, Work
 from acid_platform.scan.deletes import DeletedRows
 from acid_platform.scan.recorded_values import RecordedFile
+from acid_platform.scan.result_columns import FILE_PLACES, PLACE, ROW_ID_TYPE, Predicate
 from acid_platform.scan.row_counts import count_rows
 from acid_platform.scan.scans import EntityScan, Scan, partition_scalars
 from acid_platform.scan.source_files import SourceFile, SourceKind, open_source

@@ -22,14 +22,14 @@ from acid_platform.base import arrow_functions as pc
 from acid_platform.errors import CorruptFile, NeedsSpark, UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.external_formats import HEADER, LINES
-from acid_platform.layout.types import Column, HiveType
+from acid_platform.layout.types import Column
 from acid_platform.orc import OrcFile, reading
 from acid_platform.scan.column_shares import shares
 from acid_platform.scan.deletes import require_operation, valid_ids
+from acid_platform.scan.result_columns import PLACE, ResultColumns, Values
 from acid_platform.scan.source_files import SourceFile, SourceKind, open_source
 from acid_platform.scan.text_lines import line_blocks, line_columns
-from acid_platform.storage.arrow_numpy import filled, from_numpy, values_of
-from acid_platform.storage.arrow_types import arrow_type, conform
+from acid_platform.storage.arrow_numpy import values_of
 
 if TYPE_CHECKING:
     from acid_platform.scan.arrow_scan import ArrowScan
@@ -37,24 +37,7 @@ if TYPE_CHECKING:
 SMALL_BYTES = 4 << 20
 """A file up to this size is one piece of work; a larger file is split by stripe."""
 
-PLACE = Column("__place", HiveType("bigint"))
-"""The place of a row in its scan: the number of its file there times FILE_PLACES, and the number of
-the row in its file. It means the same in each scan of the same files."""
-FILE_PLACES = 1 << 40
-
-ROW_ID_TYPE = pa.struct([("writeid", pa.int64()), ("bucketid", pa.int32()), ("rowid", pa.int64())])
 Work: TypeAlias = Callable[[], list[pa.RecordBatch]]
-Values: TypeAlias = Mapping[str, pa.Array | pa.Scalar]
-_Arrays: TypeAlias = Mapping[str, pa.Array]
-
-
-class Predicate(Protocol):
-    """Keeps the rows for which `mask` is true; a NULL drops the row."""
-
-    @property
-    def columns(self) -> frozenset[str]: ...
-
-    def mask(self, values: Values) -> pa.Array | pa.Scalar: ...
 
 
 class RowFilter(Protocol):
@@ -103,6 +86,10 @@ class FileRead:
                 pieces, every = self._pieces(file), _pieces(file)
             read = replace(self, threads=threads(size // max(every, 1)))
             yield from (partial(read._alone, index) for index in pieces)
+
+    @property
+    def _result(self) -> ResultColumns:
+        return ResultColumns(self.read, self.partition, self.source.path)
 
     def _whole(self) -> list[pa.RecordBatch]:
         with reading(self.source.path):
@@ -159,20 +146,21 @@ class FileRead:
         names, prefix, tested = roots, "", dict[int, str]()
         if self.source.kind is SourceKind.ACID:
             names, prefix, tested = self._acid_columns(file)
-        inside = {name: prefix + stored for name, stored in self._find(names).items()}
+        result = self._result
+        inside = {name: prefix + stored for name, stored in result.find(names).items()}
         span = _bounds(file)[index : index + 2]
-        early, late = self._phases()
+        early, late = result.phases()
         arrays = self._decode(file, index, [*tested.values(), *_of(inside, early).values()])
         ids = {place: _numbers(arrays[name], self.source.path) for place, name in tested.items()}
         identity = self._identity(ids, span)
         keep = self._kept(ids, identity, span)
         stored = {name: arrays[stored] for name, stored in _of(inside, early).items()}
-        keep, values = self._accepted(keep, stored, early)
+        keep, values = result.accepted(keep, stored, early)
         if late and keep.any():
             arrays = self._decode(file, index, [*_of(inside, late).values()])
             stored = {name: arrays[stored] for name, stored in _of(inside, late).items()}
-            values |= self._conformed(_filtered(stored, keep), int(np.count_nonzero(keep)), late)
-        return self._result(values, keep, identity, int(span[0]))
+            values |= result.kept(keep, stored, late)
+        return result.batch(values, keep, identity, self.first_place + int(span[0]))
 
     def _acid_columns(self, file: OrcFile) -> tuple[list[str], str, dict[int, str]]:
         """The names of the table's columns in the file, what stands before them in the names of
@@ -268,135 +256,27 @@ class FileRead:
         return {name: _column(batch, name) for name in names}
 
     def _row_group(self, file: parquet.ParquetFile, index: int) -> pa.RecordBatch:
-        stored_names = self._find(file.schema_arrow.names)
+        result = self._result
+        stored_names = result.find(file.schema_arrow.names)
         table = file.read_row_group(index, columns=list(stored_names.values()))
         stored = {name: _joined(table.column(inside)) for name, inside in stored_names.items()}
         span = _bounds(file)[index : index + 2]
-        keep, values = self._accepted(self._kept({}, (), span), stored, self._needed())
-        return self._result(values, keep, (), int(span[0]))
+        keep, values = result.accepted(self._kept({}, (), span), stored, result.needed())
+        return result.batch(values, keep, (), self.first_place + int(span[0]))
 
     def _lines(self, block: bytes) -> list[pa.RecordBatch]:
         """The rows of a block of lines."""
-        scan, path = self.read.scan, self.source.path
-        names = {column.name for column in self._needed()}
+        scan, path, result = self.read.scan, self.source.path, self._result
+        names = {column.name for column in result.needed()}
         rows, stored = line_columns(block, scan.format, path, scan.columns, names)
-        keep, values = self._accepted(np.ones(rows, bool), stored, self._needed())
+        keep, values = result.accepted(np.ones(rows, bool), stored, result.needed())
         assert self.rows is None and PLACE.name not in self.read.names, "a line has no place"
-        return [self._result(values, keep, (), 0)]
-
-    # --- result --------------------------------------------------------------------------------
-
-    def _needed(self) -> tuple[Column, ...]:
-        """The stored columns that the result or the predicate needs."""
-        predicate = self.read.predicate
-        names = {*self.read.names, *(predicate.columns if predicate else ())}
-        return tuple(column for column in self.read.scan.columns if column.name in names)
-
-    def _phases(self) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
-        """Columns that the predicate needs, and columns that only its matches need."""
-        needed, predicate = self._needed(), self.read.predicate
-        if predicate is None:
-            return needed, ()
-        return (
-            tuple(column for column in needed if column.name in predicate.columns),
-            tuple(column for column in needed if column.name not in predicate.columns),
-        )
-
-    def _find(self, stored: Sequence[str]) -> dict[str, str]:
-        """Needed column → its name in the file; columns that the file lacks are left out.
-
-        Columns match by name, ignoring case, or by position if an old writer stored no names.
-        """
-        if schema.is_positional(stored):
-            names = dict(
-                zip((column.name for column in self.read.scan.columns), stored, strict=False)
-            )
-        else:
-            names = {name.lower(): name for name in stored}
-        return {
-            column.name: names[column.name] for column in self._needed() if column.name in names
-        }
-
-    def _conformed(
-        self, stored: _Arrays, rows: int, columns: Sequence[Column]
-    ) -> dict[str, pa.Array | pa.Scalar]:
-        return {
-            column.name: conform(
-                stored[column.name],
-                column.type,
-                f"{self.source.path}, column {column.name}",
-                _unit(stored[column.name].type) if self.read.as_stored else "us",
-            )
-            if column.name in stored
-            else pa.nulls(rows, arrow_type(column.type))
-            for column in columns
-        }
-
-    def _accepted(
-        self, keep: np.ndarray, stored: _Arrays, columns: Sequence[Column]
-    ) -> tuple[np.ndarray, dict[str, pa.Array | pa.Scalar]]:
-        """The rows that the predicate keeps, and their values decoded so far, by column."""
-        predicate = self.read.predicate
-        if predicate is None:
-            rows = int(np.count_nonzero(keep))
-            return keep, {
-                **self.partition,
-                **self._conformed(_filtered(stored, keep), rows, columns),
-            }
-        values = self._conformed(stored, len(keep), columns)
-        mask = predicate.mask({**self.partition, **values})
-        if isinstance(mask, pa.Scalar):
-            keep = keep & bool(mask.as_py())
-        else:
-            keep = keep & filled(mask, False)
-        needed = {name: array for name, array in values.items() if name in self.read.names}
-        return keep, {**self.partition, **_filtered(needed, keep)}
-
-    def _result(
-        self, values: Values, keep: np.ndarray, identity: Sequence[np.ndarray], first: int
-    ) -> pa.RecordBatch:
-        """The batch of the rows that are kept, of which these are the values; `identity` are the
-        keys of all rows of the piece, `first` is the number of its first row in the file."""
-        target, rows = self.read.schema, int(np.count_nonzero(keep))
-        if not len(target):
-            return without_columns(rows)
-        if not rows:
-            return pa.RecordBatch.from_arrays(
-                [pa.nulls(0, field.type) for field in target], schema=target
-            )
-        if PLACE.name in self.read.names:
-            places = np.flatnonzero(keep) + (self.first_place + first)
-            values = {**values, PLACE.name: from_numpy(places)}
-        arrays = [
-            value if isinstance(value := values[name], pa.Array) else pa.repeat(value, rows)
-            for name in self.read.names
-        ]
-        if self.read.row_id:
-            w, b, r = (ids[keep] for ids in identity)
-            arrays.append(
-                pa.StructArray.from_arrays(
-                    [from_numpy(w), from_numpy(b.astype(np.int32)), from_numpy(r)],
-                    fields=list(ROW_ID_TYPE),
-                )
-            )
-        if self.read.as_stored:
-            target = pa.schema(
-                [(name, array.type) for name, array in zip(target.names, arrays, strict=True)]
-            )
-        return pa.RecordBatch.from_arrays(arrays, schema=target)
+        return [result.batch(values, keep, (), 0)]
 
 
 def _of(inside: Mapping[str, str], columns: Sequence[Column]) -> dict[str, str]:
     """These columns, as far as the file has them, and the name of each in it."""
     return {column.name: inside[column.name] for column in columns if column.name in inside}
-
-
-def _filtered(arrays: _Arrays, keep: np.ndarray) -> dict[str, pa.Array]:
-    """The rows of the mask."""
-    if keep.all():
-        return dict(arrays)
-    mask = from_numpy(keep)
-    return {name: array.filter(mask) for name, array in arrays.items()}
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -421,22 +301,8 @@ def _bounds(file: OrcFile | parquet.ParquetFile) -> np.ndarray:
     return np.cumsum([0, *rows])
 
 
-def _unit(kind: pa.DataType) -> str:
-    """The unit of the timestamps in a decoded column; `us` if it has none."""
-    if pa.types.is_timestamp(kind):
-        return str(kind.unit)
-    units = {_unit(kind.field(i).type) for i in range(kind.num_fields)}
-    return "ns" if "ns" in units else "us"
-
-
 def _joined(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
-
-
-def without_columns(rows: int) -> pa.RecordBatch:
-    """A batch of so many rows and no column."""
-    nothing = pa.StructArray.from_buffers(pa.struct([]), rows, [None])
-    return pa.RecordBatch.from_struct_array(nothing)
 
 
 def _numbers(array: pa.Array, path: str) -> np.ndarray:

@@ -25,7 +25,7 @@ from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
 from acid_platform.predicates.arrow_predicates import predicate_or_none
 from acid_platform.scan.arrow_scan import ENTITY, ArrowScan
-from acid_platform.scan.decode import PLACE
+from acid_platform.scan.result_columns import PLACE
 from acid_platform.scan.scans import Scan
 from acid_platform.storage.arrow_numpy import from_numpy, values_of
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory

@@ -50,8 +50,8 @@ from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.scan.arrow_scan import ArrowScan
-from acid_platform.scan.decode import ROW_ID_TYPE
 from acid_platform.scan.kept_keys import UnreadKeys
+from acid_platform.scan.result_columns import ROW_ID_TYPE
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.files import Files

@@ -34,7 +34,7 @@ from acid_platform.engine.local.translation.select_expressions import Expression
 from acid_platform.engine.reads import Sources, columns_of
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import HiveType
-from acid_platform.scan.decode import PLACE
+from acid_platform.scan.result_columns import PLACE
 
 MOST_TOP_ROWS = 10_000
 """So many rows of ORDER BY … LIMIT are found before their other columns are decoded."""
