@@ -11,7 +11,6 @@ from acid_platform.engine.local.translation.duckdb_failures import no_value
 from acid_platform.engine.local.translation.duckdb_types import (
     BIGINT,
     DOUBLE,
-    FLOATING,
     INT,
     NUMERIC,
     VOID,
@@ -23,7 +22,7 @@ from acid_platform.engine.local.translation.duckdb_types import (
     wider,
 )
 from acid_platform.errors import NeedsSpark
-from acid_platform.layout.types import INTEGRAL, HiveType
+from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType
 from acid_platform.predicates.literals import MOST_DIGITS
 
 OPERATORS: dict[type[exp.Expr], str] = {

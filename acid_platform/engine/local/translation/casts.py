@@ -16,7 +16,6 @@ from acid_platform.engine.local.translation.duckdb_types import (
     DATE,
     DOUBLE,
     FLOAT,
-    FLOATING,
     INT,
     SMALLINT,
     STRING,
@@ -32,7 +31,7 @@ from acid_platform.engine.local.translation.duckdb_types import (
     widest,
 )
 from acid_platform.errors import InvalidExpression, NeedsSpark
-from acid_platform.layout.types import INTEGRAL, HiveType
+from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType
 from acid_platform.predicates import literals
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, LOCAL_ZONE, HiveType
+from acid_platform.layout.types import CHAR_TYPES, FLOATING, INTEGRAL, LOCAL_ZONE, HiveType
 from acid_platform.predicates.literals import MOST_DIGITS, digits_of_type
 
 VOID = HiveType("void")
@@ -23,7 +23,6 @@ BINARY = HiveType("binary")
 DATE = HiveType("date")
 TIMESTAMP = HiveType("timestamp")
 
-FLOATING = ("float", "double")
 NUMERIC = (*INTEGRAL, *FLOATING, "decimal")
 _DUCKDB = {"void": '"NULL"', "int": "INTEGER", "string": "VARCHAR", "binary": "BLOB"}
 """The types that have another name in DuckDB."""

@@ -28,7 +28,6 @@ from acid_platform.engine.local.translation.duckdb_types import (
     BOOLEAN,
     DATE,
     DOUBLE,
-    FLOATING,
     INT,
     NUMERIC,
     STRING,
@@ -38,7 +37,7 @@ from acid_platform.engine.local.translation.duckdb_types import (
     ordered,
 )
 from acid_platform.errors import NeedsSpark
-from acid_platform.layout.types import INTEGRAL, HiveType
+from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType
 from acid_platform.predicates.grammar import SparkSql
 from acid_platform.predicates.literals import MOST_DIGITS
 
