@@ -132,9 +132,11 @@ def test_the_reference_has_all_that_a_project_imports_from_orchestration(tmp_pat
 
 def test_dagster_takes_the_configuration_for_production() -> None:
     page = (ROOT / "docs" / "production.md").read_text()
-    [example] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    checked = validate_config(dagster_instance_config_schema(), yaml.safe_load(example))
-    assert checked.success, checked.errors
+    examples = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert len(examples) == 2
+    for example in examples:
+        checked = validate_config(dagster_instance_config_schema(), yaml.safe_load(example))
+        assert checked.success, checked.errors
 
 
 def test_old_runs_are_deleted_as_the_page_says(
