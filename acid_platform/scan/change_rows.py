@@ -20,9 +20,10 @@ from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.change_events import NO_EVENTS, MarkedKeys, WriteEvents, places
-from acid_platform.scan.decode import FileRead, RowFilter, Work
+from acid_platform.scan.decode import FileRead, Work
 from acid_platform.scan.deletes import NO_DELETES, DeletedRows, DeleteKeys
 from acid_platform.scan.result_columns import Values, without_columns
+from acid_platform.scan.row_keys import RowFilter
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.arrow_numpy import from_numpy, values_of
@@ -152,6 +153,9 @@ class _Only:
 
     def survivors(self, w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.ndarray:
         return np.asarray(~DeletedRows(self.keys).survivors(w, b, r))
+
+    def survivors_of_run(self, write_id: int, bucket: int, first: int, rows: int) -> np.ndarray:
+        return np.asarray(~DeletedRows(self.keys).survivors_of_run(write_id, bucket, first, rows))
 
 
 class _Late:

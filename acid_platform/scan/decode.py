@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from acid_platform.orc import OrcFile, reading
 from acid_platform.scan.column_shares import shares
 from acid_platform.scan.deletes import require_operation, valid_ids
 from acid_platform.scan.result_columns import PLACE, ResultColumns, Values
+from acid_platform.scan.row_keys import KeyRun, RowFilter, RowKeys, StoredKeys
 from acid_platform.scan.source_files import SourceFile, SourceKind, open_source
 from acid_platform.scan.text_lines import line_blocks, line_columns
 from acid_platform.storage.arrow_numpy import values_of
@@ -38,14 +39,6 @@ SMALL_BYTES = 4 << 20
 """A file up to this size is one piece of work; a larger file is split by stripe."""
 
 Work: TypeAlias = Callable[[], list[pa.RecordBatch]]
-
-
-class RowFilter(Protocol):
-    """Chooses rows by their keys."""
-
-    def survivors(self, w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.ndarray:
-        """Mask (n,) of the rows (write id, bucket property, rowId) that are wanted."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,29 +182,22 @@ class FileRead:
             and source.keys.without_gaps(int(file.nrows))
         )
 
-    def _identity(self, ids: Mapping[int, np.ndarray], span: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The keys of the rows if they are needed."""
+    def _identity(self, ids: Mapping[int, np.ndarray], span: np.ndarray) -> RowKeys:
         source = self.source
         if self.deleted is None and not self.read.row_id:
-            return ()
+            return None
         if 1 in ids:
-            return ids[1], ids[2], ids[3]
+            return StoredKeys(ids[1], ids[2], ids[3])
         write_id, bucket, first = source.write_id, source.bucket, source.first_row_id
         if source.keys is not None:
             lows = (source.keys.write_ids, source.keys.buckets, source.keys.row_ids)
             write_id, bucket, first = (low for low, _ in lows)
-        start, end = span
-        rows = end - start
-        return (
-            np.full(rows, write_id),
-            np.full(rows, bucket),
-            np.arange(first + start, first + end),
-        )
+        return KeyRun(write_id, bucket, first + int(span[0]))
 
     def _kept(
         self,
         ids: Mapping[int, np.ndarray],
-        identity: Sequence[np.ndarray],
+        identity: RowKeys,
         span: np.ndarray,
     ) -> np.ndarray:
         """Mask of the rows of a piece that are read, before the predicate."""
@@ -228,8 +214,8 @@ class FileRead:
             keep &= valid_ids(ids[4], self.read.scan.write_ids)
         if source.above >= 0:
             keep &= ids[4] > source.above
-        if self.deleted is not None:
-            keep &= self.deleted.survivors(*identity)
+        if self.deleted is not None and identity is not None:
+            keep &= identity.survivors(self.deleted, len(keep))
         return keep
 
     def _decode(self, file: OrcFile, index: int, names: Sequence[str]) -> dict[str, pa.Array]:
@@ -261,8 +247,8 @@ class FileRead:
         table = file.read_row_group(index, columns=list(stored_names.values()))
         stored = {name: _joined(table.column(inside)) for name, inside in stored_names.items()}
         span = _bounds(file)[index : index + 2]
-        keep, values = result.accepted(self._kept({}, (), span), stored, result.needed())
-        return result.batch(values, keep, (), self.first_place + int(span[0]))
+        keep, values = result.accepted(self._kept({}, None, span), stored, result.needed())
+        return result.batch(values, keep, None, self.first_place + int(span[0]))
 
     def _lines(self, block: bytes) -> list[pa.RecordBatch]:
         """The rows of a block of lines."""
@@ -271,7 +257,7 @@ class FileRead:
         rows, stored = line_columns(block, scan.format, path, scan.columns, names)
         keep, values = result.accepted(np.ones(rows, bool), stored, result.needed())
         assert self.rows is None and PLACE.name not in self.read.names, "a line has no place"
-        return [result.batch(values, keep, (), 0)]
+        return [result.batch(values, keep, None, 0)]
 
 
 def _of(inside: Mapping[str, str], columns: Sequence[Column]) -> dict[str, str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 
@@ -72,6 +73,9 @@ class DeleteKeys:
         return self.row_ids[start:end]
 
 
+EventReader: TypeAlias = Callable[
+    [Files, SourceFile, ValidWriteIdList, bool, np.ndarray | None], tuple[np.ndarray, ...]
+]
 _NO_IDS = np.empty(0, np.int64)
 NO_DELETES = DeleteKeys(_NO_IDS, _NO_IDS, _NO_IDS, np.empty(0, bool))
 
@@ -101,8 +105,9 @@ def load_keys(
     write_ids: ValidWriteIdList,
     own: bool = False,
     buckets: Collection[int] | None = None,
+    read: EventReader | None = None,
 ) -> DeleteKeys:
-    """The keys that these delete files delete for a snapshot.
+    """The keys that these delete files delete for a snapshot; `read` replaces `file_events`.
 
     An event counts if its own currentTransaction is valid (F16). `own` keeps only keys of rows that
     were inserted under the same write id; `buckets` keeps only keys with one of these bucket
@@ -113,7 +118,7 @@ def load_keys(
     properties = None if buckets is None else np.array(sorted(buckets), np.int64)
 
     def events(source: SourceFile) -> tuple[np.ndarray, ...]:
-        return _events(files, source, write_ids, own, properties)
+        return (read or file_events)(files, source, write_ids, own, properties)
 
     if files.local and sum(source.size for source in sources) <= _SMALL_BYTES:
         parts = list(map(events, sources))  # to start threads would take longer
@@ -132,13 +137,15 @@ def load_keys(
     return DeleteKeys(keys[0], keys[1], keys[2], own_events)
 
 
-def _events(
+def file_events(
     files: Files,
     source: SourceFile,
     write_ids: ValidWriteIdList,
     own: bool,
     buckets: np.ndarray | None,
 ) -> tuple[np.ndarray, ...]:
+    """The keys of the events of one file that apply, as `load_keys` selects them: write ids, bucket
+    properties, rowIds, and the mask of those with the row's own write id. Raises as it does."""
     path = source.path
     parts = []
     with reading(path):
@@ -233,6 +240,14 @@ class DeletedRows:
             gone = self._keys.of_group(int(w[start]), int(b[start]))
             if len(gone):
                 keep[start:end] = _without(r[start:end], gone)
+        return keep
+
+    def survivors_of_run(self, write_id: int, bucket: int, first: int, rows: int) -> np.ndarray:
+        """As `survivors`, for so many rows with the rowIds from `first` on."""
+        keep = np.ones(rows, bool)
+        gone = self._keys.of_group(write_id, bucket)
+        low, high = np.searchsorted(gone, [first, first + rows])
+        keep[gone[low:high] - first] = False
         return keep
 
     @cached_property

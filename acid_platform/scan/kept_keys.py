@@ -13,15 +13,16 @@ from functools import cached_property, partial
 import numpy as np
 
 from acid_platform.base.recent import Recent
-from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, load_keys
+from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, file_events, load_keys
 from acid_platform.scan.source_files import SourceFile
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 
 MAX_BYTES = 32 << 20
-"""The limit for all kept keys together."""
+"""The limit for all kept keys together, and for those of single files."""
 
 _recent: Recent[Hashable, DeleteKeys] = Recent(10_000, MAX_BYTES)
+_recent_events: Recent[Hashable, tuple[np.ndarray, ...]] = Recent(10_000, MAX_BYTES)
 
 
 def kept_keys(
@@ -38,13 +39,30 @@ def kept_keys(
     key = (tuple((files.uri(source.path), source) for source in sources), write_ids)
     keys = _recent.get(key)
     if keys is None:
-        keys = load_keys(files, sources, write_ids)
+        keys = load_keys(files, sources, write_ids, read=_kept_events)
         arrays = [keys.write_ids, keys.buckets, keys.row_ids]
         arrays += [] if keys.own is None else [keys.own]
         for array in arrays:
             array.flags.writeable = False
         _recent.put(key, keys, sum(array.nbytes for array in arrays) + 1000)
     return keys
+
+
+def _kept_events(
+    files: Files,
+    source: SourceFile,
+    write_ids: ValidWriteIdList,
+    own: bool,
+    buckets: np.ndarray | None,
+) -> tuple[np.ndarray, ...]:
+    """As `file_events`. A file is read once, however many snapshots have it beside other files."""
+    assert not own and buckets is None, "what is kept is the whole file"
+    key = (files.uri(source.path), source, _up_to(write_ids, source.high))
+    events = _recent_events.get(key)
+    if events is None:
+        events = file_events(files, source, write_ids, own, buckets)
+        _recent_events.put(key, events, sum(array.nbytes for array in events) + 1000)
+    return events
 
 
 def _up_to(write_ids: ValidWriteIdList, highest: int) -> ValidWriteIdList:

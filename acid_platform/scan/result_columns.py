@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column, HiveType
+from acid_platform.scan.row_keys import RowKeys
 from acid_platform.storage.arrow_numpy import filled, from_numpy
 from acid_platform.storage.arrow_types import arrow_type, conform
 
@@ -116,7 +117,7 @@ class ResultColumns:
         return keep, {**self.partition, **_filtered(needed, keep)}
 
     def batch(
-        self, values: Values, keep: np.ndarray, identity: Sequence[np.ndarray], first: int
+        self, values: Values, keep: np.ndarray, identity: RowKeys, first: int
     ) -> pa.RecordBatch:
         """The batch of the rows that are kept, of which these are the values; `identity` are the
         keys of all rows of the piece, and `first` is the place of its first row."""
@@ -134,8 +135,8 @@ class ResultColumns:
             value if isinstance(value := values[name], pa.Array) else pa.repeat(value, rows)
             for name in self.read.names
         ]
-        if self.read.row_id:
-            w, b, r = (ids[keep] for ids in identity)
+        if self.read.row_id and identity is not None:
+            w, b, r = identity.of(keep)
             arrays.append(
                 pa.StructArray.from_arrays(
                     [from_numpy(w), from_numpy(b.astype(np.int32)), from_numpy(r)],

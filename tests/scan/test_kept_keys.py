@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from acid_platform.base.recent import Recent
 from acid_platform.scan import kept_keys as module
-from acid_platform.scan.deletes import DeleteKeys, load_keys
+from acid_platform.scan.deletes import DeletedRows, DeleteKeys, file_events, load_keys
 from acid_platform.scan.kept_keys import kept_keys
+from acid_platform.scan.row_keys import KeyRun, StoredKeys
 from acid_platform.scan.selection import select
-from acid_platform.scan.source_files import EntitySources, resolve
+from acid_platform.scan.source_files import EntitySources, SourceFile, resolve
+from acid_platform.storage.files import Files
 from tests.acid_files import AcidTable, P
 from tests.notation import txns, write_ids
 
@@ -29,12 +35,13 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of delete files of each call of `load_keys`."""
     calls: list[int] = []
 
-    def counting(files: object, sources: object, *rest: object) -> DeleteKeys:
+    def counting(files: object, sources: object, *rest: object, **read: object) -> DeleteKeys:
         calls.append(len(sources))  # type: ignore[arg-type]
-        return load_keys(files, sources, *rest)  # type: ignore[arg-type]
+        return load_keys(files, sources, *rest, **read)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "load_keys", counting)
     monkeypatch.setattr(module, "_recent", Recent(100, module.MAX_BYTES))
+    monkeypatch.setattr(module, "_recent_events", Recent(100, module.MAX_BYTES))
     return calls
 
 
@@ -59,6 +66,23 @@ def test_each_snapshot_gets_its_own_keys_and_loads_them_once(
     assert loaded == [3, 2, 2]
     table.deletes("D5", [(1, P, 5)], current=5)
     assert rows(table, "9:M::") == [2, 3, 4, 5]
+
+
+def test_a_new_delete_reads_its_own_file_alone(
+    table: AcidTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def noted(files: Files, source: SourceFile, *rest: Any) -> tuple[np.ndarray, ...]:
+        opened.append(source.directory)
+        return file_events(files, source, *rest)
+
+    monkeypatch.setattr(module, "file_events", noted)
+    assert rows(table, "4:M::") == [2, 3, 4]
+    table.deletes("D5", [(1, P, 5)], current=5)
+    assert rows(table, "5:M::") == [2, 3, 4, 5]
+    assert [name.split("_")[2].lstrip("0") for name in opened] == ["2", "3", "4", "5"]
+    assert rows(table, "5:M::5") == [2, 3, 4]
 
 
 def test_an_event_of_an_invalid_write_id_in_a_file_that_both_snapshots_see(
@@ -98,3 +122,25 @@ def test_kept_keys_are_bounded_and_can_not_be_changed(
     before = len(loaded)
     assert rows(table, "30:M::") == rows(table, "30:M::") == [2, 3, 4]
     assert len(loaded) == before + 2
+
+
+@given(
+    gone=st.sets(st.tuples(st.integers(1, 2), st.integers(0, 1), st.integers(0, 20)), max_size=20),
+    first=st.integers(0, 12),
+    rows=st.integers(0, 12),
+)
+def test_rows_whose_keys_follow_from_their_positions_lose_the_same_rows(
+    gone: set[tuple[int, int, int]], first: int, rows: int
+) -> None:
+    w, b, r = (
+        (np.array(each, np.int64) for each in zip(*sorted(gone), strict=True))
+        if gone
+        else (np.empty(0, np.int64),) * 3
+    )
+    deleted = DeletedRows(DeleteKeys(w, b, r))
+    stored = StoredKeys(np.full(rows, 1), np.full(rows, 0), np.arange(first, first + rows))
+    run = KeyRun(1, 0, first)
+    keep = stored.survivors(deleted, rows)
+    assert run.survivors(deleted, rows).tolist() == keep.tolist()
+    for one, other in zip(stored.of(keep), run.of(keep), strict=True):
+        assert one.tolist() == other.tolist()
