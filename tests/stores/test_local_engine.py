@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from pyarrow import parquet
 
 from acid_platform import MetastoreMissing, Table, Warehouse, WarehouseMismatch
 from acid_platform.cli.main import main
@@ -18,6 +19,7 @@ from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.server.saving import write_copy
 from acid_platform.services import cleaner, worker
 from acid_platform.services.fsck import Check, examine
+from acid_platform.storage.files import Files
 from tests.stores.conftest import Bucket
 
 Rows = list[tuple[Any, ...]]
@@ -277,3 +279,13 @@ def test_P31_a_copy_in_the_store_is_not_opened_with_the_metastore_of_the_origina
     assert [row[0] for row in rows(warehouse.table("db.t"))] == [1]
     with Warehouse.open(f"s3a://{bucket.name}/warehouse/", engine="local") as again:
         assert [row[0] for row in rows(again.table("db.t"))] == [1]
+
+
+def test_folders_of_a_bucket_are_imported(warehouse: Warehouse, bucket: Bucket) -> None:
+    files, below = Files.of(f"s3://{bucket.name}/in/p=1")
+    with files.system.open_output_stream(f"{below}/a.parquet") as stream:
+        parquet.write_table(some(1, 3).drop_columns("p"), stream)
+    folder = f"s3://{bucket.name}/in"
+    made(warehouse)
+    assert "2 rows are all of the table" in run("import", "parquet", folder, "db.t")
+    assert rows(warehouse.table("db.t")) == [(1, "v1", 1), (3, "v3", 1)]
