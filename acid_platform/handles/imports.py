@@ -44,6 +44,7 @@ Report = Callable[[str, int, int | None], None]
 """Takes what is done, the rows so far, and how many there are if that is known."""
 _LONGEST = 280
 """Letters of a source's name under which a table remembers it."""
+_AGREE = "counts and sums agree"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,11 @@ class Imported:
         at = f" at {self.snapshot}" if self.snapshot else ""
         if self.how == "nothing new":
             return f"{self.table} has the rows of {self.source}{at} already: nothing was imported"
-        what = "rows were added" if self.how == "added" else "rows are all of the table"
-        return f"{self.table}: {self.rows} {what}, from {self.source}{at}; counts and sums agree"
+        if self.how == "added":
+            return f"{self.rows} rows of {self.source}{at} were added to {self.table}; {_AGREE}"
+        return (
+            f"{self.table} has the {self.rows} rows of {self.source}{at}, and no others; {_AGREE}"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -287,5 +287,5 @@ def test_folders_of_a_bucket_are_imported(warehouse: Warehouse, bucket: Bucket) 
         parquet.write_table(some(1, 3).drop_columns("p"), stream)
     folder = f"s3://{bucket.name}/in"
     made(warehouse)
-    assert "2 rows are all of the table" in run("import", "parquet", folder, "db.t")
+    assert "has the 2 rows of parquet s3://" in run("import", "parquet", folder, "db.t")
     assert rows(warehouse.table("db.t")) == [(1, "v1", 1), (3, "v3", 1)]
