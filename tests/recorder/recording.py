@@ -6,6 +6,7 @@ is killed in between leaves the first one.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -49,6 +50,8 @@ EXPECTED = (
     *LOST,
 )
 """Errors that clients may get under faults. Any other is a finding: such as a file that is gone."""
+FULL = os.strerror(errno.EFBIG)
+"""What an error of a write on a full disk says."""
 
 
 @dataclass
@@ -70,7 +73,7 @@ class Journal:
 
     def error(self, place: str, error: BaseException) -> None:
         name = type(error).__name__
-        if isinstance(error, EXPECTED):
+        if isinstance(error, EXPECTED) or FULL in str(error):
             self._line({"error": f"{place}: {name}"})
         else:
             self._line({"unexpected": f"{self.process}, {place}: {name}: {error}"})

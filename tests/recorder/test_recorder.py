@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import subprocess
 import sys
+import time
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from acid_platform import CorruptFile, MetastoreUnavailable, TxnAborted
+from acid_platform import CorruptFile, MetastoreUnavailable, PublicationFailed, TxnAborted
 from tests.conftest import slow_then_soak
 from tests.judge.recorded import Step, Version
 from tests.recorder.clients import version_of
-from tests.recorder.recording import Journal, Recording, run
+from tests.recorder.faults import WALL_CLOCK, Clocks, fill_disk
+from tests.recorder.recording import FULL, Journal, Recording, run
 from tests.recorder.switched_off import TEETH
 from tests.recorder.workload import Plans, all_reads
 
@@ -91,6 +95,36 @@ def test_a_commit_that_was_not_decided_is_sent_again(
     errors = [MetastoreUnavailable("gone"), *([last] if last else [])]
     (attempt,) = recorded(tmp_path, Scripted(*errors)).history
     assert attempt.outcome == outcome
+
+
+def test_a_full_disk_explains_a_write_that_failed_and_leaves_the_record(tmp_path: Path) -> None:
+    full = PublicationFailed(f"t can't be written: [Errno 27] {FULL}; nothing was published")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        fill_disk(0, 10)
+        with pytest.raises(OSError, match=FULL):
+            (tmp_path / "rows").write_bytes(b"x" * 11)
+        recording = recorded(tmp_path, Scripted(full))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert recording.errors == {"commit: PublicationFailed": 1}
+    assert [attempt.outcome for attempt in recording.history] == ["fail"]
+
+
+def test_the_clocks_of_metastores_and_of_other_processes_are_set_apart(tmp_path: Path) -> None:
+    program = "import time; print(round((time.time() - float(sys.argv[1])) / 3600))"
+    environment = {**os.environ, "PYTHONPATH": str(WALL_CLOCK), "ACID_TEST_CLOCK": f"{tmp_path}/c"}
+    clocks = Clocks(tmp_path / "c")
+    clocks.path.write_bytes(bytes(16))
+    clocks.set(0, 7_200_000)
+    clocks.set(1, -3_600_000)
+
+    def hours(*words: str) -> str:
+        command = [sys.executable, "-c", f"import sys; {program}", str(time.time()), *words]
+        return subprocess.check_output(command, env=environment, text=True).strip()
+
+    assert hours("metastore") == "2"
+    assert hours() == "-1"
 
 
 def test_an_error_that_no_fault_explains_is_a_finding(tmp_path: Path) -> None:
