@@ -16,7 +16,14 @@ from acid_platform.base.config import HONOURED, NO_EFFECT, REFUSED
 from acid_platform.base.table_properties import TABLE_PROPERTIES
 from acid_platform.cli.main import main
 from acid_platform.engine.local.translation.expressions import CONSTRUCTS
-from acid_platform.engine.local.translation.functions import AGGREGATES, DATES, NUMBERS, TAKES, TEXT
+from acid_platform.engine.local.translation.functions import (
+    AGGREGATES,
+    DATES,
+    MOMENTS,
+    NUMBERS,
+    TAKES,
+    TEXT,
+)
 from acid_platform.engine.local.translation.select_expressions import ENDS, RANKS, SHIFTS
 from acid_platform.engine.spark.spark_versions import VERSIONS
 from acid_platform.sql.run_settings import FAMILIES, ONE_VALUE
@@ -78,9 +85,9 @@ than the code.
 
 Two engines run statements. Spark runs everything. The local engine (Arrow and DuckDB, in the
 process itself) needs no JVM: a query over a small table takes milliseconds. Whatever it accepts
-gives the columns, rows and errors of Spark: what stands on this page was computed in both
-engines over values of all its types, and is computed again by every `make test`. Everything else
-goes to Spark.
+gives the columns, rows and errors of Spark, but for the order of additions ([below](#queries)):
+what stands on this page was computed in both engines over values of all its types, and is computed
+again by `make test-full`. Everything else goes to Spark.
 
 ## How the engine is chosen
 
@@ -131,10 +138,27 @@ Some values are decided when they are read: a text that only Spark parses as a n
 sum of `bigint` that overflows in some orders, a letter whose case DuckDB changes differently. The
 result then raises NeedsSpark, and never gives a different value.
 
+Two kinds of values depend on the order in which rows come, in Spark from run to run too, by how it
+divides them among tasks. `sum` and `avg` of `float` and `double` may differ in their last bits, and
+in more where large numbers cancel each other out. The elements of `collect_list` and `collect_set`
+may stand in another order.
+
 ORDER BY … LIMIT of at most 10,000 rows of one table first reads the columns of its order and its
 condition, and then other columns only in the files and stripes that hold such a row. LIMIT without
 them reads the first files until it has its rows. `min`, `max` and `count` of columns, of a whole
 table or by conditions on partition columns, come from the records of files where these prove them.
+
+CURRENT_TIMESTAMP, `now()` and `current_date()` are the time in UTC at which the statement began,
+the same in all of its parts, and each time that its result is read.
+
+A pattern of RLIKE, `regexp_extract` and `regexp_replace` may have literal characters, classes
+without `&&` or a class inside, `.`, `^`, `$`, `|`, groups, `(?:…)`, `\\d \\w \\s` and their
+opposites, and `* + ? {n,m}`, also lazy, after what can't be empty. Flags, look-ahead, references to
+groups, `\\b`, `\\p`, possessive repetition and a repeated group with groups inside need Spark: Java
+reads them in another way than RE2 does, or RE2 lacks them.
+
+A pattern of `date_format` may have `y yy yyyy`, `M MM MMM MMMM`, `d dd`, `D DDD`, `E EE EEE EEEE`,
+`H HH h hh`, `m mm`, `s ss`, `a`, up to six `S`, text in quotes, and signs.
 
 ## Writes
 
@@ -291,7 +315,7 @@ def render_engines() -> str:
     parts += ["## Operators\n", _table(("SQL", "takes"), operators)]
     groups = (
         ("Functions of text", TEXT),
-        ("Functions of dates and timestamps", DATES),
+        ("Functions of dates and timestamps", (*DATES, *MOMENTS)),
         ("Functions of numbers", NUMBERS),
         ("Aggregates, also with FILTER and OVER", AGGREGATES),
     )

@@ -16,6 +16,7 @@ from acid_platform.base.tracing import ENGINE, statement_span
 from acid_platform.engine.choice import LOCAL_BYTES, Choice
 from acid_platform.engine.coercion import Coerced
 from acid_platform.engine.interface import Engine
+from acid_platform.engine.moment import one_moment
 from acid_platform.engine.rows import Rows
 from acid_platform.errors import OverwriteThenWrite, SnapshotOutdated, WriteConflict
 from acid_platform.handles.snapshot_view import TransactionView
@@ -275,6 +276,7 @@ class TransactionWork:
             engine = choice.engine.name
             with (
                 statement_span(f"write {record.name}", self.id, run_id, **{ENGINE: engine}),
+                one_moment(),
                 choice.engine.statement(self.id),
             ):
                 result = write(choice.engine, target)

@@ -50,8 +50,9 @@ _BITS: tuple[tuple[TokenType, type[exp.Binary]], ...] = (
 
 CALLED, UNIT, IS_NOT = "called", "unit", "is not"
 """What a node's `meta` says of the text, since Spark names columns by what was written: the name of
-the function in lower case, the unit of `date_trunc` and `trunc`, and whether it is an `IS NOT`.
-sqlglot has one node for `nvl` and `coalesce`, and for `'month'` and `'MONTH'`."""
+the function in lower case, the unit of `date_trunc` and `trunc` or the pattern of `date_format`,
+and whether it is an `IS NOT`. sqlglot has one node for `nvl` and `coalesce`, and for `'month'` and
+`'MONTH'`, and patterns of its own."""
 
 
 def _pattern(kind: type[exp.Binary]) -> Any:
@@ -218,14 +219,13 @@ class _Operators(_Silent):
         return True
 
 
-def _with_spelling(build: Callable[[list[exp.Expr]], exp.Expr]) -> Any:
-    def function(arguments: list[exp.Expr]) -> exp.Expr:
-        units = [
-            each.name for each in arguments if isinstance(each, exp.Literal) and each.is_string
-        ]
-        node = build(arguments)
-        if units:
-            node.meta[UNIT] = units[0]
+def _with_spelling(build: Callable[..., exp.Expr], place: int) -> Any:
+    def function(arguments: list[exp.Expr], **dialect: Any) -> exp.Expr:
+        written = arguments[place] if len(arguments) > place else None
+        spelling = written.name if isinstance(written, exp.Literal) and written.is_string else None
+        node = build(arguments, **dialect)  # sqlglot calls it again if it needs the dialect
+        if spelling is not None:
+            node.meta[UNIT] = spelling
         return node
 
     return function
@@ -245,8 +245,8 @@ class SparkSql(Spark):
         FUNCTIONS: ClassVar = {
             **SparkParser.FUNCTIONS,
             **{
-                name: _with_spelling(SparkParser.FUNCTIONS[name])
-                for name in ("DATE_TRUNC", "TRUNC")
+                name: _with_spelling(SparkParser.FUNCTIONS[name], place)
+                for name, place in {"DATE_TRUNC": 0, "TRUNC": 1, "DATE_FORMAT": 1}.items()
             },
         }
 

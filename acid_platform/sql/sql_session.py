@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from acid_platform.base.recent import Recent
 from acid_platform.base.tracing import statement_span
+from acid_platform.engine.moment import one_moment
 from acid_platform.engine.results import Result
 from acid_platform.errors import AcidError, NoSuchTable, TxnAborted, UnsupportedStatement
 from acid_platform.handles.snapshot_view import SnapshotView
@@ -87,6 +88,7 @@ class SqlSession:
                 own = self.transaction.id if self.transaction else 0
                 with (
                     statement_span(type(statement).__name__, own, self.warehouse.run_id),
+                    one_moment(),
                     self.warehouse.using(engine),
                     shallow("the statement"),
                 ):

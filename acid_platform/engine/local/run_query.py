@@ -20,8 +20,10 @@ from acid_platform.engine.local.computation import reading
 from acid_platform.engine.local.query_sources import QuerySource
 from acid_platform.engine.local.translation.duckdb_failures import batches_of
 from acid_platform.engine.local.translation.duckdb_types import VOID, duckdb_type, of_value
+from acid_platform.engine.local.translation.functions import is_momentary
 from acid_platform.engine.local.translation.queries import QueryTranslator
 from acid_platform.engine.local.translation.relations import QueryBlock, TopRows
+from acid_platform.engine.moment import one_moment
 from acid_platform.engine.reads import ChangeRead, Sources, TableRead, columns_of
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.errors import InvalidDefinition, NeedsSpark, UnknownColumn, UnsupportedStatement
@@ -249,18 +251,20 @@ def query(
     )
     if accepted is None:
         _bind(result)
-        _TRANSLATED.put((text, tables), translated)
+        if not translated.momentary:
+            _TRANSLATED.put((text, tables), translated)
     return result
 
 
 @dataclass(frozen=True, slots=True)
 class _Translated:
     """A query in DuckDB's SQL, which DuckDB has accepted; `opened` and `filtered` are those of
-    QueryTranslator."""
+    QueryTranslator. `momentary`: the time of its statement stands in it."""
 
     block: QueryBlock
     opened: dict[str, str]
     filtered: bool
+    momentary: bool
 
 
 _TRANSLATED: Recent[object, _Translated] = Recent(256)
@@ -282,14 +286,16 @@ def _translate(text: str, sources: Sources) -> _Translated:
         raise NeedsSpark("the name of a row's file")
     translator = QueryTranslator(sources)
     try:
-        block = translator.query(tree, {})
+        with one_moment():
+            block = translator.query(tree, {})
         if tree.find(exp.SetOperation):
             block = _as_strings(block)
     except RecursionError as error:
         raise NeedsSpark("a query that is nested so deeply") from error
     except UnknownColumn as error:  # Spark has the last word; misspelt names were found before
         raise NeedsSpark(str(error)) from error
-    return _Translated(block, translator.opened, translator.filtered)
+    momentary = any(map(is_momentary, tree.walk()))
+    return _Translated(block, translator.opened, translator.filtered, momentary)
 
 
 def _as_strings(block: QueryBlock) -> QueryBlock:

@@ -280,10 +280,12 @@ class Generator:
                      f"left({a}, {n})", f"rpad({a}, 5, '.')", f"locate('b', {a})",
                      f"nvl({a}, 'none')",
                      f"CASE {a} WHEN 'ab' THEN 'one' ELSE {b} END", f"contains({a}, 'b')",
-                     f"CAST({a} AS int)"],
+                     f"CAST({a} AS int)", f"{a} RLIKE '^[ab]+$'",
+                     f"regexp_replace({a}, '[a-c](.)', '$1-')", f"regexp_extract({a}, '(.)b', 1)"],
             "date": [f"year({a})", f"month({a})", f"date_add({a}, {n})", f"datediff({a}, {b})",
                      f"last_day({a})", f"date_trunc('month', {a})", f"dayofweek({a})", f"hour({a})",
-                     f"CAST({a} AS string)", f"CAST({a} AS date)", f"add_months({a}, {n})"],
+                     f"CAST({a} AS string)", f"CAST({a} AS date)", f"add_months({a}, {n})",
+                     f"date_format({a}, 'yyyy-MM-dd HH:mm')"],
         }[kind]  # fmt: skip
         return self.dice.choice(forms)
 

@@ -29,6 +29,7 @@ _TAKEN: dict[Takes, tuple[str, ...]] = {
     "timestamp": ("ma", "eb"),
     "condition": ("za",),
     "ordered": ("ta", "la", "da", "fa", "xa", "sa", "ca", "va", "za", "ea", "ma", "ba"),
+    "exact": ("ta", "la", "da", "sa", "ca", "va", "za", "ea", "ma", "ba"),
     "any": ("ta", "sa", "ma"),
 }
 _NUMBERS = ("t", "h", "i", "l", "d", "k", "w", "f", "x")
@@ -56,6 +57,15 @@ def _compared(operator: str) -> list[str]:
         literals = [f"{x}a {operator} {one}" for x in _ALL for one in _LITERALS]
         return [*_pairs(_ALL, operator), *literals]
     return list(_of_each(f"{{a}} {operator} {{b}}"))
+
+
+_PATTERNS = (
+    "a", "b$", "^[a-z]+", "(\\\\w)(\\\\d)?", ".", "(.)(.)", "[^a-z0-9]", "\\\\s", "\\\\S+?",
+    "(?:a|ab)(b?)",
+    "(\\\\d+)-(\\\\d+)", "[\\\\w.-]+", "\u00fc|\u65e5", "(a|Ab)+", "[A-Zb-]{1,2}",
+    "-?\\\\d{4}", "\\\\W", "e.", "x*",
+)  # fmt: skip
+"""Patterns of Java as a literal of SQL writes them."""
 
 
 CASTS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal(10,2)",
@@ -96,6 +106,23 @@ CONSTRUCTS: dict[type[exp.Expr], list[str]] = {
              "va in ('ab', 'ab ')", "ka in (1.5, 0.1)", "wa in (5, -7)"],
     exp.Like: ["sa like 'a%'", "sa like '_b%'", "ca like 'ab%'", "ca like 'ab'", "sa like ''",
                "sa like '%'", "sa like '日本_x'", "va not like 'a_'", "sa like 'A%'"],
+    exp.RegexpLike: [f"{x} rlike '{p}'" for x in ("sa", "ca", "va") for p in _PATTERNS],
+    exp.RegexpExtract: [
+        f"regexp_extract({x}, '{p}', {group})"
+        for x in ("sa", "ca", "va") for p in _PATTERNS for group in (0, 1, 2)
+    ] + ["regexp_extract(sa, '(a)(b)?')", "regexp_extract(null, 'a', 0)"],
+    exp.RegexpReplace: [
+        f"regexp_replace({x}, '{p}', '{by}')"
+        for x in ("sa", "ca", "va") for p in _PATTERNS
+        for by in ("", "-", "<$0>", "$1\\\\$1{}\\\\\\\\x")
+    ] + ["regexp_replace(sa, 'a', 'b', 1)"],
+    exp.TimeToStr: [
+        f"date_format({x}, '{p}')" for x in ("ea", "ma", "mb") for p in (
+            "y", "yy", "yyyy-MM-dd", "yyyy/M/d", "yyyyMMdd", "MMM MMMM", "D DDD", "E EE EEE EEEE",
+            "HH:mm:ss", "H:m:s", "hh:mm a", "h", "S", "SS", "SSS", "SSSS", "SSSSSS", "", "% %d",
+            "yyyy\\'T\\'HH", "\\'o\\'\\'clock\\' h", "d.M.yyyy, HH \u00e4",
+        )
+    ] + ["date_format('2016-04-08', 'y')", "date_format(sa, 'yyyy')", "date_format(null, 'y')"],
     exp.Add: [*_pairs(_NUMBERS, "+"), "ia + 1", "da + 1", "da + 1.25", "xa + 1.5", "wa + null"],
     exp.Sub: [*_pairs(_NUMBERS, "-"), "ia - 1", "1 - la", "da - 1"],
     exp.Mul: [*_pairs(_NUMBERS, "*"), "ia * 2", "da * 2", "da * 1.5"],
@@ -157,6 +184,16 @@ def scalar() -> Iterator[tuple[str, list[str]]]:
 def aggregates() -> Iterator[tuple[str, list[str]]]:
     for function in AGGREGATES:
         yield function.call, list(of_function(function))
+
+
+def without_order() -> list[str]:
+    """The aggregates whose value may depend on the order of the rows: last bits, or elements."""
+    return [
+        call
+        for function in AGGREGATES
+        if function.name.startswith("collect") or function.takes == ("double",)
+        for call in of_function(function)
+    ]
 
 
 _FRAMES = (

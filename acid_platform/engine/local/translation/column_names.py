@@ -117,6 +117,17 @@ def _name_of(node: exp.Expr) -> str:
             return f"(IF({_names(node.this, node.args['true'], node.args['false'])}))"
         case exp.Round():
             return f"round({_names(node.this, node.args.get('decimals') or exp.Literal.number(0))})"
+        case exp.TimeToStr() if UNIT in node.meta:
+            return f"date_format({name_of(node.this.this)}, {node.meta[UNIT]})"
+        case exp.RegexpLike():
+            return f"RLIKE({_names(node.this, node.expression)})"
+        case exp.RegexpExtract() | exp.RegexpReplace():
+            given = ("this", "expression", "replacement", "group", "position")
+            parts = [node.args[name] for name in given if node.args.get(name)]
+            if isinstance(node, exp.RegexpReplace) and len(parts) == 3:
+                parts.append(exp.Literal.number(1))
+            word = "extract" if isinstance(node, exp.RegexpExtract) else "replace"
+            return f"regexp_{word}({_names(*parts)})"
         case exp.TimestampTrunc() if UNIT in node.meta:
             return f"date_trunc({node.meta[UNIT]}, {name_of(node.this)})"
         case exp.DateTrunc() if UNIT in node.meta:

@@ -32,10 +32,14 @@ from acid_platform.engine.local.translation.duckdb_types import (
     NUMERIC,
     STRING,
     TIMESTAMP,
+    VOID,
     decimal,
     duckdb_type,
     ordered,
+    spark_name,
+    text,
 )
+from acid_platform.engine.moment import moment
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType
 from acid_platform.predicates.grammar import SparkSql
@@ -43,7 +47,7 @@ from acid_platform.predicates.literals import MOST_DIGITS
 
 Takes = Literal[
     "string", "int", "count", "pad", "integral", "decimal", "number", "double", "date", "timestamp",
-    "condition", "ordered", "any",
+    "condition", "ordered", "exact", "any",
 ]  # fmt: skip
 TAKES: dict[Takes, str] = {
     "string": "text",
@@ -58,6 +62,7 @@ TAKES: dict[Takes, str] = {
     "timestamp": "a timestamp, or a date as its midnight",
     "condition": "boolean",
     "ordered": "any type but arrays, maps and structs",
+    "exact": "as ordered, but no float and no double",
     "any": "any type",
 }
 Gives = HiveType | Callable[[Sequence[HiveType]], HiveType]
@@ -226,6 +231,18 @@ DATES = (
     ),
 )
 
+
+def _now(_: Sequence[HiveType]) -> str:
+    return text(moment().replace(tzinfo=None).isoformat(" "))
+
+
+MOMENTS = (
+    Function("current_timestamp()", (), _now, TIMESTAMP),
+    Function("now()", (), _now, TIMESTAMP),
+    Function("current_date()", (), _now, DATE),
+)
+"""One moment in UTC in all of a statement."""
+
 NUMBERS = (
     Function("abs(a)", ("number",), "abs({a})", _same, True),
     Function("sqrt(a)", ("double",), "sqrt({a})", DOUBLE, column="SQRT(a)"),
@@ -278,6 +295,13 @@ def _mean(types: Sequence[HiveType]) -> HiveType:
     return mean
 
 
+def _array(types: Sequence[HiveType]) -> HiveType:
+    (kind,) = types
+    if kind == VOID:
+        raise NeedsSpark(f"an array of {spark_name(kind)}")
+    return HiveType("array", (), (("element", kind),))
+
+
 AGGREGATES = (
     Function("count(*)", (), "count(*){over}", BIGINT, column="count(1)"),
     Function("count(a)", ("any",), "count({a}){over}", BIGINT),
@@ -286,15 +310,29 @@ AGGREGATES = (
     Function("sum(a)", ("int",), "CAST(sum({a}){over} AS BIGINT)", BIGINT),
     Function("sum(a)", ("integral",), _sum_of_bigint(), BIGINT, True),
     Function("sum(a)", ("decimal",), "sum({a}){over}", _sum),
+    Function("sum(a)", ("double",), "sum({a}){over}", DOUBLE),
     Function("avg(a)", ("integral",), _mean_of_whole(), DOUBLE),
     Function("avg(a)", ("decimal",), _mean_of_decimal, _mean),
+    Function("avg(a)", ("double",), "avg({a}){over}", DOUBLE),
     Function("min(a)", ("ordered",), "min({a}){over}", _same),
     Function("max(a)", ("ordered",), "max({a}){over}", _same),
     Function("bool_and(a)", ("condition",), "bool_and({a}){over}", BOOLEAN),
     Function("bool_or(a)", ("condition",), "bool_or({a}){over}", BOOLEAN),
+    Function(
+        "collect_list(a)",
+        ("any",),
+        "coalesce(list_filter(list({a}){over}, lambda x: x IS NOT NULL), [])",
+        _array,
+    ),
+    Function("collect_set(a)", ("exact",), "coalesce(list_distinct(list({a}){over}), [])", _array),
 )
 
-FUNCTIONS = (*TEXT, *DATES, *NUMBERS, *AGGREGATES)
+FUNCTIONS = (*TEXT, *DATES, *MOMENTS, *NUMBERS, *AGGREGATES)
+
+
+def is_momentary(node: exp.Expr) -> bool:
+    """Whether the value depends on the moment of the statement."""
+    return any(function in MOMENTS for function, _ in calls_of(node))
 
 
 # --- finding the function of a node ---------------------------------------------------------------
@@ -333,6 +371,10 @@ def _matches(pattern: object, node: object, arguments: dict[str, exp.Expr]) -> b
     if isinstance(pattern, exp.Expr) and type(pattern) is type(node):
         assert isinstance(node, exp.Expr)
         names = {name for name, value in (*pattern.args.items(), *node.args.items()) if value}
+        if isinstance(pattern, exp.Anonymous):  # its name, in the letter case that was written
+            names.discard("this")
+            if pattern.name.lower() != node.name.lower():
+                return False
         return all(_matches(pattern.args.get(n), node.args.get(n), arguments) for n in names)
     return pattern == node
 
@@ -367,6 +409,8 @@ def _accepted(value: Typed, takes: Takes) -> Typed | None:
         case "any":
             return value
         case "ordered" if ordered(kind):
+            return value
+        case "exact" if ordered(kind) and kind.kind not in FLOATING:
             return value
         case "string" if kind == STRING:
             return value

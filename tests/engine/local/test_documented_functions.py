@@ -1,0 +1,116 @@
+"""P33: the local engine gives what Spark's documentation of its functions says, or leaves it."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+import sqlglot
+
+from acid_platform import NeedsSpark
+from acid_platform.engine.local.translation.expressions import translate_value
+from acid_platform.engine.local.translation.java_patterns import re2_pattern
+from acid_platform.engine.local.translation.queries import QueryTranslator
+from acid_platform.engine.local.translation.scope import NameScope
+from acid_platform.predicates.grammar import SparkSql
+
+EXAMPLES = [
+    ("date_format('2016-04-08', 'y')", "2016"),
+    ("date_format(DATE'2016-04-08', 'yyyy/MM/dd')", "2016/04/08"),
+    ("regexp_extract('100-200', '(\\\\d+)-(\\\\d+)', 1)", "100"),
+    ("regexp_extract('100-200', r\"(\\d+)-(\\d+)\", 1)", "100"),
+    ("regexp_replace('100-200', '(\\\\d+)', 'num')", "num-num"),
+    ("regexp_replace('100-200', r\"(\\d+)\", 'num')", "num-num"),
+    ("'%SystemDrive%\\\\Users\\\\John' RLIKE '%SystemDrive%\\\\\\\\Users.*'", True),
+    ("regexp_like('%SystemDrive%\\\\Users\\\\John', '%SystemDrive%\\\\\\\\Users.*')", True),
+]
+AGGREGATES = [
+    ("SELECT collect_list(col) FROM VALUES (1), (2), (1) AS tab(col)", [1, 2, 1]),
+    ("SELECT collect_list(col) FROM VALUES (1), (NULL), (1) AS tab(col)", [1, 1]),
+    ("SELECT collect_set(col) FROM VALUES (1), (NULL), (1) AS tab(col)", [1]),
+    ("SELECT collect_list(col) FROM VALUES (CAST(NULL AS INT)) AS tab(col)", []),
+    ("SELECT sum(col) FROM VALUES (5e0), (10e0), (15e0) AS tab(col)", 30.0),
+    ("SELECT sum(col) FROM VALUES (CAST(NULL AS DOUBLE)) AS tab(col)", None),
+    ("SELECT avg(col) FROM VALUES (1e0), (2e0), (3e0) AS tab(col)", 2.0),
+    ("SELECT avg(col) FROM VALUES (1e0), (2e0), (NULL) AS tab(col)", 1.5),
+]
+REFUSED = [
+    ("regexp_extract('ab', '(?i)A', 0)", r"with \(\?i"),
+    ("regexp_extract('ab', 'a(?=b)', 0)", r"with \(\?="),
+    ("regexp_extract('ab', '\\\\ba', 0)", r"with \\b"),
+    ("regexp_extract('ab', '(a)\\\\1', 0)", r"with \\1"),
+    ("regexp_extract('ab', '\\\\p{Alpha}', 0)", r"with \\p"),
+    ("regexp_extract('ab', 'a++', 0)", r"with \+\+"),
+    ("regexp_extract('ab', '(a*)*', 0)", r"with \* after what may be empty"),
+    ("regexp_extract('ab', '((a)b)+', 0)", r"with \+ after groups in a group"),
+    ("regexp_extract('ab', '[a&&[b]]', 0)", "in a class"),
+    ("regexp_extract('ab', '[]a]', 0)", "in a class"),
+    ("regexp_extract('ab', 'a{,2}', 0)", r"with this \{"),
+    ("regexp_extract('ab', '(a', 0)", r"a \( without its \)"),
+    ("regexp_extract('ab', 'a)', 0)", r"a \) without its \("),
+    ("regexp_extract('ab', 'a', 1)", "whose pattern has 0 groups"),
+    ("regexp_extract('ab', concat('a', 'b'), 0)", "a pattern that is no literal"),
+    ("regexp_replace('ab', 'x*', '-')", "which may match nothing"),
+    ("regexp_replace('ab', 'a', '$1')", r"\$1 names no group"),
+    ("regexp_replace('ab', 'a', 'b', 2)", "another position"),
+    ("date_format(DATE'2016-04-08', 'YYYY')", "date_format with YYYY"),
+    ("date_format(DATE'2016-04-08', 'yyyy G')", "date_format with G"),
+    ("date_format(DATE'2016-04-08', '[yyyy]')", r"date_format with \["),
+    ("date_format(DATE'2016-04-08', concat('y', 'y'))", "a pattern that is no literal"),
+    ("date_format(timestamp'2016-04-08 00:00:00', 'XXX')", "date_format with XXX"),
+]
+
+
+def value_of(sql: str) -> object:
+    with duckdb.connect() as connection:
+        ((value,),) = connection.execute(f"SELECT {sql}").fetchall()
+        return value
+
+
+@pytest.mark.parametrize(("expression", "value"), EXAMPLES)
+def test_P33_an_expression_has_the_documented_value(expression: str, value: object) -> None:
+    assert value_of(translate_value(expression, NameScope(())).sql) == value
+
+
+@pytest.mark.parametrize(("query", "value"), AGGREGATES)
+def test_P33_an_aggregate_has_the_documented_value(query: str, value: object) -> None:
+    block = QueryTranslator({}).query(sqlglot.parse_one(query, dialect=SparkSql), {})
+    assert value_of(f"({block.sql})") == value
+
+
+@pytest.mark.parametrize(("expression", "reason"), REFUSED)
+def test_P33_what_Java_and_RE2_or_the_formats_read_differently_is_refused_by_name(
+    expression: str, reason: str
+) -> None:
+    with pytest.raises(NeedsSpark, match=reason):
+        translate_value(expression, NameScope(()))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        (r"a.b", "a\u2028b", False),  # a line ends there in Java
+        (r"a.b", "a\rb", False),
+        (r"a\sb", "a\x0bb", True),
+        (r"[\s]", "\x0b", True),
+        (r"\w", "\u00e4", False),
+        (r"\d", "\u0663", False),
+        (r"[^a]", "\n", True),
+        (r"^\.$", ".", True),
+        (r"\_\/", "_/", True),
+        ("\U0001f3f3", "\U0001f3f3", True),
+    ],
+)
+def test_P33_a_pattern_of_Java_keeps_its_meaning_in_RE2(
+    pattern: str, text: str, found: bool
+) -> None:
+    with duckdb.connect() as connection:
+        ((matches,),) = connection.execute(
+            "SELECT regexp_matches($1, $2)", [text, re2_pattern(pattern).text]
+        ).fetchall()
+    assert matches == found
+
+
+def test_P33_a_text_that_ends_a_line_is_left_to_Spark_for_a_pattern_with_an_end() -> None:
+    sql = translate_value("'a\\n' RLIKE 'a$'", NameScope(())).sql
+    with pytest.raises(duckdb.Error, match="NEEDS_SPARK"):
+        value_of(sql)
