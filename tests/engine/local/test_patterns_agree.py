@@ -69,7 +69,7 @@ def computed(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[int, objec
     except duckdb.Error as error:
         assert "NEEDS_SPARK" in str(error)
     ends = "regexp_matches(s, '[\\n\\r\\x{85}\\x{2028}]$')"
-    rows = f"SELECT id, {sql} FROM (SELECT * FROM t WHERE NOT {ends})"
+    rows = f"SELECT id, {sql} FROM (SELECT * FROM t WHERE NOT {ends}) AS t"
     return dict(connection.execute(rows).fetchall())
 
 
