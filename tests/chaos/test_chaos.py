@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.chaos.checker import Damage, Evidence, check
+from tests.conftest import slow_then_soak
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,9 +59,8 @@ def test_P26_P28_P29_P30_no_read_is_wrong_in_a_long_run(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("mutation", ["listing", "partitions"])
+@pytest.mark.parametrize("mutation", slow_then_soak(["listing", "partitions"], 1))
 def test_a_fault_in_the_readers_is_found(mutation: str) -> None:
     done = run(
         "--commits",

@@ -22,7 +22,7 @@ from acid_platform.orchestration.ended_runs import (
     fail_lost_runs,
 )
 from acid_platform.services import cleaner, initiator
-from tests.conftest import temporary_warehouse
+from tests.conftest import slow_then_soak, temporary_warehouse
 from tests.metastore.processes import gone, until
 from tests.orchestration import mortal
 from tests.orchestration.local_writes import insert
@@ -34,6 +34,8 @@ pytestmark = [
     pytest.mark.timeout(600),  # of a busy machine; it takes a tenth
     pytest.mark.filterwarnings("ignore:Error:UserWarning"),  # Dagster's, about the killed server
 ]
+LONGEST = 120.0
+"""Seconds of a wait for Dagster's daemon on a busy machine."""
 TIMEOUT = 20
 SETTINGS = {
     "hive.txn.timeout": f"{TIMEOUT}s",
@@ -180,7 +182,7 @@ def config(scene: Scene, ops: Mapping[str, Mapping[str, object]]) -> dict[str, A
     }
 
 
-@pytest.fixture(scope="module", params=range(5))
+@pytest.fixture(scope="module", params=slow_then_soak(range(5), 3))
 def world(request: pytest.FixtureRequest, place: World) -> World:
     """One round: every run enters its transaction, then each is killed in its own way."""
     dagster, metastore = place.dagster, place.warehouse.metastore
@@ -215,41 +217,41 @@ def test_P2_the_transaction_of_a_dead_run_is_aborted_and_that_of_a_living_one_is
     world: World, name: str
 ) -> None:
     death = DEATHS[name]
-    until(lambda: world.outcome(name)[0] != "o", 30, PAUSE)
+    until(lambda: world.outcome(name)[0] != "o", LONGEST, PAUSE)
     state, reason = world.outcome(name)
     assert state == ("c" if death.reason is None else "a"), reason
     assert (death.reason or "") in reason
-    until(lambda: world.status(name) is death.status, 60, PAUSE)
+    until(lambda: world.status(name) is death.status, LONGEST, PAUSE)
 
 
 def test_P4_a_writer_that_outlived_its_run_can_neither_publish_nor_commit(world: World) -> None:
-    until(lambda: world.outcome(ORPHAN)[0] == "a", 30, PAUSE)
+    until(lambda: world.outcome(ORPHAN)[0] == "a", LONGEST, PAUSE)
     life = world.lives[ORPHAN]
     assert not gone(life.step)
     go(world.dagster, life)
-    until(lambda: gone(life.step), 30, PAUSE)
+    until(lambda: gone(life.step), LONGEST, PAUSE)
     refused = life.scene.told("refused")
     assert refused and BY_SENSOR in refused["reason"]
     assert world.outcome(ORPHAN)[0] == "a"
 
 
 def test_C25_the_compaction_of_a_killed_run_is_initiated_again(world: World) -> None:
-    until(lambda: compaction_states(world) == ["initiated"], 30, PAUSE)
+    until(lambda: compaction_states(world) == ["initiated"], LONGEST, PAUSE)
 
 
 def test_the_page_of_a_run_tells_what_was_aborted(world: World) -> None:
     aborted = f"aborted 1 of 1 transactions: [{world.lives[ORPHAN].txn}]"
-    until(lambda: aborted in world.told(ORPHAN), 30, PAUSE)
-    until(lambda: "compactions [1] are initiated again" in world.told(COMPACTION), 30, PAUSE)
+    until(lambda: aborted in world.told(ORPHAN), LONGEST, PAUSE)
+    until(lambda: "compactions [1] are initiated again" in world.told(COMPACTION), LONGEST, PAUSE)
     silent = f"transaction {world.lives[LOST].txn} of this run was aborted, {BY_REAPER}"
-    until(lambda: silent in world.told(LOST), 60, PAUSE)
+    until(lambda: silent in world.told(LOST), LONGEST, PAUSE)
 
 
 def test_P19_nothing_is_left_behind(world: World) -> None:
-    until(lambda: not world.open_transactions(), 30, PAUSE)
-    until(lambda: compaction_states(world) == ["initiated"], 30, PAUSE)
+    until(lambda: not world.open_transactions(), LONGEST, PAUSE)
+    until(lambda: compaction_states(world) == ["initiated"], LONGEST, PAUSE)
     go(world.dagster, world.lives[ORPHAN])
-    until(lambda: gone(world.lives[ORPHAN].step), 30, PAUSE)
+    until(lambda: gone(world.lives[ORPHAN].step), LONGEST, PAUSE)
     metastore = world.warehouse.metastore
     assert metastore.locks() == []
     initiator.run(metastore, time.time_ns() // 1_000_000)

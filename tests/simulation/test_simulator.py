@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from acid_platform.metastore.rules import kept_history
-from tests.conftest import slow_then_soak
 from tests.simulation.mutations import MUTATIONS, Faulty
 from tests.simulation.simulator import Failure, Simulation
 from tests.simulation.storage import InDirectory
@@ -29,8 +28,9 @@ def test_P10_a_process_that_could_not_follow_reads_the_log_anew_before_it_leads(
     Simulation(3091).run(STEPS)
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("part", slow_then_soak(range(4), 1))
+@pytest.mark.parametrize("part", range(4))
 def test_P3_a_million_steps(part: int) -> None:
     steps = 0
     for seed in range(1000 * (part + 1), 1000 * (part + 1) + 170):
