@@ -10,6 +10,7 @@ from typing import Any
 from acid_platform import errors
 from acid_platform.errors import (
     AcidError,
+    InvalidDefinition,
     NoSuchTable,
     NotAuthorized,
 )
@@ -34,6 +35,7 @@ from acid_platform.gateway.transaction_calls import TransactionCalls
 
 _LOG = logging.getLogger(__name__)
 _EMPTY_NAME = "!"
+_LACKS = "{} needs an argument or a field that the client left out ({}); send it"
 _OBJECT = ("NoSuchObjectException", "UnknownTableException", "UnknownDBException")
 _REFUSED = (
     "InvalidOperationException",
@@ -109,6 +111,9 @@ class Gateway(
             return _exception(call, error)
         except Exception as error:
             failed = type(error).__name__
+            if isinstance(error, AttributeError | TypeError) and "NoneType" in str(error):
+                _LOG.info("%s: %s lacks something: %s", peer, call.name, error)
+                return _exception(call, InvalidDefinition(_LACKS.format(call.name, error)))
             _LOG.exception("%s: %s failed", peer, call.name)
             return call.failed(f"{call.name} failed: {failed}: {error}")
         finally:

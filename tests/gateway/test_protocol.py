@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from thriftpy2.protocol import TBinaryProtocol
-from thriftpy2.thrift import TApplicationException, TMessageType
+from thriftpy2.thrift import TApplicationException, TMessageType, TType
 from thriftpy2.transport import TMemoryBuffer
 
 from acid_platform import Warehouse
@@ -25,6 +25,8 @@ from acid_platform.gateway.gateway_server import GatewayServer
 from acid_platform.gateway.protocol import Call, known_calls
 from tests.gateway.clients import connected, m
 from tests.gateway.conftest import serving
+from tests.metastore.local import local_metastore
+from tests.metastore.world import World
 
 FEW = Limits(bytes=4096, values=100, depth=10)
 
@@ -208,6 +210,23 @@ def test_P34_every_declared_call_decodes_and_answers() -> None:
         payload = message(name, *[None] * len(spec))
         assert Call.decode(payload).name == name
         assert gateway.answer(payload, Caller("test:1"))[3] in (2, 3)
+
+
+@pytest.mark.parametrize("given", ["nothing", "empty structs"])
+def test_a_call_that_lacks_what_it_needs_is_a_named_error(
+    given: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    world.create("t", partitioned=True)
+    gateway = Gateway(local_metastore(world), lock_wait=0)
+    for name in sorted(known_calls()):
+        spec = getattr(m.ThriftHiveMetastore, f"{name}_args").thrift_spec
+        sent = [
+            field[2]() if field[0] == TType.STRUCT and given == "empty structs" else None
+            for _, field in sorted(spec.items())
+        ]
+        gateway.answer(message(name, *sent), Caller("10.0.0.7:1"))
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_P34_an_unknown_call_is_named_in_the_answer(client: Any, server: GatewayServer) -> None:

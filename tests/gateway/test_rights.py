@@ -8,7 +8,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +29,7 @@ from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.needs import Need, needs_of_commit
 from acid_platform.gateway.protocol import Call
 from acid_platform.layout.recorded_files import RecordedFiles
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.transactions import GetLocks
 from acid_platform.metastore.records import WriteReport
 from acid_platform.transactions import RowOperation
@@ -51,6 +53,8 @@ from tests.gateway.clients import (
 )
 from tests.gateway.test_authorization import Refused, User
 from tests.gateway.test_protocol import message
+from tests.metastore.local import LocalLink
+from tests.metastore.world import World
 
 MINE, THEIRS, PLATFORMS, UNKNOWN = 1, 2, 3, 4
 EVE, ANN = Caller("10.0.0.7:1", "eve"), Caller("10.0.0.8:1", "ann")
@@ -207,6 +211,64 @@ def test_every_pair_of_user_and_call(caplog: pytest.LogCaptureFixture) -> None:
             pairs["allowed" if may else "denied"] += 1
     assert pairs.total() == len(LINES) * len(CALLS)
     assert pairs["denied"] > 1500 and pairs["allowed"] > 1500, pairs
+
+
+def test_no_call_names_a_place_outside_of_the_warehouse(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every text of every call, but for the names of its table, is a place elsewhere; then the
+    names are, too."""
+    caplog.set_level("CRITICAL")
+    home, outside = tmp_path / "wh", tmp_path / "outside"
+    (outside / "kept").mkdir(parents=True)
+    (home / "link").parent.mkdir()
+    (home / "link").symlink_to(outside)
+    world = World()
+    for name in ("t", "u"):
+        world.create(name, True, location=f"default.db/{name}")
+    gateway = Gateway(Metastore(LocalLink(world), str(home)), 0)  # type: ignore[arg-type]
+    places = [
+        str(outside / "x"),
+        f"file:{outside}/x",
+        f"file://localhost{outside}/x",
+        f"{home}/../outside/x",
+        f"{home}/default.db/t/../../../outside",
+        f"{home}/link/x",
+        "../../outside",
+        "%2e%2e/%2e%2e/outside",
+        "s3://elsewhere/x",
+        "/",
+    ]
+    refused: Counter[str] = Counter()
+    for name in sorted(known_calls()):
+        table = "new" if name.startswith("create") else "t"
+        for place in places:
+            for database, named_table in (("default", table), (place, place)):
+                call = sample(name, named(database, named_table, place))
+                for sent in [call, *_managed(call)]:
+                    answer = gateway.answer(message(name, *sent.arguments), ANN)
+                    refused[name] += b"outside of the warehouse" in answer
+    assert refused["create_table"] >= len(places), refused
+    assert [one.name for one in outside.iterdir()] == ["kept"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["outside", "wh"]
+    for table in world.state.tables.values():
+        inside = (home / table.record.location).resolve()
+        assert inside.is_relative_to(home) and not table.record.location.startswith("/"), table
+
+
+def _managed(call: Call) -> Iterator[Call]:
+    """The call again, with what a table has that the gateway makes, if it sends a table."""
+    for argument in call.arguments:
+        table = getattr(argument, "table", None) or argument
+        if not isinstance(table, m.Table):
+            continue
+        table.parameters = {"transactional": "true"}
+        table.tableType, table.sd.sortCols, table.sd.bucketCols = "MANAGED_TABLE", [], []
+        table.sd.cols = [m.FieldSchema(name="id", type="int", comment="")]
+        table.partitionKeys = []
+        orc = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
+        table.sd.serdeInfo = m.SerDeInfo(name="", serializationLib=orc, parameters={})
+        yield call
 
 
 def test_foreign_keys_are_told_to_whoever_may_see_the_table_that_has_them() -> None:
