@@ -187,6 +187,13 @@ soak: setup ## more of the slow tests, N=2000 random histories, then writers and
 	    $(PY) -m tests.compaction.histories 0 $(or $(N),2000) && \
 	    exec $(PY) -m tests.soak --minutes $(or $(MINUTES),30)
 
+.PHONY: fuzz
+fuzz: setup ## inputs that coverage guides for each door, or one, for MINUTES=1 each (DOOR=orc); fetches atheris once
+	@test -d build/atheris || .venv/bin/uv pip install --quiet --python $(PY) --target build/atheris \
+	    --require-hashes -r tests/fuzz/atheris.txt
+	@$(TEST_STATE) export PYTHONPATH=build/atheris; \
+	    exec $(PY) -m tests.fuzz --minutes $(or $(MINUTES),1) $(DOOR)
+
 .PHONY: chaos
 chaos: setup ## kill, stall, damage, alter: no read may be wrong (SEED=, ARGS="--commits 1000 ...")
 	@$(TEST_STATE) exec $(PY) -m tests.chaos --seed $(or $(SEED),0) $(ARGS)

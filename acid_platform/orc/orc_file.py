@@ -15,6 +15,7 @@ from acid_platform.layout import schema
 from acid_platform.layout.file_entries import Footer
 from acid_platform.layout.types import Column
 from acid_platform.orc.calendars import as_written, has_ancient
+from acid_platform.orc.protobuf import UnreadableMessage
 from acid_platform.orc.pyorc_rows import (
     beyond_nanoseconds,
     has_nanoseconds,
@@ -23,6 +24,7 @@ from acid_platform.orc.pyorc_rows import (
 )
 from acid_platform.orc.ranges import column_ranges
 from acid_platform.orc.tail import (
+    LARGEST_FOOTER,
     TAIL_BYTES,
     Postscript,
     declared_footer,
@@ -38,7 +40,6 @@ from acid_platform.storage.arrow_numpy import filled, values_of
 from acid_platform.storage.arrow_types import leaves
 from acid_platform.storage.files import Files
 
-_LARGEST_FOOTER = 256 << 20
 BATCH_ROWS = 1 << 17
 """Rows to decode at a time; a stripe may have millions."""
 
@@ -96,6 +97,8 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
         if bounds is not None and isinstance(bounds.low, int) and isinstance(bounds.high, int):
             return bounds.low, bounds.high
         (values,) = self._ids(self.read(columns=[name]))
+        if not len(values):
+            raise CorruptFile(f"{self.path} has no row that tells {name}; restore the file")
         return int(values.min()), int(values.max())
 
     def updates(self, events: int) -> np.ndarray:
@@ -256,7 +259,7 @@ def open_orc(files: Files, path: str, length: int | None = None) -> OrcFile:
         file = OrcFile(files, path, length)
         _ = file.schema  # column names that are not UTF-8 fail here, not later
         return file
-    except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, FileNotFoundError):
             raise
         if fault := store_fault(error, path):
@@ -290,7 +293,7 @@ def require_shallow_types(files: Files, path: str, length: int | None = None) ->
         except CorruptFile as error:
             raise _unopened(path, length, error) from error
         whole = postscript.footer_length + postscript.size
-        if whole > min(size, _LARGEST_FOOTER):
+        if whole > min(size, LARGEST_FOOTER):
             raise CorruptFile(f"{path} has an ORC footer of {whole:,} bytes")
         if whole > len(tail):
             stream.seek(size - whole)
@@ -309,7 +312,7 @@ def reading(path: str) -> Iterator[None]:
         raise CorruptFile(
             f"{path} was listed but is gone; read again if the Cleaner removed it, else restore it"
         ) from error
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError, UnreadableMessage) as error:
         if fault := store_fault(error, path):
             raise fault from error
         raise CorruptFile(

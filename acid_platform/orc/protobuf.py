@@ -6,6 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 
+class UnreadableMessage(ValueError):
+    """Bytes that are no message."""
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """A field of a message: a varint's `value`, or the `payload` of a length-delimited field."""
@@ -38,21 +42,30 @@ def zigzag(value: int) -> int:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at byte `at`, and the byte after it. Raises IndexError if the data ends first."""
+    """The number at byte `at`, and the byte after it.
+
+    Raises UnreadableMessage if the data ends first, and for more than ten bytes: longer ones would
+    take time in proportion to the square of their length.
+    """
     shift = value = 0
-    while True:
+    while shift < 70 and at < len(data):
         byte = data[at]
         at += 1
         value |= (byte & 127) << shift
         shift += 7
         if not byte & 128:
             return value, at
+    raise UnreadableMessage("a number has more than 64 bits, or its bytes are cut off")
+
+
+_WIDTHS = {1: 8, 5: 4}
+"""The bytes of values of a fixed width, by their wire types."""
 
 
 def fields(message: bytes) -> Iterator[Field]:
     """The fields of a message in order.
 
-    Raises IndexError for a truncated message, ValueError for a wire type that ORC does not use.
+    Fields of other programs may have a fixed width, and are passed over. Raises UnreadableMessage.
     """
     at = 0
     while at < len(message):
@@ -65,8 +78,12 @@ def fields(message: bytes) -> Iterator[Field]:
             length, at = read_varint(message, at)
             payload = message[at : at + length]
             at += length
+        elif key & 7 in _WIDTHS:
+            at += _WIDTHS[key & 7]
         else:
-            raise ValueError(f"wire type {key & 7}")
+            raise UnreadableMessage(f"a field has the wire type {key & 7}")
+        if at > len(message):
+            raise UnreadableMessage("a field is cut off")
         yield Field(key >> 3, value, payload, message[start:at])
 
 
@@ -83,7 +100,7 @@ def packed(field: int, values: Iterable[int]) -> bytes:
 
 
 def unpacked(message: bytes, field: int) -> list[int]:
-    """The numbers of a packed repeated field."""
+    """The numbers of a packed repeated field. Raises what `fields` raises."""
     content = b"".join(part.payload for part in fields(message) if part.number == field)
     numbers, at = [], 0
     while at < len(content):

@@ -28,6 +28,8 @@ from acid_platform.orc.protobuf import delimited, read_varint, unpacked
 TAIL_BYTES = 1 << 14
 """Bytes to read from the end of a file, more than the postscript's 255."""
 
+LARGEST_FOOTER = 256 << 20
+"""Bytes, compressed or not."""
 _LARGEST_BLOCK = 1 << 23
 """Bytes of a chunk; its head has no room for more."""
 MAGIC = b"ORC"
@@ -113,13 +115,16 @@ class Postscript:
         most = self._value(_BLOCK_SIZE) or _DEFAULT_BLOCK
         if most > _LARGEST_BLOCK:
             raise CorruptFile(f"{path} has ORC chunks of up to {most:,} bytes")
-        parts, at = [], 0
+        parts, at, opened = [], 0, 0
         try:
             while at < len(content):
                 head = int.from_bytes(content[at : at + 3], "little")
                 chunk = content[at + 3 : at + 3 + (head >> 1)]
                 at += 3 + (head >> 1)
                 parts.append(chunk if head & 1 else _inflated(self.compression, chunk, most))
+                opened += len(parts[-1])
+                if opened > LARGEST_FOOTER:
+                    raise ValueError(f"it has more than {LARGEST_FOOTER:,} bytes")
         except (ValueError, IndexError, OSError, zlib.error) as error:
             raise CorruptFile(f"{path} has an ORC footer that can't be opened: {error}") from error
         return b"".join(parts)
@@ -153,10 +158,12 @@ def _inflated(codec: int, chunk: bytes, most: int) -> bytes:
     if codec == _ZSTD:
         with pa.input_stream(pa.py_buffer(chunk), compression="zstd") as stream:
             return bytes(stream.read(most))
-    if codec == _SNAPPY:
-        return bytes(pa.Codec("snappy").decompress(chunk, read_varint(chunk, 0)[0]))
-    if codec == _LZ4:
-        return bytes(pa.Codec("lz4_raw").decompress(chunk, lz4_size(chunk)))
+    if codec in (_SNAPPY, _LZ4):
+        # Arrow makes room for as many bytes as the chunk says that it holds.
+        size = lz4_size(chunk) if codec == _LZ4 else read_varint(chunk, 0)[0]
+        if size > most:
+            raise ValueError(f"a chunk of {size:,} bytes, and at most {most:,} are declared")
+        return bytes(pa.Codec("lz4_raw" if codec == _LZ4 else "snappy").decompress(chunk, size))
     raise ValueError(f"codec {codec} is not known")
 
 
@@ -231,7 +238,7 @@ class Stripe:
 
 
 def stripes(footer: bytes) -> list[Stripe]:
-    """The stripes that a file's footer names. Raises IndexError, ValueError."""
+    """The stripes that a file's footer names. Raises UnreadableMessage."""
     values = [
         {part.number: part.value for part in protobuf.fields(field.payload)}
         for field in protobuf.fields(footer)

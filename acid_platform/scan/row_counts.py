@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from acid_platform.errors import CorruptFile, UnsupportedLayout
+from acid_platform.errors import UnsupportedLayout
 from acid_platform.layout.formats import FileFormat
-from acid_platform.orc import open_strange_orc
+from acid_platform.orc import open_strange_orc, reading
 from acid_platform.storage.files import Files
 
 _BLOCK = 1 << 20
@@ -20,21 +20,15 @@ def count_rows(files: Files, path: str, stored: FileFormat) -> int:
     """
     if stored.name == "orc":
         return int(open_strange_orc(files, path).nrows)
-    with files.open(path) as stream:
-        try:
-            match stored.name:
-                case "parquet":
-                    return int(parquet.ParquetFile(stream).metadata.num_rows)
-                case "json" | "text":
-                    blocks = iter(lambda: stream.read(_BLOCK), b"")
-                    return sum(block.count(b"\n") for block in blocks)
-                case "csv":
-                    return _csv_rows(stream, stored)
-        except pa.ArrowInvalid as error:
-            raise CorruptFile(
-                f"{path} can't be read as {stored.name}: {error}; restore it"
-                " or drop its transaction"
-            ) from error
+    with reading(path), files.open(path) as stream:
+        match stored.name:
+            case "parquet":
+                return int(parquet.ParquetFile(stream).metadata.num_rows)
+            case "json" | "text":
+                blocks = iter(lambda: stream.read(_BLOCK), b"")
+                return sum(block.count(b"\n") for block in blocks)
+            case "csv":
+                return _csv_rows(stream, stored)
     raise UnsupportedLayout(f"{path}: only Spark can count the rows of {stored.name} files")
 
 

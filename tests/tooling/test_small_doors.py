@@ -10,6 +10,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.log.segment import segment_name
 from acid_platform.orc import open_strange_orc
-from acid_platform.orc.protobuf import delimited, number, packed
+from acid_platform.orc.protobuf import UnreadableMessage, delimited, number, packed, read_varint
 from acid_platform.orc.tail import lz4_size
 from acid_platform.predicates.analysis import parse
 from acid_platform.storage.files import Files
@@ -226,6 +227,13 @@ def test_footers_of_every_codec_are_looked_into(tmp_path: Path) -> None:
         assert open_strange_orc(files, path).nrows == 2000
     for text in (b"", b"a" * 1000, os.urandom(3000), b"ab" * 300 + os.urandom(40)):
         assert lz4_size(bytes(pa.Codec("lz4_raw").compress(text))) == len(text)
+
+
+def test_a_number_of_a_footer_that_does_not_end_is_refused_at_once() -> None:
+    began = time.process_time()
+    with pytest.raises(UnreadableMessage, match="more than 64 bits"):
+        read_varint(b"\xff" * 10_000_000, 0)
+    assert time.process_time() - began < 1 and read_varint(b"\xff" * 9 + b"\1", 0)[1] == 10
 
 
 DEEP: list[tuple[Any, str]] = [

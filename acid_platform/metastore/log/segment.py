@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 
+from acid_platform.errors import MetastoreDamaged
 from acid_platform.metastore.log.contract import Batch
 
 _RS, _NEWLINE = b"\x1e", b"\n"
@@ -74,7 +75,10 @@ class Header:
         match = _HEADER.match(data)
         if match is None or match[2] != _checksum(match[1]):
             return None
-        return cls(**json.loads(match[1]))
+        try:
+            return cls(**json.loads(match[1]))
+        except (ValueError, TypeError, RecursionError):
+            return None
 
     @cached_property
     def line(self) -> bytes:
@@ -126,7 +130,10 @@ def later(data: bytes, at: int, header: Header, last: int) -> Batch | None:
 
 
 def _decode(data: bytes, at: int, seed: int) -> tuple[Batch, int] | None:
-    """The batch at this byte and its end; None if there is no complete batch."""
+    """The batch at this byte and its end; None if there is no complete batch.
+
+    Raises MetastoreDamaged for one that no metastore wrote.
+    """
     end = data.find(_NEWLINE, at)
     if end < 0 or data[at : at + 1] != _RS:
         return None
@@ -134,5 +141,11 @@ def _decode(data: bytes, at: int, seed: int) -> tuple[Batch, int] | None:
     # Compared as text: a changed bit may turn a hexadecimal digit into its other case.
     if data[at + 9 : at + 10] != b" " or checksum != b"%08x" % zlib.crc32(body, seed):
         return None
-    position, epoch, made, text = body.split(b" ", 3)
-    return Batch(int(position), int(epoch), int(made), text.decode()), end + 1
+    try:
+        position, epoch, made, text = body.split(b" ", 3)
+        return Batch(int(position), int(epoch), int(made), text.decode()), end + 1
+    except ValueError as error:
+        raise MetastoreDamaged(
+            f"the batch at byte {at} of a segment has the right checksum, and is none of a"
+            f" metastore's: {error}; restore a backup"
+        ) from error

@@ -12,7 +12,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from acid_platform.base.clock import Moment
-from acid_platform.errors import AcidError
+from acid_platform.errors import AcidError, MetastoreDamaged
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore import rules
 from acid_platform.metastore.codec import JsonObject, decode, encode
@@ -85,8 +85,15 @@ class Machine:
         self._schedule = housekeeping.Schedule()
 
     def replay(self, recorded: Iterable[Recorded]) -> None:
+        """Raises MetastoreDamaged for an event that can't follow on those before it."""
         for record in recorded:
-            record.event.apply(self.state, record.at)
+            try:
+                record.event.apply(self.state, record.at)
+            except (LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
+                raise MetastoreDamaged(
+                    f"the event {record.kind} of moment {record.at} does not fit what the log holds"
+                    f" before it: {type(error).__name__}: {error}; restore a backup"
+                ) from error
 
     def wake(self, moment: Moment) -> None:
         """To be called at a start, after `replay`: every open transaction gets one fresh timeout

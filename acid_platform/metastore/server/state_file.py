@@ -13,7 +13,8 @@ import json
 import os
 import shutil
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -165,13 +166,25 @@ def _connected(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
 def _meta(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, str]:
     try:
         meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
-        int(meta["schema_version"])
+        if int(meta["schema_version"]) < 1:
+            raise ValueError(f"schema version {meta['schema_version']}")
         Origin.parse(meta)
     except (duckdb.Error, KeyError, ValueError) as error:
         raise MetastoreDamaged(
             f"{path} is no snapshot of a metastore: {error}; restore a backup"
         ) from error
     return meta
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    """Raises MetastoreDamaged for what DuckDB can't read, and for rows that are no records."""
+    try:
+        yield
+    except (duckdb.Error, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise MetastoreDamaged(
+            f"{path} can't be read as a snapshot: {type(error).__name__}: {error}; restore a backup"
+        ) from error
 
 
 class StateFile:
@@ -199,35 +212,39 @@ class StateFile:
         self._recorded = RecordedCache(self._read)
 
     def state(self) -> State:
-        """Raises duckdb.Error."""
-        rows = {name: self._read(name, columns) for name, columns in schema.LIVE.items()}
-        numbers = {key: int(self.meta[key]) for key in state_rows.COUNTERS if key in self.meta}
-        return state_rows.restore(rows, numbers)
+        with _whole(self.path):
+            rows = {name: self._read(name, columns) for name, columns in schema.LIVE.items()}
+            numbers = {key: int(self.meta[key]) for key in state_rows.COUNTERS if key in self.meta}
+            return state_rows.restore(rows, numbers)
 
     # --- what memory no longer holds ------------------------------------------------------------
 
     def past_txn(self, txn_id: int) -> Ended | None:
         """A transaction that had ended."""
-        rows = self._read("txns", schema.KEPT["txns"], "WHERE txn_id = $1", [txn_id])
-        return decode(Ended, rows[-1]) if rows else None
+        with _whole(self.path):
+            rows = self._read("txns", schema.KEPT["txns"], "WHERE txn_id = $1", [txn_id])
+            return decode(Ended, rows[-1]) if rows else None
 
     def past_outcome(self, request_id: str) -> Outcome | None:
         """The reply to a request (P3)."""
         where = "WHERE request_id = $1"
-        rows = self._read("outcomes", schema.KEPT["outcomes"], where, [request_id])
-        return decode(Outcome, rows[-1]) if rows else None
+        with _whole(self.path):
+            rows = self._read("outcomes", schema.KEPT["outcomes"], where, [request_id])
+            return decode(Outcome, rows[-1]) if rows else None
 
     def recorded(
         self, table_id: int, partitions: Sequence[str | None]
     ) -> Mapping[tuple[str | None, str], str]:
         """The files of directories, by partition and directory (P26)."""
-        return self._recorded.of(table_id, partitions)
+        with _whole(self.path):
+            return self._recorded.of(table_id, partitions)
 
     def history(self, table_id: int) -> list[HistoryRow]:
         """The writes of a table, oldest first."""
         where = "WHERE table_id = $1 ORDER BY write_id, directory"
-        rows = self._read("writes", schema.KEPT["writes"], where, [table_id])
-        return [decode(HistoryRow, row) for row in rows]
+        with _whole(self.path):
+            rows = self._read("writes", schema.KEPT["writes"], where, [table_id])
+            return [decode(HistoryRow, row) for row in rows]
 
     def close(self) -> None:
         self._connection.close()

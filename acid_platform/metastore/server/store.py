@@ -226,7 +226,14 @@ class Store:
 
 
 def events_of(batch: Batch) -> list[Recorded]:
-    return [Recorded.parse(kind, at, body) for kind, at, body in json.loads(batch.text)]
+    """Raises MetastoreDamaged for a batch that holds no events that this program knows."""
+    try:
+        return [Recorded.parse(kind, at, body) for kind, at, body in json.loads(batch.text)]
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        raise MetastoreDamaged(
+            f"batch {batch.position} holds no events of a metastore: {type(error).__name__}:"
+            f" {error}; restore a backup"
+        ) from error
 
 
 def machine_at(store: Store, until: int | None = None) -> Machine:
