@@ -39,7 +39,8 @@ def known_calls() -> frozenset[str]:
 
 
 class Undecodable(Exception):
-    """The message is well-formed, but its fields have other types than the call's."""
+    """The message is well-formed, but its fields have other types than the call's, or a text is not
+    UTF-8."""
 
 
 @dataclass
@@ -63,7 +64,8 @@ class Call:
         from thriftpy2.protocol.binary import TBinaryProtocol
         from thriftpy2.transport import TMemoryBuffer
 
-        protocol = TBinaryProtocol(TMemoryBuffer(payload))
+        # Else a text that is not UTF-8 stays bytes, which nobody expects.
+        protocol = TBinaryProtocol(TMemoryBuffer(payload), strict_decode=True)
         try:
             name, kind, sequence = protocol.read_message_begin()
             if name not in known_calls():

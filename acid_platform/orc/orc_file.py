@@ -86,6 +86,13 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
                 f"{self.path} does not have the six ACID columns but {', '.join(names)}; restore it"
                 " or drop its transaction"
             )
+        kinds = [field.type for field in self.schema]
+        if not (all(map(pa.types.is_integer, kinds[:5])) and pa.types.is_struct(kinds[5])):
+            raise CorruptFile(
+                f"{self.path} has ACID columns of the types {', '.join(map(str, kinds[:5]))}, which"
+                " have to be whole numbers, and a row that has to be a struct; restore it or drop"
+                " its transaction"
+            )
         return names
 
     def bounds(self, name: str) -> tuple[int, int]:

@@ -247,6 +247,11 @@ class FileRead:
         table = file.read_row_group(index, columns=list(stored_names.values()))
         stored = {name: _joined(table.column(inside)) for name, inside in stored_names.items()}
         span = _bounds(file)[index : index + 2]
+        if stored and table.num_rows != span[1] - span[0]:
+            raise CorruptFile(
+                f"{self.source.path}: row group {index} has {table.num_rows} rows, and its footer"
+                f" says {span[1] - span[0]}; restore it or drop its transaction"
+            )
         keep, values = result.accepted(self._kept({}, None, span), stored, result.needed())
         return result.batch(values, keep, None, self.first_place + int(span[0]))
 

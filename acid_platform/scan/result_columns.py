@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.scan.row_keys import RowKeys
@@ -70,6 +71,7 @@ class ResultColumns:
         """Needed column → its name in the file; columns that the file lacks are left out.
 
         Columns match by name, ignoring case, or by position if an old writer stored no names.
+        Raises CorruptFile for a name that two columns have.
         """
         if schema.is_positional(stored):
             names = dict(
@@ -77,7 +79,16 @@ class ResultColumns:
             )
         else:
             names = {name.lower(): name for name in stored}
-        return {column.name: names[column.name] for column in self.needed() if column.name in names}
+        found = {
+            column.name: names[column.name] for column in self.needed() if column.name in names
+        }
+        if len({*stored}) < len(stored):
+            twice = [name for name in found.values() if stored.count(name) > 1]
+            if twice:
+                raise CorruptFile(
+                    f"{self.path} has two columns {twice[0]}; restore it or drop its transaction"
+                )
+        return found
 
     def _conformed(
         self, stored: _Arrays, rows: int, columns: Sequence[Column]
