@@ -32,7 +32,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "sql": ("-m", FAST, "tests/sql"),
     "compaction": ("-m", FAST, "tests/compaction"),
     "history": ("-m", FAST, "tests/history"),
-    "stream": ("-m", "not slow and not soak", "tests/spark_source"),
+    "stream": ("-m", "not soak", "tests/spark_source"),
     "cluster": ("-m", "not slow and not soak", "tests/cluster/on_cluster.py"),
     "peers": ("-m", "not soak", "tests/sparks/with_peers.py"),
 }
