@@ -149,7 +149,8 @@ them reads the first files until it has its rows. `min`, `max` and `count` of co
 table or by conditions on partition columns, come from the records of files where these prove them.
 
 CURRENT_TIMESTAMP, `now()` and `current_date()` are the time in UTC at which the statement began,
-the same in all of its parts, and each time that its result is read.
+the same in all of its parts, and each time that its result is read. In Spark, the source of a MERGE
+that inserts rows has a moment of its own.
 
 A pattern of RLIKE, `regexp_extract` and `regexp_replace` may have literal characters, classes
 without `&&` or a class inside, `.`, `^`, `$`, `|`, groups, `(?:…)`, `\\d \\w \\s` and their
