@@ -196,7 +196,10 @@ class _Operators(_Silent):
 
     def _parse_function_call(self: Any, *arguments: Any, **options: Any) -> Any:
         written = self._curr.text.lower() if self._curr else ""
-        call = super()._parse_function_call(*arguments, **options)  # type: ignore[misc]
+        try:
+            call = super()._parse_function_call(*arguments, **options)  # type: ignore[misc]
+        except (LookupError, AttributeError, TypeError):  # of sqlglot's builders
+            self.raise_error(f"{written} can't have these arguments")
         if isinstance(call, exp.Func) and not isinstance(call, exp.Case):
             call.meta[CALLED] = written
         return call

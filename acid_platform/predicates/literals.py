@@ -76,7 +76,10 @@ def number(text: str) -> int | Decimal | float:
     Raises InvalidExpression if Spark has no such number.
     """
     if "e" in text.lower():
-        value = float(text)
+        try:
+            value = float(text)
+        except ValueError as error:
+            raise InvalidExpression(f"{text!r} is not a number") from error
         if not math.isfinite(value):
             raise InvalidExpression(
                 f"{text} is beyond the range of a double; write a smaller number"
