@@ -23,8 +23,7 @@ from acid_platform.layout import schema
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.orc import key_ranges, reading
 from acid_platform.scan.decode import FileRead, Work
-from acid_platform.scan.deletes import DeletedRows
-from acid_platform.scan.recorded_values import RecordedFile
+from acid_platform.scan.deletes import DeletedRows, DeleteKeys
 from acid_platform.scan.result_columns import FILE_PLACES, PLACE, ROW_ID_TYPE, Predicate
 from acid_platform.scan.row_counts import count_rows
 from acid_platform.scan.scans import EntityScan, Scan, partition_scalars
@@ -129,17 +128,16 @@ class ArrowScan:
         left = replace(self, scan=rest, names=(), row_id=False)
         return counted + sum(int(batch.num_rows) for batch in left.batches(threads))
 
-    def recorded_files(self) -> list[RecordedFile] | None:
-        """The files with rows that the predicate keeps; None if the values of the partitions don't
-        tell for one of them."""
-        files: list[RecordedFile] = []
+    def kept_files(self) -> list[tuple[SourceFile, DeleteKeys]] | None:
+        """The files with rows that the predicate keeps, and what deletes some of them; None if the
+        values of the partitions don't tell for one of them."""
+        files: list[tuple[SourceFile, DeleteKeys]] = []
         for entity in self.scan.entities:
             accepted = self._accepted(entity)
             if accepted is None:
                 return None
             if accepted:
-                sources, deletes = entity.sources.inserts, entity.deletes
-                files += (RecordedFile.of(source, deletes) for source in sources)
+                files += ((source, entity.deletes) for source in entity.sources.inserts)
         return files
 
     def _accepted(self, entity: EntityScan) -> bool | None:

@@ -79,7 +79,8 @@ def from_records(warehouse: Warehouse, catalog: Catalog, query: Query) -> Result
     if asked.only_counts:
         values: list[pa.Scalar | None] = [_count(arrow_scan.count())] * len(asked.aggregates)
     else:
-        files = arrow_scan.recorded_files()
+        kept = arrow_scan.kept_files()
+        files = None if kept is None else [RecordedFile.of(*file) for file in kept]
         values = [
             None if files is None else _proven(each, files, columns) for each in asked.aggregates
         ]
