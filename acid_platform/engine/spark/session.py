@@ -123,7 +123,7 @@ def check_executors(session: SparkSession) -> None:
     expected = hash_of_files(str(Path(__file__).parents[2]))
     # Not a constant for Spark, so executors compute it.
     asked = session.range(0, 4, 1, 4).selectExpr(
-        "java_method('org.apache.spark.package', 'SPARK_VERSION')"
+        "java_method('org.apache.spark.package', 'SPARK_VERSION') AS version"
     )
     try:
         found = asked.mapInArrow(answer, "host string, spark string, problem string").collect()
