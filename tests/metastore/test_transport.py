@@ -149,7 +149,7 @@ def test_a_service_serves_over_tcp_what_it_serves_at_home(service: Service) -> N
         with far.begin(locks=[LockRequest("shared", LockType.SHARED_WRITE)]) as txn:
             assert near.status()["open"] == 1
         assert near.outcome(txn.id)["state"] == "c"
-        far.drop_table("shared")
+        far.drop("shared")
 
 
 def test_a_key_may_be_in_a_file(
