@@ -36,7 +36,7 @@ class Reads:
         """By location: the table's directory, or the staging directory."""
         self.delete_files: Counter[str] = Counter()
         """By path below the entity."""
-        resolve, events = entity.resolve, deletes._events
+        resolve, events = entity.resolve, deletes.file_events
 
         def resolving(files: Files, directory: AcidDirectory) -> EntitySources:
             place = "staging" if "/_tmp_" in directory.location else "table"
@@ -48,7 +48,7 @@ class Reads:
             return events(files, source, *rest)
 
         monkeypatch.setattr(entity, "resolve", resolving)
-        monkeypatch.setattr(deletes, "_events", reading)
+        monkeypatch.setattr(deletes, "file_events", reading)
 
 
 @COMPACTORS
