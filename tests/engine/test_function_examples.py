@@ -104,7 +104,7 @@ THE_TIME = ("current_timestamp", "current_timestamp()", "now()")
 A_MINUTE = 60_000_000
 
 
-def same(expression: str, value: Any, ours: Any) -> bool:
+def same_value(expression: str, value: Any, ours: Any) -> bool:
     if expression in THE_TIME:
         return abs(value - ours) < A_MINUTE
     return equal(value, ours)
@@ -139,7 +139,7 @@ def require_same_values(spark: SparkSession, documented: Iterable[Example], at_l
                 wrong.append(f"{expression} {literals}: {value!r} in Spark, not {ours!r}")
             else:
                 computed_here += 1
-                if not same(expression, value, ours[1]) or kind.replace("void", "") != str(
+                if not same_value(expression, value, ours[1]) or kind.replace("void", "") != str(
                     ours[0].type
                 ).replace("void", ""):
                     wrong.append(f"{expression} {literals}: {value!r} ({kind}), not {ours}")
