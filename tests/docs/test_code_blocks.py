@@ -7,6 +7,7 @@ warehouse `var/warehouse`; SQL runs in the same warehouse.
 from __future__ import annotations
 
 import datetime
+import logging
 import re
 import shlex
 import sys
@@ -222,7 +223,8 @@ def test_the_page_about_history(reader: Reader) -> None:
     assert table.properties["acid.history.retention"] == "7d"
 
 
-def test_the_page_about_operations(reader: Reader) -> None:
+def test_the_page_about_operations(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [*logging.getLogger().handlers])
     accounts = reader.warehouse.create_table("bank.accounts", "id int, euros decimal(9,2)")
     accounts.insert([{"id": 1, "euros": 100}, {"id": 2, "euros": 7}])
     orders = reader.warehouse.create_table("shop.orders", "id int, customer int")

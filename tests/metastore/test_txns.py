@@ -451,6 +451,19 @@ def test_a_commit_holds_directories_of_its_own_write_id(world: World) -> None:
     world.commit(other, report)
 
 
+def test_transactions_of_a_stream_share_a_directory_of_inserted_rows(world: World) -> None:
+    one, other, later = world.write(), world.write(), world.write()
+    report = WriteReport("t", None, INSERT, "delta_0000001_0000002", counts(1, 1))
+    world.commit(one, report)
+    world.commit(other, report)
+    with pytest.raises(InvalidDefinition, match="where it has the write id 3"):
+        world.commit(later, report)
+    deleting = world.write(operation=DELETE)
+    deletes = WriteReport("t", None, DELETE, "delete_delta_0000003_0000004_0000", counts(1, 1))
+    with pytest.raises(InvalidDefinition, match="where it has the write id 4"):
+        world.commit(deleting, deletes)
+
+
 # --- leases --------------------------------------------------------------------------------------
 
 

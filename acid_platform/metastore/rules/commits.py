@@ -214,9 +214,14 @@ def _require_announced(
     txn: Txn, table: str, cover: Sequence[Component], report: WriteReport
 ) -> None:
     """Raises InvalidDefinition for a directory of another write id than the transaction's, and for
-    one that changes rows under locks for INSERT; MalformedName."""
+    one that changes rows under locks for INSERT; MalformedName.
+
+    Transactions of Hive's streaming share a directory of inserted rows with a range of write ids.
+    """
     name, write_id = parse_directory(report.directory), cover[0].write_id
-    if name is None or span(name) != (write_id, write_id):
+    low, high = span(name) if name else (0, 0)
+    shared = isinstance(name, DeltaName) and not name.deletes
+    if not (low <= write_id <= high if shared else low == write_id == high):
         raise InvalidDefinition(
             f"transaction {txn.txn_id} reports {report.directory} of {table}, where it has the"
             f" write id {write_id}; report directories of this write id"
