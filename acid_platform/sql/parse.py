@@ -38,6 +38,10 @@ ADVICE: tuple[tuple[str, str], ...] = (
     ),
     (r"repl ", "use `acid metastore backup`, or an archive (docs/backup.md)"),
     (r"kill query\b", "use ABORT TRANSACTIONS with an id that SHOW TRANSACTIONS lists"),
+    (r"restore ", "write ALTER TABLE … ROLLBACK TO n, with a write id of DESCRIBE HISTORY"),
+    (r"replace table\b", "use DROP TABLE and CREATE TABLE, or INSERT OVERWRITE"),
+    (r"optimize ", "write ALTER TABLE … COMPACT 'major'"),
+    (r"vacuum ", "leave it out; the Cleaner removes files that no snapshot needs"),
     (r"(?:create|drop|alter|show) index(?:es)?\b", "leave it out; files have their own statistics"),
     (r"(?:create|drop|alter|show) resource plans?\b", "leave it out; Dagster limits what runs"),
     (r"create temporary external table\b", "leave one of both words out"),
@@ -248,10 +252,23 @@ def _tables() -> tuple[Commands, ...]:
 
 
 def _with(text: str) -> Statement:
-    """WITH … SELECT, WITH … INSERT, or FROM … INSERT."""
+    """WITH … SELECT, WITH … INSERT, WITH … MERGE, or FROM … INSERT."""
     from acid_platform.sql import split_dml
 
     parts = split_dml.Parts.of(text)
+    verbs = ("MERGE", "UPDATE", "DELETE")
+    ahead = split_dml.Parts(text, parts.tokens, parts.find("SELECT", "FROM", "INSERT", *verbs))
+    for verb in verbs:
+        if not ahead.comes(verb) or ahead.comes(verb, "AS") or ahead.comes(verb, "("):
+            continue  # a name of WITH may be such a word
+        if verb == "MERGE":
+            from acid_platform.sql.split_merge import merge
+
+            return merge(text)
+        raise UnsupportedStatement(
+            f"WITH before {verb} is not supported; write its query where it is used:"
+            f" {verb} … WHERE k IN (SELECT …)"
+        )
     if not parts.has("INSERT"):
         return query(text)
     from_first = parts.find("FROM") < parts.find("INSERT")

@@ -16,16 +16,22 @@ from acid_platform.sql.text import Expression, Query, expression, place, query, 
 def merge(text: str) -> MergeInto:
     """Raises InvalidExpression, UnsupportedStatement."""
     parts = Parts.of(text)
+    with_clause = parts.until("MERGE") + "\n" if parts.comes("WITH") else ""
+    if parts.comes("MERGE", "WITH"):
+        raise UnsupportedStatement(
+            "MERGE WITH SCHEMA EVOLUTION is not supported; ALTER TABLE … ADD COLUMNS gives the"
+            " table the columns before"
+        )
     parts.need("MERGE INTO", "this")
     name = changed_table(parts)
     alias = parts.alias("USING")
     parts.need("USING", "MERGE")
-    source = query(f"SELECT * FROM {parts.until('ON', 'WHEN')}")
+    source = query(f"{with_clause}SELECT * FROM {parts.until('ON', 'WHEN')}")
     source_alias, database = _source_name(source)
     if not parts.skip("ON"):
         raise InvalidExpression("MERGE needs ON: MERGE INTO t USING s ON t.id = s.id WHEN …")
     on = _no_subquery(expression(parts.until("WHEN")), "MERGE ON")
-    whens = tuple(_whens(parts))
+    whens = tuple(_whens(parts, alias or name[-1]))
     if not whens:
         raise InvalidExpression("MERGE needs WHEN: … WHEN MATCHED THEN UPDATE SET v = s.v")
     return MergeInto(
@@ -45,7 +51,7 @@ def _source_name(source: Query) -> tuple[str, str | None]:
     current one, unless an alias hides it."""
     tree = source.tree
     member = tree.args["from_"].this
-    if {part for part, value in tree.args.items() if value} - {"expressions", "from_"} or (
+    if {part for part, value in tree.args.items() if value} - {"expressions", "from_", "with_"} or (
         member.args.get("joins")
     ):
         raise InvalidExpression("MERGE: the source of USING is one table or one (SELECT …) AS s")
@@ -57,7 +63,7 @@ def _source_name(source: Query) -> tuple[str, str | None]:
     return name.lower(), None if hidden else member.db.lower()
 
 
-def _whens(parts: Parts) -> Iterator[When]:
+def _whens(parts: Parts, table: str) -> Iterator[When]:
     while not parts.ended:
         start = parts.at
         parts.need("WHEN", "MERGE")
@@ -76,7 +82,7 @@ def _whens(parts: Parts) -> Iterator[When]:
         elif changes and parts.skip("UPDATE", "SET"):
             when = When(MergeAction.UPDATE, condition, _set(parts), by_source=by_source)
         elif not changes and parts.skip("INSERT"):
-            when = _when_insert(parts, condition)
+            when = _when_insert(parts, condition, table)
         else:
             parts.at = start + 1
             parts.until("WHEN")
@@ -101,12 +107,12 @@ def _set(parts: Parts) -> tuple[Assignment, ...] | None:
     return assignments
 
 
-def _when_insert(parts: Parts, condition: Expression | None) -> When:
+def _when_insert(parts: Parts, condition: Expression | None, table: str) -> When:
     if parts.skip("*"):
         return When(MergeAction.INSERT, condition, values=None)
     columns: tuple[str, ...] = ()
     if parts.comes("("):
-        columns = tuple(only_name(one) for one in parts.in_parentheses())
+        columns = tuple(_inserted(one, table) for one in parts.in_parentheses())
         if twice := [name for name in columns if columns.count(name) > 1]:
             raise InvalidExpression(f"MERGE INSERT names column {twice[0]!r} twice")
     parts.need("VALUES", "MERGE INSERT")
@@ -121,6 +127,13 @@ def _when_insert(parts: Parts, condition: Expression | None) -> When:
             " one value"
         )
     return When(MergeAction.INSERT, condition, columns=columns, values=values)
+
+
+def _inserted(text: str, table: str) -> str:
+    """The column that INSERT names, alone or by the name of the table."""
+    parts = Parts.of(text)
+    first, *rest = parts.name()
+    return rest[0] if parts.ended and len(rest) == 1 and first == table else only_name(text)
 
 
 def _no_subquery(written: Expression, where: str) -> Expression:

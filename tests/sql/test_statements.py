@@ -494,6 +494,16 @@ def test_files_whose_rows_are_inserted() -> None:
     assert parse(text.format("OVERWRITE ")) == LoadData("db.t", "/in/it's", spec, overwrite=True)
 
 
+def test_a_merge_whose_source_with_names() -> None:
+    text = "MERGE INTO db.t x USING s ON x.a = s.a WHEN NOT MATCHED THEN INSERT (x.a) VALUES (s.a)"
+    merged = parse(f"WITH s AS (SELECT 1 AS a) {text}")
+    assert isinstance(merged, MergeInto)
+    assert " ".join(merged.source.text.split()) == "WITH s AS (SELECT 1 AS a) SELECT * FROM s"
+    assert [when.columns for when in merged.whens] == [("a",)]
+    for name in ("merge", "delete", "update"):  # no words of SQL, but names
+        assert isinstance(parse(f"WITH {name} AS (SELECT 1 AS a) SELECT a FROM {name}"), Query)
+
+
 def test_inserts_that_share_their_rows() -> None:
     multi = parse(
         "WITH x AS (SELECT 1 AS a) FROM x y\nINSERT INTO t SELECT y.a WHERE a IS DISTINCT FROM 2"
@@ -539,6 +549,12 @@ def test_the_number_of_a_group_is_that_of_spark() -> None:
             "MERGE INTO t USING u ON t.a = u.a WHEN MATCHED THEN UPDATE SET v = (SELECT 1)",
             "subquery in MERGE SET",
         ),
+        (
+            "MERGE WITH SCHEMA EVOLUTION INTO t USING u ON t.a = u.a WHEN MATCHED THEN DELETE",
+            "MERGE WITH SCHEMA EVOLUTION",
+        ),
+        ("WITH x AS (SELECT 1 AS a) DELETE FROM t WHERE a IN (SELECT a FROM x)", "before DELETE"),
+        ("WITH x AS (SELECT 1 AS a) UPDATE t SET a = 1", "WITH before UPDATE"),
         ("DELETE FROM t ORDER BY a", "DELETE with ORDER BY"),
         ("LOAD DATA INPATH 'x' INTO TABLE t", "write LOAD DATA LOCAL INPATH"),
         ("LOAD DATA LOCAL INPATH 'x' INTO TABLE t SERDE 's'", "LOAD DATA with SERDE 's'"),
@@ -574,6 +590,14 @@ def test_parts_that_are_not_built_are_named(text: str, message: str) -> None:
         (
             "MERGE INTO t USING u ON t.a = u.a WHEN NOT MATCHED THEN INSERT (b, B) VALUES (1, 2)",
             "column 'b' twice",
+        ),
+        (
+            "MERGE INTO t USING u ON t.a = u.a WHEN NOT MATCHED THEN INSERT (b, t.b) VALUES (1, 2)",
+            "column 'b' twice",
+        ),
+        (
+            "MERGE INTO t x USING u ON x.a = u.a WHEN NOT MATCHED THEN INSERT (t.b) VALUES (1)",
+            "'t.b' is not the name of a column",
         ),
         ("ALTER TABLE t ADD PARTITION (a > 3)", "neither column=value nor a column"),
         ("ALTER TABLE t DROP PARTITION (a > b)", "'b' is not a literal"),
