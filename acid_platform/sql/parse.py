@@ -72,6 +72,14 @@ ADVICE: tuple[tuple[str, str], ...] = (
         "move the rows in one transaction: START TRANSACTION; INSERT … SELECT; DELETE; COMMIT",
     ),
     (rf"{_ALTER}recover partitions\b", "use ALTER TABLE … ADD PARTITION"),
+    (
+        rf"{_ALTER}(?:add|drop|replace) partition field\b",
+        "partitions are by columns: give the rows one with the value of the transform",
+    ),
+    (
+        rf"{_ALTER}(?:create|drop|replace) branch\b",
+        "there are no branches; CREATE TAG keeps a snapshot",
+    ),
     (rf"{_ALTER}(?:enable|disable)\b", "leave it out; a gateway's grants protect a table"),
     (rf"{_ALTER}compact\b", "write COMPACT 'major' or 'minor' [AND WAIT]"),
     (r"desc(?:ribe)? (?:extended|formatted) ", "write DESCRIBE FORMATTED t, or DESCRIBE t column"),

@@ -34,6 +34,10 @@ from acid_platform.sql.text import (
     word,
 )
 
+_NOT_WITH_INSERT = {
+    "BY NAME": "name the columns: INSERT INTO t (b, a) SELECT …",
+    "REPLACE": "DELETE the rows that go in the same transaction, or use INSERT OVERWRITE",
+}
 _QUERY_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE")
 
 
@@ -208,11 +212,9 @@ def _insert(parts: Parts, before: str, selects: bool = False) -> Insert:
             f"{what} into {table} with IF NOT EXISTS: it belongs to INSERT OVERWRITE … PARTITION"
             " with a value for every partition column"
         )
-    for clause in ("BY NAME", "REPLACE"):
+    for clause, instead in _NOT_WITH_INSERT.items():
         if parts.comes(*clause.split()):
-            raise UnsupportedStatement(
-                f"{what} with {clause} is not supported; leave that part out"
-            )
+            raise UnsupportedStatement(f"{what} with {clause} is not supported; {instead}")
     columns: tuple[str, ...] = ()
     inside = Parts(parts.text, parts.tokens, parts.at + 1)
     if parts.comes("(") and not is_query(inside):

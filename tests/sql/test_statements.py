@@ -555,6 +555,8 @@ def test_the_number_of_a_group_is_that_of_spark() -> None:
         ),
         ("WITH x AS (SELECT 1 AS a) DELETE FROM t WHERE a IN (SELECT a FROM x)", "before DELETE"),
         ("WITH x AS (SELECT 1 AS a) UPDATE t SET a = 1", "WITH before UPDATE"),
+        ("INSERT INTO t BY NAME SELECT 1 AS b", "BY NAME is not supported; name the columns"),
+        ("INSERT INTO t REPLACE WHERE a = 1 SELECT 1", "DELETE the rows that go"),
         ("DELETE FROM t ORDER BY a", "DELETE with ORDER BY"),
         ("LOAD DATA INPATH 'x' INTO TABLE t", "write LOAD DATA LOCAL INPATH"),
         ("LOAD DATA LOCAL INPATH 'x' INTO TABLE t SERDE 's'", "LOAD DATA with SERDE 's'"),

@@ -51,6 +51,8 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ("ALTER TABLE t ARCHIVE PARTITION (a=1)", "use COMPACT 'major'"),
     ("ALTER TABLE t EXCHANGE PARTITION (a=1) WITH TABLE u", "move the rows in one transaction"),
     ("ALTER TABLE t RECOVER PARTITIONS", "use ALTER TABLE … ADD PARTITION"),
+    ("ALTER TABLE t ADD PARTITION FIELD years(at)", "partitions are by columns"),
+    ("ALTER TABLE t CREATE BRANCH b", "CREATE BRANCH is not supported; there are no branches"),
     ("ALTER TABLE t ENABLE NO_DROP", "a gateway's grants"),
     ("ALTER TABLE t COMPACT 'rebalance'", "write COMPACT 'major' or 'minor'"),
     ("DESCRIBE FORMATTED t id", "DESCRIBE t column"),
