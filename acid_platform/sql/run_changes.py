@@ -140,7 +140,7 @@ class Changes:
         """The texts of SET; a value with a subquery is a column of the condition."""
         member = _member(statement, record)
         assigned = _by_column(statement.assignments, member, "UPDATE")
-        values = _without_word({name: each.value for name, each in assigned.items()}, record)
+        values = _as_in_values({name: each.value for name, each in assigned.items()}, record)
         computed = {each.target: name for name, each in subquery_values(statement).items()}
         return {
             name: quoted(computed[each.target]) if each.asks else bare(values[name], member)
@@ -195,7 +195,7 @@ class Changes:
             if when.verb is MergeAction.INSERT and when.values is not None:
                 values = _inserted_by(when.columns, when.values, record)
             texts = {
-                name: called(value, sides) for name, value in _without_word(values, record).items()
+                name: called(value, sides) for name, value in _as_in_values(values, record).items()
             }
             if when.verb is MergeAction.INSERT and when.values is None:
                 columns = [column for part in columns_of_record(record) for column in part]
@@ -273,11 +273,10 @@ def inserted_rows(
     warehouse: Warehouse, catalog: Catalog, statement: Insert, record: TableRecord
 ) -> tuple[dict[str, str | None], Result]:
     """The fixed partition values and the rows of an INSERT. Raises WrongType, NoSuchPartition."""
-    own, keys = columns_of_record(record)
     fixed, names = _target_columns(statement, record)
     source = statement.source
     if isinstance(source, ValuesRows):
-        kinds = {column.name: column.type.kind for column in (*own, *keys)}
+        kinds = _kinds(record)
         source = _values(source, [(name, kinds.get(name, "string")) for name in names], record)
     result = run_queries.run(warehouse, catalog, source)
     if len(result.columns) != len(names):
@@ -347,10 +346,18 @@ def _or_default(value: Expression, column: str, defaults: Mapping[str, str]) -> 
     return expression(defaults.get(column, "NULL"))
 
 
-def _without_word(values: Mapping[str, Expression], record: TableRecord) -> dict[str, Expression]:
-    """The values with a default in place of the word DEFAULT."""
-    defaults = row_checks(record).defaults
-    return {name: _or_default(value, name, defaults) for name, value in values.items()}
+def _as_in_values(values: Mapping[str, Expression], record: TableRecord) -> dict[str, Expression]:
+    """The values with a default in place of the word DEFAULT, and a CAST of texts for numbers,
+    dates and timestamps."""
+    defaults, kinds = row_checks(record).defaults, _kinds(record)
+    return {
+        name: expression(_cast_text(_or_default(value, name, defaults), kinds.get(name, "string")))
+        for name, value in values.items()
+    }
+
+
+def _kinds(record: TableRecord) -> dict[str, str]:
+    return {column.name: column.type.kind for part in columns_of_record(record) for column in part}
 
 
 _CAST = ("tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp")

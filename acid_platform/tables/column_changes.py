@@ -187,8 +187,13 @@ def _require_wider(record: TableRecord, column: Column) -> None:
 
 
 def _type_of(record: TableRecord, name: str) -> str:
-    """Raises UnknownColumn."""
+    """Raises UnknownColumn, InvalidDefinition for a partition column."""
     columns = dict(record.columns)
+    if name.lower() in dict(record.partition_columns):
+        raise InvalidDefinition(
+            f"{record.name}: {name.lower()} is a partition column, which is in the names of"
+            " directories; CREATE TABLE … AS SELECT makes a table with another one"
+        )
     if name.lower() not in columns:
         typed_columns = [Column(each, parse_type(kind)) for each, kind in record.columns]
         raise unknown_column(name.lower(), record.name, typed_columns)

@@ -206,7 +206,7 @@ class Translator:
         raise NeedsSpark(f"the subquery of {node.this.sql('spark')} IN here")
 
     def _like(self, node: exp.Like) -> Typed:
-        value, pattern = self.value(node.this), node.expression
+        value, pattern = self.value(node.this), node.expression.unnest()
         if not (isinstance(pattern, exp.Literal) and pattern.is_string) or "\\" in pattern.this:
             raise NeedsSpark("LIKE with a pattern that is no plain literal")
         if value.type != STRING:
