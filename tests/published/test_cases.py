@@ -15,10 +15,9 @@ from acid_platform.sql.sql_session import SqlSession
 from tests.conftest import temporary_warehouse
 from tests.published.slt import Case, Rows, Run, cases, check
 
-CASES = cases()
-each_case = pytest.mark.parametrize(
-    "case", CASES, ids=[f"{case.project} {case.test}" for case in CASES]
-)
+IN_THE_FULL_RUN = {"delta.slt", "iceberg.slt"}
+"""Files whose cases ask much that other tests ask: too long for `make test`."""
+CASES = [(case, f"{case.project} {case.test}") for case in cases()]
 Sessions = Callable[[], Run]
 """Begins a session in a database of its own."""
 
@@ -62,13 +61,19 @@ def in_spark(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> I
         yield sessions_of(warehouse, "spark")
 
 
-@each_case
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=name, marks=[pytest.mark.slow] * (case.file in IN_THE_FULL_RUN))
+        for case, name in CASES
+    ],
+)
 def test_without_a_jvm(case: Case, locally: Sessions) -> None:
     check(case, locally(), is_spark=False)
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-@each_case
+@pytest.mark.parametrize("case", [pytest.param(case, id=name) for case, name in CASES])
 def test_with_spark(case: Case, in_spark: Sessions) -> None:
     check(case, in_spark(), is_spark=True)
