@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tests.simulation.simulator import Simulation
 
 _FAULTS = ("lost", "answer", "late")
+_TRIES = 50
+"""A log that fails does so in every fifth of them; what fails in all of them fails for ever."""
 
 
 class Leaders:
@@ -60,16 +62,18 @@ class Leaders:
             self._learn()
         sim.note("take-over")
         sim.counts["take-over"] += 1
-        taken = False
-        while not taken:
+        for _ in range(_TRIES):
             if self.choice.random() < 0.2:
                 self.log.failing = self.choice.choice(_FAULTS)
                 self.log.arriving = self.choice.random() < 0.5
             try:
                 self.other.commits.lead()
-                taken = True
-            except (AcidError, OSError):
+                break
+            except (AcidError, OSError) as error:
                 self.other.commits.step_down()
+                last = error
+        else:
+            claim("P10", False, f"nobody can lead any more: {last}")
         self.log.failing = ""
         sim.process, self.other, self.misled = self.other, sim.process, True
         waiting = set(self.other.connected)
