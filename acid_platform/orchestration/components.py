@@ -35,7 +35,10 @@ from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import INTEGRAL, Column, parse_columns
 from acid_platform.orchestration.checks import Expectation
 from acid_platform.orchestration.decorators import acid_asset
-from acid_platform.orchestration.metadata import TableDeclaration, asset_key
+from acid_platform.orchestration.external_assets import (
+    ExternalAssetsComponent as ExternalAssetsComponent,  # dg finds it here, with the others
+)
+from acid_platform.orchestration.metadata import TableDeclaration, asset_key, table_lineage
 from acid_platform.orchestration.outputs import SchemaMode, WriteMode
 from acid_platform.orchestration.scaffolding import (
     PythonAssetScaffolder,
@@ -238,11 +241,7 @@ def _lineage(
     except UnsupportedStatement as error:
         context.log.info(f"no lineage of columns: {error}")
         return {}
-    deps = {
-        column: [dg.TableColumnDep(asset_key(table), name) for table, name in sorted(of_column)]
-        for column, of_column in sources.items()
-    }
-    return {"dagster/column_lineage": dg.TableColumnLineage(deps)}
+    return {"dagster/column_lineage": table_lineage(sources)}
 
 
 # --- files and functions -------------------------------------------------------------------------

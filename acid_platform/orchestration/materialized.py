@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import dagster as dg
 
@@ -98,7 +99,7 @@ class Uncommitted:
 
     def committed(
         self, warehouse: Warehouse, scope: PartitionScope | None, log: dg.DagsterLogManager
-    ) -> tuple[dict[str, dg.MetadataValue], dict[str, int]]:
+    ) -> tuple[dict[str, Any], dict[str, int]]:
         """After the commit: the metadata of the materialization, and the rows of each partition
         key of the run.
 
@@ -137,7 +138,7 @@ class Materialized:
             for key in scope.values
         }
 
-    def metadata(self) -> dict[str, dg.MetadataValue]:
+    def metadata(self) -> dict[str, Any]:
         """What the transaction did, and the table's directories and schema."""
         now = TableStats.of(self.entities)
         metadata = table_metadata(self.record, now) | self.written.metadata()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 
@@ -74,7 +75,7 @@ class TableDeclaration:
                 for text in (self.columns, ", ".join(self.partitioned_by))
             )
             comments = self.comments or {}
-            metadata["dagster/column_schema"] = _schema(own, keys, comments, self.constraints)
+            metadata["dagster/column_schema"] = table_schema(own, keys, comments, self.constraints)
         return metadata
 
 
@@ -130,21 +131,38 @@ class TableStats:
         }
 
 
-def table_metadata(record: TableRecord, stats: TableStats) -> dict[str, dg.MetadataValue]:
+def table_metadata(record: TableRecord, stats: TableStats) -> dict[str, Any]:
     """Metadata of a table for its materializations; keys with `dagster/` are Dagster's own."""
     return {
-        "dagster/table_name": dg.MetadataValue.text(record.name),
-        "dagster/storage_kind": dg.MetadataValue.text(STORAGE_KIND),
-        "dagster/uri": dg.MetadataValue.text(record.location),
+        **declared_metadata(record),
         "dagster/row_count": dg.MetadataValue.int(stats.rows),
-        "dagster/column_schema": dg.MetadataValue.table_schema(
-            _schema(record.columns, record.partition_columns, record.comments, record.constraints)
-        ),
         **stats.metadata(),
     }
 
 
-def _schema(
+def declared_metadata(record: TableRecord) -> dict[str, Any]:
+    """The part of it that the rows do not change."""
+    return {
+        "dagster/table_name": record.name,
+        "dagster/storage_kind": STORAGE_KIND,
+        "dagster/uri": record.location,
+        "dagster/column_schema": table_schema(
+            record.columns, record.partition_columns, record.comments, record.constraints
+        ),
+    }
+
+
+def table_lineage(sources: Mapping[str, Iterable[tuple[str, str]]]) -> dg.TableColumnLineage:
+    """By column of a table the columns that it is computed of, each with its table."""
+    return dg.TableColumnLineage(
+        {
+            column: [dg.TableColumnDep(asset_key(table), name) for table, name in sorted(of_column)]
+            for column, of_column in sources.items()
+        }
+    )
+
+
+def table_schema(
     columns: Sequence[tuple[str, str]],
     partition_columns: Sequence[tuple[str, str]],
     comments: Mapping[str, str],

@@ -134,6 +134,24 @@ class TableAssetScaffolder(_TableScaffolder):
         (request.target_path / file).write_text("id,name\n1,first\n2,second\n")
 
 
+class ScaffoldedNames(BaseModel):
+    """What `dg scaffold defs ExternalAssetsComponent` asks for."""
+
+    tables: str = Field(description="Tables and views, such as hr.*; separated by commas.")
+
+
+class ExternalAssetsScaffolder(dg.Scaffolder[ScaffoldedNames]):
+    """Writes defs.yaml."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[ScaffoldedNames]:
+        return ScaffoldedNames
+
+    def scaffold(self, request: dg.ScaffoldRequest[ScaffoldedNames]) -> None:
+        names = [name.strip() for name in request.params.tables.split(",")]
+        scaffold_component(request, {"tables": names})
+
+
 def _write_component(
     request: dg.ScaffoldRequest[ScaffoldedTable], attributes: Mapping[str, Any]
 ) -> None:

@@ -191,7 +191,8 @@ def upstream_changed() -> dg.AutomationCondition[dg.AssetKey | dg.AssetCheckKey]
     """AutomationCondition.eager, but only if the data version of an upstream has changed.
 
     The data version of a table is its committed write id. A materialization that writes nothing
-    keeps it, so nothing downstream is recomputed.
+    keeps it, so nothing downstream is recomputed. Instead of a view (a virtual asset), what it
+    reads counts.
     """
     changed = dg.AutomationCondition.any_deps_match(dg.AutomationCondition.data_version_changed())
     return (
@@ -199,7 +200,7 @@ def upstream_changed() -> dg.AutomationCondition[dg.AssetKey | dg.AssetCheckKey]
         & ~dg.AutomationCondition.any_deps_missing()
         & ~dg.AutomationCondition.any_deps_in_progress()
         & ~dg.AutomationCondition.in_progress()
-    )
+    ).resolve_through_virtual()
 
 
 def change_sensor(

@@ -45,7 +45,8 @@ def test_dg_checks_and_lists_this_repository() -> None:
     components = dg_says(ROOT, "list", "components", "--json")
     keys = {item["key"] for item in json.loads(components)["items"]}
     place = "acid_platform.orchestration.components"
-    assert {f"{place}.SqlAssetComponent", f"{place}.TableAssetComponent"} <= keys
+    kinds = ("SqlAssetComponent", "TableAssetComponent", "ExternalAssetsComponent")
+    assert {f"{place}.{kind}" for kind in kinds} <= keys
 
 
 def test_dg_writes_no_table_without_a_name(tmp_path: Path) -> None:
@@ -92,6 +93,10 @@ def test_what_dg_scaffolds_is_checked_and_launched(tmp_path: Path) -> None:
     sql.write_text("SELECT count(*) AS id FROM shop.parts")
     assert "All definitions loaded successfully" in dg_says(place, "check", "defs")
     with temporary_warehouse(tmp_path / "wh") as warehouse:
+        warehouse.create_table("hr.staff", "id int")
+        dg_says(place, "scaffold", "defs", "ExternalAssetsComponent", "others", "--tables", "hr.*")
+        listed = dg_says(place, "list", "defs", "--json", ACID_WAREHOUSE=warehouse.path)
+        assert "hr/staff" in [asset["key"] for asset in json.loads(listed)["assets"]]
         dg_says(
             place,
             *("launch", "--assets", "*"),
