@@ -27,12 +27,11 @@ from acid_platform.handles.import_sources import ImportSource
 from acid_platform.handles.row_statements import RowStatement, require_rows_fit
 from acid_platform.handles.transaction import TransactionTable, autocommit
 from acid_platform.handles.transaction_work import TransactionWork
-from acid_platform.layout.sql_text import quoted
 from acid_platform.metastore.operations.history import GetSinks
 from acid_platform.metastore.pasts import Sink, SinkBatch
 from acid_platform.metastore.records import TableRecord
 from acid_platform.scan.arrow_scan import ArrowScan
-from acid_platform.storage.arrow_types import declared_columns
+from acid_platform.storage.arrow_types import declared_text
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import Statement
@@ -236,14 +235,13 @@ def source_columns(source: ImportSource) -> str:
         try:
             if getattr(field.type, "extension_name", "") == "arrow.opaque":
                 raise InvalidDefinition("its values have no type of Arrow")
-            [column] = declared_columns(pa.schema([field]))
+            columns.append(declared_text(pa.schema([field])))
         except InvalidDefinition as error:
             raise ImportRefused(
                 f"{source.name}: column {field.name!r} is {field.type}: {error}; name the other"
                 " columns by --columns, cast it in a view of the source, or create the table with a"
                 " type that holds it"
             ) from error
-        columns.append(f"{quoted(column.name)} {column.type}")
     return ", ".join(columns)
 
 

@@ -26,6 +26,7 @@ from acid_platform.metastore.operations.tables import GetViews
 from acid_platform.metastore.pasts import AsOf, SnapshotName, Tag
 from acid_platform.metastore.records import LockRequest, TableRecord
 from acid_platform.metastore.view_columns import refuse_names_of_views
+from acid_platform.storage.arrow_types import declared_text
 from acid_platform.tables import column_changes
 from acid_platform.tables.column_changes import Changing
 from acid_platform.tables.record_layout import columns_of_record
@@ -34,6 +35,8 @@ from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.services.erasure import Erasure
     from acid_platform.services.explain_services import Section
@@ -122,13 +125,16 @@ class Table(Reads, Writes):
 
     # --- the declaration and the files ---------------------------------------------------------
 
-    def add_columns(self, columns: str, comments: Mapping[str, str] | None = None) -> None:
+    def add_columns(
+        self, columns: str | pa.Schema, comments: Mapping[str, str] | None = None
+    ) -> None:
         """`add_columns("note string")`: adds columns at the end; rows of before have NULL there.
 
-        `comments`: of the new columns, by their names. Raises UnknownColumn for a column that
-        exists already and for the comment of none of these, InvalidDefinition.
+        `columns` may be an Arrow schema. `comments`: of the new columns, by their names. Raises
+        UnknownColumn for a column that exists already and for the comment of none of these,
+        InvalidDefinition.
         """
-        adding = column_changes.added(columns, comments)
+        adding = column_changes.added(declared_text(columns), comments)
         self._alter_columns(lambda record: adding(record).after)
 
     def _alter_columns(self, altered: Callable[[TableRecord], TableRecord]) -> None:

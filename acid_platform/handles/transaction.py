@@ -20,8 +20,11 @@ from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.handles.write_verbs import Writes
 from acid_platform.metastore.client.open_transaction import UNDECIDED
 from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
+from acid_platform.storage.arrow_types import declared_text
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.sql import Answer, SqlSession
 
@@ -225,8 +228,8 @@ class TransactionTable(Reads, Writes):
             own[place] = own.get(place, Coerced()) + coerced
         super()._note(counts)
 
-    def add_columns(self, columns: str) -> None:
-        self._work.add_columns(self.name, columns)
+    def add_columns(self, columns: str | pa.Schema) -> None:
+        self._work.add_columns(self.name, declared_text(columns))
 
 
 def autocommit(

@@ -34,6 +34,7 @@ from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.metastore.records import PLATFORM, ClientInfo, LockRequest
 from acid_platform.metastore.show_columns import Shown
 from acid_platform.services.lease import worker_id
+from acid_platform.storage.arrow_types import declared_text
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
 from acid_platform.tables.declaration import Declaration, with_codec
@@ -42,6 +43,7 @@ from acid_platform.transactions import ValidWriteIdList
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
     from duckdb import DuckDBPyConnection
     from pyspark.sql import SparkSession
 
@@ -140,7 +142,7 @@ class Warehouse:
     def create_table(
         self,
         name: str,
-        columns: str,
+        columns: str | pa.Schema,
         partitioned_by: Sequence[str] = (),
         clustered_by: tuple[Sequence[str], int] | None = None,
         properties: Mapping[str, str] | None = None,
@@ -152,6 +154,7 @@ class Warehouse:
     ) -> Table:
         """`create_table("db.t", "id int, v string", partitioned_by=["month int"])`.
 
+        `columns` may be an Arrow schema: each column gets the type that holds its values.
         `comments`: of columns and partition columns, by their names; `comment`: of the table, which
         is its property `comment`, as in Hive. Names are stored in lower case. A name without a
         database is in `default`; a missing database is made. Without `location` the table is in
@@ -167,7 +170,7 @@ class Warehouse:
             properties = {**(properties or {}), COMMENT: comment}
         declared = Declaration.of(
             full,
-            parse_columns(columns),
+            parse_columns(declared_text(columns)),
             partitioned_by,
             clustered_by,
             with_codec(properties),

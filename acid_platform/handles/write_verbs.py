@@ -181,9 +181,10 @@ class Writes(ABC):
         return self._run(RollBackRows(self.name, AsOf.of(as_of)), engine)
 
     @abstractmethod
-    def add_columns(self, columns: str) -> None:
+    def add_columns(self, columns: str | pa.Schema) -> None:
         """Adds columns, such as `"note string"`; existing rows have NULL there. No file changes.
 
-        Those of a transaction are there for others after its commit. Columns that others add at the
-        same time stay. Raises UnknownColumn for a column that exists, DeclarationChanged.
+        `columns` may be an Arrow schema. Those of a transaction are there for others after its
+        commit. Columns that others add at the same time stay. Raises UnknownColumn for a column
+        that exists, DeclarationChanged.
         """

@@ -15,6 +15,7 @@ import pyarrow as pa
 from acid_platform.base import arrow_functions as pc
 from acid_platform.errors import InvalidDefinition, UnsupportedLayout
 from acid_platform.layout.schema import ACID_COLUMNS
+from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import TIMESTAMPS, Column, HiveType, parse_type, struct_of
 from acid_platform.storage.arrow_numpy import from_numpy, scalar_of, values_of
 
@@ -71,6 +72,16 @@ def declared_columns(schema: pa.Schema) -> tuple[Column, ...]:
     Raises InvalidDefinition for a type without one, as of a column of nothing but NULL.
     """
     return tuple(Column(field.name.lower(), _declared(field)) for field in schema)
+
+
+def declared_text(columns: str | pa.Schema) -> str:
+    """The columns of an Arrow schema in the form `id int, v string`; a text is in it already.
+
+    Raises InvalidDefinition.
+    """
+    if isinstance(columns, str):
+        return columns
+    return ", ".join(f"{quoted(one.name)} {one.type}" for one in declared_columns(columns))
 
 
 def _declared(field: pa.Field) -> HiveType:

@@ -379,3 +379,21 @@ def test_results_and_changes_are_lent(warehouse: Warehouse) -> None:
     changes = duckdb.from_arrow(warehouse.table("s.t").changes_arrow(since=2))
     assert changes.project("id").order("id").fetchall() == [(2,), (3,)]
     assert leases(warehouse) <= 1
+
+
+def test_a_table_may_have_the_columns_of_an_arrow_schema(warehouse: Warehouse) -> None:
+    rows = pa.table({"Id": pa.array([1], pa.int16()), "a b": ["x"]})
+    table = warehouse.create_table("s.made", rows.schema)
+    table.insert(rows)
+    with warehouse.transaction() as txn:
+        txn.table("s.made").add_columns(pa.schema([("amount", pa.decimal128(9, 2))]))
+    table.add_columns(pa.schema([("day", pa.date32())]))
+    assert [(column.name, str(column.type)) for column in table.columns] == [
+        ("id", "smallint"),
+        ("a b", "string"),
+        ("amount", "decimal(9,2)"),
+        ("day", "date"),
+    ]
+    assert table.to_arrow().to_pylist() == [{"id": 1, "a b": "x", "amount": None, "day": None}]
+    with pytest.raises(InvalidDefinition):
+        warehouse.create_table("s.times", pa.schema([("t", pa.time64("us"))]))
