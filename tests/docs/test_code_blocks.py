@@ -52,6 +52,7 @@ RUN_ELSEWHERE = {
     "README.md": "tests/docs/test_docs.py, tests/tooling/test_template.py",
     "docs/backup.md": "tests/metastore: backups, archives and write ids in doubt",
     "docs/cluster.md": "tests/cluster",
+    "docs/dlt-and-dbt.md": "tests/docs/test_dlt_and_dbt.py, where these packages are installed",
     "docs/configuration.md": "tests/sparks/with_peers.py: it needs Iceberg's jar",
     "docs/foreign-readers.md": "tests/interop/direct: they need Hive's metastore",
     "docs/gateway.md": "tests/gateway/test_entry.py, test_rights.py",

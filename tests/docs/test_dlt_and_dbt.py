@@ -1,0 +1,173 @@
+"""The page about dlt and dbt, where these packages are installed: the platform needs neither.
+
+`uv pip install dlt dbt-duckdb`, into an environment of your own that has the platform's packages.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from acid_platform import Warehouse
+from acid_platform.orchestration import SparkResource, WarehouseResource
+from tests.conftest import temporary_warehouse
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "dlt-and-dbt.md").read_text()
+WAREHOUSE = "var/warehouse"
+
+
+def blocks(language: str) -> list[str]:
+    found: list[str] = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    return found
+
+
+def typed(code: str, variables: dict[str, Any]) -> None:
+    exec(compile(code, "page", "exec", dont_inherit=True), variables)
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Warehouse]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ACID_ENGINE", "local")
+    monkeypatch.setenv("DBT_SEND_ANONYMOUS_USAGE_STATS", "false")
+    monkeypatch.setenv("RUNTIME__DLTHUB_TELEMETRY", "false")
+    monkeypatch.setenv("DLT_DATA_DIR", str(tmp_path / "dlt"))
+    with temporary_warehouse(tmp_path / WAREHOUSE) as opened:
+        yield opened
+
+
+def rows_of(warehouse: Warehouse, table: str, *columns: str) -> list[tuple[Any, ...]]:
+    rows = warehouse.table(table).to_arrow(list(columns) or None).to_pylist()
+    return sorted(tuple(row.values()) for row in rows)
+
+
+# --- dlt ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_an_asset_reads_a_source_of_dlt_and_a_failed_check_loses_no_row(
+    warehouse: Warehouse,
+) -> None:
+    dlt = pytest.importorskip("dlt", reason="pip install dlt runs this test")
+    variables: dict[str, Any] = {}
+    typed(blocks("python")[0], variables)
+
+    def run() -> bool:
+        return dg.materialize(
+            [variables["orders"]],
+            resources={
+                "warehouse": WarehouseResource(path=WAREHOUSE),
+                "spark": SparkResource(),
+            },
+            raise_on_error=False,
+        ).success
+
+    assert run() and run()
+    two = [(1, Decimal("12.50")), (2, Decimal("19.99"))]
+    assert rows_of(warehouse, "shop.orders", "id", "amount") == two
+
+    given = variables["shop_orders"]
+    later = variables["datetime"].datetime(2024, 1, 4)
+    amounts: list[str | None] = [None, "7.25"]
+
+    @dlt.resource
+    def shop_orders(changed: Any = None) -> Iterator[Any]:
+        yield from given(changed)
+        yield [{"id": 3, "amount": amounts[0], "changed": later}]
+
+    variables["shop_orders"] = shop_orders
+    assert not run()
+    assert rows_of(warehouse, "shop.orders", "id", "amount") == two
+    del amounts[0]
+    assert run()
+    assert rows_of(warehouse, "shop.orders", "id", "amount") == [*two, (3, Decimal("7.25"))]
+
+
+@pytest.mark.slow
+def test_a_file_of_a_load_has_its_effect_once(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The destination fails after each of its first calls for a table, so dlt loads it again."""
+    dlt = pytest.importorskip("dlt", reason="pip install dlt runs this test")
+    real, died = dlt.destination, set[str]()
+
+    def destination(**settings: Any) -> Callable[[Any], Any]:
+        def decorator(function: Any) -> Any:
+            @functools.wraps(function)
+            def dies_once(path: str, table: Any, *arguments: Any, **named: Any) -> None:
+                function(path, table, *arguments, **named)
+                what = Path(path).name.split(".")[1]
+                if what not in died:
+                    died.add(what)
+                    raise OSError("the process dies before dlt notes the load")
+
+            return real(**settings)(dies_once)
+
+        return decorator
+
+    monkeypatch.setattr(dlt, "destination", destination)
+    variables: dict[str, Any] = {"dlt": dlt}
+    typed("".join(blocks("python")[1:3]), variables)
+    assert died
+    assert rows_of(warehouse, "raw.people", "id", "name") == [(1, "Ada"), (2, "Bob")]
+    pipeline = variables["pipeline"]
+
+    def load(rows: list[dict[str, Any]], disposition: str, table: str = "events") -> None:
+        pipeline.run(rows, table_name=table, write_disposition=disposition)
+
+    load([{"id": 1}, {"id": 1}], "append")
+    load([{"id": 2, "note": "new"}], "append")
+    assert rows_of(warehouse, "raw.events", "id") == [(1,), (1,), (2,)]
+    assert [row["note"] for row in warehouse.table("raw.events").to_arrow().to_pylist()].count(
+        "new"
+    ) == 1
+    load([{"id": 8}, {"id": 9}], "replace")
+    assert rows_of(warehouse, "raw.events", "id") == [(8,), (9,)]
+    pipeline.run(variables["people"])  # nothing is newer than dlt's state
+    assert len(warehouse.table("raw.people").history()) == 1
+
+
+# --- dbt ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_models_of_dbt_read_and_write_tables(
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("dbt.adapters.duckdb", reason="pip install dbt-duckdb runs this test")
+    from dbt.cli.main import dbtRunner
+
+    profiles, sources = blocks("yaml")
+    [model] = blocks("jinja")
+    files = {
+        "acid_dbt.py": blocks("python")[3],
+        "dbt_project.yml": "{name: shop, profile: shop, version: 1.0.0}\n",
+        "profiles.yml": profiles,
+        "models/sources.yml": f"version: 2\n{sources}",
+        "models/totals.sql": model,
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "target").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    orders = warehouse.create_table("shop.orders", "customer string, amount decimal(9,2)")
+    orders.insert([{"customer": name, "amount": amount} for name, amount in ("a1", "a2", "b4")])
+
+    def built() -> list[tuple[Any, ...]]:
+        answer = dbtRunner().invoke(["build", "--project-dir", ".", "--profiles-dir", "."])
+        assert answer.success, answer.exception or answer.result
+        return rows_of(warehouse, "shop.totals")
+
+    assert built() == [("a", Decimal(3)), ("b", Decimal(4))]
+    orders.delete("customer = 'a'")
+    assert built() == [("b", Decimal(4))]
+    orders.delete()
+    assert built() == []
