@@ -14,11 +14,26 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from sqlglot import TokenType, exp
+from sqlglot import TokenType, exp, tokens
 from sqlglot.dialects.hive import Hive
 from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.hive import HiveParser
 from sqlglot.parsers.spark import SparkParser
+
+from acid_platform.errors import UnsupportedStatement
+
+
+def require_interpreted() -> None:
+    """Raises UnsupportedStatement if sqlglot is compiled: then it has no parsers but its own."""
+    if getattr(tokens, "SQLGLOTC_INSTALLED", False):
+        raise UnsupportedStatement(
+            "sqlglotc is installed, the compiled form of sqlglot, on which no other grammar can"
+            " build (dagster-dbt brings it): pip uninstall sqlglotc leaves sqlglot, which does the"
+            " same"
+        )
+
+
+require_interpreted()
 
 _COMPARISONS: dict[TokenType, type[exp.Binary]] = {
     TokenType.EQ: exp.EQ,

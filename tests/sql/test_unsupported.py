@@ -7,6 +7,7 @@ import re
 import pytest
 
 from acid_platform import AcidError, InvalidExpression, UnsupportedStatement
+from acid_platform.predicates.grammar import require_interpreted
 from acid_platform.sql.parse import ADVICE, parse
 
 REFUSED: tuple[tuple[str, str], ...] = (
@@ -124,3 +125,11 @@ def test_no_warning_of_the_parser_is_logged(caplog: pytest.LogCaptureFixture) ->
         except AcidError:
             continue
     assert caplog.records == []
+
+
+def test_the_compiled_form_of_sqlglot_is_refused_by_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sqlglot.tokens.SQLGLOTC_INSTALLED", True)
+    with pytest.raises(UnsupportedStatement, match="pip uninstall sqlglotc"):
+        require_interpreted()
