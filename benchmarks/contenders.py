@@ -31,6 +31,7 @@ from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from benchmarks.libpq import Postgres, library
 from benchmarks.upkeep import FILES
+from tests.declared import declare
 
 TABLES, PARTITIONS = 100, 10
 
@@ -66,12 +67,8 @@ class OurMetastore:
             client.create_database("bench", if_not_exists=True)
             if not client.tables():
                 for number in range(TABLES):
-                    client.create_table(
-                        f"bench.t{number}",
-                        f"{self.home}/t{number}",
-                        [("id", "int")],
-                        [("p", "int")],
-                    )
+                    where, keys = f"{self.home}/t{number}", [("p", "int")]
+                    declare(client, f"bench.t{number}", where, partition_columns=keys)
 
     def open_session(self) -> Session:
         return self.session_of(self.home)

@@ -42,6 +42,7 @@ from acid_platform.transactions.locks import LockType
 from benchmarks.log_worker import FILES, TABLES
 from benchmarks.results import machine, save
 from tests.crash.check import _Link as InProcess
+from tests.declared import declare
 from tests.log.members import Members
 from tests.log.servers import serving
 
@@ -77,9 +78,7 @@ def commits(where: str, seconds: float, checkout: Path = ROOT) -> list[float]:
 def prepare(client: Metastore, root: str) -> None:
     client.create_database("bench", if_not_exists=True)
     for number in range(TABLES):
-        client.create_table(
-            f"bench.t{number}", f"{root}/t{number}", [("id", "int")], [("p", "int")]
-        )
+        declare(client, f"bench.t{number}", f"{root}/t{number}", partition_columns=[("p", "int")])
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from acid_platform import Warehouse
 from acid_platform.metastore import endpoint, wire
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.base import OPERATIONS
+from tests.declared import declare
 from tests.gateway.calls import any_call
 
 KEY = "fuzzing-0123456789abcdef"
@@ -229,7 +230,7 @@ class MetastoreTarget:
         connect(self._port).close()
         with self._honest() as client:
             client.create_database("db", if_not_exists=True)
-            client.create_table("db.t", "/nowhere/db.t", [("id", "int")], [("p", "int")])
+            declare(client, "db.t", "/nowhere/db.t", [("id", "int")], [("p", "int")])
 
     def _honest(self) -> Metastore:
         os.environ.pop(endpoint.TLS_CA, None)

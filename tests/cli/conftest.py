@@ -10,6 +10,7 @@ import pytest
 from acid_platform.base.location import Location
 from acid_platform.metastore.client.metastore import Metastore
 from tests.cli.small import Small
+from tests.declared import declare
 
 
 @pytest.fixture
@@ -20,9 +21,8 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Small]:
     with Metastore.connect(place.metastore, root=place.warehouse) as metastore:
         metastore.create_database("db")
         columns = [("id", "int"), ("v", "string")]
-        metastore.create_table(
-            "db.t", f"{place.warehouse}/db.db/t", columns, properties={"transactional": "true"}
-        )
+        where, kind = f"{place.warehouse}/db.db/t", {"transactional": "true"}
+        declare(metastore, "db.t", where, columns, properties=kind)
         made = Small(Path(place.warehouse), metastore)
         made.insert((1, "A"), (2, "B"))
         yield made

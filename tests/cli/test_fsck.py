@@ -31,6 +31,7 @@ from acid_platform.transactions import RowOperation
 from tests.acid_files import contents_of
 from tests.cli.small import BUCKET, Event, Small, write_delta, write_events
 from tests.conftest import temporary_warehouse
+from tests.declared import declare
 from tests.hive_tables import tables as hive_tables
 from tests.metastore.processes import end
 
@@ -56,14 +57,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
 def new_table(place: Small, partitioned: bool = False, buckets: int = 0) -> Small:
     """Two committed deltas of two rows."""
     made = replace(place, name=f"db.t{next(_numbers)}")
-    made.metastore.create_table(
+    declare(
+        made.metastore,
         made.name,
         str(made.table),
         COLUMNS,
         [("p", "int")] if partitioned else [],
-        {"transactional": "true"},
-        ["id"] if buckets else [],
-        buckets,
+        properties={"transactional": "true"},
+        bucket_columns=("id",) if buckets else (),
+        bucket_count=buckets,
     )
     made.table.mkdir(parents=True)
     partition = "p=1" if partitioned else None

@@ -25,6 +25,7 @@ from acid_platform.metastore.operations.tables import (
 from acid_platform.services import fsck
 from acid_platform.services.explain_services import explain_compactions, wishes_of
 from tests.cli.small import Small
+from tests.declared import declare
 
 ASKED = (
     GetTables,
@@ -71,12 +72,13 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def add_tables(small: Small, *numbers: int) -> None:
     for number in numbers:
         table = Small(small.path, small.metastore, f"db.t{number}")
-        small.metastore.create_table(
+        declare(
+            small.metastore,
             table.name,
             str(table.table),
             [("id", "int"), ("v", "string")],
             [("p", "int")],
-            {"transactional": "true"},
+            properties={"transactional": "true"},
         )
         for partition in ("p=1", "p=2"):
             small.metastore.call(RegisterPartitions(table.name, (partition,)))

@@ -45,6 +45,7 @@ from acid_platform.tables.record_layout import listed_layout, table_layout
 from acid_platform.transactions import RowOperation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 from tests.acid_files import B1, AcidTable, P, contents_of
+from tests.declared import declare
 from tests.finishing import finish
 from tests.metastore.local import local_metastore
 from tests.metastore.world import World
@@ -144,9 +145,8 @@ class History:
     def __post_init__(self) -> None:
         self.metastore = local_metastore(self.world)
         self.metastore.create_database("db")
-        self.metastore.create_table(
-            TABLE, str(self.root), [("v", "string")], properties={"transactional": "true"}
-        )
+        kind = {"transactional": "true"}
+        declare(self.metastore, TABLE, str(self.root), [("v", "string")], properties=kind)
         # Aborted data goes as soon as nobody can see it (C50).
         self.metastore.set("hive.compactor.abortedtxn.threshold", "0")
         self.root.mkdir(parents=True)

@@ -10,6 +10,7 @@ import pytest
 
 from acid_platform import InvalidDefinition, Table, Warehouse
 from tests.conftest import temporary_warehouse
+from tests.declared import declare
 
 PROPERTY = "orc.compress"
 
@@ -52,7 +53,7 @@ def test_P23_a_new_table_has_a_codec_that_its_readers_know(
 def test_a_table_that_states_no_codec_keeps_its_own(warehouse: Warehouse, tmp_path: Path) -> None:
     """As a table that an older version has made."""
     warehouse.metastore.create_database("db")
-    made = warehouse.metastore.create_table("db.t", f"{tmp_path}/db.db/t", [("id", "int")])
+    made = declare(warehouse.metastore, "db.t", f"{tmp_path}/db.db/t")
     Path(made.location).mkdir(parents=True, exist_ok=True)
     table = warehouse.table("db.t")
     table.insert([{"id": 1}])

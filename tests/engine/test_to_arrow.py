@@ -28,7 +28,7 @@ def add(warehouse: Warehouse, value: str, commit: bool = True) -> int:
     table = AcidTable(Path(warehouse.table("db.t").location))
     txn = warehouse.metastore.begin()
     txn.lock([LockRequest("db.t", LockType.SHARED_READ, RowOperation.INSERT)])
-    write_id = txn.allocate_write_id("db.t")
+    write_id = txn.write_ids["db.t"]
     table.inserts(f"d{write_id}", [(write_id, P, 0, value)])
     name = table.file(f"d{write_id}").parent.name
     if commit:

@@ -41,6 +41,7 @@ from acid_platform.transactions.locks import LockType
 from tests.cli.conftest import small
 from tests.cli.small import Small
 from tests.contents import counts
+from tests.declared import declare
 from tests.metastore.processes import end, gone, until
 
 __all__ = ["small"]
@@ -73,7 +74,7 @@ def test_a_backup_is_one_moment_while_clients_work(home: Home, tmp_path: Path) -
     """Even while the leader replaces batches by snapshots."""
     files = [tmp_path / f"copy-{number}.duckdb" for number in range(5)]
     with Metastore.connect(home.path) as metastore:
-        metastore.create_table("t", "default.db/t", [("id", "int")])
+        declare(metastore, "t", "default.db/t", [("id", "int")])
         metastore.set("acid.metastore.snapshot.bytes", "1")
         before = [insert(metastore) for _ in range(5)]
         stop, during = threading.Event(), list[int]()
@@ -121,7 +122,7 @@ def test_a_backup_begins_again_if_its_batches_were_replaced(
 ) -> None:
     file = tmp_path / "copy.duckdb"
     with Metastore.connect(home.path) as metastore:
-        metastore.create_table("t", "default.db/t", [("id", "int")])
+        declare(metastore, "t", "default.db/t", [("id", "int")])
         end(metastore)
     with Metastore.connect(home.path) as metastore:
         real, calls = StateTables.__init__, list[Path | None]()
@@ -133,7 +134,7 @@ def test_a_backup_begins_again_if_its_batches_were_replaced(
                 snapshots = metastore.status()["snapshots"]
                 metastore.set("acid.metastore.snapshot.bytes", "1")
                 large = {"large": "x" * 1_000_000}  # a quarter of the snapshot, or more
-                metastore.create_table("u", "default.db/u", [("id", "int")], properties=large)
+                declare(metastore, "u", "default.db/u", [("id", "int")], properties=large)
                 until(lambda: metastore.status()["snapshots"] > snapshots, 30)
                 until(lambda: not before.exists())
             real(tables, state, origin, before, *more)
@@ -149,7 +150,7 @@ def test_a_backup_begins_again_if_its_batches_were_replaced(
 def test_P24_write_ids_newer_than_the_backup_are_in_doubt(home: Home, tmp_path: Path) -> None:
     file = tmp_path / "copy.duckdb"
     with Metastore.connect(home.path) as metastore:
-        metastore.create_table("t", "default.db/t", [("id", "int")])
+        declare(metastore, "t", "default.db/t", [("id", "int")])
         first = insert(metastore)
         open_one = metastore.begin(locks=[WRITE])
         write_copy(log_of(home), file)
@@ -189,7 +190,7 @@ def test_P24_write_ids_newer_than_the_backup_are_in_doubt(home: Home, tmp_path: 
 def test_P24_doubt_survives_a_restart_and_a_snapshot(home: Home, tmp_path: Path) -> None:
     file = tmp_path / "copy.duckdb"
     with Metastore.connect(home.path) as metastore:
-        metastore.create_table("t", "default.db/t", [("id", "int")])
+        declare(metastore, "t", "default.db/t", [("id", "int")])
         write_copy(log_of(home), file)
         end(metastore)
     restore(home, file, lambda record, known: found(2), replace_it=True)
@@ -255,7 +256,7 @@ def test_an_interrupted_restore_is_not_served(
 ) -> None:
     file = tmp_path / "copy.duckdb"
     with Metastore.connect(home.path) as metastore:
-        metastore.create_table("t", "default.db/t", [("id", "int")])
+        declare(metastore, "t", "default.db/t", [("id", "int")])
         write_copy(log_of(home), file)
         end(metastore)
     monkeypatch.setattr(module, "put_aside", lambda _: 1 / 0)

@@ -133,7 +133,7 @@ def test_case_07_T18_T19_T21_write_ids_in_order_of_allocation(world: World) -> N
     world.create("u")
     older, newer = world.begin(), world.begin()
     got = [
-        world.call("allocate", txn=txn.id, table=name)["write_id"]
+        world.allocate(txn.id, name)
         for txn, name in ((newer, "t"), (older, "t"), (newer, "t"), (newer, "u"))
     ]
     assert got == [1, 2, 1, 1]
@@ -287,7 +287,7 @@ def test_case_20_S5_S13_texts_are_read_as_they_are_written() -> None:
 def test_case_21_S7_S8_a_write_id_of_a_transaction_above_the_watermark(world: World) -> None:
     ids = batch(world, 9)
     for txn in (1, 9, 7):
-        world.call("allocate", txn=txn, table="t")
+        world.allocate(txn, "t")
     for txn in ids:
         if txn != 9:
             world.call("commit", txn=txn, writes=[])

@@ -513,7 +513,7 @@ def test_P22_a_transaction_with_a_write_id_drops_no_partition() -> None:
     world.create(partitioned=True)
     world.insert(partition="p=1")
     txn = world.begin(LockRequest("t", E, None, "p=1"))
-    world.call("allocate", txn=txn.id, table="t")
+    world.allocate(txn.id, "t")
     with pytest.raises(InvalidDefinition, match="has writes; begin another"):
         world.call("drop", txn=txn.id, name="t", partition="p=1")
 

@@ -201,15 +201,13 @@ def test_P28_nothing_is_written_into_a_new_table_of_the_same_name(parts: World) 
     with pytest.raises(DeclarationChanged, match="t was dropped and made again since"):
         parts.lock(writer, LockRequest("t", W, INSERT))
     with pytest.raises(DeclarationChanged, match="made again"):
-        parts.call("allocate", txn=writer.id, table="t")
-    with pytest.raises(DeclarationChanged, match="made again"):
-        parts.call("allocate_many", txns=[writer.id], table="t")
+        parts.allocate(writer.id, "t")
     assert parts.state.table("t").writes == []
 
 
 def test_P28_a_write_id_without_a_lock_does_not_outlive_the_table(world: World) -> None:
     writer = world.begin()
-    writer.write_ids["default.t"] = world.call("allocate", txn=writer.id, table="t")["write_id"]
+    writer.write_ids["default.t"] = world.allocate(writer.id, "t")
     drop(world, "t")
     world.create("t", location="/w/new")
     report = world.report(writer)

@@ -14,6 +14,7 @@ from acid_platform.metastore.operations.compaction import AnswerErasure, GetEras
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.state_rows import live_rows, restore
 from acid_platform.metastore.tasks import ErasureTask
+from tests.declared import declare
 from tests.metastore.processes import end
 
 WAITING, ERASED, WITHDRAWN = (ErasureState.WAITING, ErasureState.ERASED, ErasureState.WITHDRAWN)
@@ -22,7 +23,7 @@ WAITING, ERASED, WITHDRAWN = (ErasureState.WAITING, ErasureState.ERASED, Erasure
 @pytest.fixture
 def metastore(tmp_path: Path) -> Iterator[Metastore]:
     with Metastore.connect(tmp_path) as connected:
-        connected.create_table("t", str(tmp_path / "t"), [("id", "int")])
+        declare(connected, "t", str(tmp_path / "t"), [("id", "int")])
         yield connected
         connected.stop()
 
@@ -62,7 +63,7 @@ def test_a_settled_request_stays_settled(metastore: Metastore) -> None:
 
 def test_P3_a_request_is_kept_when_the_metastore_ends(tmp_path: Path) -> None:
     with Metastore.connect(tmp_path) as metastore:
-        metastore.create_table("t", str(tmp_path / "t"), [("id", "int")])
+        declare(metastore, "t", str(tmp_path / "t"), [("id", "int")])
         metastore.call(RequestErasure("t", "id = 1", "ann"))
         end(metastore)
         [kept] = metastore.call(GetErasures())

@@ -41,6 +41,7 @@ from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from benchmarks.metastore import fill
 from tests.contents import counts
+from tests.declared import declare
 from tests.metastore.processes import end, gone
 
 FORK = multiprocessing.get_context("fork")
@@ -133,7 +134,7 @@ def test_P3_kills_under_eight_writers_lose_split_and_repeat_no_commit(
     directory = tmp_path / "metastore"
     with Metastore.connect(directory) as metastore:
         for name in TABLES:
-            metastore.create_table(name, f"/w/{name}", [("id", "int")])
+            declare(metastore, name, f"/w/{name}", [("id", "int")])
         # Snapshots as often as possible: most kills hit one of them.
         metastore.set("acid.metastore.snapshot.bytes", "1")
     answers, stop = FORK.Queue(), FORK.Event()
@@ -411,7 +412,7 @@ def test_a_read_only_directory_is_refused_by_name(tmp_path: Path) -> None:
 def test_ten_million_ended_transactions_cost_neither_memory_nor_start(tmp_path: Path) -> None:
     directory = tmp_path / "metastore"
     with Metastore.connect(directory) as metastore:
-        metastore.create_table("t", "/w/t", [("id", "int")])
+        declare(metastore, "t", "/w/t", [("id", "int")])
         end(metastore)
     (snapshot,) = directory.glob("snapshot-*.duckdb")
     fill(snapshot, 10_000_000)
@@ -431,7 +432,7 @@ def test_ten_million_ended_transactions_cost_neither_memory_nor_start(tmp_path: 
 @pytest.mark.timeout(900)
 def test_memory_of_open_leases_is_bounded(tmp_path: Path, count: int) -> None:
     with Metastore.connect(tmp_path / "metastore") as metastore:
-        metastore.create_table("t", "/w/t", [("id", "int")])
+        declare(metastore, "t", "/w/t", [("id", "int")])
         before = metastore.status()["resident_bytes"]
         leases = [metastore.open_snapshot(["t"]) for _ in range(count)]
         used = metastore.status()["resident_bytes"] - before

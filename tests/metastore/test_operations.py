@@ -107,7 +107,7 @@ def test_the_last_write_id_counts_open_and_aborted_writers_and_dropped_tables() 
     assert metastore.call(GetLastWriteId(table_id)) == 0
     world.insert()
     txn = world.begin()
-    world.call("allocate", txn=txn.id, table="t")
+    world.allocate(txn.id, "t")
     assert metastore.call(GetLastWriteId(table_id)) == 2
     world.call("abort", txn=txn.id, reason="")
     drop = world.begin(LockRequest("t", E))

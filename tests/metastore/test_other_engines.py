@@ -213,7 +213,7 @@ def test_P34_touched_says_what_was_locked_and_what_was_not(world: World) -> None
         LockRequest("p", W, INSERT, None, True),
         LockRequest("u", R, SELECT),
     )
-    world.call("allocate", txn=txn, table="u")
+    world.allocate(txn, "u")
     touched = {one["table"]: one for one in world.call("touched", txn=txn)["tables"]}
     assert {name: one["entities"] for name, one in touched.items()} == {
         "default.t": [{"partition": None, "dynamic": False, "operation": "d"}],

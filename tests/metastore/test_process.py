@@ -64,6 +64,7 @@ from acid_platform.metastore.wire import Channel
 from acid_platform.transactions import RowOperation, TxnType, ValidTxnList
 from acid_platform.transactions.locks import LockType
 from tests.contents import counts
+from tests.declared import declare
 from tests.metastore.processes import gone, until
 
 FORK = multiprocessing.get_context("fork")
@@ -83,7 +84,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def metastore(directory: Path) -> Iterator[Metastore]:
     with Metastore.connect(directory) as handle:
-        handle.create_table("t", "/w/t", [("id", "int")])
+        declare(handle, "t", "/w/t", [("id", "int")])
         yield handle
 
 
@@ -411,13 +412,13 @@ def test_L10_L11_over_the_wire(metastore: Metastore) -> None:
 
 def test_the_context_manager_commits_or_aborts(metastore: Metastore) -> None:
     with metastore.begin(locks=[WRITE]) as good:
-        good.allocate_write_id("t")
+        assert good.write_ids
     with pytest.raises(ValueError, match="no"), metastore.begin(locks=[WRITE]) as bad:
         raise ValueError("no")
     with metastore.begin() as ended:
         ended.abort("enough")
     with pytest.raises(InvalidDefinition), metastore.begin() as wrong:
-        wrong.allocate_write_id("t")
+        wrong.write_ids |= {"default.t": metastore.call(AllocateMany("t", (wrong.id,)))[0][1]}
         wrong.commit([report(wrong)])
     states = metastore.call(
         GetTxnStates(
@@ -440,7 +441,7 @@ def test_S2_a_writer_sees_its_own_write_id(metastore: Metastore) -> None:
     txn = metastore.begin(locks=[WRITE])
     assert txn.valid_write_ids("t").is_valid(2) and not txn.valid_write_ids("t").is_valid(1)
     later = metastore.begin()
-    later.allocate_write_id("T")
+    later.lock("T", "SHARED_WRITE")
     assert str(later.valid_write_ids("t")) == "default.t:3:1:1,2:"
     other.commit()
     assert not txn.valid_write_ids("t").is_valid(1)

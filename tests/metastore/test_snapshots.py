@@ -102,7 +102,7 @@ def test_S7_S8_write_ids_below_and_above_the_watermark(world: World) -> None:
     nine = world.begin()
     assert (six.id, seven.id, nine.id) == (1, 7, 9)
     for txn in (six, nine, seven):
-        world.call("allocate", txn=txn.id, table="t")
+        world.allocate(txn.id, "t")
     world.commit(seven)
     world.abort(six)
     listed = write_ids(world.state.table("t"), ValidTxnList.of(8))
@@ -126,8 +126,8 @@ def test_P5_a_purged_mapping_stays_visible(world: World) -> None:
     world.insert()
     world.insert()
     seven, nine = world.begin(), world.begin()
-    assert world.call("allocate", txn=nine.id, table="t")["write_id"] == 3
-    assert world.call("allocate", txn=seven.id, table="t")["write_id"] == 4
+    assert world.allocate(nine.id, "t") == 3
+    assert world.allocate(seven.id, "t") == 4
     world.abort(nine)
     world.commit(seven)
     world.tick(61_000)
@@ -213,7 +213,7 @@ def test_P4_every_partition_needs_a_base_before_an_id_is_forgotten() -> None:
 
 def test_P4_nothing_is_forgotten_under_an_older_open_write(world: World) -> None:
     old = world.begin()
-    world.call("allocate", txn=old.id, table="t")
+    world.allocate(old.id, "t")
     world.abort(world.write())
     world.state.components.clear()
     world.overwrite()

@@ -47,6 +47,7 @@ from acid_platform.metastore.server.store import Store, machine_at
 from acid_platform.transactions import TxnState
 from acid_platform.transactions.locks import LockType
 from tests.clocks import ManualClock
+from tests.declared import declare
 from tests.metastore.processes import ask, until
 from tests.metastore.world import World
 
@@ -518,7 +519,7 @@ class Serving:
         self.thread.start()
         self.store = self.server.commits.store
         self.client = Metastore.connect(home.path, autostart=False)
-        self.client.create_table("t", "/w/t", [("id", "int")])
+        declare(self.client, "t", "/w/t", [("id", "int")])
 
     def fail_next(self, monkeypatch: pytest.MonkeyPatch, *, durable: bool, times: int = 1) -> None:
         append = self.store.append
@@ -554,7 +555,7 @@ def test_P3_a_failed_write_changes_nothing(
     txn = serving.client.begin()
     serving.fail_next(monkeypatch, durable=False)
     with pytest.raises(MetastoreWriteFailed, match=r"nothing was changed: .*No space left"):
-        serving.client.create_table("u", "/w/u", [("id", "int")])
+        declare(serving.client, "u", "/w/u", [("id", "int")])
     assert [table.name for table in serving.client.tables()] == ["default.t"]
     assert serving.client.status()["failed_writes"] == 1
     txn.commit()
@@ -565,7 +566,7 @@ def test_P3_a_failed_write_that_became_durable_counts(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serving.fail_next(monkeypatch, durable=True)
-    record = serving.client.create_table("u", "/w/u", [("id", "int")])
+    record = declare(serving.client, "u", "/w/u", [("id", "int")])
     assert serving.client.table("u") == record and record.table_id == 2
 
 

@@ -34,6 +34,7 @@ from acid_platform.metastore.server import connections
 from acid_platform.metastore.server.metrics import Histogram
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
+from tests.declared import declare
 from tests.metastore.processes import ask, end, gone, until
 
 KEY = "0123456789abcdef-the-key"
@@ -144,7 +145,7 @@ def ended(peer: socket.socket) -> bool:
 
 def test_a_service_serves_over_tcp_what_it_serves_at_home(service: Service) -> None:
     with Metastore.connect(service.uri) as far, Metastore.connect(service.home) as near:
-        far.create_table("shared", "/w/shared", [("id", "int")])
+        declare(far, "shared", "/w/shared", [("id", "int")])
         assert near.table("shared") == far.table("shared")
         with far.begin(locks=[LockRequest("shared", LockType.SHARED_WRITE)]) as txn:
             assert near.status()["open"] == 1
@@ -236,7 +237,7 @@ def test_addresses() -> None:
 def test_P3_a_client_waits_for_a_service_that_comes_back(tmp_path: Path) -> None:
     first = Service(tmp_path / "m")
     with Metastore.connect(first.uri) as client:
-        client.create_table("t", "/w/t", [("id", "int")])
+        declare(client, "t", "/w/t", [("id", "int")])
         txn = client.begin(locks=[WRITE])
         first.kill()
         second = Service(tmp_path / "m", first.port)

@@ -223,17 +223,17 @@ def test_T17_no_write_id_for_ended_or_reading_transactions(world: World) -> None
     world.abort(gone)
     for txn, error in ((gone, TxnAborted), (reader, ReadOnlyTxn)):
         with pytest.raises(error):
-            world.call("allocate", txn=txn.id, table="t")
+            world.allocate(txn.id, "t")
     assert world.state.table("t").next_write_id == 1
 
 
 def test_T18_T19_T21_order_of_allocation(world: World) -> None:
     world.create("u")
     older, newer = world.begin(), world.begin()
-    assert world.call("allocate", txn=newer.id, table="t")["write_id"] == 1
-    assert world.call("allocate", txn=older.id, table="t")["write_id"] == 2
-    assert world.call("allocate", txn=newer.id, table="T")["write_id"] == 1
-    assert world.call("allocate", txn=newer.id, table="u")["write_id"] == 1
+    assert world.allocate(newer.id, "t") == 1
+    assert world.allocate(older.id, "t") == 2
+    assert world.allocate(newer.id, "T") == 1
+    assert world.allocate(newer.id, "u") == 1
 
 
 def test_P6_write_ids_come_with_the_locks(world: World) -> None:
@@ -386,7 +386,7 @@ def test_T40_stale_says_that_a_conflict_committed_before_the_grant(world: World)
 
 def test_P6_an_insert_below_a_committed_overwrite_conflicts(world: World) -> None:
     insert, overwrite = world.begin(), world.begin()
-    world.call("allocate", txn=insert.id, table="t")
+    world.allocate(insert.id, "t")
     world.lock(overwrite, LockRequest("t", X, UPDATE))
     world.commit(overwrite, WriteReport("t", None, UPDATE, "base_0000002", counts(1, 1), True))
     world.lock(insert, LockRequest("t", W, INSERT))

@@ -15,6 +15,7 @@ from acid_platform.metastore.operations.tables import DeclareView, DropView, Rem
 from acid_platform.metastore.records import ExternalFiles, ViewRecord
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.state_rows import live_rows, restore
+from tests.declared import declare
 
 VIEW = ViewRecord("db.v", "SELECT id FROM db.t AS t", (("id", "int"),))
 
@@ -23,7 +24,7 @@ VIEW = ViewRecord("db.v", "SELECT id FROM db.t AS t", (("id", "int"),))
 def metastore(tmp_path: Path) -> Iterator[Metastore]:
     with Metastore.connect(tmp_path) as connected:
         connected.create_database("db")
-        connected.create_table("db.t", str(tmp_path / "t"), [("id", "int")])
+        declare(connected, "db.t", str(tmp_path / "t"), [("id", "int")])
         connected.call(DeclareView(VIEW, False, False))
         yield connected
         connected.stop()
@@ -39,7 +40,7 @@ def test_a_view_takes_its_name_from_tables_and_views(metastore: Metastore) -> No
     with pytest.raises(TableExists, match=r"db\.t is a table"):
         metastore.call(DeclareView(ViewRecord("db.t", "SELECT 1", (("x", "int"),)), False, False))
     with pytest.raises(TableExists, match=r"db\.v is a view"):
-        metastore.create_table("db.v", "/nowhere", [("id", "int")])
+        declare(metastore, "db.v", "/nowhere", [("id", "int")])
     with pytest.raises(TableExists, match=r"db\.v is a view"):
         metastore.alter_table("db.t", rename="db.v")
     with pytest.raises(InvalidDefinition, match="no database nope"):

@@ -133,6 +133,11 @@ class World:
             tables=None if tables is None else list(tables),
         )
 
+    def allocate(self, txn: int, table: str) -> int:
+        """The write id of a transaction, the same each time."""
+        ((_, write_id),) = self.call("allocate_many", table=table, txns=[txn])["write_ids"]
+        return int(write_id)
+
     def begin(self, *locks: LockRequest, **more: Any) -> Txn:
         return Txn(self.answer(self.begin_request(*locks, **more)))
 

@@ -26,7 +26,6 @@ REPEATABLE = (
     "heartbeat",
     "heartbeat_one",
     "valid_write_ids",
-    "allocate",
     "cleaning",
     "table",
     "partitions",

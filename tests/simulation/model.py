@@ -283,7 +283,6 @@ _REPEATED = (
     "heartbeat",
     "heartbeat_one",
     "valid_write_ids",
-    "allocate",
     "txn_states",
     "cleaning",
     "table",

@@ -104,7 +104,7 @@ def test_everything_happens() -> None:
         "begin",
         "open_batch",
         "lock",
-        "allocate",
+        "allocate_many",
         "valid_write_ids",
         "commit",
         "abort",

@@ -203,13 +203,13 @@ class Writer(Actor):
         def then(reply: Json) -> None:
             if "value" in reply:
                 name = f"default.{table}"
-                session.write_ids[name] = reply["value"]["write_id"]
+                ((_, session.write_ids[name]),) = reply["value"]["write_ids"]
                 txn = self.sim.model.txns[session.txn]
                 seen = self.sim.model.seen(txn, name) if txn.state == "o" else None
                 if seen is not None:
                     session.places[name] = seen.location
 
-        self.ask(then, "allocate", txn=session.txn, table=table)
+        self.ask(then, "allocate_many", txns=[session.txn], table=table)
 
     def _beat(self, session: Session) -> None:
         def then(reply: Json) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import threading
 import time
 import weakref
@@ -27,6 +29,7 @@ class Heartbeats:
         """Seconds between heartbeats, as each answer about a transaction reports it."""
         self.threads = 5
         self.reset()
+        _every.add(self)
 
     def reset(self) -> None:
         """Forgets all transactions; needed after a fork, where they belong to the parent."""
@@ -66,12 +69,6 @@ class Heartbeats:
             self._closed = True
             self._guard.notify_all()
 
-    def end(self, patience: float) -> None:
-        """As `close`, and waits up to `patience` seconds until its threads have ended."""
-        self.close()
-        for thread in self._threads:
-            thread.join(patience)
-
     def _due(self, last: float) -> bool:
         """Waits until an interval has passed since the last heartbeat; returns False at the end."""
         with self._guard:
@@ -105,3 +102,23 @@ class Heartbeats:
             if not open_now[txn_id].ended:
                 reason = f"transaction {txn_id} is no longer open in the metastore"
                 open_now[txn_id].found_lost(reason)
+
+
+_every: weakref.WeakSet[Heartbeats] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for beats in list(_every):
+        beats.reset()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+@atexit.register
+def _at_exit() -> None:
+    """Ends the threads: one that lives when Python ends keeps what it can reach."""
+    for beats in list(_every):
+        beats.close()
+        for thread in beats._threads:
+            thread.join(0.2)

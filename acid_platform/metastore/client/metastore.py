@@ -6,12 +6,10 @@ once, even if the connection breaks or the process dies: see link.py.
 
 from __future__ import annotations
 
-import atexit
 import getpass
 import os
 import socket
 import time
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
@@ -38,8 +36,6 @@ Info = ClientInfo | Mapping[str, str]
 
 __all__ = ["CompactionTransaction", "Metastore", "OpenTransaction"]
 
-_handles: weakref.WeakSet[Metastore]
-
 
 class Metastore:
     """A client of one metastore. It may be used from several threads, and after a fork."""
@@ -53,7 +49,6 @@ class Metastore:
         now = self.call(ops.GetSettings())
         self.beats.interval = now.heartbeat / 1000
         self.beats.threads = int(now.settings["hive.txn.heartbeat.threadpool.size"])
-        _handles.add(self)
 
     @classmethod
     def connect(
@@ -105,15 +100,6 @@ class Metastore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def forked(self) -> None:
-        """To be called in the child after a fork: it does not keep the parent's transactions
-        alive."""
-        self.beats.reset()
-
-    def ends(self) -> None:
-        """To be called when the process ends: no thread of this handle outlives it."""
-        self.beats.end(patience=0.2)
-
     # --- settings -----------------------------------------------------------------------------
 
     def set(self, name: str, value: str) -> None:
@@ -163,30 +149,6 @@ class Metastore:
         """The names of the registered partitions. Raises NoSuchTable."""
         return [partition.name for partition in self.call(ops.GetPartitions(name))]
 
-    def create_table(
-        self,
-        name: str,
-        location: str,
-        columns: Sequence[tuple[str, str]],
-        partition_columns: Sequence[tuple[str, str]] = (),
-        properties: Mapping[str, str] | None = None,
-        bucket_columns: Sequence[str] = (),
-        bucket_count: int = 0,
-        if_not_exists: bool = False,
-    ) -> TableRecord:
-        """Raises TableExists, InvalidDefinition."""
-        table = TableRecord(
-            0,
-            name,
-            self.places.inward(location),
-            tuple(columns),
-            tuple(partition_columns),
-            dict(properties or {}),
-            tuple(bucket_columns),
-            bucket_count,
-        )
-        return self.call(ops.DeclareTable(table, if_not_exists))
-
     def alter_table(
         self,
         name: str,
@@ -230,7 +192,6 @@ class Metastore:
         locks: Sequence[LockRequest] = (),
         wait: float = 60.0,
         info: Info | None = None,
-        read_only: bool = False,
     ) -> OpenTransaction:
         """Opens, locks, allocates write ids and takes the snapshot in one message (P6, S4).
 
@@ -238,7 +199,7 @@ class Metastore:
         a blocked read is refused at once (LockNotAcquired, L10). Also raises TooManyOpenTxns,
         NoSuchTable, NoSuchPartition.
         """
-        kind = TxnType.READ_ONLY if read_only else TxnType.DEFAULT
+        kind = TxnType.DEFAULT
         begin = ops.Begin(kind.value, tuple(locks), wait, None, client_info(info), tables=())
         return OpenTransaction(self, kind, self.call(begin))
 
@@ -259,14 +220,12 @@ class Metastore:
         kind = TxnType.READ_ONLY if read_only else TxnType.DEFAULT
         return OpenTransaction(self, kind, self.call(ops.GetGranted(txn_id)))
 
-    def outcome(self, txn_id: int | None = None, request_id: str | None = None) -> Row:
-        """How a transaction ended (`state` o, c or a), or the answer to a request (P3).
+    def outcome(self, txn_id: int) -> Row:
+        """How a transaction ended: its `state` is o, c or a (P3).
 
         Raises NoSuchTxn if nothing is known, which never means "not committed".
         """
-        if txn_id is not None:
-            return encode(self.call(ops.GetTxnOutcome(txn_id)))
-        return encode(self.call(ops.GetOutcome(request_id or "")))
+        return encode(self.call(ops.GetTxnOutcome(txn_id)))
 
     # --- compactions --------------------------------------------------------------------------
 
@@ -382,21 +341,3 @@ _INFO = tuple(field.name for field in fields(ClientInfo))
 @cache
 def _myself() -> ClientInfo:
     return ClientInfo(getpass.getuser(), socket.gethostname())
-
-
-_handles = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for handle in list(_handles):
-        handle.forked()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
-@atexit.register
-def _at_exit() -> None:
-    """Ends the threads of heartbeats: one that lives when Python ends keeps what it can reach."""
-    for handle in list(_handles):
-        handle.ends()

@@ -191,23 +191,12 @@ class OpenTransaction:
         """
         return self._metastore.call(ops.GetChanges(self.id, table_name(table), since, until))
 
-    def allocate_write_id(self, table: str) -> int:
-        """Its write id in the table, the same at each call (T17 to T19)."""
-        name = table_name(table)
-        if name not in self.write_ids:
-            self.write_ids[name] = self._metastore.call(ops.Allocate(self.id, name))
-        return self.write_ids[name]
-
     def heartbeat(self, read: bool = False) -> None:
         """Raises TxnAborted, SnapshotExpired or NoSuchTxn if it is no longer open (T7, P4).
 
         `read` says that the snapshot is being read, which renews the read lease (P12).
         """
         self._metastore.beats.learn(self._metastore.call(ops.HeartbeatOne(self.id, read)))
-
-    def touch(self) -> None:
-        """Renews the transaction and its read lease. Raises as `heartbeat`."""
-        self.heartbeat(read=True)
 
     def check(self) -> None:
         """Raises SnapshotExpired (for a read lease) or TxnAborted unless the transaction is open
@@ -218,7 +207,7 @@ class OpenTransaction:
         here.
         """
         try:
-            self.touch()
+            self.heartbeat(read=True)
         except NoSuchTxn as error:
             if self.kind is not TxnType.READ_ONLY:
                 raise

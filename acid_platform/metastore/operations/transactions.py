@@ -169,13 +169,6 @@ class IsNewest(Unrecorded[bool], op="is_newest", answers="newest"):
     tables: tuple[str, ...]
 
 
-class Allocate(MetastoreOperation[int], op="allocate", answers="write_id", repeatable=True):
-    """The transaction's write id in a table, the same at each call (T17 to T19)."""
-
-    txn: int
-    table: str
-
-
 class AllocateMany(
     MetastoreOperation[list[tuple[int, int]]], op="allocate_many", answers="write_ids"
 ):

@@ -190,23 +190,6 @@ def valid_write_ids(turn: Turn, operation: ops.GetValidWriteIds) -> ops.SeenWrit
     return ops.SeenWrites(write_ids(table, valid_txns), table.by_txn.get(txn.txn_id))
 
 
-@handles(ops.Allocate)
-def allocate(turn: Turn, operation: ops.Allocate) -> int:
-    return _allocate(turn, require_open(turn, operation.txn), operation.table)
-
-
-def _allocate(turn: Turn, txn: Txn, name: str) -> int:
-    if txn.kind is not TxnType.DEFAULT:
-        raise ReadOnlyTxn(f"transaction {txn.txn_id} is {txn.kind.name}: it gets no write id")
-    table = unchanged(turn.state, txn, name)
-    write_id = table.by_txn.get(txn.txn_id)
-    if write_id is None:
-        write_id = table.next_write_id
-        needs = (table.record.name,) if may_read(txn, table) else ()
-        turn.record(WriteIdAllocated(txn.txn_id, table.record.table_id, write_id, needs))
-    return write_id
-
-
 @handles(ops.AllocateMany)
 def allocate_many(turn: Turn, operation: ops.AllocateMany) -> list[tuple[int, int]]:
     """Either all transactions get new write ids, or all have one already.
@@ -237,8 +220,10 @@ def allocate_many(turn: Turn, operation: ops.AllocateMany) -> list[tuple[int, in
             f"transactions {have} have write ids of {table.record.name} and the others none;"
             " ask for either"
         )
-    for txn in txns:
-        _allocate(turn, txn, operation.table)
+    for txn in () if have else txns:
+        needs = (table.record.name,) if may_read(txn, table) else ()
+        allocated = WriteIdAllocated(txn.txn_id, table.record.table_id, table.next_write_id, needs)
+        turn.record(allocated)
     return [(txn.txn_id, table.by_txn[txn.txn_id]) for txn in txns]
 
 
