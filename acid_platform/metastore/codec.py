@@ -16,6 +16,7 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
+from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -39,7 +40,7 @@ _TEXT_FORMS = (CompactorWriteIdList, ValidWriteIdList, ValidTxnList, RecordedFil
 
 def encode(record: Any) -> dict[str, Json]:
     """The fields of a record as JSON values, in the order of their declaration."""
-    fields: dict[str, Json] = _pair_of[type(record)][0](record)
+    fields: dict[str, Json] = _pair_of(type(record))[0](record)
     return fields
 
 
@@ -49,27 +50,15 @@ def decode(cls: type[T], data: dict[str, Json]) -> T:
     Raises TypeError, KeyError, ValueError, AttributeError or IndexError if the JSON does not fit.
     """
     try:
-        whole: T = _pair_of[cls][1](data)
+        whole: T = _pair_of(cls)[1](data)
         return whole
     except KeyError:
         present = {
             member.name: member.read(data if member.how == "flat" else data[member.name])
-            for member in _members[cls]
+            for member in _members(cls)
             if member.how == "flat" or member.name in data
         }
         return cls(**present)
-
-
-class PerClass(dict[type[Any], T]):
-    """What a function computes of a class, computed once for each."""
-
-    def __init__(self, compute: Callable[[type[Any]], T]) -> None:
-        super().__init__()
-        self._compute = compute
-
-    def __missing__(self, cls: type[Any]) -> T:
-        value = self[cls] = self._compute(cls)
-        return value
 
 
 class Member(NamedTuple):
@@ -84,14 +73,15 @@ class Member(NamedTuple):
     """Stands before its value where the class is called."""
 
 
-def _compile(cls: type[Any]) -> tuple[Convert, Convert]:
+@cache
+def _pair_of(cls: type[Any]) -> tuple[Convert, Convert]:
     """The functions that write a record and read one in which no field is absent.
 
     Each is compiled from one expression, since every request passes here several times.
     """
     names: dict[str, Any] = {"cls": cls}
     writes, reads = [], []
-    for number, (name, write, read, how, default, keyword) in enumerate(_members[cls]):
+    for number, (name, write, read, how, default, keyword) in enumerate(_members(cls)):
         names[f"w{number}"], names[f"r{number}"] = write, read
         value, item = f"o.{name}", f"o[{name!r}]"
         written = value if write is _same else f"w{number}({value})"
@@ -112,7 +102,8 @@ def _compile(cls: type[Any]) -> tuple[Convert, Convert]:
     )
 
 
-def _read_members(cls: type[Any]) -> tuple[Member, ...]:
+@cache
+def _members(cls: type[Any]) -> tuple[Member, ...]:
     hints = get_type_hints(cls)
     return tuple(
         Member(
@@ -124,10 +115,6 @@ def _read_members(cls: type[Any]) -> tuple[Member, ...]:
         )
         for field in fields(cls)
     )
-
-
-_pair_of = PerClass(_compile)
-_members = PerClass(_read_members)
 
 
 def columns_of(cls: type[Any]) -> dict[str, str]:
@@ -156,7 +143,7 @@ def _sql_type(hint: Any) -> str:
 def left_out(cls: type[Any]) -> dict[str, object]:
     """The values that are omitted while they are empty, by their names."""
     hints, values = get_type_hints(cls), {}
-    for name, _, _, how, default, _ in _members[cls]:
+    for name, _, _, how, default, _ in _members(cls):
         if how == "flat":
             values.update(left_out(hints[name]))
         elif how == "brief":
@@ -264,7 +251,7 @@ def converters(hint: Any) -> tuple[Convert, Convert]:
         if hint in _TEXT_FORMS:
             return str, hint.parse
         if is_dataclass(hint):
-            return _pair_of[hint][0], lambda data: decode(hint, data)
+            return _pair_of(hint)[0], lambda data: decode(hint, data)
         if issubclass(hint, tuple) and hasattr(hint, "_fields"):
             hints = get_type_hints(hint)
             return _row(hint, [converters(hints[name]) for name in hint._fields])

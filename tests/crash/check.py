@@ -20,10 +20,10 @@ from acid_platform import Warehouse
 from acid_platform.base.clock import SystemClock
 from acid_platform.metastore.client.link import _value
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.codec import encode
 from acid_platform.metastore.endpoint import Endpoint, Home
 from acid_platform.metastore.operations.base import (
     MetastoreOperation,
-    arguments,
     read_answer,
     read_operation,
 )
@@ -47,7 +47,7 @@ class _Link:
         self.commits, self._numbers = commits, itertools.count()
 
     def call(self, operation: MetastoreOperation[A]) -> A:
-        args = json.loads(json.dumps(arguments(operation)))
+        args = json.loads(json.dumps(encode(operation)))
         received = read_operation(operation.op, args)
         request = Request(f"after-{next(self._numbers)}", received)
         replies, left = self.commits.answer_reads([request])

@@ -6,7 +6,8 @@ import json
 from typing import TypeVar
 
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.operations.base import MetastoreOperation, arguments, read_answer
+from acid_platform.metastore.codec import encode
+from acid_platform.metastore.operations.base import MetastoreOperation, read_answer
 from tests.metastore.world import World
 
 A = TypeVar("A")
@@ -21,7 +22,7 @@ class LocalLink:
 
     def call(self, operation: MetastoreOperation[A]) -> A:
         self.calls.append(operation.op)
-        args = json.loads(json.dumps(arguments(operation)))
+        args = json.loads(json.dumps(encode(operation)))
         answer = json.loads(json.dumps(self.world.call(operation.op, **args)))
         return read_answer(type(operation), answer)
 

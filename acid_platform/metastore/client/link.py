@@ -30,11 +30,10 @@ from acid_platform.errors import (
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client import start
 from acid_platform.metastore.client.target import Target
-from acid_platform.metastore.codec import JsonObject
+from acid_platform.metastore.codec import JsonObject, encode
 from acid_platform.metastore.operations.base import (
     Answer,
     MetastoreOperation,
-    arguments,
     read_answer,
 )
 from acid_platform.metastore.wire import LARGEST_MESSAGE, Channel, Malformed, Refused
@@ -63,7 +62,7 @@ class _Request:
     def of(cls, operation: MetastoreOperation[object]) -> _Request:
         """Raises InvalidDefinition for a text that no file can hold."""
         request_id = secrets.token_hex(8)
-        request = {"id": request_id, "op": operation.op, "args": arguments(operation)}
+        request = {"id": request_id, "op": operation.op, "args": encode(operation)}
         try:
             message = json.dumps(request, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, ClassVar, Generic, TypedDict, TypeVar, dataclass_transform, get_args
 
 from acid_platform.errors import UnsupportedStatement
-from acid_platform.metastore.codec import Convert, JsonObject, PerClass, converters, decode, encode
+from acid_platform.metastore.codec import Convert, JsonObject, converters, decode
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
@@ -75,10 +76,6 @@ OPERATIONS: dict[str, type[MetastoreOperation[Any]]] = {}
 """All operations by their names."""
 
 
-def arguments(operation: MetastoreOperation[Any]) -> JsonObject:
-    return encode(operation)
-
-
 def read_operation(op: str, args: JsonObject) -> MetastoreOperation[Any]:
     """Raises UnsupportedStatement for an unknown name, and whatever `codec.decode` raises."""
     kind = OPERATIONS.get(op)
@@ -93,16 +90,17 @@ def answer_type(kind: type[MetastoreOperation[Any]]) -> Any:
 
 
 def write_answer(kind: type[MetastoreOperation[A]], answer: A) -> JsonObject:
-    written: JsonObject = _converters_of[kind][0](answer)
+    written: JsonObject = _converters_of(kind)[0](answer)
     return written
 
 
 def read_answer(kind: type[MetastoreOperation[A]], value: JsonObject) -> A:
-    answer: A = _converters_of[kind][1](value)
+    answer: A = _converters_of(kind)[1](value)
     return answer
 
 
-def _answer_converters(kind: type[MetastoreOperation[Any]]) -> tuple[Convert, Convert]:
+@cache
+def _converters_of(kind: type[MetastoreOperation[Any]]) -> tuple[Convert, Convert]:
     hint = answer_type(kind)
     if hint is type(None):
         return lambda _answer: {}, lambda _value: None
@@ -111,6 +109,3 @@ def _answer_converters(kind: type[MetastoreOperation[Any]]) -> tuple[Convert, Co
     if not key:
         return write, read
     return lambda answer: {key: write(answer)}, lambda value: read(value[key])
-
-
-_converters_of = PerClass(_answer_converters)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections import OrderedDict
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -21,6 +21,7 @@ from typing import Any
 
 import duckdb
 
+from acid_platform.base.recent import Recent
 from acid_platform.errors import MetastoreDamaged, MetastoreIncompatible
 from acid_platform.metastore.codec import decode
 from acid_platform.metastore.log.contract import Batch
@@ -46,9 +47,8 @@ class RecordedCache:
     """The recorded files of entities; the least recently used entities are evicted first."""
 
     def __init__(self, read: Read, most: int = MOST_CHARACTERS) -> None:
-        self._read, self._most = read, most
-        self._entities: OrderedDict[Entity, dict[str, str]] = OrderedDict()
-        self._size = 0
+        self._read = read
+        self._entities: Recent[Entity, dict[str, str]] = Recent(sys.maxsize, most)
 
     def of(
         self, table_id: int, partitions: Sequence[str | None]
@@ -56,14 +56,13 @@ class RecordedCache:
         """The recorded text of each directory, by partition and name. Raises what `read` raises."""
         recorded: dict[str | None, dict[str, str]] = {}
         for partition in partitions:
-            if (table_id, partition) in self._entities:
-                self._entities.move_to_end((table_id, partition))
-                recorded[partition] = self._entities[table_id, partition]
+            if (contents := self._entities.get((table_id, partition))) is not None:
+                recorded[partition] = contents
         lacking = [partition for partition in partitions if partition not in recorded]
         if lacking:
             for partition, contents in self._look_up(table_id, lacking).items():
                 recorded[partition] = contents
-                self._keep((table_id, partition), contents)
+                self._entities.put((table_id, partition), contents, _size(contents))
         return {
             (partition, name): text
             for partition, contents in recorded.items()
@@ -85,13 +84,6 @@ class RecordedCache:
             if row["partition"] in files:
                 files[row["partition"]][row["directory"]] = row["contents"]
         return files
-
-    def _keep(self, entity: Entity, contents: dict[str, str]) -> None:
-        self._entities[entity] = contents
-        self._size += _size(contents)
-        while self._size > self._most:
-            _, oldest = self._entities.popitem(last=False)
-            self._size -= _size(oldest)
 
 
 def _size(contents: Mapping[str, str]) -> int:
