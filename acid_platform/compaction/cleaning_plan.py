@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 
 from acid_platform.base.table_properties import NO_CLEANUP
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory, temporary_owner
@@ -20,17 +19,6 @@ from acid_platform.transactions import TxnState, ValidWriteIdList
 
 PINNED = "P36"
 """The rule by which a pinned path stays."""
-
-
-class CleaningKind(Enum):
-    """What gave rise to a cleaning."""
-
-    AFTER_COMPACTION = "after compaction"
-    """C44 to C49."""
-    ABORTED = "aborted transactions"
-    """C50 to C53."""
-    DYNAMIC_ABORT = "aborted dynamic partitions"
-    """C55: every partition is searched, and only aborted directories are removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +67,11 @@ def no_cleanup(properties: Mapping[str, str]) -> bool:
 
 def plan_cleaning(
     directory: AcidDirectory,
-    kind: CleaningKind,
     write_ids: ValidWriteIdList,
     highest_write_id: int,
     temporary: Mapping[str, TxnState | None] | None = None,
     pinned: Container[str] = frozenset(),
+    only_aborted: bool = False,
 ) -> CleaningPlan:
     """What to remove: obsolete and aborted directories, and leftovers of ended transactions (C46).
 
@@ -91,13 +79,16 @@ def plan_cleaning(
     to the state of the owning transaction, None if the metastore does not know it; list the
     directories before asking for states, so that an owner that begins in between counts as open. A
     directory with an open write id, or one above `highest_write_id`, always stays, and so does a
-    path in `pinned`, which a past snapshot reads.
+    path in `pinned`, which a past snapshot reads. `only_aborted`: obsolete directories stay, as
+    after an abort in unknown partitions (C55).
     """
     removals: list[Removable] = []
     staying: list[KeptPath] = []
     for obsolete in directory.obsolete:
-        why = _must_stay(obsolete.path, kind, write_ids, highest_write_id)
-        if why is None and obsolete.path in pinned:
+        why = _must_stay(obsolete.path, write_ids, highest_write_id)
+        if only_aborted:
+            why = "obsolete, but only aborted directories go after a dynamic partition abort", "C55"
+        elif why is None and obsolete.path in pinned:
             why = "a tag, or a transaction that reads the past, needs it", PINNED
         if why is None:
             removals.append(obsolete)
@@ -121,12 +112,8 @@ def plan_cleaning(
     )
 
 
-def _must_stay(
-    path: str, kind: CleaningKind, write_ids: ValidWriteIdList, highest: int
-) -> tuple[str, str] | None:
+def _must_stay(path: str, write_ids: ValidWriteIdList, highest: int) -> tuple[str, str] | None:
     """The reason and the rule for keeping an obsolete path; None if it may go."""
-    if kind is CleaningKind.DYNAMIC_ABORT:
-        return "obsolete, but after a dynamic partition abort only aborted directories go", "C55"
     name = parse_directory(path)
     if isinstance(name, BaseName) and name.write_id > highest:
         return f"above the highest write id {highest}: left to a later cleaning", "C45"

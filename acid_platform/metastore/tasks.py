@@ -6,7 +6,6 @@ All times are milliseconds since 1970 UTC by the metastore's clock.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, Self
 
 from acid_platform.compaction.entity_size import EntitySize
@@ -106,16 +105,6 @@ QueuedTask = CompactionTask | DropTask
 """A row of the compaction queue, or of its history."""
 
 
-class CleaningCause(Enum):
-    """What gave rise to the cleaning of an entity."""
-
-    COMPACTION = "compaction"
-    ABORT = "abort"
-    """Aborted transactions left directories."""
-    HISTORY = "history"
-    """A pin is gone for which an earlier cleaning left directories (P36)."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Cleaning(EntityTask):
     """What the Cleaner has to know of each cleaning. The lists are those of S17."""
@@ -131,7 +120,6 @@ class _Cleaning(EntityTask):
 class EntityCleaning(_Cleaning):
     """Removes obsolete and aborted directories of an entity (C37 to C56)."""
 
-    cause: CleaningCause
     properties: dict[str, str]
     pins: tuple[Pin, ...] = ()
     """Past snapshots whose directories have to stay, whatever the lists say (P36)."""

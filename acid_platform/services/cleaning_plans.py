@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from acid_platform.compaction.cleaning_plan import CleaningKind, CleaningPlan, plan_cleaning
+from acid_platform.compaction.cleaning_plan import CleaningPlan, plan_cleaning
 from acid_platform.errors import CompactionLost
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.formats import is_insert_only
@@ -13,7 +13,7 @@ from acid_platform.layout.names import DeltaName, is_hidden, parse_directory, sp
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, TableRecord
-from acid_platform.metastore.tasks import CleaningCause, EntityCleaning
+from acid_platform.metastore.tasks import EntityCleaning
 from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.scan.selection import highest_floor, select
 from acid_platform.services.removals import ours_only
@@ -39,7 +39,6 @@ def staging_plan(
     files, root = Files.of(record.location)
     return plan_cleaning(
         AcidDirectory(root, None, (), (), (), ()),
-        CleaningKind.ABORTED,
         ValidWriteIdList.of(record.name, 0),
         0,
         _temporaries(metastore, files, root, stays),
@@ -64,11 +63,9 @@ def entity_plans(
     partitions = metastore.call(ops.GetPartitions(task.table)) if record.partitioned else []
     floors = {partition.name: partition.floors for partition in partitions}
     names = [task.partition or ""]
-    compacted = task.cause is CleaningCause.COMPACTION
-    kind = CleaningKind.AFTER_COMPACTION if compacted else CleaningKind.ABORTED
     plans: list[PlannedCleaning] = []
-    if task.partition is None and record.partitioned:
-        kind = CleaningKind.DYNAMIC_ABORT
+    unknown = task.partition is None and record.partitioned
+    if unknown:
         unregistered = files.partition_directories(root, len(record.partition_columns))
         names = sorted({*floors, *unregistered})
         # Statements stage their files at the table's root.
@@ -93,7 +90,7 @@ def entity_plans(
         }
         temporary = _temporaries(metastore, files, listing.location, stays or ())
         plan = plan_cleaning(
-            directory, kind, task.write_ids, task.highest_write_id, temporary, pinned
+            directory, task.write_ids, task.highest_write_id, temporary, pinned, unknown
         )
         plans.append(PlannedCleaning(plan, recorded))
     return plans

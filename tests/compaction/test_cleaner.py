@@ -6,12 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acid_platform.compaction.cleaning_plan import (
-    CleaningKind,
-    CleaningPlan,
-    no_cleanup,
-    plan_cleaning,
-)
+from acid_platform.compaction.cleaning_plan import CleaningPlan, no_cleanup, plan_cleaning
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory
 from acid_platform.scan.selection import select
@@ -19,25 +14,19 @@ from acid_platform.transactions import TxnState, ValidTxnList, ValidWriteIdList
 from tests.notation import listing, names, txns, write_ids
 from tests.strategies import MAX_ID, entity_listings, txn_lists, write_id_lists
 
-AFTER, ABORTED, DYNAMIC = (
-    CleaningKind.AFTER_COMPACTION,
-    CleaningKind.ABORTED,
-    CleaningKind.DYNAMIC_ABORT,
-)
-
 
 def cleaning(
     found: str,
     w: str,
     highest: int,
-    kind: CleaningKind = AFTER,
+    only_aborted: bool = False,
     x: str = "",
     temporary: dict[str, TxnState | None] | None = None,
 ) -> CleaningPlan:
     """The Cleaner's list is the table's, cut at the compaction's highest write id (S17)."""
     lists = write_ids(w).capped(highest)
     directory = select(listing(found), lists, txns(x), cleaning=True)
-    return plan_cleaning(directory, kind, lists, highest, temporary)
+    return plan_cleaning(directory, lists, highest, temporary, only_aborted=only_aborted)
 
 
 def removed(plan: CleaningPlan) -> set[str]:
@@ -85,7 +74,7 @@ def test_C45_what_is_not_visible_to_all_covers_nothing() -> None:
 
 
 def test_C46_S18_the_output_of_an_aborted_compaction_goes_its_inputs_stay() -> None:
-    plan = cleaning("b3v20 d1 d2", "3:M::", 3, ABORTED, x="20 aborted")
+    plan = cleaning("b3v20 d1 d2", "3:M::", 3, x="20 aborted")
     assert [(removal.path, removal.rule) for removal in plan.removals] == [
         (names("b3v20")[0], "S18")
     ]
@@ -113,12 +102,12 @@ def test_C46_a_directory_with_an_open_write_id_stays(
 def test_C46_nothing_above_the_highest_write_id_even_if_the_list_was_not_cut(found: str) -> None:
     lists = ValidWriteIdList.of("t", 9)
     directory = select(listing(found), lists, txns())
-    plan = plan_cleaning(directory, AFTER, lists, 5)
+    plan = plan_cleaning(directory, lists, 5)
     assert plan.removals == ()
     assert [kept.rule for kept in plan.staying] == ["C45"]
     # Else this row would wait for ever for the later one, which waits for its turn (C39, C47).
     assert plan.complete
-    assert removed(plan_cleaning(directory, AFTER, lists, 9)) == {names(found)[1]}
+    assert removed(plan_cleaning(directory, lists, 9)) == {names(found)[1]}
 
 
 def test_C47_done_when_a_second_listing_shows_nothing_obsolete() -> None:
@@ -133,7 +122,7 @@ def test_C47_done_when_a_second_listing_shows_nothing_obsolete() -> None:
 def test_C53_a_batch_with_aborted_and_committed_write_ids_stays() -> None:
     """delta_1_10 with 4 aborted, until a compaction rewrote it."""
     batch = "delta_0000001_0000010"
-    plan = cleaning(batch, "10:M::4", 10, ABORTED)
+    plan = cleaning(batch, "10:M::4", 10)
     assert plan.removals == ()
     assert plan.undeletable_aborted_write_ids == (4,)
     assert plan.removed_aborted_write_ids == ()
@@ -173,23 +162,22 @@ def test_C49_C53_which_aborted_write_ids_may_be_forgotten(
 def test_C55_dynamic_abort_removes_aborted_directories_only() -> None:
     """The obsolete base elsewhere is untouched."""
     found = "b2 b5 d3 d7"
-    plan = cleaning(found, "7:M::7", 7, DYNAMIC)
+    plan = cleaning(found, "7:M::7", 7, True)
     assert removed(plan) == set(names("d7"))
     assert {(kept.path, kept.rule) for kept in plan.staying} == {
         (name, "C55") for name in names("b2 d3")
     }
-    assert cleaning("b2 b5 d3", "7:M::7", 7, DYNAMIC).complete
+    assert cleaning("b2 b5 d3", "7:M::7", 7, True).complete
 
 
-@pytest.mark.parametrize("kind", [AFTER, ABORTED])
-def test_C52_the_others_remove_obsolete_ones_too(kind: CleaningKind) -> None:
-    assert removed(cleaning("b2 b5 d3 d7", "7:M::7", 7, kind)) == set(names("b2 d3 d7"))
+def test_C52_the_others_remove_obsolete_ones_too() -> None:
+    assert removed(cleaning("b2 b5 d3 d7", "7:M::7", 7)) == set(names("b2 d3 d7"))
 
 
 def test_C55_an_obsolete_batch_that_stays_keeps_its_aborted_write_ids() -> None:
     found = "b5 delta_0000001_0000004"
-    assert cleaning(found, "5:M::3", 5, DYNAMIC).undeletable_aborted_write_ids == (3,)
-    assert cleaning(found, "5:M::3", 5, ABORTED).undeletable_aborted_write_ids == ()
+    assert cleaning(found, "5:M::3", 5, True).undeletable_aborted_write_ids == (3,)
+    assert cleaning(found, "5:M::3", 5).undeletable_aborted_write_ids == ()
 
 
 # --- temporary directories, properties ------------------------------------------------------------
@@ -236,25 +224,25 @@ def test_C44_no_cleanup(properties: dict[str, str], expected: bool) -> None:
     write_id_lists(),
     txn_lists(),
     st.integers(1, MAX_ID),
-    st.sampled_from(CleaningKind),
+    st.booleans(),
 )
 def test_C46_C53_no_valid_or_open_write_is_ever_lost(
     found: EntityListing,
     some: ValidWriteIdList,
     some_txns: ValidTxnList,
     highest: int,
-    kind: CleaningKind,
+    only_aborted: bool,
 ) -> None:
     lists = some.capped(highest)
     directory = select(found, lists, some_txns, cleaning=True)
-    plan = plan_cleaning(directory, kind, lists, highest)
+    plan = plan_cleaning(directory, lists, highest, only_aborted=only_aborted)
     read = [directory.base.name] if directory.base else []
     top = read[0].write_id if read else 0
     goes = removed(plan)
     for path in goes:
         name = parse_directory(path)
         if name is None:
-            assert kind is not DYNAMIC
+            assert not only_aborted
             assert read, "original files go only when a base stands for them"
             continue
         if some_txns.is_aborted(name.visibility):
@@ -263,7 +251,7 @@ def test_C46_C53_no_valid_or_open_write_is_ever_lost(
         ids = range(low, high + 1)
         if all(map(some.is_aborted, ids)):
             continue
-        assert kind is not DYNAMIC
+        assert not only_aborted
         assert high <= highest
         assert not any(number in some.open for number in ids)
         covered = high <= top or any(

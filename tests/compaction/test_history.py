@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from acid_platform.compaction.cleaning_plan import CleaningKind, CleaningPlan, plan_cleaning
+from acid_platform.compaction.cleaning_plan import CleaningPlan, plan_cleaning
 from acid_platform.compaction.plan import CompactionPlan, CompactionSettings, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.layout.file_entries import EntityListing, FileEntry
@@ -305,14 +305,12 @@ class History(RuleBasedStateMachine):
         # S17: what a later compaction made may be hidden from a snapshot that is still open.
         unseen = frozenset(compaction for _, after, compaction in self.ready if after > low)
         txns = self.txn_list(low - 1, unseen)
-        self.remove(
-            txns, self.write_list(txns).capped(highest), highest, CleaningKind.AFTER_COMPACTION
-        )
+        self.remove(txns, self.write_list(txns).capped(highest), highest, False)
         self.ready.pop(0)
 
     @precondition(lambda self: self.working is None)
-    @rule(kind=st.sampled_from([CleaningKind.ABORTED, CleaningKind.DYNAMIC_ABORT]))
-    def clean_aborted(self, kind: CleaningKind) -> None:
+    @rule(only_aborted=st.booleans())
+    def clean_aborted(self, only_aborted: bool) -> None:
         """C50 to C52, C55: nobody waits, but the lists stop below what any snapshot excludes."""
         low = min(
             [self.min_open(), *(reader.txns.min_open for reader in self.readers + self.writers)]
@@ -320,27 +318,27 @@ class History(RuleBasedStateMachine):
         txns = self.txn_list(low - 1)
         writes = self.write_list(txns)
         highest = writes.high_watermark
-        self.remove(txns, writes, highest, kind)
+        self.remove(txns, writes, highest, only_aborted)
 
     def remove(
-        self, txns: ValidTxnList, writes: ValidWriteIdList, highest: int, kind: CleaningKind
+        self, txns: ValidTxnList, writes: ValidWriteIdList, highest: int, only_aborted: bool
     ) -> None:
-        plan = self.cleaning_plan(txns, writes, highest, kind)
+        plan = self.cleaning_plan(txns, writes, highest, only_aborted)
         for removal in plan.removals:
             if removal.path == "000000_0":
                 self.originals = False
             else:
                 del self.directories[removal.path]
-        assert self.cleaning_plan(txns, writes, highest, kind).removals == ()
+        assert self.cleaning_plan(txns, writes, highest, only_aborted).removals == ()
         left = {by for content in self.directories.values() for _, by in content.deletes}
         left |= {row[0] for content in self.directories.values() for row in content.rows}
         assert not left & set(plan.removed_aborted_write_ids), "C49, P4: forgotten, but on disk"
 
     def cleaning_plan(
-        self, txns: ValidTxnList, writes: ValidWriteIdList, highest: int, kind: CleaningKind
+        self, txns: ValidTxnList, writes: ValidWriteIdList, highest: int, only_aborted: bool
     ) -> CleaningPlan:
         seen = select(self.listing(), writes, txns, cleaning=True)
-        return plan_cleaning(seen, kind, writes, highest)
+        return plan_cleaning(seen, writes, highest, only_aborted=only_aborted)
 
     # --- what must always hold ------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from acid_platform import (
 from acid_platform.compaction.states import CompactionState
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.tasks import (
-    CleaningCause,
     CleaningTask,
     CompactionTask,
     EntityCleaning,
@@ -259,7 +258,7 @@ def test_C50_thresholds(world: World) -> None:
     assert world.ready() == []
     world.abort(world.write())
     (task,) = world.ready()
-    assert (task.cause, task.id, task.highest_write_id) == (CleaningCause.ABORT, 0, 4)
+    assert (task.id, task.highest_write_id) == (0, 4)
     world.clean(task)
     assert world.ready() == [] and world.entity().aborted == 0
 
@@ -269,7 +268,7 @@ def test_C2_C50_one_old_abort(world: World) -> None:
     world.clock.advance(12 * 3600 * SECOND)
     assert world.ready() == []
     world.clock.advance(1)
-    assert [task.cause for task in world.ready()] == [CleaningCause.ABORT]
+    assert [task.id for task in world.ready()] == [0]
     world.set("hive.compactor.clean.aborts.using.cleaner", "false")
     assert world.ready() == []
 

@@ -9,7 +9,7 @@ import pytest
 from acid_platform import errors
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules import kept_history
-from acid_platform.metastore.tasks import CleaningCause, DropCleaning
+from acid_platform.metastore.tasks import DropCleaning
 from acid_platform.transactions.locks import LockType
 from tests.metastore.world import World
 
@@ -142,7 +142,7 @@ def test_P36_a_tag_that_expires_is_dropped_and_what_it_held_is_cleaned(world: Wo
     world.tick(100_000)
     assert not world.state.table("t").tags
     (task,) = world.ready()
-    assert (task.cause, task.id, task.pins) == (CleaningCause.HISTORY, 0, ())
+    assert (task.id, task.pins) == (0, ())
 
 
 def test_P36_a_transaction_that_reads_the_past_pins_it(world: World) -> None:

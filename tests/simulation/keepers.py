@@ -274,8 +274,9 @@ class Cleaner(Actor):
     def _started(self, reply: Json) -> None:
         if "value" in reply:
             self.task, self.removed = READ_TASK(reply["value"]["task"]), False
+            kind = "compaction" if self.task.id else "abort"
             drops = isinstance(self.task, DropCleaning)
-            self.sim.counts[f"cleaning {'drop' if drops else self.task.cause.value}"] += 1
+            self.sim.counts[f"cleaning {'drop' if drops else kind}"] += 1
 
     def _remove(self, task: CleaningTask) -> None:
         """Removes them; afterwards every open snapshot must still find all that it needs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acid_platform.metastore.tasks import CleaningCause, DropCleaning
+from acid_platform.metastore.tasks import DropCleaning
 from tests.simulation.claims import Json, claim, expect, value
 from tests.simulation.line import Line
 from tests.simulation.rules import COMPACTION, Lock, Resource
@@ -156,9 +156,10 @@ class Upkeep(Line):
         claim("P21", not self._cleans(entity, clock), "cleaned already:", task)
         self.cleaning[entity] = clock
         table = self.tables[task["table_id"]]
-        if task.get("cause") == CleaningCause.COMPACTION.value:
+        is_drop = task["is"] == DropCleaning.__name__
+        if task["id"] and not is_drop:
             moment = self.compacted[task["id"]]
-        elif task["is"] == DropCleaning.__name__:
+        elif is_drop:
             drops = self.entity(task["table_id"], task["partition"]).drops
             moment = (
                 table.dropped

@@ -18,7 +18,6 @@ from acid_platform.metastore.rules.timers import NEVER
 from acid_platform.metastore.rules.turn import Turn
 from acid_platform.metastore.tasks import (
     BlockedCleaning,
-    CleaningCause,
     CleaningTask,
     DropCleaning,
     DropTask,
@@ -152,7 +151,6 @@ def _row_task(turn: Turn, row: QueuedTask) -> CleaningTask:
         row.next_txn_id,
         txns,
         listed,
-        CleaningCause.COMPACTION,
         {**table.record.properties, **row.properties},
         _pins(state, table, row.partition),
     )
@@ -214,7 +212,7 @@ def _aborts(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
             reason = f"{retry.error}, again at {turn.wall(again)}"
             yield BlockedCleaning(0, table.record.name, table_id, partition, reason)
             continue
-        yield _entity_task(turn, table, partition, CleaningCause.ABORT)
+        yield _entity_task(turn, table, partition)
 
 
 def _lapsed(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCleaning]:
@@ -235,7 +233,7 @@ def _lapsed(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
             elif entity not in aborted_rows(state):
                 newest = _newest_merge(state, entity)
                 if newest < low_mark(state):
-                    yield _entity_task(turn, table, entity[1], CleaningCause.HISTORY)
+                    yield _entity_task(turn, table, entity[1])
                     continue
                 # It would remove nothing and be done, and nobody would come back for the rest.
                 yield BlockedCleaning(
@@ -259,9 +257,7 @@ def _newest_merge(state: State, entity: Entity) -> int:
     )
 
 
-def _entity_task(
-    turn: Turn, table: TableState, partition: str | None, cause: CleaningCause
-) -> EntityCleaning:
+def _entity_task(turn: Turn, table: TableState, partition: str | None) -> EntityCleaning:
     """A cleaning without a compaction, of what no open snapshot of any table needs."""
     state = turn.state
     txns, listed = cleaner_lists(
@@ -277,7 +273,6 @@ def _entity_task(
         0,
         txns,
         listed,
-        cause,
         table.record.properties,
         _pins(state, table, partition),
     )
