@@ -165,7 +165,7 @@ RULES = (
         "After an abort of a transaction that wrote to unknown partitions every partition"
         " is searched, and only aborted directories go.",
         (
-            "compaction.cleaning_plan:_must_stay",
+            "compaction.cleaning_plan:plan_cleaning",
             "services.cleaner",
         ),
         (

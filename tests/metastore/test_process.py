@@ -283,7 +283,7 @@ def test_P3_a_kill_between_two_calls_goes_unnoticed(metastore: Metastore) -> Non
     kill(metastore)
     txn.heartbeat()
     txn.commit([report(txn)])
-    assert str(metastore.call(GetValidWriteIds(lease.id, "t")).list) == before
+    assert str(metastore.call(GetValidWriteIds(lease.id, "t"))) == before
     assert metastore.history("t")[0]["txn"] == txn.id
     assert metastore.outcome(txn.id)["state"] == "c"
 

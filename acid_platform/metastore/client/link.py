@@ -174,7 +174,7 @@ class Link:
             raise OutcomeUnknown(
                 f"the metastore can't tell what became of {request.operation.op}: {answer['ask']}"
             )
-        return read_answer(ops.GetOutcome, _value(answer)).answer
+        return read_answer(ops.GetOutcome, _value(answer))
 
     def _exchange(self, request: _Request) -> Answer:
         """Raises Broken. After any interruption a late answer can't be taken for a

@@ -116,7 +116,7 @@ class OpenTransaction:
         """
         name = table_name(table)
         if name not in self._lists:
-            self._lists[name] = self._metastore.call(ops.GetValidWriteIds(self.id, name)).list
+            self._lists[name] = self._metastore.call(ops.GetValidWriteIds(self.id, name))
         own = self.write_ids.get(name)
         return self._lists[name] if own is None else self._lists[name].seeing(own)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from acid_platform.metastore.codec import BRIEF
 from acid_platform.metastore.operations.base import (
     Answer,
     MetastoreOperation,
@@ -20,14 +19,6 @@ from acid_platform.metastore.operations.base import (
 class ShownCompaction:
     row: Row
     ended: bool
-
-
-@dataclass(frozen=True, slots=True)
-class RequestFate:
-    """The fate of a request (P3): `done` (with its answer), `waiting` or `unseen`."""
-
-    fate: str
-    answer: Answer | None = field(default=None, metadata=BRIEF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +56,10 @@ class ShowCompaction(Unrecorded[ShownCompaction], op="compaction"):
 # --- the file -----------------------------------------------------------------------------------
 
 
-class GetOutcome(MetastoreOperation[RequestFate], op="outcome", repeatable=True):
-    """Asks for the fate of a request (P3)."""
+class GetOutcome(
+    MetastoreOperation[Answer | None], op="outcome", answers="answer", repeatable=True
+):
+    """The answer that a request got (P3); None if it waits for a lock, or was never seen."""
 
     request_id: str
 

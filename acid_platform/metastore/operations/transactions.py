@@ -52,14 +52,6 @@ class Granted:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenWrites:
-    """What a transaction sees of one table, and its own write id there, if it has one."""
-
-    list: ValidWriteIdList
-    write_id: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class SeenTable:
     """What a transaction sees of a table: its declaration, its partitions, and, of a table without
     partitions, its recorded directories."""
@@ -136,7 +128,9 @@ class GetGranted(Unrecorded[Granted], op="granted"):
     txn: int
 
 
-class GetValidWriteIds(MetastoreOperation[SeenWrites], op="valid_write_ids", repeatable=True):
+class GetValidWriteIds(
+    MetastoreOperation[ValidWriteIdList], op="valid_write_ids", answers="list", repeatable=True
+):
     """What the transaction sees of a table; from then on the Cleaner keeps its files (P12)."""
 
     txn: int

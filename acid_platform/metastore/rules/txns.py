@@ -26,7 +26,7 @@ from acid_platform.metastore.rules.snapshots import snapshot, write_ids
 from acid_platform.metastore.rules.state import LockEntry, State, Txn
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Event, Past, Turn, handles
-from acid_platform.transactions import RowOperation, TxnState, TxnType
+from acid_platform.transactions import RowOperation, TxnState, TxnType, ValidWriteIdList
 
 # --- open and list ------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ def granted_now(turn: Turn, operation: ops.GetGranted) -> ops.Granted:
 
 
 @handles(ops.GetValidWriteIds)
-def valid_write_ids(turn: Turn, operation: ops.GetValidWriteIds) -> ops.SeenWrites:
+def valid_write_ids(turn: Turn, operation: ops.GetValidWriteIds) -> ValidWriteIdList:
     """Raises SnapshotExpired, NoSuchTable, TxnAborted."""
     txn = require_open(turn, operation.txn)
     table, record = seen_table(turn.state, txn, operation.table)
@@ -187,7 +187,7 @@ def valid_write_ids(turn: Turn, operation: ops.GetValidWriteIds) -> ops.SeenWrit
     renew_lease(turn, txn)
     valid_txns = snapshot(turn.state, turn.state.txns[txn.txn_id])
     assert valid_txns is not None
-    return ops.SeenWrites(write_ids(table, valid_txns), table.by_txn.get(txn.txn_id))
+    return write_ids(table, valid_txns)
 
 
 @handles(ops.AllocateMany)

@@ -6,20 +6,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.operations.base import MetastoreOperation, Row
+from acid_platform.metastore.operations.base import Answer, MetastoreOperation, Row
 
 if TYPE_CHECKING:
     from acid_platform.metastore.server.group_commit import GroupCommit
 
 
-def outcome(group: GroupCommit, operation: ops.GetOutcome) -> ops.RequestFate:
+def outcome(group: GroupCommit, operation: ops.GetOutcome) -> Answer | None:
     request_id = operation.request_id
-    if group.machine.waits(request_id):
-        return ops.RequestFate("waiting")
     past = group.state.outcomes.get(request_id) or group.store.past_outcome(request_id)
-    if past is None:
-        return ops.RequestFate("unseen")
-    return ops.RequestFate("done", group.machine.expand(past.op, past.reply))
+    return None if past is None else group.machine.expand(past.op, past.reply)
 
 
 def query(group: GroupCommit, operation: ops.RunQuery) -> ops.QueryResult:
