@@ -28,18 +28,12 @@ class LiveDirectory:
 class EntitySize:
     """The data of an entity that a compaction could merge now; sizes in bytes (C13)."""
 
-    base_bytes: int = 0
-    original_bytes: int = 0
+    reference_bytes: int = 0
+    """The size that deltas are compared with: the base, or else the original files."""
     delta_bytes: int = 0
     delta_directories: int = 0
     """The number of deltas and delete_deltas together."""
-    has_base: bool = False
     has_obsolete_base: bool = False
-
-    @property
-    def reference_bytes(self) -> int:
-        """The size that deltas are compared with: the base, or else the original files (C13)."""
-        return self.base_bytes if self.has_base else self.original_bytes
 
 
 def entity_size(
@@ -62,11 +56,9 @@ def entity_size(
     listing = EntityListing(write_ids.table, (), tuple(acid), formats)
     selected = select(listing, write_ids, ValidTxnList.everything())
     return EntitySize(
-        base_bytes=acid[selected.base.directory].bytes if selected.base else 0,
-        original_bytes=original_bytes,
+        reference_bytes=acid[selected.base.directory].bytes if selected.base else original_bytes,
         delta_bytes=sum(acid[delta.directory].bytes for delta in selected.deltas),
         delta_directories=len(selected.deltas),
-        has_base=selected.base is not None,
         has_obsolete_base=any(
             isinstance(parse_directory(removable.path), BaseName) for removable in selected.obsolete
         ),

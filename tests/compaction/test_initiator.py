@@ -26,7 +26,7 @@ MAJOR, MINOR = CompactionKind.MAJOR, CompactionKind.MINOR
 HOUR = 3_600_000
 DAY = 24 * HOUR
 DEFAULT = Thresholds()
-DUE = EntitySize(base_bytes=100, delta_bytes=90, delta_directories=3, has_base=True)
+DUE = EntitySize(reference_bytes=100, delta_bytes=90, delta_directories=3)
 """Sizes that ask for MAJOR."""
 
 
@@ -45,21 +45,13 @@ def answer(decision: Decision) -> tuple[CompactionKind | None, str]:
 
 
 def size(
-    base: int = 0,
+    base: int | None = None,
     deltas: int = 0,
     directories: int = 0,
     originals: int = 0,
-    has_base: bool | None = None,
     obsolete_base: bool = False,
 ) -> EntitySize:
-    return EntitySize(
-        base,
-        originals,
-        deltas,
-        directories,
-        base > 0 if has_base is None else has_base,
-        obsolete_base,
-    )
+    return EntitySize(originals if base is None else base, deltas, directories, obsolete_base)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +74,7 @@ def size(
         # C13: with a base the originals do not count.
         (size(base=1000, originals=10**9, deltas=101, directories=1), (MAJOR, "C15")),
         # A truncated base has no bytes: as good as none.
-        (size(has_base=True, deltas=100, directories=11), (MAJOR, "C18")),
+        (size(base=0, deltas=100, directories=11), (MAJOR, "C18")),
         # C16.
         (size(base=1000, obsolete_base=True), (MAJOR, "C16")),
         (size(base=1000, deltas=1, directories=1, obsolete_base=True), (None, "C17")),
@@ -382,7 +374,7 @@ def live(text: str) -> list[LiveDirectory]:
         # Original files, in any number of reports.
         ("-=70 -=30 d1=5", "1:M::", size(originals=100, deltas=5, directories=1)),
         ("-=100 b1v9=60", "1:M::", size(base=60, originals=100)),
-        ("b1=0 d2=4", "2:M::", size(has_base=True, deltas=4, directories=1)),
+        ("b1=0 d2=4", "2:M::", size(base=0, deltas=4, directories=1)),
         ("", "0:M::", size()),
     ],
 )
@@ -394,8 +386,8 @@ def test_P23_a_hive3_base_is_judged_as_compacted() -> None:
     """An abort at the base's own number does not take a compacted base away (S12)."""
     compactor = ValidWriteIdList.of("db.t", 5, aborted=[5]).for_compactor()
     base = LiveDirectory("base_0000005", 10, compacted=True)
-    assert entity_size([base], compactor).base_bytes == 10
-    assert entity_size([replace(base, compacted=False)], compactor).base_bytes == 0
+    assert entity_size([base], compactor).reference_bytes == 10
+    assert entity_size([replace(base, compacted=False)], compactor).reference_bytes == 0
 
 
 def test_C23_a_base_above_every_committed_write_raises() -> None:

@@ -372,7 +372,7 @@ def test_C13_original_files_count_without_a_base() -> None:
     world.insert()
     with local_metastore(world) as metastore:
         [found] = metastore.candidates()
-    assert found.size == EntitySize(original_bytes=500, delta_bytes=10, delta_directories=1)
+    assert found.size == EntitySize(reference_bytes=500, delta_bytes=10, delta_directories=1)
 
 
 # --- jobs ---------------------------------------------------------------------------------------

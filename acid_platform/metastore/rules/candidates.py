@@ -7,6 +7,7 @@ to C4, C10, C13, P8, P9).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Any
 
 from acid_platform.compaction.entity_size import EntitySize, LiveDirectory, entity_size
 from acid_platform.compaction.states import CompactionState
@@ -19,7 +20,7 @@ from acid_platform.metastore.rules.snapshots import compactor_list, txn_list
 from acid_platform.metastore.rules.state import Component, Entity, ServiceLease, State, TableState
 from acid_platform.metastore.rules.timers import patience
 from acid_platform.metastore.rules.turn import Turn, handles
-from acid_platform.metastore.tasks import EndedCompaction, EntityCounters, EntityState
+from acid_platform.metastore.tasks import EntityCounters, EntityState
 from acid_platform.transactions import CompactorWriteIdList
 
 _AGAIN = (CompactionState.FAILED, CompactionState.DID_NOT_INITIATE)
@@ -165,17 +166,8 @@ def _facts(
     entity: Entity,
     aborted: Collection[Component],
     queued: CompactionState | None,
-) -> tuple[
-    str,
-    str | None,
-    bool,
-    dict[str, str],
-    int,
-    int,
-    CompactionState | None,
-    tuple[EndedCompaction, ...],
-]:
-    """What EntityCounters and EntityState have in common."""
+) -> tuple[Any, ...]:
+    """The fields that EntityCounters and EntityState have in common, in their order."""
     record = table.record
     oldest = min((state.txns[row.txn_id].started for row in aborted), default=0)
     counts = (len(aborted), oldest, queued, history(state, entity))
@@ -190,8 +182,9 @@ def live_size(recorded: Collection[EntityDirectory], write_ids: CompactorWriteId
     above it. Raises what `entity_size` raises.
     """
     high = write_ids.high_watermark
-    base = original = deltas = count = 0
-    has_base = old_base = False
+    original = deltas = count = 0
+    base: int | None = None
+    old_base = False
     for directory in recorded:
         if directory.high > high:
             if directory.base or directory.low <= high:
@@ -204,13 +197,13 @@ def live_size(recorded: Collection[EntityDirectory], write_ids: CompactorWriteId
         if directory.base:
             old_base |= directory.obsolete
             if not directory.obsolete:
-                has_base, base = True, _bytes(directory)
+                base = _bytes(directory)
         elif directory.name:
             deltas += directory.bytes
             count += 1
         else:
             original += directory.bytes
-    return EntitySize(base, original, deltas, count, has_base, old_base)
+    return EntitySize(original if base is None else base, deltas, count, old_base)
 
 
 def _bytes(directory: EntityDirectory) -> int:
