@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from acid_platform.errors import AcidError, CheckErrored, InvalidDefinition
-from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
 from acid_platform.orchestration.docs_site import DocsSite
 from acid_platform.orchestration.known_expectations import require_known, require_names
 from acid_platform.orchestration.metadata import asset_key
+from acid_platform.orchestration.resources import SparkResource, WarehouseResource
 
 if TYPE_CHECKING:
     from acid_platform.orchestration.suites import Given
@@ -295,8 +295,8 @@ def table_checks(
     )
     def checks(
         context: dg.AssetCheckExecutionContext,
-        warehouse: dg.ResourceParam[WarehouseAccess],
-        spark: dg.ResourceParam[SparkAccess],
+        warehouse: dg.ResourceParam[WarehouseResource],
+        spark: dg.ResourceParam[SparkResource],
     ) -> Iterator[dg.AssetCheckResult]:
         from acid_platform.orchestration.checked_rows import CheckedRows
 

@@ -5,14 +5,14 @@ from collections import defaultdict
 
 import dagster as dg
 
-from acid_platform.orchestration.access import WarehouseAccess
 from acid_platform.orchestration.metadata import asset_key
+from acid_platform.orchestration.resources import WarehouseResource
 from acid_platform.services import cleaner, removals
 from acid_platform.services.cleaner import CleaningResult
 
 
 @dg.op(description="Removes what no open snapshot needs; logs each path with the rule.")
-def clean(context: dg.OpExecutionContext, warehouse: dg.ResourceParam[WarehouseAccess]) -> None:
+def clean(context: dg.OpExecutionContext, warehouse: dg.ResourceParam[WarehouseResource]) -> None:
     with warehouse.open(context.run_id) as opened:
         results = cleaner.run(opened.metastore)
     by_table: defaultdict[str, list[CleaningResult]] = defaultdict(list)

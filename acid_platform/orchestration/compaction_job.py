@@ -24,9 +24,9 @@ from acid_platform.errors import CompactionLost, CompactionRefused
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.operations.compaction import GetQueue
 from acid_platform.metastore.tasks import CompactionTask
-from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
 from acid_platform.orchestration.checks import Expectation, evaluate
 from acid_platform.orchestration.metadata import TableStats, asset_key
+from acid_platform.orchestration.resources import SparkResource, WarehouseResource
 from acid_platform.services.lease import worker_id
 from acid_platform.services.worker import CompactionRun, job_entity
 
@@ -69,7 +69,7 @@ def worker_prefix(run_id: str) -> str:
 def queued(
     context: dg.OpExecutionContext,
     config: QueueConfig,
-    warehouse: dg.ResourceParam[WarehouseAccess],
+    warehouse: dg.ResourceParam[WarehouseResource],
 ) -> Iterator[dg.DynamicOutput[CompactionTask]]:
     """Another Worker may take a task first. Raises NoSuchTable."""
     with warehouse.open(context.run_id) as opened:
@@ -100,8 +100,8 @@ def initiated(warehouse: Warehouse) -> list[CompactionTask]:
 def plan(
     context: dg.OpExecutionContext,
     task: CompactionTask,
-    warehouse: dg.ResourceParam[WarehouseAccess],
-    spark: dg.ResourceParam[SparkAccess],
+    warehouse: dg.ResourceParam[WarehouseResource],
+    spark: dg.ResourceParam[SparkResource],
 ) -> Iterator[dg.Output[Attempt]]:
     opened = warehouse.open(context.run_id, lambda: spark.spark_session)
     worker = f"{worker_prefix(context.run_id)}-{worker_id().rpartition('-')[2]}"

@@ -15,7 +15,6 @@ import dagster as dg
 
 from acid_platform.errors import InvalidDefinition
 from acid_platform.handles.transaction import Transaction
-from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
 from acid_platform.orchestration.checks import Expectation
 from acid_platform.orchestration.inputs import TableInput, Upstream, inputs_of, require_consumable
 from acid_platform.orchestration.materialize import (
@@ -28,6 +27,7 @@ from acid_platform.orchestration.materialize import (
 from acid_platform.orchestration.metadata import TableDeclaration
 from acid_platform.orchestration.outputs import AcidOut, Recheck, SchemaMode, WriteMode
 from acid_platform.orchestration.partition_keys import PartitionText
+from acid_platform.orchestration.resources import SparkResource, WarehouseResource
 
 if TYPE_CHECKING:
     from acid_platform.orchestration.suites import Given
@@ -265,8 +265,8 @@ def _step(
     """The function that Dagster runs; its signature has the resources that the body and we need."""
 
     def compute(context: dg.AssetExecutionContext, **provided: Any) -> Iterator[Result]:
-        warehouse: WarehouseAccess = provided["warehouse"]
-        spark: SparkAccess = provided["spark"]
+        warehouse: WarehouseResource = provided["warehouse"]
+        spark: SparkResource = provided["spark"]
 
         def produce(txn: Transaction) -> object:
             arguments = {name: provided[name] for name in parameters.passed}
@@ -286,8 +286,8 @@ def _step(
     ours = {
         name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=resource)
         for name, resource in (
-            ("warehouse", dg.ResourceParam[WarehouseAccess]),
-            ("spark", dg.ResourceParam[SparkAccess]),
+            ("warehouse", dg.ResourceParam[WarehouseResource]),
+            ("spark", dg.ResourceParam[SparkResource]),
         )
     }
     first = inspect.Parameter(

@@ -17,8 +17,8 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.compaction import RevokeWorkers
 from acid_platform.metastore.operations.transactions import AbortMany, GetOpenTxns
 from acid_platform.metastore.records import NO_HEARTBEAT
-from acid_platform.orchestration.access import WarehouseAccess
 from acid_platform.orchestration.compaction_job import worker_prefix
+from acid_platform.orchestration.resources import WarehouseResource
 
 
 @dg.run_failure_sensor(
@@ -26,7 +26,7 @@ from acid_platform.orchestration.compaction_job import worker_prefix
     description="Aborts the open transactions of a failed run, and requeues its compactions.",
 )
 def abort_failed_runs(
-    context: dg.RunFailureSensorContext, warehouse: dg.ResourceParam[WarehouseAccess]
+    context: dg.RunFailureSensorContext, warehouse: dg.ResourceParam[WarehouseResource]
 ) -> dg.SkipReason | None:
     return _abort(context, warehouse, dg.DagsterRunStatus.FAILURE)
 
@@ -37,13 +37,13 @@ def abort_failed_runs(
     description="Aborts the open transactions of a canceled run, and requeues its compactions.",
 )
 def abort_canceled_runs(
-    context: dg.RunStatusSensorContext, warehouse: dg.ResourceParam[WarehouseAccess]
+    context: dg.RunStatusSensorContext, warehouse: dg.ResourceParam[WarehouseResource]
 ) -> dg.SkipReason | None:
     return _abort(context, warehouse, dg.DagsterRunStatus.CANCELED)
 
 
 def _abort(
-    context: dg.RunStatusSensorContext, warehouse: WarehouseAccess, status: dg.DagsterRunStatus
+    context: dg.RunStatusSensorContext, warehouse: WarehouseResource, status: dg.DagsterRunStatus
 ) -> dg.SkipReason | None:
     """End what a run left open. Dagster may write `status` to its record after the sensor ran."""
     run = context.dagster_run
@@ -92,7 +92,7 @@ class SilentRun:
     description="Fails runs that are marked as started, but whose process has gone silent.",
 )
 def fail_lost_runs(
-    context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseAccess]
+    context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseResource]
 ) -> dg.SkipReason:
     """Fail runs whose process died together with its code server.
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 import dagster as dg
 
-from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
 from acid_platform.orchestration.compaction_job import IN_MEMORY, POOL, TABLE_TAG
 from acid_platform.orchestration.metadata import asset_key
+from acid_platform.orchestration.resources import SparkResource, WarehouseResource
 from acid_platform.services import erasure
 from acid_platform.services.erasure import ErasureRequest
 from acid_platform.services.worker import CompactionOutcome
@@ -50,8 +50,8 @@ class Progress:
 def delete_rows(
     context: dg.OpExecutionContext,
     config: ErasureConfig,
-    warehouse: dg.ResourceParam[WarehouseAccess],
-    spark: dg.ResourceParam[SparkAccess],
+    warehouse: dg.ResourceParam[WarehouseResource],
+    spark: dg.ResourceParam[SparkResource],
 ) -> Progress:
     with warehouse.open(context.run_id) as opened:
         request = ErasureRequest.of(opened.metastore, config.table, config.where, config.partition)
@@ -73,8 +73,8 @@ def delete_rows(
 def compact_files(
     context: dg.OpExecutionContext,
     deleted: Progress,
-    warehouse: dg.ResourceParam[WarehouseAccess],
-    spark: dg.ResourceParam[SparkAccess],
+    warehouse: dg.ResourceParam[WarehouseResource],
+    spark: dg.ResourceParam[SparkResource],
 ) -> Progress:
     with warehouse.open(context.run_id) as opened:
         waiting = erasure.queue(opened.metastore, deleted.request)
@@ -91,7 +91,7 @@ def compact_files(
 def clean_and_prove(
     context: dg.OpExecutionContext,
     rewritten: Progress,
-    warehouse: dg.ResourceParam[WarehouseAccess],
+    warehouse: dg.ResourceParam[WarehouseResource],
 ) -> None:
     with warehouse.open(context.run_id) as opened:
         if rewritten.end_history:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 import dagster as dg
 
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.orchestration.access import WarehouseAccess
+from acid_platform.orchestration.resources import WarehouseResource
 from acid_platform.transactions import RowOperation, TxnType
 
 MOST_COMMITS = 500
@@ -110,7 +110,7 @@ class OutsideCommit:
     description="Shows the commits of Trino, Hive, `acid sql`, notebooks and streams.",
 )
 def commit_sensor(
-    context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseAccess]
+    context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseResource]
 ) -> dg.SensorResult:
     """An event for each commit to the table of an asset of this code location, in order.
 

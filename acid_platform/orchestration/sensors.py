@@ -19,12 +19,12 @@ from acid_platform.metastore.operations.history import GetCursors
 from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.metastore.operations.transactions import GetTxnStates
 from acid_platform.metastore.tasks import ErasureTask
-from acid_platform.orchestration.access import WarehouseAccess
 from acid_platform.orchestration.cleaning_job import cleaning_job
 from acid_platform.orchestration.compaction_job import TABLE_TAG, compaction_job, initiated
 from acid_platform.orchestration.decorators import CONSUMES
 from acid_platform.orchestration.erasure_job import REQUEST_TAG, erase
 from acid_platform.orchestration.inputs import consumer_of
+from acid_platform.orchestration.resources import WarehouseResource
 from acid_platform.services import initiator
 
 TASKS_TAG = "acid/compactions"
@@ -47,7 +47,7 @@ UNFINISHED = [
     description="Requests a compaction when a table's deltas exceed its thresholds.",
 )
 def initiator_sensor(
-    context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseAccess]
+    context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseResource]
 ) -> dg.SensorResult:
     """One cycle of the Initiator, then a run for each table with queued tasks."""
     with warehouse.open() as opened:
@@ -108,7 +108,7 @@ def _compacting(instance: dg.DagsterInstance, table: str, ids: str) -> dg.RunReq
     description="Launches the Cleaner when there is something to remove.",
 )
 def cleaner_sensor(
-    context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseAccess]
+    context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseResource]
 ) -> dg.SensorResult:
     """Launches the Cleaner, or reports which transactions a cleaning waits for."""
     if _running(context.instance, cleaning_job.name, {}):
@@ -134,7 +134,7 @@ def cleaner_sensor(
     description="Launches `erase` for each recorded request that waits for no transaction.",
 )
 def erasure_sensor(
-    context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseAccess]
+    context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseResource]
 ) -> dg.SensorResult:
     """Launches a run for each request whose blocking transactions have ended."""
     with warehouse.open() as opened:
@@ -227,7 +227,7 @@ def change_sensor(
         description="Materializes assets that consume changes when there are some.",
     )
     def sensor(
-        context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseAccess]
+        context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseResource]
     ) -> dg.SensorResult:
         with warehouse.open() as opened:
             verdicts = [
