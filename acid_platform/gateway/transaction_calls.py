@@ -10,7 +10,6 @@ import re
 import time
 from typing import Any
 
-from acid_platform.base.config import Settings
 from acid_platform.errors import (
     AcidError,
     InvalidDefinition,
@@ -218,7 +217,7 @@ class TransactionCalls(CallHandler):
 
     def lock(self, request: Any) -> Any:
         """ACQUIRED, WAITING, or NOT_ACQUIRED for a read that may not wait and would have to."""
-        settings = Settings.of(self._metastore.settings()).lock_settings
+        settings = self._metastore.in_force.lock_settings
         locks = [
             _of_database(component)
             if self._is_to_be_made(component)

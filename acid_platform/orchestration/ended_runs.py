@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import dagster as dg
 
 from acid_platform.base.clock import wall_ms
-from acid_platform.base.config import Settings
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.compaction import RevokeWorkers
@@ -107,7 +106,7 @@ def fail_lost_runs(
     if not runs:
         return dg.SkipReason("no run is in progress")
     with warehouse.open() as opened:
-        patience = 2 * Settings.of(opened.metastore.settings()).heartbeat_interval
+        patience = 2 * opened.metastore.in_force.heartbeat_interval
         silent = list(silent_runs(opened.metastore, runs))
     now = wall_ms()
     lost = [

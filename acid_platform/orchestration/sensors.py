@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from acid_platform.base.clock import wall_ms
-from acid_platform.base.config import Settings
 from acid_platform.errors import InvalidDefinition, LeaseHeld, NoSuchTable
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.operations.compaction import GetCleanings, GetErasures
@@ -51,7 +50,7 @@ def initiator_sensor(
 ) -> dg.SensorResult:
     """One cycle of the Initiator, then a run for each table with queued tasks."""
     with warehouse.open() as opened:
-        if not Settings.of(opened.metastore.settings()).flag("hive.compactor.initiator.on"):
+        if not opened.metastore.in_force.flag("hive.compactor.initiator.on"):
             return dg.SensorResult(skip_reason="hive.compactor.initiator.on is false")
         try:
             decisions = initiator.run(opened.metastore, wall_ms())
@@ -114,7 +113,7 @@ def cleaner_sensor(
     if _running(context.instance, cleaning_job.name, {}):
         return dg.SensorResult(skip_reason="the Cleaner is running")
     with warehouse.open() as opened:
-        if not Settings.of(opened.metastore.settings()).flag("hive.compactor.cleaner.on"):
+        if not opened.metastore.in_force.flag("hive.compactor.cleaner.on"):
             return dg.SensorResult(skip_reason="hive.compactor.cleaner.on is false")
         cleanings = opened.metastore.call(GetCleanings())
         ready, blocked = cleanings.ready, cleanings.blocked

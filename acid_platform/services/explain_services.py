@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from acid_platform.base.config import Settings
 from acid_platform.compaction.forecast import Forecast, forecast
 from acid_platform.compaction.opening import select_compactable
 from acid_platform.compaction.plan import (
@@ -72,7 +71,7 @@ def explain(
     Raises NoSuchTable, and what the selection raises.
     """
     record = metastore.table(wish.table)
-    settings = CompactionSettings.of(Settings.of(metastore.settings()), {}, record.properties)
+    settings = CompactionSettings.of(metastore.in_force, {}, record.properties)
     with metastore.open_snapshot([record.name]) as lease:
         layout = table_layout(record, lease)
         directory, write_ids = select_compactable(

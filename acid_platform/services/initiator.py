@@ -265,7 +265,7 @@ def _carry_out(
 def _decisions(
     metastore: Metastore, now_ms: int, since: int
 ) -> Iterator[tuple[EntityCounters, Decision]]:
-    settings = Settings.of(metastore.settings())
+    settings = metastore.in_force
     cached: dict[frozenset[tuple[str, str]], Thresholds] = {}
     for entity in metastore.candidates(since):
         own = frozenset(

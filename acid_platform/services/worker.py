@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from acid_platform.base.config import Settings
 from acid_platform.base.table_properties import PUBLICATION_WAIT
 from acid_platform.compaction import execution
 from acid_platform.compaction.execution import StagedCompaction
@@ -132,7 +131,7 @@ class CompactionRun:
             self.task.partition or "",
         )
         settings = CompactionSettings.of(
-            Settings.of(metastore.settings()), self.task.properties, record.properties
+            metastore.in_force, self.task.properties, record.properties
         )
         plan = plan_compaction(directory, self.task.kind, write_ids, self.txn.id, settings)
         if isinstance(plan, NothingToDo):
