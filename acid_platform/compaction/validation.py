@@ -62,27 +62,20 @@ class Measure:
 
 def combine(profiles: Iterable[Profile]) -> Profile:
     """The sum of several profiles."""
-    totals: Counter[str] = Counter()
+    every = list(profiles)
     checksums: Counter[str] = Counter()
     nulls: Counter[str] = Counter()
-    for profile in profiles:
-        totals.update(
-            rows=profile.rows,
-            row_ids=profile.row_id_checksum,
-            events=profile.delete_events,
-            event_ids=profile.delete_event_checksum,
-            disordered=profile.disordered,
-        )
+    for profile in every:
         checksums.update(profile.column_checksums)
         nulls.update(profile.null_counts)
     return Profile(
-        rows=totals["rows"],
-        row_id_checksum=totals["row_ids"] & _MASK,
-        delete_events=totals["events"],
-        delete_event_checksum=totals["event_ids"] & _MASK,
+        rows=sum(one.rows for one in every),
+        row_id_checksum=sum(one.row_id_checksum for one in every) & _MASK,
+        delete_events=sum(one.delete_events for one in every),
+        delete_event_checksum=sum(one.delete_event_checksum for one in every) & _MASK,
         column_checksums={name: value & _MASK for name, value in checksums.items()},
         null_counts=dict(nulls),
-        disordered=totals["disordered"],
+        disordered=sum(one.disordered for one in every),
     )
 
 

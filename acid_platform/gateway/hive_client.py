@@ -22,7 +22,7 @@ from acid_platform.errors import (
 )
 from acid_platform.gateway import sasl
 from acid_platform.gateway.protocol import load
-from acid_platform.gateway.shapes import CATALOG, INSERT_ONLY_TABLES, LOCK_TYPES, HiveLockState
+from acid_platform.gateway.shapes import CATALOG, INSERT_ONLY_TABLES, LOCK_NUMBERS, HiveLockState
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 
@@ -31,7 +31,6 @@ _PORT = 9083
 _BATCH = 200
 """Partitions in one call."""
 PASSWORD = "ACID_HIVE_PASSWORD"
-_LOCK_NUMBERS = {lock: number for number, lock in LOCK_TYPES.items()}
 _TABLE_LEVEL, _NO_OPERATION = 2, 6
 
 
@@ -199,7 +198,7 @@ class Hive:
     def lock(self, txn: int, database: str, name: str, kind: LockType, operation: int) -> Any:
         m = load()
         component = m.LockComponent(
-            type=_LOCK_NUMBERS[kind],
+            type=LOCK_NUMBERS[kind],
             level=_TABLE_LEVEL,
             dbname=database,
             tablename=name,
