@@ -130,8 +130,6 @@ def _inputs(plan: CompactionPlan, rows: Mapping[str, int]) -> tuple[Share, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """One forecast amount and its actual value."""
-
     what: str
     predicted: int
     actual: int

@@ -34,8 +34,6 @@ class CompactionState(Enum):
 
 
 class ErasureState(Enum):
-    """State of a request to erase rows."""
-
     REQUESTED = "requested"
     WAITING = "waiting"
     """An erasure ran, but files still hold rows to erase."""

@@ -61,7 +61,6 @@ class Measure:
 
 
 def combine(profiles: Iterable[Profile]) -> Profile:
-    """The sum of several profiles."""
     every = list(profiles)
     checksums: Counter[str] = Counter()
     nulls: Counter[str] = Counter()

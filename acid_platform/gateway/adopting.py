@@ -54,8 +54,6 @@ _CONSTRAINTS = (
 
 @dataclass(frozen=True, slots=True)
 class AdoptedTable:
-    """What became of one thing of the database."""
-
     name: str
     kind: str
     result: str

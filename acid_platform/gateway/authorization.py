@@ -48,8 +48,6 @@ Authorizer = Callable[[AccessRequest], bool]
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A line of the file of grants."""
-
     user: str
     verbs: frozenset[str]
     tables: tuple[tuple[str, str], ...]

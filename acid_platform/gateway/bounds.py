@@ -17,8 +17,6 @@ _REMEMBERED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The limits of one gateway."""
-
     connections: int = 1000
     message_seconds: float = 60.0
     """How long a message may take to arrive once its first bytes are there, and an answer to

@@ -10,8 +10,6 @@ THROUGH_GATEWAY = "through the gateway"
 
 @dataclass(slots=True)
 class Caller:
-    """One connection's client."""
-
     address: str
     """`host:port`."""
     user: str = ""

@@ -262,7 +262,6 @@ class CatalogCalls(CallHandler):
         return load().PartitionsByExprResult(partitions=partitions, hasUnknownPartitions=True)
 
     def get_partitions_spec_by_expr(self, request: Any) -> Any:
-        """As `get_partitions_by_expr`."""
         m, record = load(), self._record(request.dbName, request.tblName)
         spec = m.PartitionSpec(
             dbName=request.dbName,

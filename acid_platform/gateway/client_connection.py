@@ -102,7 +102,6 @@ class ClientConnection(asyncio.Protocol):
         self._full = True
 
     def resume_writing(self) -> None:
-        """The answer has left."""
         self._full = False
         if self._stage is Stage.CALLS and not self._busy:
             self._ready()
@@ -215,7 +214,6 @@ class ClientConnection(asyncio.Protocol):
                 self._ready()
 
     def _ready(self) -> None:
-        """For the next message."""
         assert self._transport is not None
         self._end_deadline()
         if not self._transport.is_closing():
@@ -247,7 +245,6 @@ class ClientConnection(asyncio.Protocol):
             self._end_within(seconds, "a message did not arrive in time")
 
     def _end_within(self, seconds: float, otherwise: str) -> None:
-        """Ends the connection after this time."""
         self._end_deadline()
         loop = asyncio.get_running_loop()
         self._deadline = loop.call_later(seconds, self.end, otherwise)

@@ -12,8 +12,6 @@ from acid_platform.metastore import operations as ops
 
 
 class CompactionCalls(CallHandler):
-    """Compactions."""
-
     def compact2(self, request: Any) -> Any:
         """Queues a compaction; one that is queued already is not accepted, which is no error."""
         if request.type not in set(CompactionType):

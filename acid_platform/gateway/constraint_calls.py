@@ -60,8 +60,6 @@ def of_kind(kind: ConstraintKind) -> Callable[[ConstraintCalls, Any], Any]:
 
 
 class ConstraintCalls(CallHandler):
-    """Telling of constraints."""
-
     def _listed(self, database: str, name: str, kind: ConstraintKind) -> list[Any]:
         """Empty for a view too, of which Hive asks as of a table."""
         with suppress(NoSuchTable):

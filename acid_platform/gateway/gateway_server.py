@@ -179,7 +179,6 @@ class GatewayServer:
 
     @property
     def threads(self) -> int:
-        """The threads that answer calls."""
         return self._workers.threads
 
     @property
@@ -190,7 +189,6 @@ class GatewayServer:
     # --- life -----------------------------------------------------------------------------------
 
     def serve(self) -> None:
-        """Accepts connections until `stop`."""
         self._serving = True
         try:
             asyncio.run(self._serve())

@@ -138,7 +138,6 @@ class Hive:
             raise
 
     def partitions(self, database: str, name: str) -> list[Any]:
-        """Every partition, in batches."""
         names = self.call("get_partition_names", database, name, -1)
         return [
             one

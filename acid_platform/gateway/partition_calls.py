@@ -106,8 +106,6 @@ def _entities(
 
 
 class PartitionCalls(CallHandler):
-    """Changing partitions."""
-
     # --- add ------------------------------------------------------------------------------------
 
     def add_partitions(self, partitions: Sequence[Any]) -> int:

@@ -44,8 +44,6 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """What became of one of our tables."""
-
     table: str
     result: str
     """`registered`, `up to date`, or `not registered`."""
@@ -90,8 +88,6 @@ def register(
 
 @dataclass
 class _Table:
-    """One table of ours, and what there is of it."""
-
     metastore: Metastore
     hive: Hive
     record: TableRecord

@@ -27,8 +27,6 @@ COUNTS = ("numFiles", "numRows", "rawDataSize", "totalSize")
 
 
 class StatisticsCalls(CallHandler):
-    """Statistics."""
-
     # --- kept -----------------------------------------------------------------------------------
 
     def update_table_column_statistics(self, statistics: Any) -> bool:

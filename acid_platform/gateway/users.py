@@ -47,8 +47,6 @@ def require_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A hashed password."""
-
     cost: int
     block: int
     lanes: int
@@ -130,8 +128,6 @@ def parse(text: str, where: str) -> dict[str, Secret]:
 
 
 class Users:
-    """The users of a file."""
-
     def __init__(self, path: str) -> None:
         """Raises InvalidDefinition if the file can't be read or is wrong."""
         self._path = path

@@ -54,7 +54,6 @@ class SparkRows:
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns, in lower case."""
         return [name.lower() for name in self.rows.columns]
 
     def with_constants(self, values: Mapping[str, str]) -> SparkRows:

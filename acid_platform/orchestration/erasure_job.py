@@ -38,8 +38,6 @@ class ErasureConfig(dg.Config):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The results of the steps so far."""
-
     request: ErasureRequest
     deleted: int
     outcomes: tuple[CompactionOutcome, ...] = ()

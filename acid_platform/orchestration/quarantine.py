@@ -71,7 +71,6 @@ class Quarantined:
 
 
 def quarantine_of(table: str) -> str:
-    """The name of the table of rejected rows."""
     return f"{table}_quarantine"
 
 

@@ -23,8 +23,6 @@ from acid_platform.transactions import RangeResponse, TxnState, ValidTxnList, Va
 
 @dataclass(frozen=True, slots=True)
 class PlannedCleaning:
-    """What to remove of one directory, and what commits recorded there."""
-
     plan: CleaningPlan
     recorded: Sequence[RecordedDirectory] = ()
 

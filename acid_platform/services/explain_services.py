@@ -32,8 +32,6 @@ ReportedRows = Mapping[str | None, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One table of an explanation."""
-
     title: str
     rows: tuple[Row, ...]
     empty: str = "nothing"

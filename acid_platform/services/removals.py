@@ -25,8 +25,6 @@ from acid_platform.transactions import ValidWriteIdList
 
 @dataclass(frozen=True, slots=True)
 class DropRemoved:
-    """What the removals of a drop did."""
-
     lines: tuple[str, ...]
     """`path (reason)` for each directory or file that is gone."""
     left: tuple[str, ...]
@@ -35,8 +33,6 @@ class DropRemoved:
 
 @dataclass(frozen=True, slots=True)
 class Removed(DropRemoved):
-    """What the removals of a plan did."""
-
     plan: CleaningPlan
     stays: tuple[str, ...]
     """The planned paths that are still there, because of what is left in them."""

@@ -57,8 +57,6 @@ if TYPE_CHECKING:
 
 
 class End(StrEnum):
-    """How a Worker's attempt ended."""
-
     PUBLISHED = "published"
     READY_FOR_CLEANING = "ready for cleaning"
     """There was nothing to merge, but something to remove."""
@@ -72,8 +70,6 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CompactionOutcome:
-    """How a compaction task ended."""
-
     task: CompactionTask
     state: End
     reason: str

@@ -348,7 +348,6 @@ def remote(text: str) -> Remote:
 
 
 def _tls() -> ssl.SSLContext | None:
-    """What this machine's settings say."""
     named = os.environ.get(TLS_CA, "").strip()
     if not named:
         return None

@@ -101,7 +101,6 @@ def encode(batch: Batch, seed: int) -> bytes:
 
 
 def whole(header: Header, batches: Iterable[Batch]) -> bytes:
-    """A segment with these batches."""
     return header.line + b"".join(encode(batch, header.seed) for batch in batches)
 
 

@@ -85,7 +85,6 @@ def read_operation(op: str, args: JsonObject) -> MetastoreOperation[Any]:
 
 
 def answer_type(kind: type[MetastoreOperation[Any]]) -> Any:
-    """The annotation of the answer."""
     return get_args(kind.__orig_bases__[0])[0]  # type: ignore[attr-defined]
 
 

@@ -254,8 +254,6 @@ def forget(turn: Turn, operation: ops.ForgetCursor) -> None:
 
 
 class CursorForgotten(Event, kind="cursor_forgotten"):
-    """A consumer begins again with all rows of a table (P39)."""
-
     consumer: str
     table_id: int
 

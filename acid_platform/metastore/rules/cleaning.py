@@ -111,7 +111,6 @@ class CleaningStarted(Event, kind="cleaning"):
 
 
 def _stop(state: State, entity: Entity) -> None:
-    """Records that the Cleaner has stopped."""
     state.cleaning.pop(entity, None)
     state.timers.cleaned_since.pop(entity, None)
 

@@ -211,8 +211,6 @@ def to_history(state: State, row: QueuedTask) -> None:
 
 
 class CompactionEnded(Event, kind="compaction_ended"):
-    """Ends a compaction without a commit."""
-
     id: int
     state: CompactionState
     error: str

@@ -18,8 +18,6 @@ from acid_platform.transactions.conflicts import WriteSetRow
 
 
 class Placed(NamedTuple):
-    """A directory that a commit published in an entity."""
-
     table_id: int
     partition: str | None
     recorded: RecordedDirectory

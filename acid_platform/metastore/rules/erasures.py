@@ -60,8 +60,6 @@ def erasures(turn: Turn, _operation: ops.GetErasures) -> list[ErasureTask]:
 
 
 class ErasureRecorded(Event, kind="erasure"):
-    """A request to erase rows, new or answered."""
-
     erasure: ErasureTask
 
     def apply(self, state: State, _at: int) -> None:

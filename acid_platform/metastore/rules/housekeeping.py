@@ -297,8 +297,6 @@ def _without(past: dict[Entity, list[Row]], gone: Container[int]) -> dict[Entity
 
 
 class TimeoutKnown(Event, kind="timeout_known"):
-    """Every client has learnt of the shorter timeout (P29)."""
-
     def apply(self, state: State, _at: int) -> None:
         """Forgets the longer timeout: every living client has learnt of the shorter one (P29)."""
         state.longest_timeout = 0

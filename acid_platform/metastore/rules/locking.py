@@ -246,7 +246,6 @@ def end_wait(turn: Turn, entry: LockEntry, error: AcidError) -> None:
 
 
 def _op(entry: LockEntry) -> str:
-    """The name of the operation that asked for the lock."""
     if entry.publishes:
         return ops.RequestPublication.op
     if not entry.txn_id:

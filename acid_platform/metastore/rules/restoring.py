@@ -147,8 +147,6 @@ def _doubt(table: TableState, txn_id: int) -> None:
 
 
 class DoubtResolved(Event, kind="resolved"):
-    """Decides doubtful write ids (P24)."""
-
     table_id: int
     committed: tuple[int, ...]
     aborted: tuple[int, ...]

@@ -177,7 +177,6 @@ class Txn:
 
     @classmethod
     def nobody(cls, now: int) -> Txn:
-        """Asks for a lock that no transaction holds."""
         return cls(0, TxnType.READ_ONLY, TxnState.OPEN, now, ClientInfo(), all_tables=True)
 
     @property
@@ -214,8 +213,6 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The reply to a mutating request (P3)."""
-
     request_id: str
     txn_id: int
     op: str
@@ -268,8 +265,6 @@ class LockEntry:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """After how many failures a cleaning is tried again, and when."""
-
     attempts: int
     at: int
     error: str

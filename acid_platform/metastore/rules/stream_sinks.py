@@ -108,8 +108,6 @@ def forget(turn: Turn, operation: ops.ForgetSink) -> None:
 
 
 class SinkForgotten(Event, kind="sink_forgotten"):
-    """A sink counts as one that never wrote the table (P42)."""
-
     sink: str
     table_id: int
 

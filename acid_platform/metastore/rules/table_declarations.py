@@ -119,7 +119,6 @@ def _check_declaration(state: State, name: str, record: TableRecord) -> None:
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Whether one location is the other or in it."""
     return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
@@ -301,8 +300,6 @@ class TableAltered(Event, kind="altered"):
 
 
 class TableAdopted(Event, kind="adopted"):
-    """Adopts the files of a table that was just created (P24)."""
-
     table_id: int
     write_id: int
     txn_id: int

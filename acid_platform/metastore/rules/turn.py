@@ -90,8 +90,6 @@ def handles(operation: type[MetastoreOperation[object]]) -> Callable[[F], F]:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to the request `request_id`."""
-
     request_id: str
     value: Answer
     op: str = ""

@@ -185,7 +185,6 @@ class ViewDropped(Event, kind="view_dropped"):
 
 
 def _keep_earlier(state: State, name: str, moment: int) -> None:
-    """Keeps the present view for open snapshots (P28)."""
     earlier = state.views.get(name)
     if earlier is not None:
         state.earlier_views.append(EarlierView(earlier, moment))

@@ -61,7 +61,6 @@ def conflict(
 
 
 def describe(state: State, entity: Entity, reason: str) -> str:
-    """Table, partition and the reason of a conflict, for messages."""
     table_id, partition = entity
     return f"{state.name_of(table_id)} {partition or ''}".rstrip() + f": {reason}"
 
@@ -102,7 +101,6 @@ def every_row(state: State) -> Iterator[WriteSetRow]:
 
 
 def restore(state: State, row: WriteSetRow) -> None:
-    """Adds a row of a snapshot."""
     by_table = state.inserts if row.operation is RowOperation.INSERT else state.write_set
     by_table.setdefault(row.table_id, {}).setdefault(row.partition, []).append(row)
     state.row_bytes += _size(row)

@@ -51,8 +51,6 @@ class Listener:
 
 
 class Connection:
-    """One connection."""
-
     __slots__ = ("challenge", "closed", "frames", "greeted", "key", "layer", "out", "since", "sock")
 
     def __init__(self, sock: socket.socket, key: bytes, layer: Layer | None = None) -> None:
@@ -66,7 +64,6 @@ class Connection:
 
     @property
     def remote(self) -> bool:
-        """Whether it came over TCP."""
         return self.sock.family != socket.AF_UNIX
 
 
@@ -177,7 +174,6 @@ class Connections:
         connection.sock.close()
 
     def drop_remote(self) -> None:
-        """Closes all connections over TCP."""
         for connection in [each for each in self._connections if each.remote]:
             self.drop(connection)
 

@@ -355,7 +355,6 @@ class GroupCommit:
             self.before_release()
 
     def end_saving(self) -> None:
-        """Ends the process that writes a snapshot."""
         if self._saver is not None:
             self._saver.kill()
             self._saver.wait()

@@ -89,7 +89,6 @@ _METRICS = (
 
 
 def histogram(durations: Histogram) -> dict[str, Any]:
-    """As `status` has it."""
     return {
         "count": durations.count,
         "seconds": round(durations.total, 6),

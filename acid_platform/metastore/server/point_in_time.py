@@ -67,8 +67,6 @@ class Until:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """A snapshot that was made from a log."""
-
     path: str
     log: str
     position: int

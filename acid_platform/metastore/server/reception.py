@@ -111,7 +111,6 @@ class Reception:
                 self.connections.send(connection, _ENCODE(reply.value).encode())
 
     def forget_closed(self) -> None:
-        """Forgets the requests whose client has gone."""
         self._waiting = {
             request_id: connection
             for request_id, connection in self._waiting.items()
@@ -120,7 +119,6 @@ class Reception:
 
     @property
     def waiting(self) -> Collection[str]:
-        """The ids of the requests that are not answered."""
         return self._waiting
 
     def drop_remote(self) -> None:

@@ -52,8 +52,6 @@ class Highest:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The result of a restore."""
-
     directory: str
     made: int
     """The moment of the backup's data, in milliseconds UTC."""

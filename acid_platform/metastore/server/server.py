@@ -54,7 +54,6 @@ _GATEWAY_SECONDS = 60.0
 
 
 def log_of(home: Home) -> LocalLog:
-    """The log in a metastore's directory."""
     return LocalLog(home.path, lambda: str(Ground.of(home.path)))
 
 

@@ -212,13 +212,11 @@ class StateFile:
     # --- what memory no longer holds ------------------------------------------------------------
 
     def past_txn(self, txn_id: int) -> Ended | None:
-        """A transaction that had ended."""
         with _whole(self.path):
             rows = self._read("txns", schema.KEPT["txns"], "WHERE txn_id = $1", [txn_id])
             return decode(Ended, rows[-1]) if rows else None
 
     def past_outcome(self, request_id: str) -> Outcome | None:
-        """The reply to a request (P3)."""
         where = "WHERE request_id = $1"
         with _whole(self.path):
             rows = self._read("outcomes", schema.KEPT["outcomes"], where, [request_id])
@@ -227,12 +225,10 @@ class StateFile:
     def recorded(
         self, table_id: int, partitions: Sequence[str | None]
     ) -> Mapping[tuple[str | None, str], str]:
-        """The files of directories, by partition and directory (P26)."""
         with _whole(self.path):
             return self._recorded.of(table_id, partitions)
 
     def history(self, table_id: int) -> list[HistoryRow]:
-        """The writes of a table, oldest first."""
         where = "WHERE table_id = $1 ORDER BY write_id, directory"
         with _whole(self.path):
             rows = self._read("writes", schema.KEPT["writes"], where, [table_id])

@@ -156,11 +156,9 @@ class Store:
     # --- what memory no longer holds ------------------------------------------------------------
 
     def past_txn(self, txn_id: int) -> Ended | None:
-        """A transaction that ended before the newest snapshot."""
         return self._file.past_txn(txn_id) if self._file else None
 
     def past_outcome(self, request_id: str) -> Outcome | None:
-        """The reply to a request from before the newest snapshot (P3)."""
         return self._file.past_outcome(request_id) if self._file else None
 
     def recorded(
@@ -200,12 +198,10 @@ class Store:
 
     @property
     def saved_bytes(self) -> int:
-        """The size of the newest snapshot's file."""
         return self._file.size if self._file else 0
 
     @property
     def path(self) -> Path | None:
-        """The file of the newest snapshot."""
         return self._file.path if self._file else None
 
     def close(self) -> None:

@@ -52,7 +52,6 @@ class EntityLook:
 
     @property
     def committed(self) -> dict[str, EntityDirectory]:
-        """The committed directories by name."""
         return {entry.directory.name: entry.directory for entry in self.recorded}
 
     def look(self, listing: EntityListing, registered: bool) -> None:

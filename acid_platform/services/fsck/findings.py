@@ -28,8 +28,6 @@ class Severity(Enum):
 
 
 class Check(Enum):
-    """What was checked."""
-
     NAME = "name"
     MARKER = "marker"
     CONTENT = "content"
@@ -204,6 +202,5 @@ class Findings:
 
 
 def sorted_findings(every: Iterable[FsckFinding]) -> tuple[FsckFinding, ...]:
-    """The worst first, then by place."""
     rank = list(Severity)
     return tuple(sorted(every, key=lambda finding: (rank.index(finding.severity), finding.thing)))
