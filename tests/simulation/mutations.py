@@ -139,14 +139,13 @@ def _replay_without(kind: type[Event]) -> Callable[..., Any]:
 
 
 def _snapshot_without(table: str, lost: Callable[[Any], bool]) -> Callable[..., Any]:
-    """A snapshot that leaves some records of a live table out."""
+    """A snapshot that leaves some rows of a live table out."""
 
-    def keyed(real: Any, state: Any, *names: Any) -> Any:
+    def live_rows(real: Any, state: Any, *names: Any) -> Any:
         every = real(state, *names)
-        rows = every.get(table, {})
-        return every | {table: {key: row for key, row in rows.items() if not lost(row)}}
+        return every | {table: [row for row in every.get(table, ()) if not lost(row)]}
 
-    return keyed
+    return live_rows
 
 
 def _revived(real: Any, turn: Any, operation: Any) -> Any:
@@ -283,8 +282,8 @@ _LIFE = (
            _replay_without(housekeeping.Purged), 4),
     Faulty("P3", "a snapshot drops an ended transaction", state_rows.ended_rows,
            lambda real, state: (rows := real(state)) | {"txns": rows["txns"][1:]}),
-    Faulty("P3", "a snapshot drops the waiting locks", state_rows.keyed,
-           _snapshot_without("locks", lambda entry: not entry.acquired)),
+    Faulty("P3", "a snapshot drops the waiting locks", state_rows.live_rows,
+           _snapshot_without("locks", lambda row: not row["acquired"])),
 )
 
 _LOCKS = (
@@ -329,8 +328,8 @@ _CONFLICTS = (
            lambda _real, component, _overwritten: component, 32),
     Faulty("P30", "of inserts the last one alone is kept", write_set.add,
            _last_insert_alone, 133),
-    Faulty("P30", "a snapshot forgets the inserts", state_rows.keyed,
-           _snapshot_without("write_set", lambda row: row.operation is _I)),
+    Faulty("P30", "a snapshot forgets the inserts", state_rows.live_rows,
+           _snapshot_without("write_set", lambda row: row["operation"] == _I.value)),
     Faulty("P30", "no overwrite is told that it is lost", txns.lost_overwrite, _always("")),
     Faulty("P38", "rows that both have changed are overlooked", RowSet.shared, _always([]), 28),
     Faulty("P38", "changes of different rows conflict", RowSet.shared,
@@ -373,7 +372,7 @@ _DECLARATIONS = (
            locking._changed_meanwhile, _always(None), 31),
     Faulty("P28", "a dropped table is forgotten too soon", declared._Ends.table,
            _always(True), 12),
-    Faulty("P28", "a snapshot keeps no earlier declarations", state_rows.keyed,
+    Faulty("P28", "a snapshot keeps no earlier declarations", state_rows.live_rows,
            _snapshot_without("earlier_tables", lambda _row: True)),
 )
 

@@ -11,7 +11,7 @@ from typing import Any
 from acid_platform.metastore.codec import decode, encode, left_out
 from acid_platform.metastore.rules.declared import directories
 from acid_platform.metastore.rules.state import Ended, State
-from acid_platform.metastore.server.stored_kinds import KINDS, LIVE, Key
+from acid_platform.metastore.server.stored_kinds import KINDS, LIVE
 
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]
@@ -26,9 +26,6 @@ COUNTERS = (
 )
 """Numbers that belong to the whole state; the `next_` numbers are never used twice."""
 
-Keyed = dict[str, dict[Key, Any]]
-"""The records of each live table by their keys."""
-
 _LEFT_OUT = {kind.name: left_out(kind.record) for kind in KINDS}
 _LEFT_OUT_OF_ENDED = left_out(Ended)
 
@@ -37,22 +34,16 @@ def counters(state: State) -> dict[str, int]:
     return {name: getattr(state, name) for name in COUNTERS}
 
 
-def keyed(state: State, names: Container[str] = LIVE) -> Keyed:
-    """The records from which the rows of these live tables are built."""
-    return {kind.name: dict(kind.every(state)) for kind in KINDS if kind.name in names}
-
-
 def live_rows(state: State, names: Container[str] = LIVE) -> Rows:
     """The rows of these live tables: all of them are the state except counters, heartbeats and
     what has ended."""
-    every = keyed(state, names)
     return {
         kind.name: [
             {**_LEFT_OUT[kind.name], **dict(zip(kind.key, key, strict=True)), **encode(record)}
-            for key, record in every[kind.name].items()
+            for key, record in kind.every(state).items()
         ]
         for kind in KINDS
-        if kind.name in every
+        if kind.name in names
     }
 
 
