@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from acid_platform.engine.choice import LOCAL_BYTES
 from acid_platform.engine.results import Result
@@ -16,7 +15,7 @@ from acid_platform.engine.rows import Rows, is_spark_frame, local_table
 from acid_platform.errors import WrongType
 from acid_platform.layout.types import Column
 from acid_platform.orchestration.partition_keys import literal
-from acid_platform.storage.arrow_numpy import from_numpy, scalar_of, values_of
+from acid_platform.storage.arrow_numpy import from_numpy, scalar_of
 from acid_platform.storage.arrow_types import arrow_type, partition_value
 
 if TYPE_CHECKING:
@@ -119,36 +118,20 @@ class LocalRows:
 
     def with_null(self, key: Sequence[str]) -> dict[str, Any] | None:
         for name in key:
-            column = self.rows.column(name)
-            if column.null_count:
-                return self._row(int(values_of(column.is_null()).argmax()), self.names)
+            if self.rows.column(name).null_count:
+                return self._row(self.rows.column(name).is_null().index(True).as_py(), self.names)
         return None
 
     def twice(self, key: Sequence[str]) -> dict[str, Any] | None:
-        codes = self._codes(key)
-        first = np.unique(codes, return_index=True)[1]
-        if len(first) == len(codes):
-            return None
-        again = np.ones(len(codes), bool)
-        again[first] = False
-        return self._row(int(again.argmax()), key)
+        again = self._again(key)
+        return self._row(int(again.argmax()), key) if again.any() else None
 
     def distinct(self, key: Sequence[str]) -> pa.Table:
-        first = np.sort(np.unique(self._codes(key), return_index=True)[1])
-        return self.rows.select(list(key)).take(from_numpy(first.astype(np.int64)))
+        return self.rows.select(list(key)).filter(from_numpy(~self._again(key)))
 
-    def _codes(self, key: Sequence[str]) -> np.ndarray:
-        """A number for each row, (n,) int64: equal where all columns of the key are."""
-        codes = np.zeros(self.rows.num_rows, np.int64)
-        for name in key:
-            column = self.rows.column(name).combine_chunks()
-            if pa.types.is_floating(column.type):
-                column = from_numpy(values_of(column) + 0.0)  # -0.0 becomes 0.0
-            values = values_of(pc.dictionary_encode(column).indices)
-            codes = np.unique(
-                codes * (int(values.max(initial=0)) + 1) + values, return_inverse=True
-            )[1]
-        return codes
+    def _again(self, key: Sequence[str]) -> np.ndarray:
+        """Mask (n,) of the rows that have the values of an earlier row."""
+        return self.rows.select(list(key)).to_pandas().duplicated().to_numpy()
 
     def _row(self, number: int, names: Sequence[str]) -> dict[str, Any]:
         row = self.rows.select(list(names)).slice(number, 1)
