@@ -20,7 +20,7 @@ import stat
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TextIO
@@ -33,7 +33,6 @@ from acid_platform.errors import (
     MetastoreInUse,
     MetastoreRefused,
 )
-from acid_platform.metastore.wire import PROTOCOL
 
 TCP = "tcp://"
 KEY, KEY_FILE = "ACID_METASTORE_KEY", "ACID_METASTORE_KEY_FILE"
@@ -250,7 +249,6 @@ class Endpoint:
     address: str
     pid: int
     epoch: int
-    protocol: int
 
     def publish(self, home: Home) -> None:
         """Replaces the file atomically, so that nobody reads half of it."""
@@ -264,31 +262,18 @@ class Endpoint:
     def read(cls, home: Home) -> Endpoint | None:
         """None if no process has published an endpoint. Raises MetastoreIncompatible."""
         try:
-            endpoint = cls(**json.loads(home.endpoint.read_text()))
-            numbers = (endpoint.pid, endpoint.epoch, endpoint.protocol)
-            if not isinstance(endpoint.address, str) or any(
-                type(number) is not int for number in numbers
-            ):
-                raise TypeError("it is not an address and three numbers")
+            content = json.loads(home.endpoint.read_text())
+            endpoint = cls(content["address"], content["pid"], content["epoch"])
+            if [type(value) for value in astuple(endpoint)] != [str, int, int]:
+                raise TypeError("it is not an address and two numbers")
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError, TypeError, RecursionError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise MetastoreIncompatible(
                 f"{home.endpoint} is damaged ({error}): remove it; if `{home.lock}` names a process"
                 " that runs, stop that too, and the next client starts another"
             ) from error
-        if endpoint.protocol != PROTOCOL and _alive(endpoint.pid):
-            raise MetastoreIncompatible(
-                f"metastore process {endpoint.pid} speaks protocol {endpoint.protocol}, this"
-                f" program {PROTOCOL}; stop that process"
-            )
         return endpoint
-
-
-def _alive(pid: int) -> bool:
-    import psutil
-
-    return 0 < pid < 1 << 31 and psutil.pid_exists(pid)
 
 
 def take_lock(home: Home) -> TextIO:

@@ -43,7 +43,7 @@ from acid_platform.metastore.server.group_commit import GroupCommit, Request
 from acid_platform.metastore.server.metrics import families, histogram
 from acid_platform.metastore.server.reception import ListeningService, Reception
 from acid_platform.metastore.server.store import Store
-from acid_platform.metastore.wire import LEADER, PROTOCOL, STANDBY
+from acid_platform.metastore.wire import LEADER, STANDBY
 
 _LOG = logging.getLogger("acid_platform.metastore")
 _TICK_SECONDS = 0.2
@@ -79,7 +79,7 @@ def server_of(
     commits.lead()
     reception = Reception(home, service, commits.bad)
     server = Server(commits, reception, home)
-    Endpoint(reception.address, os.getpid(), commits.epoch, PROTOCOL).publish(home)
+    Endpoint(reception.address, os.getpid(), commits.epoch).publish(home)
     return server
 
 
