@@ -61,6 +61,11 @@ def decode(cls: type[T], data: dict[str, Json]) -> T:
         return cls(**present)
 
 
+def per_class(compute: Callable[[type[Any]], T]) -> Callable[[type[Any]], T]:
+    """Keeps what `compute` says of each class."""
+    return cache(compute)  # type: ignore[arg-type,return-value,unused-ignore]
+
+
 class Member(NamedTuple):
     """A field of a class, and the functions that write and read it."""
 
@@ -73,7 +78,7 @@ class Member(NamedTuple):
     """Stands before its value where the class is called."""
 
 
-@cache
+@per_class
 def _pair_of(cls: type[Any]) -> tuple[Convert, Convert]:
     """The functions that write a record and read one in which no field is absent.
 
@@ -102,7 +107,7 @@ def _pair_of(cls: type[Any]) -> tuple[Convert, Convert]:
     )
 
 
-@cache
+@per_class
 def _members(cls: type[Any]) -> tuple[Member, ...]:
     hints = get_type_hints(cls)
     return tuple(

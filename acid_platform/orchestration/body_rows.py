@@ -131,7 +131,8 @@ class LocalRows:
 
     def _again(self, key: Sequence[str]) -> np.ndarray:
         """Mask (n,) of the rows that have the values of an earlier row."""
-        return self.rows.select(list(key)).to_pandas().duplicated().to_numpy()
+        again: np.ndarray = self.rows.select(list(key)).to_pandas().duplicated().to_numpy()
+        return again
 
     def _row(self, number: int, names: Sequence[str]) -> dict[str, Any]:
         row = self.rows.select(list(names)).slice(number, 1)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, ClassVar, Generic, TypedDict, TypeVar, dataclass_transform, get_args
 
 from acid_platform.errors import UnsupportedStatement
-from acid_platform.metastore.codec import Convert, JsonObject, converters, decode
+from acid_platform.metastore.codec import Convert, JsonObject, converters, decode, per_class
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
@@ -98,7 +97,7 @@ def read_answer(kind: type[MetastoreOperation[A]], value: JsonObject) -> A:
     return answer
 
 
-@cache
+@per_class
 def _converters_of(kind: type[MetastoreOperation[Any]]) -> tuple[Convert, Convert]:
     hint = answer_type(kind)
     if hint is type(None):
