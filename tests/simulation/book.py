@@ -75,7 +75,6 @@ class Book:
             txn.needs.setdefault(full(args["table"]), table.id)
         self._snapshot(txn)
         txn.read = clock
-        claim("S2", answer["write_id"] == txn.write_ids.get(table.id), answer)
         self._check_list(txn, table, answer["list"])
 
     def _check_grant(self, answer: Json) -> None:

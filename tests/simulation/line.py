@@ -323,22 +323,27 @@ class Line(Declarations):
             table.next_write_id += 1
         return txn.write_ids[table.id]
 
-    def on_allocate(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
-        txn = self._live("T17", args["txn"], own)
+    def on_allocate_many(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        """The clients ask for one transaction at a time."""
+        table = self._table(args["table"])
+        if table is None:
+            expect("T17", own, "NoSuchTable")
+            return
+        (txn_id,) = args["txns"]
+        txn = self._live("T17", txn_id, own)
         if txn is None:
             return
         changed = self._refused_change(txn, args["table"])
-        table = self._table(args["table"])
         if txn.kind != DEFAULT:
             expect("T17", own, "ReadOnlyTxn")
-        elif changed or table is None:
-            expect("T17", own, changed or "NoSuchTable")
+        elif changed:
+            expect("T17", own, changed)
         else:
             if table.id not in txn.write_ids and self._may_read(txn, table):
                 txn.needs.setdefault(table.name, table.id)
-            expected = self._allocate(txn, table)
-            got = value("T17", own)["write_id"]
-            claim("T18 T19 T21", got == expected, f"write id {got} of {txn.id}, not {expected}")
+            expected = [[txn.id, self._allocate(txn, table)]]
+            got = value("T17", own)["write_ids"]
+            claim("T18 T19 T21", got == expected, f"write ids {got}, not {expected}")
 
     def on_heartbeat(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
         answer = value("T8", own)
