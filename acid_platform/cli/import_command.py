@@ -78,7 +78,7 @@ def import_(
 def _source(
     kind: str, place: str, columns: list[str] | None, given: dict[str, Any]
 ) -> ImportSource:
-    from acid_platform.handles import import_sources as sources
+    import acid_platform as sources  # which loads what is asked for
 
     match kind:
         case "iceberg":

@@ -16,7 +16,8 @@ from pyarrow import parquet
 
 from acid_platform import BatchCommitted, ImportRefused, PublicationFailed, WriteConflict
 from acid_platform.engine.local import write
-from acid_platform.handles.import_sources import FolderSource, ImportSource
+from acid_platform.handles.folder_source import FolderSource
+from acid_platform.handles.import_sources import ImportSource
 from acid_platform.handles.imports import Imported, ImportRows, import_table
 from acid_platform.layout.types import Column
 from acid_platform.metastore.operations.history import GetSinks

@@ -614,7 +614,7 @@ def test_only_snapshots_are_named_to_duckdb() -> None:
         "engine/local/computation.py": 2,
         "metastore/server/state_tables.py": 1,
     }
-    others_files = "handles/import_sources.py"
+    others_files = "handles/database_sources.py"
     assert connecting == in_memory.keys() | {"metastore/server/state_file.py", others_files}
     assert re.findall(r"duckdb\.connect\((.*?)\)", texts[others_files]) == ["path, read_only=True"]
     for name, connections in in_memory.items():

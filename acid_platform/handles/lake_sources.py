@@ -1,0 +1,172 @@
+"""Tables of Iceberg and Delta, whose snapshots tell which rows were added since an earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+
+from acid_platform.errors import ImportRefused
+from acid_platform.handles.import_sources import (
+    ImportSource,
+    absolute,
+    chosen_fields,
+    rows_of_dataset,
+)
+from acid_platform.layout.types import Column
+
+
+class IcebergSource(ImportSource):
+    """`IcebergSource("shop.customers")`: a table of a catalog that pyiceberg's own configuration
+    describes, or the table of a metadata file, `lake/t/metadata/00002-….metadata.json`.
+
+    `snapshot`: the id of another snapshot than the current one.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        catalog: str = "default",
+        snapshot: int | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        self.name = f"iceberg {table}"
+        module = self._library("pyiceberg.table", "pyiceberg")
+        catalogs = self._library("pyiceberg.catalog", "pyiceberg")
+        self._table: Any = self._asked(
+            lambda: (
+                module.StaticTable.from_metadata(_uri(table))
+                if "/" in table
+                else catalogs.load_catalog(catalog).load_table(table)
+            )
+        )
+        self.name = f"iceberg {self._table.location()}"
+        self._columns = tuple(columns or ("*",))
+        current = self._table.current_snapshot() if snapshot is None else None
+        number = current.snapshot_id if current else snapshot
+        if number is None:
+            raise ImportRefused(f"{self.name} has no snapshot: it is empty")
+        self._snapshot = self._found(number)
+        self.snapshot = str(number)
+        with suppress(KeyError, TypeError, ValueError):
+            self.rows_known = int(self._snapshot.summary["total-records"])
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._asked(lambda: self._scan().projection().as_arrow())
+
+    def rows(self, _columns: Sequence[Column]) -> pa.RecordBatchReader:
+        return self._asked(lambda: self._scan().to_arrow_batch_reader())
+
+    def added(self, since: str) -> pa.RecordBatchReader:
+        one, number = self._snapshot, int(since)
+        while one.snapshot_id != number:
+            operation = one.summary.operation.value if one.summary else "unknown"
+            # `replace` writes files again and changes no row.
+            if operation not in ("append", "replace"):
+                raise self._not_only_added(since, f"its snapshot {one.snapshot_id} is {operation}")
+            if one.parent_snapshot_id is None:
+                raise self._not_only_added(since, f"{since} is no ancestor of {self.snapshot}")
+            one = self._found(one.parent_snapshot_id)
+        scan = self._asked(
+            lambda: self._table.incremental_append_scan(
+                from_snapshot_id_exclusive=number,
+                to_snapshot_id_inclusive=self._snapshot.snapshot_id,
+                selected_fields=self._columns,
+            )
+        )
+        return self._asked(scan.to_arrow_batch_reader)
+
+    def _scan(self) -> Any:
+        return self._table.scan(
+            snapshot_id=self._snapshot.snapshot_id, selected_fields=self._columns
+        )
+
+    def _found(self, number: int) -> Any:
+        found = self._table.snapshot_by_id(number)
+        if found is None:
+            raise ImportRefused(
+                f"{self.name} has no snapshot {number}, or no more; import the current one, with"
+                " --overwrite (overwrite=True) if the table has rows"
+            )
+        return found
+
+
+class DeltaSource(ImportSource):
+    """`DeltaSource("lake/customers")`: a Delta table at a path or URI, as delta-rs opens it.
+
+    `version`: another one than the newest.
+    """
+
+    def __init__(
+        self, table: str, version: int | None = None, columns: Sequence[str] | None = None
+    ) -> None:
+        self.name = f"delta {table}"
+        library = self._library("deltalake", "deltalake")
+        self._open: Callable[..., Any] = library.DeltaTable
+        self._place = absolute(table)
+        self._table: Any = self._asked(lambda: self._open(self._place, version=version))
+        self.name = f"delta {self._table.table_uri.rstrip('/')}"
+        self._columns = None if columns is None else list(columns)
+        self._id = str(self._table.metadata().id)[:8]  # another one has other rows at its versions
+        self.snapshot = f"{self._table.version()}@{self._id}"
+        self._dataset: Any = self._asked(self._table.to_pyarrow_dataset)
+        chosen_fields(self._dataset.schema, self._columns, self.name)
+        with suppress(KeyError, TypeError):
+            records = pa.table(self._table.get_add_actions()).column("num_records").to_pylist()
+            self.rows_known = sum(records)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return chosen_fields(self._dataset.schema, self._columns, self.name)
+
+    def rows(self, _columns: Sequence[Column]) -> pa.RecordBatchReader:
+        return self._asked(lambda: rows_of_dataset(self._dataset, self._columns))
+
+    def added(self, since: str) -> pa.RecordBatchReader:
+        from pyarrow import dataset
+
+        number, _, own = since.partition("@")
+        first, last = int(number), int(self._table.version())
+        if own != self._id:
+            raise self._not_only_added(since, f"the table was made again with the id {self._id}")
+        if first > last:
+            raise self._not_only_added(since, f"version {first} is newer than {last}")
+        commits = {int(one["version"]): one for one in self._asked(self._table.history)}
+        fragments: list[Any] = []
+        after = self._files(first)
+        for version in range(first + 1, last + 1):
+            before, after = after, self._files(version)
+            operation = str(commits.get(version, {}).get("operation", "unknown"))
+            if operation in _NO_ROW_CHANGED:
+                continue
+            # Deletion vectors, which change a file in place, are refused by `to_pyarrow_dataset`.
+            if before.keys() - after.keys():
+                raise self._not_only_added(since, f"its version {version} is {operation}")
+            fragments += [after[path] for path in sorted(after.keys() - before.keys())]
+        filesystem = fragments[0].filesystem if fragments else self._dataset.filesystem
+        schema, stored = self._dataset.schema, self._dataset.format
+        return self._asked(
+            lambda: rows_of_dataset(
+                dataset.FileSystemDataset(fragments, schema, stored, filesystem), self._columns
+            )
+        )
+
+    def _files(self, version: int) -> dict[str, Any]:
+        """The files of a version by their paths."""
+        opened = self._asked(
+            lambda: self._open(self._place, version=version).to_pyarrow_dataset(
+                schema=self._dataset.schema
+            )
+        )
+        return {fragment.path: fragment for fragment in opened.get_fragments()}
+
+
+_NO_ROW_CHANGED = ("OPTIMIZE", "VACUUM START", "VACUUM END")
+"""Operations of Delta that write or remove files, and change no row."""
+
+
+def _uri(path: str) -> str:
+    return path if "://" in path else f"file://{absolute(path)}"
