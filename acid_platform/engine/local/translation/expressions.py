@@ -13,16 +13,12 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from acid_platform.engine.local.translation import arithmetic
+from acid_platform.engine.local.translation import arithmetic, text_patterns
 from acid_platform.engine.local.translation.casts import Typed, cast, common, compared, named_type
-from acid_platform.engine.local.translation.date_patterns import formatted
-from acid_platform.engine.local.translation.duckdb_failures import needs_spark
 from acid_platform.engine.local.translation.duckdb_types import (
     BINARY,
     BOOLEAN,
-    DATE,
     STRING,
-    TIMESTAMP,
     VOID,
     duckdb_type,
     ordered,
@@ -37,18 +33,12 @@ from acid_platform.engine.local.translation.functions import (
     called,
     calls_of,
 )
-from acid_platform.engine.local.translation.java_patterns import (
-    LINE_ENDS,
-    Re2Pattern,
-    re2_pattern,
-    re2_replacement,
-)
 from acid_platform.engine.local.translation.scope import NameScope
 from acid_platform.errors import InvalidExpression, NeedsSpark, UnknownColumn
-from acid_platform.layout.types import INTEGRAL, HiveType
+from acid_platform.layout.types import INTEGRAL
 from acid_platform.predicates import literals
 from acid_platform.predicates.analysis import parse
-from acid_platform.predicates.grammar import COMPARISONS, UNIT
+from acid_platform.predicates.grammar import COMPARISONS
 from acid_platform.predicates.known_columns import is_word
 
 
@@ -247,55 +237,6 @@ class Translator:
         joined = " || ".join(cast(part, STRING).sql for part in parts)
         return Typed(f"({joined})", STRING, any(part.fails for part in parts))
 
-    def _rlike(self, node: exp.RegexpLike) -> Typed:
-        return self._matched(node, "RLIKE", "regexp_matches({}, {})", BOOLEAN)[0]
-
-    def _regexp_extract(self, node: exp.RegexpExtract) -> Typed:
-        group = self.value(node.args["group"]).literal
-        sql = f"regexp_extract({{}}, {{}}, {group})"
-        value, pattern = self._matched(node, "regexp_extract", sql, STRING)
-        if not isinstance(group, int) or not 0 <= group <= min(pattern.groups, 9):
-            raise NeedsSpark(f"{node.sql('spark')}, whose pattern has {pattern.groups} groups")
-        return value
-
-    def _regexp_replace(self, node: exp.RegexpReplace) -> Typed:
-        new, first = node.args["replacement"], node.args.get("position")
-        if not (isinstance(new, exp.Literal) and new.is_string):
-            raise NeedsSpark("regexp_replace by anything but a literal text")
-        if first is not None and self.value(first).literal != 1:
-            raise NeedsSpark("regexp_replace from another position than 1")
-        groups = _pattern_of(node, "regexp_replace").groups
-        by = text(re2_replacement(new.this, groups)).replace("{", "{{").replace("}", "}}")
-        sql = f"regexp_replace({{}}, {{}}, {by}, 'g')"
-        value, pattern = self._matched(node, "regexp_replace", sql, STRING)
-        if pattern.may_be_empty:
-            raise NeedsSpark(f"regexp_replace of {pattern.text!r}, which may match nothing")
-        return value
-
-    def _matched(
-        self, node: exp.Expr, shown: str, sql: str, kind: HiveType
-    ) -> tuple[Typed, Re2Pattern]:
-        """`sql` with the text and the pattern in its two places, and that pattern."""
-        value, pattern = self.value(node.this), _pattern_of(node, shown)
-        if value.type != STRING:
-            raise NeedsSpark(f"{shown} of {spark_name(value.type)}")
-        result = sql.format(value.sql, text(pattern.text))
-        if pattern.at_end:
-            unsure = needs_spark("$ in a pattern for a text that ends in the end of a line")
-            ended = f"regexp_matches({value.sql}, '[{LINE_ENDS}]$')"
-            result = f"CASE WHEN {ended} THEN {unsure} ELSE {result} END"
-        return Typed(f"({result})", kind, value.fails), pattern
-
-    def _date_format(self, node: exp.TimeToStr) -> Typed:
-        time = node.this.this if isinstance(node.this, exp.TimeStrToTime) else node.this
-        value, pattern = self.value(time), node.meta.get(UNIT)
-        if pattern is None:
-            raise NeedsSpark("date_format with a pattern that is no literal")
-        if value.type not in (DATE, TIMESTAMP, STRING):
-            raise NeedsSpark(f"date_format of {spark_name(value.type)}")
-        value = cast(value, TIMESTAMP)
-        return Typed(f"({formatted(value.sql, pattern)})", STRING, value.fails)
-
     # --- choices -------------------------------------------------------------------------------
 
     def _case(self, node: exp.Case) -> Typed:
@@ -384,13 +325,6 @@ class Translator:
         return self.value(node)
 
 
-def _pattern_of(node: exp.Expr, shown: str) -> Re2Pattern:
-    pattern = node.expression
-    if not (isinstance(pattern, exp.Literal) and pattern.is_string):
-        raise NeedsSpark(f"{shown} with a pattern that is no literal")
-    return re2_pattern(pattern.this)
-
-
 def _meant(node: exp.Expr) -> str:
     """A function here whose name is nearly that of a call which nobody knows."""
     if not isinstance(node, exp.Anonymous):
@@ -453,23 +387,23 @@ CONSTRUCTS: dict[type[exp.Expr], Construct] = {
         _T._like,
         ("this", "expression", "negate"),
     ),
-    exp.RegexpLike: Construct("a RLIKE 'pattern'", _PATTERN, _T._rlike),
+    exp.RegexpLike: Construct("a RLIKE 'pattern'", _PATTERN, text_patterns.rlike),
     exp.RegexpExtract: Construct(
         "regexp_extract(a, 'pattern', group)",
         f"{_PATTERN}; group a literal",
-        _T._regexp_extract,
+        text_patterns.regexp_extract,
         ("this", "expression", "group", "null_if_pos_overflow"),
     ),
     exp.RegexpReplace: Construct(
         "regexp_replace(a, 'pattern', 'text')",
         f"{_PATTERN} that matches no empty text",
-        _T._regexp_replace,
+        text_patterns.regexp_replace,
         ("this", "expression", "replacement", "position"),
     ),
     exp.TimeToStr: Construct(
         "date_format(a, 'pattern')",
         "date, timestamp, text; a literal pattern",
-        _T._date_format,
+        text_patterns.date_format,
         ("this", "format"),
     ),
     exp.Add: Construct("a + b", "numbers", _T._arithmetic),
