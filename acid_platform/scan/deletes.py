@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -73,9 +73,7 @@ class DeleteKeys:
         return self.row_ids[start:end]
 
 
-EventReader: TypeAlias = Callable[
-    [Files, SourceFile, ValidWriteIdList, bool, np.ndarray | None], tuple[np.ndarray, ...]
-]
+_Loaded = TypeVar("_Loaded")
 _NO_IDS = np.empty(0, np.int64)
 NO_DELETES = DeleteKeys(_NO_IDS, _NO_IDS, _NO_IDS, np.empty(0, bool))
 
@@ -105,9 +103,8 @@ def load_keys(
     write_ids: ValidWriteIdList,
     own: bool = False,
     buckets: Collection[int] | None = None,
-    read: EventReader | None = None,
 ) -> DeleteKeys:
-    """The keys that these delete files delete for a snapshot; `read` replaces `file_events`.
+    """The keys that these delete files delete for a snapshot.
 
     An event counts if its own currentTransaction is valid (F16). `own` keeps only keys of rows that
     were inserted under the same write id; `buckets` keeps only keys with one of these bucket
@@ -116,16 +113,31 @@ def load_keys(
     if not sources:
         return NO_DELETES
     properties = None if buckets is None else np.array(sorted(buckets), np.int64)
+    return _sorted(
+        load_each(
+            files, sources, lambda source: file_events(files, source, write_ids, own, properties)
+        )
+    )
 
-    def events(source: SourceFile) -> tuple[np.ndarray, ...]:
-        return (read or file_events)(files, source, write_ids, own, properties)
 
+def load_each(
+    files: Files, sources: Sequence[SourceFile], load: Callable[[SourceFile], _Loaded]
+) -> list[_Loaded]:
+    """What `load` returns for each file, in order."""
     if files.local and sum(source.size for source in sources) <= _SMALL_BYTES:
-        parts = list(map(events, sources))  # to start threads would take longer
-    else:
-        parts = in_threads(events, sources)
+        return list(map(load, sources))  # to start threads would take longer
+    return in_threads(load, sources)
+
+
+def joined(parts: Iterable[DeleteKeys]) -> DeleteKeys:
+    """All keys that `load_keys` has returned."""
+    return _sorted([(one.write_ids, one.buckets, one.row_ids, one.own) for one in parts])
+
+
+def _sorted(parts: list[Any]) -> DeleteKeys:
+    """The keys of events: write ids, bucket properties, rowIds, and which are of own rows."""
     *keys, own_events = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
-    del parts  # there may be tens of millions of keys: hold at most two copies at a time
+    parts.clear()  # there may be tens of millions of keys: hold at most two copies at a time
     order = np.lexsort(keys[::-1])
     for place, column in enumerate(keys):
         keys[place] = column[order]

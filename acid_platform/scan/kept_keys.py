@@ -13,23 +13,23 @@ from functools import cached_property, partial
 import numpy as np
 
 from acid_platform.base.recent import Recent
-from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, file_events, load_keys
+from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, joined, load_each, load_keys
 from acid_platform.scan.source_files import SourceFile
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 
-MAX_BYTES = 32 << 20
-"""The limit for all kept keys together, and for those of single files."""
+MAX_BYTES = 64 << 20
+"""The limit for all kept keys together."""
 
-_recent: Recent[Hashable, DeleteKeys] = Recent(10_000, MAX_BYTES)
-_recent_events: Recent[Hashable, tuple[np.ndarray, ...]] = Recent(10_000, MAX_BYTES)
+_recent: Recent[Hashable, DeleteKeys] = Recent(20_000, MAX_BYTES)
+"""The keys of snapshots and those of single files, which a later snapshot has beside others."""
 
 
 def kept_keys(
     files: Files, sources: Sequence[SourceFile], write_ids: ValidWriteIdList
 ) -> DeleteKeys:
-    """What `load_keys` returns; nothing is read if these files were loaded for a list that says
-    the same of the write ids of their events.
+    """What `load_keys` returns; a file is read once for all lists that say the same of the write
+    ids of its events.
 
     The arrays are read-only. Thread-safe. Raises as `load_keys`.
     """
@@ -39,30 +39,16 @@ def kept_keys(
     key = (tuple((files.uri(source.path), source) for source in sources), write_ids)
     keys = _recent.get(key)
     if keys is None:
-        keys = load_keys(files, sources, write_ids, read=_kept_events)
+        if len(sources) == 1:
+            keys = load_keys(files, sources, write_ids)
+        else:
+            keys = joined(load_each(files, sources, lambda one: kept_keys(files, [one], write_ids)))
         arrays = [keys.write_ids, keys.buckets, keys.row_ids]
         arrays += [] if keys.own is None else [keys.own]
         for array in arrays:
             array.flags.writeable = False
         _recent.put(key, keys, sum(array.nbytes for array in arrays) + 1000)
     return keys
-
-
-def _kept_events(
-    files: Files,
-    source: SourceFile,
-    write_ids: ValidWriteIdList,
-    own: bool,
-    buckets: np.ndarray | None,
-) -> tuple[np.ndarray, ...]:
-    """As `file_events`. A file is read once, however many snapshots have it beside other files."""
-    assert not own and buckets is None, "what is kept is the whole file"
-    key = (files.uri(source.path), source, _up_to(write_ids, source.high))
-    events = _recent_events.get(key)
-    if events is None:
-        events = file_events(files, source, write_ids, own, buckets)
-        _recent_events.put(key, events, sum(array.nbytes for array in events) + 1000)
-    return events
 
 
 def _up_to(write_ids: ValidWriteIdList, highest: int) -> ValidWriteIdList:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acid_platform.base.recent import Recent
+from acid_platform.scan import deletes
 from acid_platform.scan import kept_keys as module
 from acid_platform.scan.deletes import DeletedRows, DeleteKeys, file_events, load_keys
 from acid_platform.scan.kept_keys import kept_keys
@@ -32,7 +33,7 @@ def table(tmp_path: Path) -> AcidTable:
 
 @pytest.fixture(autouse=True)
 def loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of delete files of each call of `load_keys`."""
+    """The number of files of each call of `load_keys`."""
     calls: list[int] = []
 
     def counting(files: object, sources: object, *rest: object, **read: object) -> DeleteKeys:
@@ -41,7 +42,6 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(module, "load_keys", counting)
     monkeypatch.setattr(module, "_recent", Recent(100, module.MAX_BYTES))
-    monkeypatch.setattr(module, "_recent_events", Recent(100, module.MAX_BYTES))
     return calls
 
 
@@ -63,7 +63,7 @@ def test_each_snapshot_gets_its_own_keys_and_loads_them_once(
     for _ in range(2):
         for w, gone in expected.items():
             assert rows(table, w) == gone
-    assert loaded == [3, 2, 2]
+    assert loaded == [1, 1, 1, 1]  # the one of write id 4 is another file beside an aborted 3
     table.deletes("D5", [(1, P, 5)], current=5)
     assert rows(table, "9:M::") == [2, 3, 4, 5]
 
@@ -77,7 +77,7 @@ def test_a_new_delete_reads_its_own_file_alone(
         opened.append(source.directory)
         return file_events(files, source, *rest)
 
-    monkeypatch.setattr(module, "file_events", noted)
+    monkeypatch.setattr(deletes, "file_events", noted)
     assert rows(table, "4:M::") == [2, 3, 4]
     table.deletes("D5", [(1, P, 5)], current=5)
     assert rows(table, "5:M::") == [2, 3, 4, 5]
@@ -100,7 +100,7 @@ def test_later_write_ids_change_nothing_that_was_loaded(
     assert rows(table, "4:M::3") == [2, 4]
     for text in ("5:M::3", "9:M:7:3,8", "30:M:6:3"):
         assert rows(table, text) == [2, 4]
-    assert loaded == [2]
+    assert loaded == [1, 1]
 
 
 def test_kept_keys_are_bounded_and_can_not_be_changed(
@@ -117,11 +117,11 @@ def test_kept_keys_are_bounded_and_can_not_be_changed(
     monkeypatch.setattr(module, "_recent", recent)
     for text in ("9:M::", "9:M::1", "9:M:1:") * 3:
         assert rows(table, text) == [2, 3, 4]
-        assert len(recent._values) <= 2 and recent._bytes == size * len(recent._values)
+        assert 1 <= len(recent._values) <= 2 and recent._bytes <= 2 * size
     monkeypatch.setattr(module, "_recent", Recent(100, 10))
     before = len(loaded)
     assert rows(table, "30:M::") == rows(table, "30:M::") == [2, 3, 4]
-    assert len(loaded) == before + 2
+    assert len(loaded) == before + 6
 
 
 @given(
