@@ -1,7 +1,7 @@
 """The mechanism of statements that a pattern recognises: each is one function and its entry.
 
     @DEFINITIONS("ALTER TABLE ADD COLUMNS", rf"{ALTER} add columns ?\\((?P<columns>.+)\\)")
-    def add_columns(session: SqlSession, catalog: Catalog, table: str, columns: str) -> None:
+    def add_columns(run: CommandRun, table: str, columns: str) -> None:
 
 The groups of the pattern are the arguments of the function, converted by their names; a group that
 has not matched is left out. A function that answers nothing is answered with `OK`.
@@ -23,8 +23,14 @@ from acid_platform.sql.answers import Done
 from acid_platform.sql.partition_specs import PartitionSpec, arguments, partition_specs
 from acid_platform.sql.text import tokens_of
 from acid_platform.sql.time_travel import timestamp
+from acid_platform.tables.external_tables import as_table
 
 if TYPE_CHECKING:
+    from acid_platform.handles.table import Table
+    from acid_platform.handles.warehouse import Warehouse
+    from acid_platform.layout.constraints import Constraint
+    from acid_platform.metastore.client.metastore import Metastore
+    from acid_platform.metastore.records import TableRecord, ViewRecord
     from acid_platform.sql.answers import Outcome
     from acid_platform.sql.catalog import Catalog
     from acid_platform.sql.sql_session import SqlSession
@@ -104,7 +110,37 @@ class Command:
     """Called with the same arguments, it tells what the function would do."""
 
     def run(self, session: SqlSession, catalog: Catalog) -> Outcome:
-        return self.function(session, catalog, **self.arguments) or Done(self.name)
+        return self.function(CommandRun(session, catalog), **self.arguments) or Done(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRun:
+    """What a command runs in: a session, and the declarations at its statement."""
+
+    session: SqlSession
+    catalog: Catalog
+
+    @property
+    def warehouse(self) -> Warehouse:
+        return self.session.warehouse
+
+    @property
+    def metastore(self) -> Metastore:
+        return self.session.warehouse.metastore
+
+    def handle(self, table: str) -> Table:
+        """Raises NoSuchTable, UnsupportedStatement for a view."""
+        return self.warehouse.table(self.catalog.target(table).name)
+
+    def declared(self, table: str) -> tuple[TableRecord, ViewRecord | None]:
+        """A table; an external one also as the metastore has it. Raises as `handle`."""
+        external = self.catalog.external(self.catalog.full(table))
+        return (self.catalog.target(table) if external is None else as_table(external)), external
+
+    def in_database(self, constraint: Constraint) -> Constraint:
+        """The constraint with the full name of the table that it refers to."""
+        parent = constraint.parent and self.catalog.full(constraint.parent)
+        return replace(constraint, parent=parent)
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

@@ -6,16 +6,13 @@ A change of columns names what it makes of them, so that EXPLAIN can tell what t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from acid_platform.errors import NoSuchPartition, TableExists, UnsupportedStatement
-from acid_platform.layout.constraints import Constraint
 from acid_platform.metastore.operations.tables import RegisterPartitions
 from acid_platform.metastore.show_columns import Shown
-from acid_platform.sql.catalog import Catalog
 from acid_platform.sql.column_lists import ColumnList
-from acid_platform.sql.commands import ALTER, NAMES, ONE, TEXT, Commands
+from acid_platform.sql.commands import ALTER, NAMES, ONE, TEXT, CommandRun, Commands
 from acid_platform.sql.partition_specs import PartitionSpec, matching, whole_name
 from acid_platform.sql.run_external import (
     LISTED_SPECS,
@@ -33,22 +30,11 @@ from acid_platform.tables.column_changes import (
     replaced,
     typed,
 )
-from acid_platform.tables.external_tables import as_table
-
-if TYPE_CHECKING:
-    from acid_platform.handles.table import Table
-    from acid_platform.sql.sql_session import SqlSession
-
 
 COLUMNS = Commands(alone=True)
 _PARTITIONS_TOO = r"(?: (?:cascade|restrict))?"
 """Whether Hive changes its partitions' own columns; here partitions have those of the table."""
 _PLACE = rf"(?:(?P<first>first)|after (?P<after>{ONE}))"
-
-
-def handle_of(session: SqlSession, catalog: Catalog, table: str) -> Table:
-    """Raises NoSuchTable, UnsupportedStatement for a view."""
-    return session.warehouse.table(catalog.target(table).name)
 
 
 def _changing(
@@ -57,22 +43,17 @@ def _changing(
     """Enters a function that returns the change that the arguments of the statement mean."""
 
     def enter(changing: Callable[..., Changing]) -> Callable[..., Changing]:
-        def run(session: SqlSession, catalog: Catalog, table: str, **arguments: Any) -> None:
-            handle_of(session, catalog, table).change_columns(changing(**arguments))
+        def change(run: CommandRun, table: str, **arguments: Any) -> None:
+            run.handle(table).change_columns(changing(**arguments))
 
-        def explain(session: SqlSession, catalog: Catalog, table: str, **arguments: Any) -> Shown:
-            handle = handle_of(session, catalog, table)
-            return Shown.lines("Explain", handle.explain_columns(changing(**arguments)))
+        def explain(run: CommandRun, table: str, **arguments: Any) -> Shown:
+            lines = run.handle(table).explain_columns(changing(**arguments))
+            return Shown.lines("Explain", lines)
 
-        COLUMNS(name, pattern, explain)(run)
+        COLUMNS(name, pattern, explain)(change)
         return changing
 
     return enter
-
-
-def in_database(constraint: Constraint, catalog: Catalog) -> Constraint:
-    """The constraint with the full name of the table that it refers to."""
-    return replace(constraint, parent=constraint.parent and catalog.full(constraint.parent))
 
 
 def _added(columns: str = "", listed: str = "", column: str = "") -> ColumnList:
@@ -89,8 +70,8 @@ def _without_constraints(new: ColumnList) -> ColumnList:
     return new
 
 
-def _explain_added(session: SqlSession, catalog: Catalog, table: str, **texts: str) -> Shown:
-    new, record = _added(**texts), handle_of(session, catalog, table).record
+def _explain_added(run: CommandRun, table: str, **texts: str) -> Shown:
+    new, record = _added(**texts), run.handle(table).record
     added(new.text, new.comments)(record)
     return Shown.lines("Explain", ["only the declaration changes: no lock, and no file is written"])
 
@@ -101,21 +82,20 @@ def _explain_added(session: SqlSession, catalog: Catalog, table: str, **texts: s
     r"|column ?(?:\((?P<listed>.+)\)|(?P<column>[^( ].*)))",
     _explain_added,
 )
-def add_columns(session: SqlSession, catalog: Catalog, table: str, **texts: str) -> None:
+def add_columns(run: CommandRun, table: str, **texts: str) -> None:
     new = _added(**texts)
-    handle_of(session, catalog, table).add_columns(new.text, new.comments)
+    run.handle(table).add_columns(new.text, new.comments)
 
 
 def _explain_change(
-    session: SqlSession,
-    catalog: Catalog,
+    run: CommandRun,
     table: str,
     old: str,
     column: str,
     first: bool = False,
     after: str | None = None,
 ) -> Shown:
-    new, handle = ColumnList.of(column), handle_of(session, catalog, table)
+    new, handle = ColumnList.of(column), run.handle(table)
     changing = changed(old, new.text, "" if first else after)
     return Shown.lines("Explain", handle.explain_columns(changing))
 
@@ -127,8 +107,7 @@ def _explain_change(
     _explain_change,
 )
 def change_column(
-    session: SqlSession,
-    catalog: Catalog,
+    run: CommandRun,
     table: str,
     old: str,
     column: str,
@@ -137,9 +116,9 @@ def change_column(
 ) -> None:
     new = ColumnList.of(column)
     comment = next(iter(new.comments.values()), None)
-    constraints = [in_database(one, catalog) for one in new.constraints]
+    constraints = [run.in_database(one) for one in new.constraints]
     place = "" if first else after
-    handle_of(session, catalog, table).change_column(old, new.text, place, comment, constraints)
+    run.handle(table).change_column(old, new.text, place, comment, constraints)
 
 
 @_changing("ALTER TABLE RENAME COLUMN", rf"{ALTER} rename column (?P<old>{ONE}) to (?P<new>{ONE})")
@@ -188,8 +167,7 @@ PARTITIONS = Commands(alone=True)
     rf"(?: ?location (?P<location>{TEXT})(?P<more>.*))?",
 )
 def add_partitions(
-    session: SqlSession,
-    catalog: Catalog,
+    run: CommandRun,
     table: str,
     specs: Sequence[PartitionSpec],
     if_not_exists: bool = False,
@@ -197,12 +175,11 @@ def add_partitions(
     more: str = "",
 ) -> None:
     """Raises UnsupportedStatement for a LOCATION, unless the table is external."""
-    external = catalog.external(catalog.full(table))
+    record, external = run.declared(table)
     if external is not None:
         places = located_specs(specs, location, more)
-        add_external_partitions(session, external, places, if_not_exists)
+        add_external_partitions(run.metastore, external, places, if_not_exists)
         return
-    record, metastore = catalog.target(table), session.warehouse.metastore
     if location:
         raise UnsupportedStatement(
             f"ADD PARTITION … LOCATION: the partitions of {record.name} are below its directory;"
@@ -210,12 +187,12 @@ def add_partitions(
         )
     names = [whole_name(spec, record) for spec in specs]
     if not if_not_exists:
-        existing = sorted(set(names) & set(metastore.partitions(record.name)))
+        existing = sorted(set(names) & set(run.metastore.partitions(record.name)))
         if existing:
             raise TableExists(
                 f"{record.name} already has partition {existing[0]}; use ADD IF NOT EXISTS"
             )
-    metastore.call(RegisterPartitions(record.name, tuple(names)))
+    run.metastore.call(RegisterPartitions(record.name, tuple(names)))
 
 
 @PARTITIONS(
@@ -223,21 +200,20 @@ def add_partitions(
     rf"{ALTER} (?P<spec>partition ?\(.+\)) rename to (?P<new_spec>partition ?\(.+\))",
 )
 def rename_partition(
-    session: SqlSession,
-    catalog: Catalog,
+    run: CommandRun,
     table: str,
     spec: PartitionSpec,
     new_spec: PartitionSpec,
 ) -> None:
-    record = catalog.target(table)
+    record = run.catalog.target(table)
     whole_name(spec, record)
-    old, *others = matching(session.warehouse.metastore.partitions(record.name), record, spec)
+    old, *others = matching(run.metastore.partitions(record.name), record, spec)
     if others:
         raise NoSuchPartition(
             f"{record.name} has {old} and {', '.join(others)}, which mean the same; INSERT the rows"
             " of one into the other, and drop it"
         )
-    session.warehouse.table(record.name).rename_partition(old, whole_name(new_spec, record))
+    run.warehouse.table(record.name).rename_partition(old, whole_name(new_spec, record))
 
 
 @PARTITIONS(
@@ -245,8 +221,7 @@ def rename_partition(
     rf"{ALTER} drop (?P<if_exists>if exists )?(?P<compared_specs>partition ?\(.+\))(?: purge)?",
 )
 def drop_partitions(
-    session: SqlSession,
-    catalog: Catalog,
+    run: CommandRun,
     table: str,
     compared_specs: Sequence[PartitionSpec],
     if_exists: bool = False,
@@ -255,9 +230,8 @@ def drop_partitions(
 
     Raises InvalidExpression for a column without a value, NoSuchPartition.
     """
-    metastore, external = session.warehouse.metastore, catalog.external(catalog.full(table))
-    record = catalog.target(table) if external is None else as_table(external)
-    existing = partition_names(metastore, record, external)
+    record, external = run.declared(table)
+    existing = partition_names(run.metastore, record, external)
     names: dict[str, None] = {}
     for spec in compared_specs:
         try:
@@ -266,7 +240,7 @@ def drop_partitions(
             if not if_exists:
                 raise
     if external is not None:
-        forget_external_partitions(session, external, names)
+        forget_external_partitions(run.metastore, external, names)
         return
     for name in names:
-        metastore.drop(record.name, name)
+        run.metastore.drop(record.name, name)

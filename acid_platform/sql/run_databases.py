@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from acid_platform.metastore.operations.tables import AlterDatabase, DropView, RemoveDatabase
 from acid_platform.metastore.records import OwnerKind
-from acid_platform.sql.commands import LABEL, ONE, TEXT, Commands
-
-if TYPE_CHECKING:
-    from acid_platform.sql.catalog import Catalog
-    from acid_platform.sql.sql_session import SqlSession
+from acid_platform.sql.commands import LABEL, ONE, TEXT, CommandRun, Commands
 
 DATABASES = Commands(alone=True)
 
@@ -22,14 +17,13 @@ DATABASES = Commands(alone=True)
     rf"(?: comment (?P<comment>{TEXT}))?(?: with dbproperties ?\((?P<properties>.+)\))?",
 )
 def create_database(
-    session: SqlSession,
-    _catalog: Catalog,
+    run: CommandRun,
     database: str,
     if_not_exists: bool = False,
     comment: str = "",
     properties: Mapping[str, str] | None = None,
 ) -> None:
-    session.warehouse.metastore.create_database(database, if_not_exists, comment, properties)
+    run.metastore.create_database(database, if_not_exists, comment, properties)
 
 
 @DATABASES(
@@ -37,12 +31,10 @@ def create_database(
     rf"alter (?:database|schema) (?P<database>{ONE})"
     r" set dbproperties ?\((?P<properties>.+)\)",
 )
-def set_database_properties(
-    session: SqlSession, catalog: Catalog, database: str, properties: Mapping[str, str]
-) -> None:
+def set_database_properties(run: CommandRun, database: str, properties: Mapping[str, str]) -> None:
     """The other properties stay, as in Hive."""
-    catalog.require_database(database)
-    session.warehouse.metastore.call(AlterDatabase(database, properties=dict(properties)))
+    run.catalog.require_database(database)
+    run.metastore.call(AlterDatabase(database, properties=dict(properties)))
 
 
 @DATABASES(
@@ -50,12 +42,10 @@ def set_database_properties(
     rf"alter (?:database|schema) (?P<database>{ONE})"
     rf" set owner (?P<owner_kind>user|role) (?P<owner>{LABEL})",
 )
-def set_database_owner(
-    session: SqlSession, catalog: Catalog, database: str, owner_kind: OwnerKind, owner: str
-) -> None:
-    catalog.require_database(database)
+def set_database_owner(run: CommandRun, database: str, owner_kind: OwnerKind, owner: str) -> None:
+    run.catalog.require_database(database)
     change = AlterDatabase(database, owner=owner, owner_kind=owner_kind)
-    session.warehouse.metastore.call(change)
+    run.metastore.call(change)
 
 
 @DATABASES(
@@ -64,19 +54,18 @@ def set_database_owner(
     r"(?: (?:restrict|(?P<cascade>cascade)))?",
 )
 def drop_database(
-    session: SqlSession,
-    catalog: Catalog,
+    run: CommandRun,
     database: str,
     if_exists: bool = False,
     cascade: bool = False,
 ) -> None:
-    warehouse, metastore = session.warehouse, session.warehouse.metastore
+    warehouse, metastore = run.warehouse, run.metastore
     if if_exists and database not in metastore.databases():
         return
-    catalog.require_database(database)
+    run.catalog.require_database(database)
     if cascade and database != "default":
         inside = f"{database}."
-        for view in (*catalog.views, *catalog.externals):
+        for view in (*run.catalog.views, *run.catalog.externals):
             if view.startswith(inside):
                 metastore.call(DropView(view))
         for table in warehouse.tables():

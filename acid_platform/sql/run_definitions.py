@@ -25,18 +25,14 @@ from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Done
 from acid_platform.sql.catalog import Catalog
 from acid_platform.sql.column_lists import constraint_of
-from acid_platform.sql.commands import ALTER, LABEL, NAME, ONE, TABLE, Commands
-from acid_platform.sql.run_columns import handle_of, in_database
+from acid_platform.sql.commands import ALTER, LABEL, NAME, ONE, TABLE, CommandRun, Commands
 from acid_platform.sql.run_temporary import create_temporary
 from acid_platform.sql.statements import CreateTable, CreateView
 from acid_platform.sql.text import Query
 from acid_platform.sql.views import columns_read, named, self_contained, tables_read
-from acid_platform.tables.external_tables import as_table
 
 if TYPE_CHECKING:
     from acid_platform.engine.results import Result
-    from acid_platform.handles.warehouse import Warehouse
-    from acid_platform.sql.sql_session import SqlSession
 
 
 DEFINITIONS = Commands(alone=True)
@@ -46,41 +42,39 @@ DEFINITIONS = Commands(alone=True)
 
 
 @DEFINITIONS("ALTER TABLE ADD CONSTRAINT", rf"{ALTER} add (?P<constraint>constraint {ONE} .+)")
-def add_constraint(session: SqlSession, catalog: Catalog, table: str, constraint: str) -> None:
-    parsed = in_database(constraint_of(constraint), catalog)
-    handle_of(session, catalog, table).add_constraint(parsed)
+def add_constraint(run: CommandRun, table: str, constraint: str) -> None:
+    parsed = run.in_database(constraint_of(constraint))
+    run.handle(table).add_constraint(parsed)
 
 
 @DEFINITIONS("ALTER TABLE DROP CONSTRAINT", rf"{ALTER} drop constraint (?P<constraint>{ONE})")
-def drop_constraint(session: SqlSession, catalog: Catalog, table: str, constraint: str) -> None:
-    handle_of(session, catalog, table).drop_constraint(constraint.strip("`"))
+def drop_constraint(run: CommandRun, table: str, constraint: str) -> None:
+    run.handle(table).drop_constraint(constraint.strip("`"))
 
 
 @DEFINITIONS("ALTER TABLE RENAME", rf"{ALTER} rename to (?P<to>{NAME})")
-def rename_table(session: SqlSession, catalog: Catalog, table: str, to: str) -> None:
-    handle_of(session, catalog, table).rename(catalog.full(to))
+def rename_table(run: CommandRun, table: str, to: str) -> None:
+    run.handle(table).rename(run.catalog.full(to))
 
 
 @DEFINITIONS("ALTER TABLE SET TBLPROPERTIES", rf"{ALTER} set tblproperties ?\((?P<properties>.+)\)")
-def set_properties(
-    session: SqlSession, catalog: Catalog, table: str, properties: Mapping[str, str]
-) -> None:
+def set_properties(run: CommandRun, table: str, properties: Mapping[str, str]) -> None:
     """With `transactional_properties=default` an insert-only table is converted first."""
-    record = catalog.target(table)
+    record = run.catalog.target(table)
     _refuse_external(record.name, properties)
     kind = properties.get(TRANSACTIONAL_KIND.name, "")
     if kind.lower() == "default" and is_insert_only(record.properties):
-        convert_to_acid(session, catalog, table)
+        convert_to_acid(run, table)
         rest = {name: properties[name] for name in properties if name != TRANSACTIONAL_KIND.name}
         if not rest:
             return
         properties = rest
-    session.warehouse.metastore.alter_table(record.name, properties=properties)
+    run.metastore.alter_table(record.name, properties=properties)
 
 
 @DEFINITIONS("ALTER TABLE CONVERT TO ACID", rf"{ALTER} convert to acid")
-def convert_to_acid(session: SqlSession, catalog: Catalog, table: str) -> None:
-    handle_of(session, catalog, table).convert_to_acid()
+def convert_to_acid(run: CommandRun, table: str) -> None:
+    run.handle(table).convert_to_acid()
 
 
 @DEFINITIONS(
@@ -88,44 +82,43 @@ def convert_to_acid(session: SqlSession, catalog: Catalog, table: str) -> None:
     rf"{ALTER} unset tblproperties(?: (?P<if_exists>if exists))? ?\((?P<keys>.+)\)",
 )
 def unset_properties(
-    session: SqlSession,
-    catalog: Catalog,
+    run: CommandRun,
     table: str,
     keys: Sequence[str],
     if_exists: bool = False,
 ) -> None:
     """Raises InvalidDefinition for a property that the table does not have."""
-    record = catalog.target(table)
+    record = run.catalog.target(table)
     missing = [key for key in keys if key not in record.properties]
     if missing and not if_exists:
         raise InvalidDefinition(
             f"{record.name} has no property {missing[0]!r}; SHOW TBLPROPERTIES {record.name} lists"
             " them, or use IF EXISTS"
         )
-    session.warehouse.metastore.alter_table(record.name, properties=dict.fromkeys(keys))
+    run.metastore.alter_table(record.name, properties=dict.fromkeys(keys))
 
 
 @DEFINITIONS("DROP TABLE", rf"drop table (?P<if_exists>if exists )?{TABLE}(?: purge)?")
-def drop_table(session: SqlSession, catalog: Catalog, table: str, if_exists: bool = False) -> None:
-    full = catalog.full(table)
-    if full in catalog.views:
+def drop_table(run: CommandRun, table: str, if_exists: bool = False) -> None:
+    full = run.catalog.full(table)
+    if full in run.catalog.views:
         raise UnsupportedStatement(f"{full} is a view; use DROP VIEW {full}")
-    if full in catalog.temporary:
-        session.temporary.drop(full)
+    if full in run.catalog.temporary:
+        run.session.temporary.drop(full)
         return
-    if full in catalog.externals:
-        session.warehouse.metastore.call(DropView(full))  # its files stay
+    if full in run.catalog.externals:
+        run.metastore.call(DropView(full))  # its files stay
         return
-    if not if_exists or full in session.warehouse.tables():
-        session.warehouse.drop_table(catalog.record(full).name)
+    if not if_exists or full in run.warehouse.tables():
+        run.warehouse.drop_table(run.catalog.record(full).name)
 
 
 @DEFINITIONS("DROP VIEW", rf"drop view (?P<if_exists>if exists )?{TABLE}(?: purge)?")
-def drop_view(session: SqlSession, catalog: Catalog, table: str, if_exists: bool = False) -> None:
-    full = catalog.full(table)
-    if full in catalog.views:
-        session.warehouse.metastore.call(DropView(full))
-    elif full in session.warehouse.tables() or full in catalog.externals:
+def drop_view(run: CommandRun, table: str, if_exists: bool = False) -> None:
+    full = run.catalog.full(table)
+    if full in run.catalog.views:
+        run.metastore.call(DropView(full))
+    elif full in run.warehouse.tables() or full in run.catalog.externals:
         raise UnsupportedStatement(f"{full} is a table; use DROP TABLE {full}")
     elif not if_exists:
         raise NoSuchTable(f"there is no view {full}; SHOW TABLES lists tables and views")
@@ -149,8 +142,7 @@ def _as_of(version: int | None, time: datetime | None, label: str | None) -> AsO
     rf"|(?:tag )?(?P<label>{LABEL}))",
 )
 def roll_back(
-    session: SqlSession,
-    catalog: Catalog,
+    run: CommandRun,
     table: str,
     version: int | None = None,
     time: datetime | None = None,
@@ -158,7 +150,7 @@ def roll_back(
 ) -> Done:
     as_of = _as_of(version, time, label)
     assert as_of is not None
-    rows = handle_of(session, catalog, table).rollback_to(as_of)
+    rows = run.handle(table).rollback_to(as_of)
     return Done.changed("ALTER TABLE ROLLBACK", rows)
 
 
@@ -170,8 +162,7 @@ def roll_back(
     rf"| as of tag (?P<label>{LABEL}))?(?: retain (?P<days>\d+) days?)?",
 )
 def create_tag(
-    session: SqlSession,
-    catalog: Catalog,
+    run: CommandRun,
     table: str,
     tag: str,
     version: int | None = None,
@@ -181,16 +172,14 @@ def create_tag(
 ) -> None:
     """`days` 0: the tag does not expire."""
     expires = timedelta(days=days) if days else None
-    handle_of(session, catalog, table).tag(tag, _as_of(version, time, label), expires)
+    run.handle(table).tag(tag, _as_of(version, time, label), expires)
 
 
 @DEFINITIONS(
     "ALTER TABLE DROP TAG", rf"{ALTER} drop tag (?P<if_exists>if exists )?(?P<tag>{LABEL})"
 )
-def drop_tag(
-    session: SqlSession, catalog: Catalog, table: str, tag: str, if_exists: bool = False
-) -> None:
-    handle = handle_of(session, catalog, table)
+def drop_tag(run: CommandRun, table: str, tag: str, if_exists: bool = False) -> None:
+    handle = run.handle(table)
     if not if_exists or tag in {each.name for each in handle.tags()}:
         handle.drop_tag(tag)
 
@@ -198,18 +187,18 @@ def drop_tag(
 # --- CREATE, which `declarations` parses ----------------------------------------------------------
 
 
-def create_table(session: SqlSession, catalog: Catalog, declared: CreateTable) -> Done | None:
-    warehouse, full = session.warehouse, catalog.full(declared.name)
-    catalog.require_database(full.partition(".")[0])
+def create_table(run: CommandRun, declared: CreateTable) -> Done | None:
+    warehouse, full = run.warehouse, run.catalog.full(declared.name)
+    run.catalog.require_database(full.partition(".")[0])
     if declared.temporary:
-        shape = _like(catalog, declared) if declared.like else declared
-        rows = _rows_of(warehouse, catalog, declared.query) if declared.query else None
-        return create_temporary(session, full, shape, rows)
+        shape = _like(run, declared) if declared.like else declared
+        rows = _rows_of(run, declared.query) if declared.query else None
+        return create_temporary(run.session, full, shape, rows)
     _refuse_external(full, declared.properties)
     if declared.query is not None:
-        return _create_from_query(warehouse, catalog, declared, declared.query)
+        return _create_from_query(run, declared, declared.query)
     if declared.like:
-        declared = _like(catalog, declared)
+        declared = _like(run, declared)
     untyped = [key for key in declared.keys if " " not in key]
     if untyped:
         raise InvalidDefinition(f"{full}: partition column {untyped[0]} needs a type")
@@ -222,7 +211,7 @@ def create_table(session: SqlSession, catalog: Catalog, declared: CreateTable) -
         declared.if_not_exists,
         declared.location,
         declared.comments,
-        constraints=[in_database(one, catalog) for one in declared.constraints],
+        constraints=[run.in_database(one) for one in declared.constraints],
     )
     return None
 
@@ -236,14 +225,13 @@ def _refuse_external(table: str, properties: Mapping[str, str]) -> None:
         )
 
 
-def _like(catalog: Catalog, declared: CreateTable) -> CreateTable:
+def _like(run: CommandRun, declared: CreateTable) -> CreateTable:
     """The columns and their comments, partition columns, buckets and file format of the other
     table, or the columns of a view; nothing else of it. Raises NoSuchTable."""
-    view = catalog.views.get(catalog.full(declared.like))
+    view = run.catalog.views.get(run.catalog.full(declared.like))
     if view is not None:
         return replace(declared, columns=_listed(view.columns), comments=view.comments)
-    external = catalog.external(catalog.full(declared.like))
-    record = catalog.record(declared.like) if external is None else as_table(external)
+    record, _ = run.declared(declared.like)
     format_of_files = {
         name: text
         for name, text in record.properties.items()
@@ -263,16 +251,14 @@ def _listed(columns: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"`{name}` {kind}" for name, kind in columns)
 
 
-def _create_from_query(
-    warehouse: Warehouse, catalog: Catalog, declared: CreateTable, query: Query
-) -> Done | None:
+def _create_from_query(run: CommandRun, declared: CreateTable, query: Query) -> Done | None:
     """Creates the table empty, then inserts its rows at once; if that fails, drops the table."""
-    full = catalog.full(declared.name)
+    warehouse, full = run.warehouse, run.catalog.full(declared.name)
     if full in warehouse.tables():
         if declared.if_not_exists:
             return None
         raise TableExists(f"table {full} already exists; use IF NOT EXISTS, or another name")
-    result = _rows_of(warehouse, catalog, query)
+    result = _rows_of(run, query)
     by_name = {column.name: column for column in result.declared()}
     if len(by_name) < len(result.columns):
         raise InvalidDefinition(
@@ -304,28 +290,29 @@ def _create_from_query(
     return Done.changed("CREATE TABLE", rows)
 
 
-def _rows_of(warehouse: Warehouse, catalog: Catalog, query: Query) -> Result:
+def _rows_of(run: CommandRun, query: Query) -> Result:
     """The query's rows at a fresh snapshot, with the declarations of that snapshot (P28)."""
-    with warehouse.leases.lasting(*run_queries.tables_of(catalog, query)) as view:
+    warehouse, own = run.warehouse, run.catalog
+    with warehouse.leases.lasting(*run_queries.tables_of(own, query)) as view:
         at_snapshot = Catalog(
-            warehouse.metastore, catalog.current_database, view, temporary=catalog.temporary
+            warehouse.metastore, own.current_database, view, temporary=own.temporary
         )
         return run_queries.run(warehouse, at_snapshot, query)
 
 
-def create_view(session: SqlSession, catalog: Catalog, declared: CreateView) -> None:
-    warehouse, full = session.warehouse, catalog.full(declared.name)
-    catalog.require_database(full.partition(".")[0])
-    if declared.if_not_exists and full in catalog.views:
+def create_view(run: CommandRun, declared: CreateView) -> None:
+    full = run.catalog.full(declared.name)
+    run.catalog.require_database(full.partition(".")[0])
+    if declared.if_not_exists and full in run.catalog.views:
         return
-    reads = run_queries.names_in(catalog, declared.query)
-    if hidden := [name for name in reads if name in catalog.temporary]:
+    reads = run_queries.names_in(run.catalog, declared.query)
+    if hidden := [name for name in reads if name in run.catalog.temporary]:
         raise UnsupportedStatement(
             f"view {full} can't read {hidden[0]}, a temporary table, which only this session sees"
         )
-    query = self_contained(declared.query, catalog.current_database, catalog.declared)
-    tables_read(query, catalog.current_database, catalog.view_query, (full,))
-    result = _rows_of(warehouse, catalog, query)
+    query = self_contained(declared.query, run.catalog.current_database, run.catalog.declared)
+    tables_read(query, run.catalog.current_database, run.catalog.view_query, (full,))
+    result = _rows_of(run, query)
     columns = result.declared()
     names = declared.columns or tuple(column.name for column in columns)
     if len(names) != len(columns):
@@ -334,7 +321,7 @@ def create_view(session: SqlSession, catalog: Catalog, declared: CreateView) -> 
         )
     if len(set(names)) < len(names):
         raise InvalidDefinition(f"view {full}: two columns have the same name; rename one with AS")
-    warehouse.metastore.call(
+    run.metastore.call(
         DeclareView(
             ViewRecord(
                 full,
@@ -342,7 +329,7 @@ def create_view(session: SqlSession, catalog: Catalog, declared: CreateView) -> 
                 tuple(
                     (name, str(column.type)) for name, column in zip(names, columns, strict=True)
                 ),
-                reads=columns_read(query, catalog.declared),
+                reads=columns_read(query, run.catalog.declared),
                 properties=dict(declared.properties),
                 comments=dict(declared.comments),
             ),
@@ -352,11 +339,11 @@ def create_view(session: SqlSession, catalog: Catalog, declared: CreateView) -> 
     )
 
 
-def alter_view(session: SqlSession, catalog: Catalog, declared: CreateView) -> None:
+def alter_view(run: CommandRun, declared: CreateView) -> None:
     """Gives a view another query; its comment and properties stay. Raises NoSuchTable."""
-    full = catalog.full(declared.name)
-    present = catalog.views.get(full)
+    full = run.catalog.full(declared.name)
+    present = run.catalog.views.get(full)
     if present is None:
-        catalog.target(declared.name)
+        run.catalog.target(declared.name)
         raise UnsupportedStatement(f"{full} is a table; ALTER TABLE changes it")
-    create_view(session, catalog, replace(declared, or_replace=True, properties=present.properties))
+    create_view(run, replace(declared, or_replace=True, properties=present.properties))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -14,14 +13,10 @@ from acid_platform.layout.formats import FileFormat
 from acid_platform.predicates.grammar import HiveSql
 from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Done
-from acid_platform.sql.commands import Command
+from acid_platform.sql.commands import Command, CommandRun
 from acid_platform.sql.declarations import row_format
 from acid_platform.sql.split_dml import Parts, selected
 from acid_platform.sql.text import Query, parsed, query
-
-if TYPE_CHECKING:
-    from acid_platform.sql.catalog import Catalog
-    from acid_platform.sql.sql_session import SqlSession
 
 _NAME = "INSERT OVERWRITE DIRECTORY"
 _BEGIN = re.compile(r"insert overwrite (?:local )?directory '", re.IGNORECASE)
@@ -82,9 +77,7 @@ def _clauses(parts: Parts) -> list[exp.Expr]:
     return list(properties.expressions) if properties else []
 
 
-def write_directory(
-    session: SqlSession, catalog: Catalog, directory: str, stored: FileFormat, written: Query
-) -> Done:
-    with session.reading(catalog, [written]) as at_snapshot:
-        result = run_queries.run(session.warehouse, at_snapshot, written)
-        return Done.changed(_NAME, export_rows(session.warehouse, result, directory, stored))
+def write_directory(run: CommandRun, directory: str, stored: FileFormat, written: Query) -> Done:
+    with run.session.reading(run.catalog, [written]) as at_snapshot:
+        result = run_queries.run(run.warehouse, at_snapshot, written)
+        return Done.changed(_NAME, export_rows(run.warehouse, result, directory, stored))

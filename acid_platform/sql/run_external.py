@@ -11,7 +11,7 @@ from acid_platform.errors import InvalidExpression, TableExists, UnsupportedStat
 from acid_platform.layout.external_formats import external_format
 from acid_platform.metastore.operations.tables import DeclareView
 from acid_platform.sql.answers import Done
-from acid_platform.sql.commands import TABLE, TEXT, Commands
+from acid_platform.sql.commands import TABLE, TEXT, CommandRun, Commands
 from acid_platform.sql.partition_specs import PartitionSpec, partition_specs, whole_name
 from acid_platform.sql.text import tokens_of
 from acid_platform.tables.external_tables import (
@@ -25,8 +25,6 @@ from acid_platform.tables.external_tables import (
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore
     from acid_platform.metastore.records import ExternalFiles, TableRecord, ViewRecord
-    from acid_platform.sql.catalog import Catalog
-    from acid_platform.sql.sql_session import SqlSession
     from acid_platform.sql.statements import CreateExternal
 
 EXTERNAL = Commands(alone=True)
@@ -36,9 +34,9 @@ LISTED_SPECS = rf"(?P<specs>{_SPEC}(?:[ ,]*{_SPEC})*)"
 _LOCATED = re.compile(rf"[ ,]*{LISTED_SPECS}(?: ?location (?P<location>{TEXT}))?", re.IGNORECASE)
 
 
-def create_external(session: SqlSession, catalog: Catalog, declared: CreateExternal) -> None:
-    metastore, full = session.warehouse.metastore, catalog.full(declared.name)
-    catalog.require_database(full.partition(".")[0])
+def create_external(run: CommandRun, declared: CreateExternal) -> None:
+    metastore, full = run.metastore, run.catalog.full(declared.name)
+    run.catalog.require_database(full.partition(".")[0])
     view = external_table(
         metastore,
         full,
@@ -90,14 +88,13 @@ def located_specs(
 
 
 def add_external_partitions(
-    session: SqlSession,
+    metastore: Metastore,
     external: ViewRecord,
     places: Sequence[tuple[PartitionSpec, str]],
     if_not_exists: bool,
 ) -> None:
     """Raises TableExists, NoSuchPartition, InvalidDefinition."""
-    metastore, record = session.warehouse.metastore, as_table(external)
-    present = _files(external).partitions
+    record, present = as_table(external), _files(external).partitions
     added: dict[str, str] = {}
     for spec, address in places:
         name = whole_name(spec, record)
@@ -113,25 +110,25 @@ def add_external_partitions(
 
 
 def forget_external_partitions(
-    session: SqlSession, external: ViewRecord, names: Collection[str]
+    metastore: Metastore, external: ViewRecord, names: Collection[str]
 ) -> None:
     """The partitions are no longer read; their files stay."""
     left = {name: where for name, where in _files(external).partitions.items() if name not in names}
-    _declare(session.warehouse.metastore, external, left)
+    _declare(metastore, external, left)
 
 
 @EXTERNAL(
     "MSCK REPAIR TABLE",
     rf"msck (?:repair )?table {TABLE}(?: (?P<change>add|drop|sync) partitions)?",
 )
-def repair(session: SqlSession, catalog: Catalog, table: str, change: str = "add") -> Done:
+def repair(run: CommandRun, table: str, change: str = "add") -> Done:
     """Adds the partitions whose directories are there; `drop` forgets those whose are gone.
 
     Raises UnsupportedStatement for a table of the warehouse, whose commits recorded its partitions.
     """
-    external = catalog.external(catalog.full(table))
+    external = run.catalog.external(run.catalog.full(table))
     if external is None:
-        name = catalog.target(table).name
+        name = run.catalog.target(table).name
         raise UnsupportedStatement(
             f"MSCK of {name} has nothing to repair: commits recorded its partitions; `acid fsck`"
             " checks its files"
@@ -145,7 +142,7 @@ def repair(session: SqlSession, catalog: Catalog, table: str, change: str = "add
         if change.lower() in ("drop", "sync") and not where and name not in there
     ]
     left = {name: where for name, where in present.items() if name not in gone}
-    _declare(session.warehouse.metastore, external, {**left, **dict.fromkeys(missing, "")})
+    _declare(run.metastore, external, {**left, **dict.fromkeys(missing, "")})
     short = external.name
     lines = [f"Repair: Added partition to metastore {short}:{name}" for name in missing]
     lines += [f"Repair: Dropped partition from metastore {short}:{name}" for name in gone]

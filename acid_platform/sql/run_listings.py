@@ -4,44 +4,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.errors import InvalidExpression
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.show_columns import Shown
-from acid_platform.sql.commands import NAME, ONE, SPEC, TABLE, Commands
+from acid_platform.sql.commands import NAME, ONE, SPEC, TABLE, CommandRun, Commands
 from acid_platform.sql.partition_specs import PartitionSpec, fits
-
-if TYPE_CHECKING:
-    from acid_platform.sql.catalog import Catalog
-    from acid_platform.sql.sql_session import SqlSession
 
 LISTINGS = Commands()
 Row = Mapping[str, Any]
 
 
 @LISTINGS("SHOW TRANSACTIONS", r"show transactions")
-def show_transactions(session: SqlSession, _catalog: Catalog) -> Shown:
-    return Shown(show_columns.TRANSACTIONS, tuple(session.warehouse.metastore.transactions()))
+def show_transactions(run: CommandRun) -> Shown:
+    return Shown(show_columns.TRANSACTIONS, tuple(run.metastore.transactions()))
 
 
 @LISTINGS("SHOW LOCKS", rf"show locks (?:database|schema) (?P<database>{ONE})(?: extended)?")
 @LISTINGS("SHOW LOCKS", rf"show locks(?: (?!extended$){TABLE}(?: {SPEC})?)?(?: extended)?")
 def show_locks(
-    session: SqlSession,
-    catalog: Catalog,
+    run: CommandRun,
     table: str = "",
     spec: PartitionSpec | None = None,
     database: str = "",
 ) -> Shown:
     """The locks of everybody, or of a table, a partition or a database; EXTENDED adds nothing."""
-    rows = session.warehouse.metastore.locks()
+    rows = run.metastore.locks()
     if database:
-        catalog.require_database(database)
+        run.catalog.require_database(database)
         rows = [row for row in rows if row["database"] == database]
     if table:
-        is_of = _of_table(catalog, table, spec)
+        is_of = _of_table(run, table, spec)
         rows = [row for row in rows if is_of(row["database"], row["table"], row["partition"])]
     return Shown(show_columns.LOCKS, tuple(rows))
 
@@ -64,8 +59,7 @@ _FILTERS = (
     rf"{_FILTERS}",
 )
 def show_compactions(
-    session: SqlSession,
-    catalog: Catalog,
+    run: CommandRun,
     table: str = "",
     spec: PartitionSpec | None = None,
     database: str = "",
@@ -84,7 +78,7 @@ def show_compactions(
     if version is not None:
         filters["compactionid"] = version
     if database:
-        filters["dbname"] = catalog.require_database(database)
+        filters["dbname"] = run.catalog.require_database(database)
     if pool is not None:
         filters["poolname"] = pool
     if type_name is not None:
@@ -93,11 +87,11 @@ def show_compactions(
         filters["state"] = _one_of("STATUS", status, [state.text for state in CompactionState])
     rows = [
         row
-        for row in session.warehouse.metastore.compactions()
+        for row in run.metastore.compactions()
         if all(row[name] == value for name, value in filters.items())
     ]
     if table:
-        is_of = _of_table(catalog, table, spec)
+        is_of = _of_table(run, table, spec)
         rows = [row for row in rows if is_of(row["dbname"], row["tabname"], row["partname"])]
     for column, descending in reversed(_ordering(order)):
         rows.sort(key=_in_order_of(column), reverse=descending)
@@ -105,13 +99,13 @@ def show_compactions(
 
 
 def _of_table(
-    catalog: Catalog, table: str, spec: PartitionSpec | None
+    run: CommandRun, table: str, spec: PartitionSpec | None
 ) -> Callable[[str, str | None, str | None], bool]:
     """Tells whether a row is about the table, or about a partition of it that fits.
 
     Raises NoSuchTable, and NoSuchPartition for a column that does not partition the table.
     """
-    record = catalog.record(table)
+    record = run.catalog.record(table)
     names = record.name.split(".", 1)
     in_spec = None if spec is None else fits(record, spec)
 

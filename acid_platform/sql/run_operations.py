@@ -12,72 +12,70 @@ from acid_platform.metastore.operations.compaction import AbortCompactions
 from acid_platform.metastore.show_columns import Shown
 from acid_platform.predicates.known_columns import require_columns
 from acid_platform.sql.answers import Done
-from acid_platform.sql.commands import ALTER, ONE, SPEC, TABLE, Commands
+from acid_platform.sql.commands import ALTER, ONE, SPEC, TABLE, CommandRun, Commands
 from acid_platform.sql.partition_specs import PartitionSpec, fixed_values, matching
 from acid_platform.tables.record_layout import columns_of_record
 
 if TYPE_CHECKING:
     from acid_platform.handles.transaction import Transaction
-    from acid_platform.sql.catalog import Catalog
-    from acid_platform.sql.sql_session import SqlSession
 
 OPERATIONS = Commands()
 
 
 @OPERATIONS("USE", rf"use (?:database )?(?P<database>{ONE})")
-def use(session: SqlSession, catalog: Catalog, database: str) -> None:
-    session.current_database = catalog.require_database(database)
+def use(run: CommandRun, database: str) -> None:
+    run.session.current_database = run.catalog.require_database(database)
 
 
 # --- transactions ---------------------------------------------------------------------------------
 
 
 @OPERATIONS("START TRANSACTION", r"(?:start transaction|begin)")
-def start(session: SqlSession, _catalog: Catalog) -> Done:
-    if session.transaction is not None:
+def start(run: CommandRun) -> Done:
+    if run.session.transaction is not None:
         raise UnsupportedStatement(
-            f"transaction {session.transaction.id} is already open; COMMIT or ROLLBACK ends it"
+            f"transaction {run.session.transaction.id} is already open; COMMIT or ROLLBACK ends it"
         )
-    session.transaction = session.warehouse.transaction()
-    return Done("START TRANSACTION", f"transaction {session.transaction.id} is open")
+    run.session.transaction = run.warehouse.transaction()
+    return Done("START TRANSACTION", f"transaction {run.session.transaction.id} is open")
 
 
 @OPERATIONS("COMMIT", r"commit(?: work)?")
-def commit(session: SqlSession, _catalog: Catalog) -> Done:
-    txn = _open_transaction(session, "COMMIT")
+def commit(run: CommandRun) -> Done:
+    txn = _open_transaction(run, "COMMIT")
     try:
         txn.commit()
     except OutcomeUnknown:
-        session.transaction = None  # after any other error the session rolls back
+        run.session.transaction = None  # after any other error the session rolls back
         raise
-    session.transaction = None
+    run.session.transaction = None
     return Done("COMMIT", f"transaction {txn.id} is committed")
 
 
 @OPERATIONS("ROLLBACK", r"rollback(?: work)?")
-def roll_back(session: SqlSession, _catalog: Catalog | None = None) -> Done:
-    txn, session.transaction = _open_transaction(session, "ROLLBACK"), None
+def roll_back(run: CommandRun) -> Done:
+    txn, run.session.transaction = _open_transaction(run, "ROLLBACK"), None
     txn.abort("ROLLBACK")
     return Done("ROLLBACK", f"transaction {txn.id} is rolled back")
 
 
-def _open_transaction(session: SqlSession, statement: str) -> Transaction:
-    if session.transaction is None:
+def _open_transaction(run: CommandRun, statement: str) -> Transaction:
+    if run.session.transaction is None:
         raise NoSuchTxn(f"{statement}: no transaction is open; START TRANSACTION opens one")
-    return session.transaction
+    return run.session.transaction
 
 
 @OPERATIONS("ABORT TRANSACTIONS", r"abort transactions (?P<ids>\d+(?:[ ,]+\d+)*)")
-def abort_transactions(session: SqlSession, _catalog: Catalog, ids: tuple[int, ...]) -> Done:
-    return Done("ABORT TRANSACTIONS", session.warehouse.abort_transactions(ids))
+def abort_transactions(run: CommandRun, ids: tuple[int, ...]) -> Done:
+    return Done("ABORT TRANSACTIONS", run.warehouse.abort_transactions(ids))
 
 
 # --- compactions ----------------------------------------------------------------------------------
 
 
 @OPERATIONS("ABORT COMPACTIONS", r"abort compactions (?P<ids>\d+(?:[ ,]+\d+)*)")
-def abort_compactions(session: SqlSession, _catalog: Catalog, ids: tuple[int, ...]) -> Shown:
-    messages = session.warehouse.metastore.call(AbortCompactions(ids))
+def abort_compactions(run: CommandRun, ids: tuple[int, ...]) -> Shown:
+    messages = run.metastore.call(AbortCompactions(ids))
     rows = ({"compactionid": id_, "status": message} for id_, message in messages.items())
     return Shown(("compactionid", "status"), tuple(rows))
 
@@ -89,8 +87,7 @@ def abort_compactions(session: SqlSession, _catalog: Catalog, ids: tuple[int, ..
     r"(?: with overwrite tblproperties ?\((?P<properties>.+)\))?",
 )
 def compact(
-    session: SqlSession,
-    catalog: Catalog,
+    run: CommandRun,
     table: str,
     kind: CompactionKind,
     spec: PartitionSpec | None = None,
@@ -102,7 +99,7 @@ def compact(
 
     Raises InvalidDefinition for a property that no compaction reads.
     """
-    record, warehouse = catalog.target(table), session.warehouse
+    record, warehouse = run.catalog.target(table), run.warehouse
     ignored = [*check_request(f"compaction of {record.name}", properties or {})]
     if pool:
         ignored.append(f"POOL {pool!r}, since any Worker takes the compaction")
@@ -123,15 +120,13 @@ def compact(
 
 
 @OPERATIONS("ALTER TABLE CONCATENATE", rf"{ALTER}(?: {SPEC})? concatenate")
-def concatenate(
-    session: SqlSession, catalog: Catalog, table: str, spec: PartitionSpec | None = None
-) -> Done:
+def concatenate(run: CommandRun, table: str, spec: PartitionSpec | None = None) -> Done:
     """A major compaction, which makes one file of many; it waits for it unless
     `hive.transactional.concatenate.noblock` is set."""
-    in_force = session.warehouse.metastore.in_force
+    in_force = run.metastore.in_force
     wait = not in_force.flag("hive.transactional.concatenate.noblock")
     try:
-        return compact(session, catalog, table, CompactionKind.MAJOR, spec, wait)
+        return compact(run, table, CompactionKind.MAJOR, spec, wait)
     except AlreadyScheduled as error:
         return Done("CONCATENATE", f"nothing was queued: {error}")
 
@@ -156,14 +151,13 @@ _RECORDED = (
     r"set ?\(.+\)(?: comment '[^']*')?",
 )
 def statistics(
-    _session: SqlSession,
-    catalog: Catalog,
+    run: CommandRun,
     table: str,
     spec: PartitionSpec | None = None,
     fields: str = "",
 ) -> Done:
     """Nothing is computed or changed. Raises NoSuchTable, NoSuchPartition, UnknownColumn."""
-    record = catalog.target(table)
+    record = run.catalog.target(table)
     if spec is not None:
         fixed_values(spec, record)
     own, keys = columns_of_record(record)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from acid_platform.metastore.records import TableRecord, ViewRecord
     from acid_platform.scan.change_scan import ChangeScan
     from acid_platform.sql.catalog import Catalog
-    from acid_platform.sql.sql_session import SqlSession
+    from acid_platform.sql.commands import CommandRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,26 +166,27 @@ def computed(warehouse: Warehouse, planned: PlannedQuery) -> Result:
     return warehouse.engines.query(asked, planned.settings, read_bytes)
 
 
-def explain(session: SqlSession, catalog: Catalog, statement: Query | Change) -> Shown:
+def explain(run: CommandRun, statement: Query | Change) -> Shown:
     """The explanation, in the single column `Explain`.
 
     Raises what the statement would raise before it runs.
     """
     text: list[str] = []
     parts = () if isinstance(statement, Query) else statement.parts
-    records = [catalog.target(part.table) for part in parts]
+    records = [run.catalog.target(part.table) for part in parts]
     queries = [part.read_rows(record) for part, record in zip(parts, records, strict=True)]
     asked = [statement] if isinstance(statement, Query) else list(filter(None, queries))
-    with session.reading(catalog, asked, [record.name for record in records]) as at_snapshot:
+    changed = [record.name for record in records]
+    with run.session.reading(run.catalog, asked, changed) as at_snapshot:
         for part in parts:
-            text += _locks(session.warehouse, at_snapshot.target(part.table), part.lock)
+            text += _locks(run.warehouse, at_snapshot.target(part.table), part.lock)
         for each in asked:
             planned = plan(at_snapshot, each)
             for source in planned.sources:
                 read = planned.reads[source.placeholder]
                 external = at_snapshot.external(source.table) is not None
                 text += _read(source.table, read, external)
-            result = computed(session.warehouse, planned)
+            result = computed(run.warehouse, planned)
             text += [f"engine: {result.engine} ({result.reason})", "", *result.plan().splitlines()]
     return Shown.lines("Explain", text)
 

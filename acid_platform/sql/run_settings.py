@@ -17,12 +17,10 @@ from acid_platform.base.config import REGISTRY, Setting, SettingKind, Treatment
 from acid_platform.errors import SettingRefused, UnsupportedStatement
 from acid_platform.metastore.show_columns import Shown
 from acid_platform.sql.answers import Done
-from acid_platform.sql.commands import Commands
+from acid_platform.sql.commands import CommandRun, Commands
 
 if TYPE_CHECKING:
     from acid_platform.sql.answers import Outcome
-    from acid_platform.sql.catalog import Catalog
-    from acid_platform.sql.sql_session import SqlSession
 
 
 _JOBS = "no such job runs here"
@@ -172,25 +170,23 @@ _CONF = ("default", "type", "desc")
 
 
 @SETTINGS("SET", rf"set(?: -v| (?:hiveconf ?: ?)?{_KEY}(?: ?=(?P<value>.*))?)?")
-def set_value(
-    session: SqlSession, _catalog: Catalog, key: str = "", value: str | None = None
-) -> Outcome:
+def set_value(run: CommandRun, key: str = "", value: str | None = None) -> Outcome:
     """Changes a setting of the whole warehouse; shows it without a value, all without a key."""
     if not key:
-        return Shown.lines("set", [f"{name}={text}" for name, text in _settings(session).items()])
+        return Shown.lines("set", [f"{name}={text}" for name, text in _settings(run).items()])
     if value is None:
-        return Shown.lines("set", [_shown(session, key)])
+        return Shown.lines("set", [_shown(run, key)])
     if key in REGISTRY:
-        _store(session, key, value)
+        _store(run, key, value)
         why = REGISTRY[key].reason
     else:
         why = without_effect(key, value)
-    session.settings[key] = value
+    run.session.settings[key] = value
     return Done("SET", f"OK, but without effect: {why}" if why else "OK")
 
 
 @SETTINGS("SET", r"set (?P<space>hivevar|system|env|metaconf) ?:.*")
-def set_variable(_session: SqlSession, _catalog: Catalog, space: str) -> Outcome:
+def set_variable(_run: CommandRun, space: str) -> Outcome:
     raise UnsupportedStatement(
         f"SET {space}: is not supported, since no variable is replaced in SQL;"
         " write :day in the statement, and wh.sql(statement, {'day': …})"
@@ -198,19 +194,19 @@ def set_variable(_session: SqlSession, _catalog: Catalog, space: str) -> Outcome
 
 
 @SETTINGS("RESET", rf"reset(?: (?:-d )?{_KEY})?")
-def reset(session: SqlSession, _catalog: Catalog, key: str = "") -> None:
+def reset(run: CommandRun, key: str = "") -> None:
     """Gives a setting its default value for the whole warehouse; without a key, all settings that
     this session has SET, the last one first."""
-    for name in (key,) if key else tuple(reversed(session.settings)):
+    for name in (key,) if key else tuple(reversed(run.session.settings)):
         if name in REGISTRY:
-            _store(session, name, REGISTRY[name].default)
+            _store(run, name, REGISTRY[name].default)
         else:
             without_effect(name)  # an unknown name is an error
-        session.settings.pop(name, None)
+        run.session.settings.pop(name, None)
 
 
 @SETTINGS("SHOW CONF", r"show conf '(?P<key>[^']+)'")
-def show_conf(_session: SqlSession, _catalog: Catalog, key: str) -> Shown:
+def show_conf(_run: CommandRun, key: str) -> Shown:
     """The default of a setting, its type and what it allows, in Hive's columns."""
     described = REGISTRY.get(key) or ONE_VALUE.get(key)
     if described is None:
@@ -222,16 +218,16 @@ def show_conf(_session: SqlSession, _catalog: Catalog, key: str) -> Shown:
     return Shown(_CONF, (dict(zip(_CONF, row, strict=True)),))
 
 
-def _settings(session: SqlSession) -> dict[str, str]:
+def _settings(run: CommandRun) -> dict[str, str]:
     """All settings of the warehouse, then Hive's that this session has SET."""
-    stored = session.warehouse.metastore.settings()
-    own = {name: text for name, text in session.settings.items() if name not in stored}
+    stored = run.metastore.settings()
+    own = {name: text for name, text in run.session.settings.items() if name not in stored}
     return {**stored, **own}
 
 
-def _shown(session: SqlSession, key: str) -> str:
+def _shown(run: CommandRun, key: str) -> str:
     """`name=value`, or as Hive says it that a setting has no value. Raises SettingRefused."""
-    settings = _settings(session)
+    settings = _settings(run)
     if key in settings:
         return f"{key}={settings[key]}"
     without_effect(key)  # an unknown name is an error
@@ -239,8 +235,8 @@ def _shown(session: SqlSession, key: str) -> str:
     return f"{key} is undefined" if only is None else f"{key}={only.default}"
 
 
-def _store(session: SqlSession, key: str, value: str) -> None:
+def _store(run: CommandRun, key: str, value: str) -> None:
     """Raises SettingRefused."""
-    session.warehouse.metastore.set(key, value)
-    if session.transaction is not None:
-        session.transaction.learn_settings()
+    run.metastore.set(key, value)
+    if run.session.transaction is not None:
+        run.session.transaction.learn_settings()

@@ -12,7 +12,7 @@ from acid_platform.metastore import show_columns
 from acid_platform.metastore.operations.history import GetKept
 from acid_platform.metastore.operations.tables import GetDatabase
 from acid_platform.metastore.show_columns import Shown
-from acid_platform.sql.commands import LIKE, NAME, ONE, SPEC, TABLE, Commands
+from acid_platform.sql.commands import LIKE, NAME, ONE, SPEC, TABLE, CommandRun, Commands
 from acid_platform.sql.partition_specs import PartitionSpec, fits, matching, whole_name
 from acid_platform.sql.run_external import partition_names
 from acid_platform.sql.shown_declarations import (
@@ -24,30 +24,27 @@ from acid_platform.sql.shown_declarations import (
     heading,
     view_rows,
 )
-from acid_platform.tables.external_tables import as_table
 
 if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.records import TableRecord
     from acid_platform.metastore.tasks import EntityState
-    from acid_platform.sql.catalog import Catalog
-    from acid_platform.sql.sql_session import SqlSession
 
 SHOWS = Commands()
 _IN = "(?:in|from)"
 
 
 @SHOWS("SHOW DATABASES", rf"show (?:databases|schemas){LIKE}")
-def show_databases(session: SqlSession, _catalog: Catalog, like: str = "") -> Shown:
-    names = session.warehouse.metastore.databases()
+def show_databases(run: CommandRun, like: str = "") -> Shown:
+    names = run.metastore.databases()
     return Shown.lines("database_name", [name for name in names if matches(like, name)])
 
 
 @SHOWS("SHOW TABLES", rf"show tables(?: {_IN} (?P<database>{NAME}))?{LIKE}")
-def show_tables(session: SqlSession, catalog: Catalog, database: str = "", like: str = "") -> Shown:
+def show_tables(run: CommandRun, database: str = "", like: str = "") -> Shown:
     """Names of tables and views, as in Hive."""
-    database = catalog.require_database(database or catalog.current_database)
-    every = (*session.warehouse.tables(), *catalog.views, *catalog.externals)
+    database = run.catalog.require_database(database or run.catalog.current_database)
+    every = (*run.warehouse.tables(), *run.catalog.views, *run.catalog.externals)
     names = (name.partition(".") for name in every)
     return Shown.lines(
         "tab_name",
@@ -56,49 +53,42 @@ def show_tables(session: SqlSession, catalog: Catalog, database: str = "", like:
 
 
 @SHOWS("SHOW VIEWS", rf"show views(?: {_IN} (?P<database>{NAME}))?{LIKE}")
-def show_views(_session: SqlSession, catalog: Catalog, database: str = "", like: str = "") -> Shown:
-    database = catalog.require_database(database or catalog.current_database)
-    names = (name.partition(".") for name in catalog.views)
+def show_views(run: CommandRun, database: str = "", like: str = "") -> Shown:
+    database = run.catalog.require_database(database or run.catalog.current_database)
+    names = (name.partition(".") for name in run.catalog.views)
     return Shown.lines(
         "tab_name", sorted(view for db, _, view in names if db == database and matches(like, view))
     )
 
 
 @SHOWS("SHOW COLUMNS", rf"show columns {_IN} {TABLE}(?: {_IN} (?P<database>{ONE}))?{LIKE}")
-def show_columns_of(
-    _session: SqlSession, catalog: Catalog, table: str, database: str = "", like: str = ""
-) -> Shown:
+def show_columns_of(run: CommandRun, table: str, database: str = "", like: str = "") -> Shown:
     """The names of the columns, those of partitions last, as they are declared."""
     if database and "." in table:
         raise InvalidExpression(f"SHOW COLUMNS: {table} has a database already; leave one out")
-    full = catalog.full(f"{database}.{table}" if database else table)
-    return Shown.lines("field", [name for name in catalog.columns(full) if matches(like, name)])
+    full = run.catalog.full(f"{database}.{table}" if database else table)
+    return Shown.lines("field", [name for name in run.catalog.columns(full) if matches(like, name)])
 
 
 @SHOWS("SHOW PARTITIONS", rf"show partitions {TABLE}(?: {SPEC})?")
-def show_partitions(
-    session: SqlSession, catalog: Catalog, table: str, spec: PartitionSpec | None = None
-) -> Shown:
+def show_partitions(run: CommandRun, table: str, spec: PartitionSpec | None = None) -> Shown:
     """All partitions, or those that a spec leaves; it may omit columns."""
-    external = catalog.external(catalog.full(table))
-    record = catalog.target(table) if external is None else as_table(external)
+    record, external = run.declared(table)
     if not record.partitioned:
         raise NoSuchPartition(
             f"{record.name} is not partitioned; DESCRIBE {record.name} shows its columns"
         )
-    names = partition_names(session.warehouse.metastore, record, external)
+    names = partition_names(run.metastore, record, external)
     if spec is not None:
         names = list(filter(fits(record, spec), names))
     return Shown.lines("partition", sorted(names))
 
 
 @SHOWS("SHOW TABLE EXTENDED", rf"show table extended(?: {_IN} (?P<database>{NAME}))?{LIKE}")
-def show_table_extended(
-    session: SqlSession, catalog: Catalog, database: str = "", like: str = ""
-) -> Shown:
+def show_table_extended(run: CommandRun, database: str = "", like: str = "") -> Shown:
     """Where tables are and how large, line by line as in Hive; views have no files."""
-    database = catalog.require_database(database or catalog.current_database)
-    metastore = session.warehouse.metastore
+    database = run.catalog.require_database(database or run.catalog.current_database)
+    metastore = run.metastore
     lines: list[str] = []
     for record in sorted(metastore.tables(), key=lambda record: record.name):
         table = record.name.removeprefix(f"{database}.")
@@ -131,23 +121,21 @@ def _thrift(columns: Sequence[tuple[str, str]]) -> str:
 
 
 @SHOWS("SHOW TBLPROPERTIES", rf"show tblproperties {TABLE}(?: ?\( ?'(?P<key>[^']+)' ?\))?")
-def show_tblproperties(
-    _session: SqlSession, catalog: Catalog, table: str, key: str | None = None
-) -> Shown:
+def show_tblproperties(run: CommandRun, table: str, key: str | None = None) -> Shown:
     """The properties of a table, or one of them; a row says if it has no such property."""
-    is_view = catalog.full(table) in catalog.views
-    properties = {} if is_view else _record(catalog, table).properties
+    is_view = run.catalog.full(table) in run.catalog.views
+    properties = {} if is_view else run.declared(table)[0].properties
     pairs = sorted(properties.items())
     if key is not None:
-        missing = f"Table {catalog.full(table)} does not have property: {key}"
+        missing = f"Table {run.catalog.full(table)} does not have property: {key}"
         pairs = [(key, properties[key])] if key in properties else [(missing, "")]
     columns = ("prpt_name", "prpt_value")
     return Shown(columns, tuple(dict(zip(columns, pair, strict=True)) for pair in pairs))
 
 
 @SHOWS("SHOW FUNCTIONS", rf"show functions{LIKE}")
-def show_functions(session: SqlSession, _catalog: Catalog, like: str = "") -> Shown:
-    names = _functions(session.warehouse)
+def show_functions(run: CommandRun, like: str = "") -> Shown:
+    names = _functions(run.warehouse)
     return Shown.lines("tab_name", [name for name in names if matches(like, name)])
 
 
@@ -155,16 +143,14 @@ def show_functions(session: SqlSession, _catalog: Catalog, like: str = "") -> Sh
     "DESCRIBE FUNCTION",
     rf"desc(?:ribe)? function (?P<extended>extended )?(?P<function>{ONE}|'[^']+')",
 )
-def describe_function(
-    session: SqlSession, _catalog: Catalog, function: str, extended: bool = False
-) -> Shown:
+def describe_function(run: CommandRun, function: str, extended: bool = False) -> Shown:
     """What Spark says of one of its functions. Raises InvalidExpression for an unknown one."""
     name = function.strip("`'").lower()
-    functions = _functions(session.warehouse)
+    functions = _functions(run.warehouse)
     if name not in functions:
         raise InvalidExpression(f"there is no function {name!r}; SHOW FUNCTIONS lists them")
     words = "DESCRIBE FUNCTION EXTENDED" if extended else "DESCRIBE FUNCTION"
-    rows = session.warehouse.spark.sql(f"{words} {sql_string(name)}").collect()
+    rows = run.warehouse.spark.sql(f"{words} {sql_string(name)}").collect()
     return Shown.lines("tab_name", [line for row in rows for line in row[0].splitlines()])
 
 
@@ -176,24 +162,23 @@ def _functions(warehouse: Warehouse) -> list[str]:
 
 
 @SHOWS("SHOW CREATE TABLE", rf"show create table {TABLE}")
-def show_create_table(_session: SqlSession, catalog: Catalog, table: str) -> Shown:
-    view = catalog.views.get(catalog.full(table))
-    external = catalog.external(catalog.full(table))
-    text = create_view(view) if view else create_table(_record(catalog, table), external)
+def show_create_table(run: CommandRun, table: str) -> Shown:
+    view = run.catalog.views.get(run.catalog.full(table))
+    text = create_view(view) if view else create_table(*run.declared(table))
     return Shown.lines("createtab_stmt", text.splitlines())
 
 
 @SHOWS("SHOW TAGS", rf"show tags {TABLE}")
-def show_tags(session: SqlSession, catalog: Catalog, table: str) -> Shown:
+def show_tags(run: CommandRun, table: str) -> Shown:
     from acid_platform.display import tag_rows
 
-    (history,) = session.warehouse.metastore.call(GetKept(catalog.target(table).name))
+    (history,) = run.metastore.call(GetKept(run.catalog.target(table).name))
     return Shown(show_columns.TAGS, tuple(tag_rows(history)))
 
 
 @SHOWS("DESCRIBE HISTORY", rf"desc(?:ribe)? history {TABLE}")
-def describe_history(session: SqlSession, catalog: Catalog, table: str) -> Shown:
-    rows = session.warehouse.metastore.history(catalog.target(table).name)
+def describe_history(run: CommandRun, table: str) -> Shown:
+    rows = run.metastore.history(run.catalog.target(table).name)
     return Shown(show_columns.HISTORY, tuple(rows))
 
 
@@ -201,12 +186,10 @@ def describe_history(session: SqlSession, catalog: Catalog, table: str) -> Shown
     "DESCRIBE DATABASE",
     rf"desc(?:ribe)? (?:database|schema) (?P<extended>extended )?(?P<database>{ONE})",
 )
-def describe_database(
-    session: SqlSession, catalog: Catalog, database: str, extended: bool = False
-) -> Shown:
+def describe_database(run: CommandRun, database: str, extended: bool = False) -> Shown:
     """What is known of a database; EXTENDED shows its properties too."""
-    metastore = session.warehouse.metastore
-    record = metastore.call(GetDatabase(catalog.require_database(database)))
+    metastore = run.metastore
+    record = metastore.call(GetDatabase(run.catalog.require_database(database)))
     pairs = (f"{name}={text}" for name, text in sorted(record.properties.items()))
     row = {
         "db_name": record.name,
@@ -220,22 +203,19 @@ def describe_database(
 
 
 @SHOWS("DESCRIBE FORMATTED", rf"desc(?:ribe)? (?:formatted|extended) {TABLE}(?: {SPEC})?")
-def describe_formatted(
-    session: SqlSession, catalog: Catalog, table: str, spec: PartitionSpec | None = None
-) -> Shown:
+def describe_formatted(run: CommandRun, table: str, spec: PartitionSpec | None = None) -> Shown:
     """The columns, and how the table or a partition is stored; EXTENDED says the same."""
-    view = catalog.views.get(catalog.full(table))
+    view = run.catalog.views.get(run.catalog.full(table))
     if view is not None and spec is None:
         text = ("View Expanded Text:", view.query, "")
         parameters = [("", name, value) for name, value in sorted(view.properties.items())]
         if parameters:
             parameters.insert(0, ("Table Parameters:", "", ""))
         return described([*view_rows(view), *heading("# View Information"), *parameters, text])
-    external = catalog.external(catalog.full(table))
-    record = _record(catalog, table)
-    rows = detail_rows(session.warehouse, record, external)
+    record, external = run.declared(table)
+    rows = detail_rows(run.warehouse, record, external)
     if spec is not None:
-        name = _existing_partition(session.warehouse, catalog, table, spec)
+        name = _existing_partition(run, table, spec)
         where = external.external.partitions[name] if external and external.external else ""
         rows = [
             *heading("# Detailed Partition Information"),
@@ -253,8 +233,7 @@ def describe_formatted(
     rf"{TABLE}(?: (?:{SPEC}|(?P<field>{ONE})))?",
 )
 def describe(
-    session: SqlSession,
-    catalog: Catalog,
+    run: CommandRun,
     table: str,
     spec: PartitionSpec | None = None,
     field: str = "",
@@ -264,31 +243,22 @@ def describe(
     Raises NoSuchPartition, UnknownColumn.
     """
     if spec is not None:
-        _existing_partition(session.warehouse, catalog, table, spec)
-    view = catalog.views.get(catalog.full(table))
-    rows = view_rows(view) if view else column_rows(_record(catalog, table))
+        _existing_partition(run, table, spec)
+    view = run.catalog.views.get(run.catalog.full(table))
+    rows = view_rows(view) if view else column_rows(run.declared(table)[0])
     if field:
         rows = [row for row in rows if row[0] == field][:1]
         if not rows:
-            full = catalog.full(table)
+            full = run.catalog.full(table)
             raise UnknownColumn(f"{full} has no column {field!r}; DESCRIBE {full} lists them")
     return described(rows)
 
 
-def _record(catalog: Catalog, table: str) -> TableRecord:
-    """The declaration of a table, or of an external one. Raises NoSuchTable."""
-    external = catalog.external(catalog.full(table))
-    return catalog.record(table) if external is None else as_table(external)
-
-
-def _existing_partition(
-    warehouse: Warehouse, catalog: Catalog, table: str, spec: PartitionSpec
-) -> str:
+def _existing_partition(run: CommandRun, table: str, spec: PartitionSpec) -> str:
     """The name of the partition that a spec names. Raises NoSuchPartition."""
-    external = catalog.external(catalog.full(table))
-    record = catalog.target(table) if external is None else as_table(external)
+    record, external = run.declared(table)
     whole_name(spec, record)  # it names all columns
-    return matching(partition_names(warehouse.metastore, record, external), record, spec)[0]
+    return matching(partition_names(run.metastore, record, external), record, spec)[0]
 
 
 def matches(pattern: str, name: str) -> bool:

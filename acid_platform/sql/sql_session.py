@@ -102,10 +102,9 @@ class SqlSession:
     def close(self) -> None:
         """Rolls back the open transaction, if any, and removes the temporary tables."""
         if self.transaction is not None:
-            from acid_platform.sql.run_operations import roll_back
-
             with suppress(AcidError):
-                roll_back(self)
+                self.transaction.abort("ROLLBACK")
+            self.transaction = None
         self.temporary.close()
 
     def _run(self, statement: Statement) -> Outcome:
