@@ -320,7 +320,7 @@ def test_commands_of_a_table(text: str, action: str, arguments: dict[str, object
 def test_the_groups_of_each_pattern_are_the_arguments_of_its_function(commands: Commands) -> None:
     for pattern, command in commands.entries:
         name, function = command.name, command.function
-        _session, _catalog, *parameters = signature(function).parameters.values()
+        _run, *parameters = signature(function).parameters.values()
         needed = {each.name for each in parameters if each.default is Parameter.empty}
         assert needed <= set(pattern.groupindex) <= {each.name for each in parameters}, name
 
