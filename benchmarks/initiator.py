@@ -26,8 +26,8 @@ from acid_platform.layout.file_entries import (
     FileEntry,
     Footer,
     RangeKind,
+    RecordedFiles,
 )
-from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.operations.compaction import GetMoment

@@ -11,7 +11,7 @@ import sys
 import time
 
 from acid_platform.errors import WriteConflict
-from acid_platform.layout.recorded_files import RecordedFiles
+from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.transactions import RowOperation

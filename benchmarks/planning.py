@@ -32,7 +32,7 @@ from rich.console import Console
 
 from acid_platform import Table, Warehouse
 from acid_platform.base.clock import Moment
-from acid_platform.layout.recorded_files import RecordedFiles
+from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.operations.tables import DeclareTable
 from acid_platform.metastore.operations.transactions import Begin, CommitTxn

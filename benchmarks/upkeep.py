@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from acid_platform import AcidError
-from acid_platform.layout.file_entries import FileEntry, Footer
-from acid_platform.layout.recorded_files import RecordedFiles
+from acid_platform.layout.file_entries import FileEntry, Footer, RecordedFiles
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.compaction import (
     GetCleanings,

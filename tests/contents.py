@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from acid_platform.layout.file_entries import FileEntry, Footer
-from acid_platform.layout.recorded_files import RecordedFiles
+from acid_platform.layout.file_entries import FileEntry, Footer, RecordedFiles
 
 
 def counts(rows: int, size: int, files: int = 1) -> RecordedFiles:

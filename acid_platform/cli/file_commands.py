@@ -40,7 +40,7 @@ def ls(session: CommandSession, path: str) -> None:
     Directories are listed by write id, with what the current snapshot reads and what is obsolete.
     For a directory its files are listed.
     """
-    from acid_platform.tables.inspect import directories
+    from acid_platform.tables.record_layout import directories
 
     with session.metastore() as metastore:
         record, below = _in_table(metastore, path)

@@ -26,10 +26,9 @@ from acid_platform.compaction.validation import Profile
 from acid_platform.compaction.value_sums import row_id_checksum
 from acid_platform.errors import CompactionFailed, StoreRefused, StoreUnavailable
 from acid_platform.layout import names
-from acid_platform.layout.file_entries import FileEntry
+from acid_platform.layout.file_entries import FileEntry, RecordedFiles
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.names import BaseName, DeltaName
-from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.scan.deletes import DeleteKeys
 from acid_platform.scan.event_keys import has_key_index

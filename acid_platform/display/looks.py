@@ -41,7 +41,7 @@ def timeline(warehouse: Warehouse, table: str) -> Timeline:
 
     Raises NoSuchTable.
     """
-    from acid_platform.tables.inspect import directories
+    from acid_platform.tables.record_layout import directories
 
     record = warehouse.metastore.table(table)
     return Timeline(record.name, tuple(directories(warehouse.metastore, record.name)))

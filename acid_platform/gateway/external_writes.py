@@ -37,9 +37,8 @@ from acid_platform.orc import open_strange_orc, reading
 from acid_platform.storage.durability import sync_published
 from acid_platform.storage.files import Files, asking
 from acid_platform.storage.removal import Ours, remove
-from acid_platform.tables.record_layout import columns_of_record
+from acid_platform.tables.record_layout import columns_of_record, surveyed
 from acid_platform.tables.table_constraints import row_checks
-from acid_platform.tables.table_files import surveyed
 from acid_platform.transactions import RowOperation, TxnState
 from acid_platform.write.publishing import write_empty_file
 

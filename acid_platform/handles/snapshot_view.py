@@ -23,8 +23,7 @@ from acid_platform.scan.change_scan import ChangeScan
 from acid_platform.scan.open import open_scan
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.table_layout import TableLayout
-from acid_platform.tables.record_layout import table_layout
-from acid_platform.tables.table_files import directory_listing
+from acid_platform.tables.record_layout import directory_listing, table_layout
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 

@@ -20,7 +20,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from acid_platform.layout.recorded_files import RecordedFiles
+from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.transactions import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.row_sets import RowSet
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from acid_platform.layout.constraints import Constraint
+from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.layout.names import AcidName, BaseName, parse_directory
-from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.codec import BRIEF
 from acid_platform.metastore.pasts import Cursor, Pin, TableCommit
 from acid_platform.transactions import RowOperation
@@ -299,7 +299,7 @@ class EntityDirectory:
 @dataclass(frozen=True, slots=True)
 class RecordedDirectory:
     """A directory as a reader receives it, with its files (P26): `contents` is the text form of
-    `layout.recorded_files.RecordedFiles`."""
+    `layout.file_entries.RecordedFiles`."""
 
     directory: EntityDirectory
     contents: str

@@ -112,6 +112,6 @@ def _matching(where: str | None, table: TableLayout, partitions: list[str]) -> l
     values = [table.values(partition) for partition in partitions]
     if where is None:
         return partitions
-    from acid_platform.predicates.partition_pruning import may_match
+    from acid_platform.predicates.arrow_predicates import may_match
 
     return list(compress(partitions, may_match(where, table.partition_columns, values)))

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 from acid_platform.compaction.cleaning_plan import CleaningPlan
 from acid_platform.errors import NoSuchTable
-from acid_platform.layout.file_entries import EntityListing
+from acid_platform.layout.file_entries import EntityListing, RecordedFiles
 from acid_platform.layout.names import is_hidden, parse_directory, span, temporary_owner
-from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.places import below

@@ -24,7 +24,7 @@ from acid_platform.scan.source_files import SourceKind, entity_sources
 from acid_platform.storage.files import Files
 from acid_platform.tables.declaration import Declaration
 from acid_platform.tables.locations import require_place
-from acid_platform.tables.table_files import Progress, surveyed
+from acid_platform.tables.record_layout import Progress, surveyed
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 

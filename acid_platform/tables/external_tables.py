@@ -145,7 +145,7 @@ def open_external(view: ViewRecord, where: str | None = None) -> Scan:
     names = sorted(external.partitions) if keys else [""]
     values = [parse_partition(name, external.partition_columns) or () for name in names]
     if where is not None and keys:
-        from acid_platform.predicates.partition_pruning import may_match
+        from acid_platform.predicates.arrow_predicates import may_match
 
         kept = may_match(where, keys, values)
         names, values = [*compress(names, kept)], [*compress(values, kept)]

@@ -1,20 +1,44 @@
-"""What a table's declaration says about its files: columns, buckets, codec, and where they are."""
+"""What a table's declaration says about its files: columns, buckets, codec, and where they are; and
+which of them a snapshot may read: those that the metastore recorded (P26)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from acid_platform.base.table_properties import BUCKETING_VERSION, DISTRIBUTION
+from acid_platform.errors import MalformedName
 from acid_platform.layout.bucketing import Bucketing
-from acid_platform.layout.file_entries import EntityListing
+from acid_platform.layout.file_entries import EntityListing, FileEntry, Footer, RecordedFiles
 from acid_platform.layout.formats import FileFormat, is_insert_only
+from acid_platform.layout.names import (
+    FLUSH_LENGTH_SUFFIX,
+    DeltaName,
+    is_hidden,
+    original_bucket,
+    parse_bucket_file,
+    parse_directory,
+)
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
 from acid_platform.metastore.operations.tables import GetPartitions
-from acid_platform.metastore.records import PartitionRecord, TableRecord
+from acid_platform.metastore.records import (
+    PartitionRecord,
+    RecordedDirectory,
+    TableRecord,
+    WriteReport,
+)
+from acid_platform.scan.acid_directory import DirectoryLine, timeline
+from acid_platform.scan.selection import highest_floor, select
+from acid_platform.scan.source_files import flush_length
 from acid_platform.scan.table_layout import Listings, TableLayout
-from acid_platform.storage.files import Files
-from acid_platform.tables.table_files import recorded_listings
+from acid_platform.storage.files import Files, in_threads
+from acid_platform.transactions import RowOperation
+from acid_platform.write.file_records import recorded_file
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
 
 
 def distributed(record: TableRecord) -> bool:
@@ -82,3 +106,201 @@ def bucketing(record: TableRecord) -> Bucketing | None:
         return None
     version = int(BUCKETING_VERSION.text(record.properties))
     return Bucketing(record.bucket_columns, record.bucket_count, version)
+
+
+# --- the files that commits recorded --------------------------------------------------------------
+
+Progress = Callable[[str, int, int], None]
+"""Called before each entity with its name, the number done and the total."""
+
+
+def recorded_listings(
+    record: TableRecord, txn: OpenTransaction
+) -> Callable[[Sequence[str]], list[EntityListing]]:
+    """A function that lists what `txn` may read of partitions ('' for an unpartitioned table).
+
+    That function raises SnapshotExpired or TxnAborted once the transaction has ended.
+    """
+
+    def listings(partitions: Sequence[str]) -> list[EntityListing]:
+        entities = txn.manifest(record.name, [partition or None for partition in partitions])
+        _, root = Files.of(record.location)
+        return [
+            entity_listing(f"{root}/{name}".rstrip("/"), recorded)
+            for name, recorded in zip(partitions, entities, strict=True)
+        ]
+
+    return listings
+
+
+def entity_listing(location: str, directories: Sequence[RecordedDirectory]) -> EntityListing:
+    """The recorded files of one entity. Raises CorruptFile."""
+    return EntityListing(location, ()).joined(
+        directory_listing(
+            location,
+            recorded.directory.name,
+            RecordedFiles.parse(recorded.contents),
+            recorded.directory.compacted,
+            recorded.directory.versioned,
+            adopted=not recorded.directory.txn,
+        )
+        for recorded in directories
+    )
+
+
+def directory_listing(
+    location: str,
+    name: str,
+    contents: RecordedFiles,
+    compacted: bool = False,
+    versioned: bool = True,
+    adopted: bool = False,
+) -> EntityListing:
+    """A directory with its files; '' stands for the original files of an entity."""
+    return EntityListing(
+        location,
+        tuple(file.below(name) for file in contents.files),
+        (name,) if name else (),
+        {name: "compacted"} if compacted else {},
+        frozenset({name} if versioned else ()),
+        frozenset({name} if adopted else ()),
+    )
+
+
+def surveyed(
+    files: Files,
+    record: TableRecord,
+    partition: str | None,
+    listing: EntityListing,
+    only: Container[str] | None = None,
+) -> list[WriteReport]:
+    """A report for each directory of an entity, or for those in `only`, made from file footers.
+
+    '' stands for original files. Raises MalformedName, CorruptFile.
+    """
+    stored, plain = FileFormat.of(record.properties), is_insert_only(record.properties)
+    reports = []
+    for name, entries in sorted(by_directory(listing).items()):
+        if only is not None and name not in only:
+            continue
+        parsed = parse_directory(name) if name else None
+        deletes = isinstance(parsed, DeltaName) and parsed.deletes
+        contents = _looked_into(files, listing.location, name, entries, stored, plain, deletes)
+        reports.append(
+            WriteReport(
+                record.name,
+                partition,
+                RowOperation.INSERT,
+                name,
+                contents,
+                compacted=listing.data_formats.get(name) == "compacted",
+                versioned=name in listing.versioned,
+            )
+        )
+    return reports
+
+
+def by_directory(listing: EntityListing) -> dict[str, list[FileEntry]]:
+    """The files of each ACID directory of an entity; '' stands for its original files.
+
+    Paths stay relative to the entity. Raises MalformedName.
+    """
+
+    def is_acid(child: str) -> bool:
+        return parse_directory(child, f"{listing.location}/{child}") is not None
+
+    files: dict[str, list[FileEntry]] = {
+        name: [] for name in listing.directories if not is_hidden(name) and is_acid(name)
+    }
+    for entry in listing.files:
+        child, slash, _ = entry.path.partition("/")
+        if not is_hidden(child):
+            files.setdefault(child if slash and is_acid(child) else "", []).append(entry)
+    return files
+
+
+def without_malformed(listing: EntityListing) -> EntityListing:
+    """The listing without directories whose names only resemble ACID names."""
+
+    def is_malformed(child: str) -> bool:
+        try:
+            parse_directory(child)
+        except MalformedName:
+            return True
+        return False
+
+    bad = {name for name in listing.directories if is_malformed(name)}
+    return replace(
+        listing,
+        directories=tuple(name for name in listing.directories if name not in bad),
+        files=tuple(file for file in listing.files if file.path.partition("/")[0] not in bad),
+    )
+
+
+def _looked_into(
+    files: Files,
+    location: str,
+    directory: str,
+    entries: Sequence[FileEntry],
+    stored: FileFormat,
+    plain: bool,
+    deletes: bool,
+) -> RecordedFiles:
+    sides = {
+        one.path.removesuffix(FLUSH_LENGTH_SUFFIX): one
+        for one in entries
+        if one.path.endswith(FLUSH_LENGTH_SUFFIX)
+    }
+    prefix = f"{directory}/" if directory else ""
+
+    def look(entry: FileEntry) -> FileEntry:
+        path, name = f"{location}/{entry.path}", entry.path.removeprefix(prefix)
+        is_data = plain or parse_bucket_file(entry.name) or original_bucket(entry.name) is not None
+        if not entry.size or not is_data:  # readers of the directory refuse an unknown name
+            return FileEntry(name, entry.size, Footer(0, not plain and bool(is_data)))
+        side = sides.get(entry.path)
+        length = None if side is None else flush_length(files.read(f"{location}/{side.path}"))
+        if plain and stored.name not in ("orc", "parquet"):
+            return FileEntry(name, entry.size, Footer(-1, False))
+        return recorded_file(files, path, name, stored, deletes, length=length)
+
+    data = [one for one in entries if not one.path.endswith(FLUSH_LENGTH_SUFFIX)]
+    return RecordedFiles(tuple(in_threads(look, data)))
+
+
+# --- what a snapshot reads of a directory ---------------------------------------------------------
+
+
+def directories(metastore: Metastore, table: str, below: str = "") -> list[DirectoryLine]:
+    """Every base, delta and delete_delta of a table; `below` selects partitions, such as `year=1`.
+
+    Holds a read lease while it lists. Raises NoSuchTable, MalformedName, CorruptFile.
+    """
+    record = metastore.table(table)
+    with metastore.open_snapshot([record.name]) as lease:
+        write_ids = lease.valid_write_ids(record.name)
+        floors: dict[str, tuple[int, ...]] = {"": ()}
+        if record.partitioned:
+            partitions = metastore.call(GetPartitions(record.name))
+            floors = {
+                partition.name: partition.floors
+                for partition in sorted(partitions, key=lambda partition: partition.name)
+                if f"{partition.name}/".startswith(f"{below}/" if below else "")
+            }
+        files, root = Files.of(record.location)
+        listings = files.entities([f"{root}/{name}".rstrip("/") for name in floors])
+        return [
+            line
+            for (name, own), listing in zip(floors.items(), listings, strict=True)
+            for line in timeline(
+                listing,
+                select(
+                    listing,
+                    write_ids,
+                    lease.valid_txns,
+                    floor=highest_floor(write_ids, record.floor, *own),
+                    insert_only=is_insert_only(record.properties),
+                ),
+                name,
+            )
+        ]

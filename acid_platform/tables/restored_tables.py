@@ -31,7 +31,7 @@ from acid_platform.tables.joining import (
     new_identity_file,
     refuse_other_home,
 )
-from acid_platform.tables.table_files import by_directory, surveyed, without_malformed
+from acid_platform.tables.record_layout import by_directory, surveyed, without_malformed
 
 
 def highest_ids(location: str, depth: int) -> Highest:

@@ -29,9 +29,9 @@ from acid_platform.errors import (
 from acid_platform.layout import names
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.constraints import NO_CHECKS, RowChecks
+from acid_platform.layout.file_entries import NOTHING, RecordedFiles
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import BaseName, BucketFile, DeltaName
-from acid_platform.layout.recorded_files import NOTHING, RecordedFiles
 from acid_platform.layout.schema import MAX_STATEMENT
 from acid_platform.layout.types import Column
 from acid_platform.orc import AcidWriter, OrcWriter, written_codec

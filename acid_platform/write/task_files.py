@@ -23,10 +23,9 @@ from acid_platform.errors import (
     PublicationFailed,
     SourceRowsAmbiguous,
 )
-from acid_platform.layout.file_entries import FileEntry
+from acid_platform.layout.file_entries import FileEntry, RecordedFiles
 from acid_platform.layout.names import BucketFile
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, partition_name
-from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.schema import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.layout.types import Column
 from acid_platform.orc import AcidWriter, OrcWriter, to_be_stored

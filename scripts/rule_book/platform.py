@@ -369,7 +369,7 @@ GROUP = Group(
             " or was changed is an error that names it, and one that no commit named is not"
             " there.",
             (
-                "tables.table_files",
+                "tables.record_layout",
                 "metastore.rules.reading",
                 "write.file_records",
             ),

@@ -31,8 +31,8 @@ from acid_platform import (
     Warehouse,
 )
 from acid_platform.compaction.plan import NothingToDo
+from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.layout.names import temporary_name
-from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.open_transaction import OpenTransaction as Begun
 from acid_platform.metastore.operations.tables import GetPartitions, RegisterPartitions

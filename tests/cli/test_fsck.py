@@ -17,8 +17,7 @@ from pyspark.sql import SparkSession
 
 from acid_platform import Warehouse
 from acid_platform.base.location import Location
-from acid_platform.layout.file_entries import Footer
-from acid_platform.layout.recorded_files import RecordedFiles
+from acid_platform.layout.file_entries import Footer, RecordedFiles
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.operations.tables import GetDoubtful, RegisterPartitions

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from acid_platform import InvalidExpression
 from acid_platform.layout.types import HiveType, parse_columns
 from acid_platform.predicates.analysis import columns_of, parsed
-from acid_platform.predicates.partition_pruning import may_match
+from acid_platform.predicates.arrow_predicates import may_match
 from acid_platform.storage.arrow_types import partition_value
 
 COLUMNS = parse_columns("m int, k string, d date")

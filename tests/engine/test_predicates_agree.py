@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from acid_platform import AcidError, InvalidExpression, Table, UnsupportedStatement, Warehouse
 from acid_platform.layout.types import parse_columns
-from acid_platform.predicates.partition_pruning import may_match
+from acid_platform.predicates.arrow_predicates import may_match
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

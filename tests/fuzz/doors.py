@@ -51,8 +51,7 @@ from acid_platform.metastore.server.state_tables import write_state
 from acid_platform.metastore.server.store import Store, machine_at
 from acid_platform.orc import column_ranges, key_ranges, open_strange_orc, reading
 from acid_platform.predicates import analysis
-from acid_platform.predicates.arrow_predicates import arrow_predicate
-from acid_platform.predicates.partition_pruning import may_match
+from acid_platform.predicates.arrow_predicates import arrow_predicate, may_match
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.deletes import load_keys
 from acid_platform.scan.file_pruning import proves

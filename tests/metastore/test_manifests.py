@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from acid_platform.errors import SnapshotExpired
-from acid_platform.layout.file_entries import FileEntry, Footer
-from acid_platform.layout.recorded_files import RecordedFiles
+from acid_platform.layout.file_entries import FileEntry, Footer, RecordedFiles
 from acid_platform.metastore.records import WriteReport
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.state_file import RecordedCache

@@ -19,7 +19,7 @@ from acid_platform import CompactionRefused, UnknownColumn, UnsupportedLayout
 from acid_platform.layout.types import parse_type
 from acid_platform.orc import OrcFile, open_orc
 from acid_platform.scan import arrow_scan as module
-from acid_platform.scan import column_shares, decode
+from acid_platform.scan import decode
 from acid_platform.scan import deletes as deletes_module
 from acid_platform.scan.deletes import DeletedRows, DeleteKeys
 from acid_platform.scan.open import arrow_scan
@@ -378,7 +378,7 @@ def test_the_shares_of_the_threads_are_all_columns_once(names: list[str], thread
     fields = [(name, arrow_type(parse_type(kind))) for name, kind in KINDS.items()]
     stored = pa.schema([("rowId", pa.int64()), ("row", pa.struct(fields))])
     columns = ["rowId", *(f"row.{name}" for name in names)]
-    shares = column_shares.shares(columns, stored, threads)
+    shares = decode.shares(columns, stored, threads)
     assert sorted(name for share in shares for name in share) == sorted(columns)
     assert 1 <= len(shares) <= threads and all(shares)
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from acid_platform.layout.file_entries import FileEntry, Footer
-from acid_platform.layout.recorded_files import RecordedFiles
+from acid_platform.layout.file_entries import FileEntry, Footer, RecordedFiles
 from acid_platform.metastore.operations.transactions import GetManifest
 from acid_platform.metastore.records import WriteReport
 from acid_platform.metastore.rules.declared import directories

@@ -21,9 +21,9 @@ from acid_platform.layout.file_entries import (
     Footer,
     KeyRanges,
     RangeKind,
+    RecordedFiles,
     text_range,
 )
-from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.orc import column_ranges, key_ranges, open_orc
 from acid_platform.orc.protobuf import delimited, fields, number
 from acid_platform.orc.ranges import MOST_COLUMNS

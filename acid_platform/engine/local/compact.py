@@ -15,8 +15,7 @@ from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.compaction.opening import PLAIN_FILE_BYTES, Compaction
 from acid_platform.compaction.validation import Profile, combine
 from acid_platform.compaction.value_sums import ValueSums, row_id_checksum
-from acid_platform.engine.local.encoding_threads import encoding_threads
-from acid_platform.engine.local.event_files import finished, plain_writer
+from acid_platform.engine.local.event_files import encoding_threads, finished, plain_writer
 from acid_platform.engine.results import EngineName
 from acid_platform.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.layout.types import LOCAL_ZONE, TIMESTAMPS, Column

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,21 +17,21 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from acid_platform.base.cores import usable_cores
 from acid_platform.engine.local import running
-from acid_platform.engine.local.encoding_threads import encoding_threads
 from acid_platform.engine.local.partition_texts import RowPartitions
 from acid_platform.errors import InvalidDefinition, NeedsSpark, PublicationFailed
 from acid_platform.layout import schema
-from acid_platform.layout.file_entries import FileEntry
+from acid_platform.layout.file_entries import FileEntry, RecordedFiles
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import BucketFile
-from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.schema import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.layout.types import Column
 from acid_platform.orc import WRITTEN_CODECS, AcidWriter, OrcWriter
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.arrow_types import acid_schema
 from acid_platform.storage.files import Files
+from acid_platform.storage.per_process import PerProcess
 from acid_platform.write.changed_rows import ChangedRows
 from acid_platform.write.file_records import record_as_written, recorded_file
 from acid_platform.write.parquet_writer import ParquetWriter
@@ -319,3 +320,20 @@ def publish_events(
             raise
         running.check()
         return staged.publish(built, empty)
+
+
+# --- threads --------------------------------------------------------------------------------------
+
+
+class _Threads(ThreadPoolExecutor):
+    def close(self) -> None:
+        self.shutdown(wait=False, cancel_futures=True)
+
+
+_THREADS = PerProcess(lambda: _Threads(usable_cores(), "acid-encode"))
+
+
+def encoding_threads() -> Executor | None:
+    """The threads, one for each core; None with a single core, where they would only be changed
+    between. All writers share them, so many statements don't take more cores than one."""
+    return _THREADS.get() if usable_cores() > 1 else None

@@ -26,9 +26,9 @@ from acid_platform.engine.spark.plain_files import completed, parts, write_plain
 from acid_platform.engine.spark.scan import scan_rows
 from acid_platform.engine.spark.task_writing import in_tasks
 from acid_platform.errors import StoreRefused, StoreUnavailable
+from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import temporary_name
-from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import TIMESTAMPS, Column
 from acid_platform.scan.scans import Scan

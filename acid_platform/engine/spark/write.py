@@ -26,9 +26,8 @@ from acid_platform.engine.spark.spark_versions import version_of
 from acid_platform.engine.spark.task_writing import in_large_batches, write_in_tasks
 from acid_platform.errors import PublicationFailed
 from acid_platform.layout.bucketing import Bucketing, bucket_ids
-from acid_platform.layout.file_entries import FileEntry
+from acid_platform.layout.file_entries import FileEntry, RecordedFiles
 from acid_platform.layout.partition_names import DEFAULT_PARTITION
-from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.schema import number_in_sql
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import TIMESTAMPS, Column, HiveType

@@ -335,7 +335,7 @@ RECORDED: dict[str, Columns] = {
     }
 }
 """Files of each row of `directories` (P26): `contents` is the text form of
-`layout.recorded_files.RecordedFiles`."""
+`layout.file_entries.RecordedFiles`."""
 
 PAST = {**KEPT, **RECORDED}
 """What leaves memory once a snapshot has it."""

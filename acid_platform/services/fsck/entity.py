@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from acid_platform.errors import AcidError, MalformedName
-from acid_platform.layout.file_entries import EntityListing, FileEntry
+from acid_platform.layout.file_entries import EntityListing, FileEntry, RecordedFiles
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.names import (
     FLUSH_LENGTH_SUFFIX,
@@ -16,7 +16,6 @@ from acid_platform.layout.names import (
     parse_directory,
     span,
 )
-from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
 from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, TableRecord
@@ -27,7 +26,7 @@ from acid_platform.services.fsck.content import EntityContents
 from acid_platform.services.fsck.findings import Check, Findings, write_version_file
 from acid_platform.services.fsck.naming import readable_part
 from acid_platform.storage.files import Files
-from acid_platform.tables.table_files import by_directory, entity_listing
+from acid_platform.tables.record_layout import by_directory, entity_listing
 
 _COPY = "restore it from a copy of the warehouse"
 
