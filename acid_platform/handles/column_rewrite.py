@@ -28,7 +28,6 @@ from acid_platform.compaction.plan import CompactionPlan, CompactionSettings
 from acid_platform.compaction.states import CompactionKind, Layout
 from acid_platform.compaction.validation import compare
 from acid_platform.engine.compaction_choice import CompactionChoice, choose
-from acid_platform.engine.reads import TableRead
 from acid_platform.errors import (
     CompactionMismatch,
     InvalidDefinition,
@@ -38,7 +37,7 @@ from acid_platform.errors import (
     TableExists,
     UnsupportedStatement,
 )
-from acid_platform.handles.row_statements import RowStatement, refuse_finer_rows, require_writable
+from acid_platform.handles.row_statements import RowStatement, overwrite_with, require_writable
 from acid_platform.handles.transaction import autocommit
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.handles.warehouse import Warehouse
@@ -51,7 +50,7 @@ from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.open import open_scan
 from acid_platform.scan.table_layout import TableLayout, select_entities
 from acid_platform.tables.column_changes import Changing, ColumnChange
-from acid_platform.tables.record_layout import columns_of_record
+from acid_platform.tables.record_layout import all_columns_of, columns_of_record
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType, Statement
 from acid_platform.write.publishing import write_truncation
@@ -212,8 +211,6 @@ def _emptied(
     return work.report(record, RowOperation.UPDATE, written, overwrite=True)
 
 
-_SOURCE = "acid_source"
-"""The name of the table in the query that copies its rows."""
 _OF_FILES = (TRANSACTIONAL_KIND.name, FILE_FORMAT.name, FIELD_DELIMITER.name, NULL_TEXT.name)
 """Properties that only say what the files of an insert-only table are like."""
 
@@ -232,26 +229,15 @@ class ConvertToAcid(RowStatement[int]):
             raise InvalidDefinition(f"{record.name} has full ACID already")
         require_writable(record)
         require_all_visible(work, record)
-        view = work.view
         _refuse_other_names(work, record)
-        (scan,) = view.scans([view.request(record.name)])
-        refuse_finer_rows(scan, "files with row ids would")
-        own, keys = columns_of_record(record)
-        names = tuple(column.name for column in (*own, *keys))
-        rows = work.warehouse.engines.select(
-            f"SELECT * FROM {_SOURCE}", {_SOURCE: TableRead(scan, names)}, view.in_force
-        )
+        (scan,) = work.view.scans([work.view.request(record.name)])
         properties = {
             name: text for name, text in record.properties.items() if name not in _OF_FILES
         }
         after = replace(record, properties=properties)
         emptied = [entity.partition for entity in scan.entities]
-        written = work.run(
-            after,
-            lambda engine, target: engine.overwrite(rows, target.without_defaults(), {}, emptied),
-            rows,
-        )
-        count = work.report(record, RowOperation.UPDATE, written, overwrite=True)
+        finer = "files with row ids would"
+        count = overwrite_with(work, after, scan, all_columns_of(record), emptied, finer)
         work.redeclare(record, after)
         return count
 
@@ -267,10 +253,6 @@ def _refuse_other_names(work: TransactionWork, record: TableRecord) -> None:
                     f"{listing.location}/{file.path} is not named like a file of ours: compact"
                     f" {record.name} ('major'), and repeat this when the Cleaner has removed it"
                 )
-
-
-_MOVED = "acid_source"
-"""The name of the partition's rows in the query that copies them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,20 +293,8 @@ class MovePartition(RowStatement[Moved]):
             lists = view.lists(record.name)
             scan = open_scan(replace(layout, partitions=only), *lists, None, view.in_force)
         scan = replace(scan, still_open=view.check)
-        refuse_finer_rows(scan, "a new partition would")
-        names = tuple(column.name for column in own)
-        rows = work.warehouse.engines.select(
-            f"SELECT * FROM {_MOVED}", {_SOURCE: TableRead(scan, names)}, view.in_force
-        )
         values = partition_values(self.new, keys, record.name)
-        written = work.run(
-            record,
-            lambda engine, target: engine.overwrite(
-                rows, target.without_defaults(), values, [self.new]
-            ),
-            rows,
-        )
-        count = work.report(record, RowOperation.UPDATE, written, overwrite=True)
+        count = overwrite_with(work, record, scan, own, [self.new], "a new partition would", values)
         with work.begun.checked(again=False):
             (emptied,) = write_truncation(work.target(record, layout), [self.old])
         work.report(record, RowOperation.UPDATE, [emptied], overwrite=True)

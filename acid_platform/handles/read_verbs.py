@@ -17,7 +17,7 @@ from acid_platform.scan.open import arrow_scan
 from acid_platform.scan.table_layout import select_entities
 from acid_platform.storage.arrow_lending import ArrowLender, polars_frame, streamed, to_frame
 from acid_platform.storage.arrow_types import arrow_schema
-from acid_platform.tables.record_layout import columns_of_record
+from acid_platform.tables.record_layout import all_columns_of, columns_of_record
 from acid_platform.transactions import ValidWriteIdList
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ class Reads(ArrowLender):
     @property
     def all_columns(self) -> tuple[Column, ...]:
         """The columns, then the partition columns."""
-        own, keys = columns_of_record(self.record)
-        return (*own, *keys)
+        return all_columns_of(self.record)
 
     @property
     def schema(self) -> pa.Schema:

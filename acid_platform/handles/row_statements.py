@@ -36,7 +36,7 @@ from acid_platform.predicates.known_columns import require_columns, require_name
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.table_layout import select_entities
 from acid_platform.tables.declaration import wider
-from acid_platform.tables.record_layout import bucketing, columns_of_record
+from acid_platform.tables.record_layout import all_columns_of, bucketing, columns_of_record
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import Statement
 from acid_platform.write.publishing import write_truncation
@@ -45,8 +45,8 @@ Partition = Mapping[str, Any] | str | None
 """A partition: its name (`"month=3"`), or the values of all partition columns."""
 
 _Result = TypeVar("_Result", covariant=True)
-_PAST = "acid_past"
-"""The name of the past table in the query that a rollback copies."""
+_SOURCE = "acid_source"
+"""The name of the table in the query that copies rows of one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -221,7 +221,7 @@ class MergeRows(RowStatement[MergeCounts]):
         placing = {column.name for column in columns_of_record(record)[1]}
         placing |= set(buckets.columns if buckets else ())
         same = placing & equal_columns(self.on, self.aliases)
-        columns = [column for column in _all_columns(record) if column.name not in same]
+        columns = [column for column in all_columns_of(record) if column.name not in same]
         names = column_names(self.source)
         return replace(clause, values=values_of_all(columns, names, self.aliases[1], record.name))
 
@@ -231,7 +231,7 @@ class MergeRows(RowStatement[MergeCounts]):
             _require_partition(self.source, record, {})
             return
         names = {name.lower() for name in clause.values}
-        if len(names) < len(clause.values) or names - {one.name for one in _all_columns(record)}:
+        if len(names) < len(clause.values) or names - {one.name for one in all_columns_of(record)}:
             return  # the engine says what is wrong with them
         for key, _ in record.partition_columns:
             if key not in names:
@@ -279,9 +279,8 @@ class RollBackRows(RowStatement[int]):
         view = work.view
         request = view.request(record.name, as_of=self.as_of)
         _require_types(request.table, record)
-        own, keys = columns_of_record(record)
-        then = [column.name for part in columns_of_record(request.table) for column in part]
-        require_columns(then, (*own, *keys), record.name)
+        own, then = all_columns_of(record), {each.name for each in all_columns_of(request.table)}
+        require_columns(sorted(then), own, record.name)
         work.lock(record, Statement.INSERT_OVERWRITE)
         with view.checked():
             scan = view.scan(request)
@@ -296,17 +295,8 @@ class RollBackRows(RowStatement[int]):
         scan = replace(
             scan, entities=tuple(each for each in scan.entities if each.partition in changed)
         )
-        refuse_finer_rows(scan, "a rollback would")
-        columns = tuple(column.name for column in (*own, *keys) if column.name in then)
-        rows = work.warehouse.engines.select(
-            f"SELECT * FROM {_PAST}", {_PAST: TableRead(scan, columns)}, view.in_force
-        )
-        written = work.run(
-            record,
-            lambda engine, target: engine.overwrite(rows, target.without_defaults(), {}, changed),
-            rows,
-        )
-        count = work.report(record, RowOperation.UPDATE, written, overwrite=True)
+        columns = [column for column in own if column.name in then]
+        count = overwrite_with(work, record, scan, columns, changed, "a rollback would")
         work.count(record.name, overwritten=count)
         return count
 
@@ -338,7 +328,7 @@ def require_rows_fit(record: TableRecord, names: Sequence[str]) -> None:
     """Raises UnsupportedStatement as `require_writable`, UnknownColumn for a column of the rows
     that the table lacks."""
     require_writable(record)
-    require_columns(names, _all_columns(record), record.name)
+    require_columns(names, all_columns_of(record), record.name)
 
 
 def _require_partition(rows: Rows, record: TableRecord, fixed: Mapping[str, str | None]) -> None:
@@ -354,14 +344,9 @@ def _require_partition(rows: Rows, record: TableRecord, fixed: Mapping[str, str 
     require_partition_columns(rows, names, record.name)
 
 
-def _all_columns(record: TableRecord) -> tuple[Column, ...]:
-    own, keys = columns_of_record(record)
-    return (*own, *keys)
-
-
 def _require_predicate(where: Where, record: TableRecord) -> None:
     if isinstance(where, str):
-        require_names(where, _all_columns(record), record.name)
+        require_names(where, all_columns_of(record), record.name)
 
 
 def _refuse_insert_only(record: TableRecord, statement: str) -> None:
@@ -379,9 +364,37 @@ def _scan(work: TransactionWork, record: TableRecord, where: Where) -> Scan:
     return scan
 
 
-def refuse_finer_rows(scan: Scan, copying: str) -> None:
-    """Raises UnsupportedStatement for timestamps that copying would truncate (P17); `copying`: who
-    would, such as `a rollback would`."""
+def overwrite_with(
+    work: TransactionWork,
+    record: TableRecord,
+    scan: Scan,
+    columns: Sequence[Column],
+    emptied: Sequence[str],
+    copying: str,
+    fixed: Mapping[str, str | None] | None = None,
+) -> int:
+    """Overwrites partitions with the rows of a scan, as they are; returns how many.
+
+    `copying`: who would truncate timestamps, such as `a rollback would`. Raises
+    UnsupportedStatement for such.
+    """
+    _refuse_finer_rows(scan, copying)
+    read = TableRead(scan, tuple(column.name for column in columns))
+    rows = work.warehouse.engines.select(
+        f"SELECT * FROM {_SOURCE}", {_SOURCE: read}, work.view.in_force
+    )
+    written = work.run(
+        record,
+        lambda engine, target: engine.overwrite(
+            rows, target.without_defaults(), fixed or {}, emptied
+        ),
+        rows,
+    )
+    return work.report(record, RowOperation.UPDATE, written, overwrite=True)
+
+
+def _refuse_finer_rows(scan: Scan, copying: str) -> None:
+    """Raises UnsupportedStatement for timestamps that copying would truncate (P17)."""
     kinds = (kind.kind for column in scan.columns for kind in column.type.walk())
     if not any(kind in TIMESTAMPS for kind in kinds):
         return

@@ -48,7 +48,7 @@ from acid_platform.sql.statements import (
     subquery_values,
 )
 from acid_platform.sql.text import Expression, Query, expression, parsed, query
-from acid_platform.tables.record_layout import columns_of_record
+from acid_platform.tables.record_layout import all_columns_of
 from acid_platform.tables.table_constraints import row_checks
 
 
@@ -121,9 +121,8 @@ class Changes:
         return target.overwrite(rows, fixed=fixed)
 
     def _load(self, statement: LoadData, record: TableRecord) -> int:
-        own, keys = columns_of_record(record)
         fixed = {} if statement.partition is None else fixed_values(statement.partition, record)
-        names = [column.name for column in (*own, *keys) if column.name not in fixed]
+        names = [column.name for column in all_columns_of(record) if column.name not in fixed]
         rows = rows_of_files(self.warehouse, statement.source, names)
         return self._stored(rows, record, fixed, statement.overwrite)
 
@@ -198,7 +197,7 @@ class Changes:
                 name: called(value, sides) for name, value in _as_in_values(values, record).items()
             }
             if when.verb is MergeAction.INSERT and when.values is None:
-                columns = [column for part in columns_of_record(record) for column in part]
+                columns = all_columns_of(record)
                 texts = values_of_all(columns, result.columns, aliases[1], record.name)
             return MergeClause(when.verb, texts or None, condition, when.by_source)
 
@@ -305,8 +304,7 @@ def _target_columns(
             " order"
         )
     names = list(statement.columns or columns)
-    own, partition_columns = columns_of_record(record)
-    require_columns(names, (*own, *partition_columns), record.name)
+    require_columns(names, all_columns_of(record), record.name)
     if twice := [name for name in names if name in fixed]:
         raise NoSuchPartition(
             f"INSERT into {record.name}: PARTITION gives {', '.join(twice)} a value, and the list"
@@ -357,7 +355,7 @@ def _as_in_values(values: Mapping[str, Expression], record: TableRecord) -> dict
 
 
 def _kinds(record: TableRecord) -> dict[str, str]:
-    return {column.name: column.type.kind for part in columns_of_record(record) for column in part}
+    return {column.name: column.type.kind for column in all_columns_of(record)}
 
 
 _CAST = ("tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp")

@@ -14,7 +14,7 @@ from acid_platform.predicates.known_columns import require_columns
 from acid_platform.sql.answers import Done
 from acid_platform.sql.commands import ALTER, ONE, SPEC, TABLE, CommandRun, Commands
 from acid_platform.sql.partition_specs import PartitionSpec, fixed_values, matching
-from acid_platform.tables.record_layout import columns_of_record
+from acid_platform.tables.record_layout import all_columns_of
 
 if TYPE_CHECKING:
     from acid_platform.handles.transaction import Transaction
@@ -160,7 +160,6 @@ def statistics(
     record = run.catalog.target(table)
     if spec is not None:
         fixed_values(spec, record)
-    own, keys = columns_of_record(record)
     names = [name.strip(" `").lower() for name in fields.split(",") if name.strip()]
-    require_columns(names, (*own, *keys), record.name)
+    require_columns(names, all_columns_of(record), record.name)
     return Done("STATISTICS", _RECORDED)

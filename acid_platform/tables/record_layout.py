@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from acid_platform.base.table_properties import BUCKETING_VERSION, DISTRIBUTION
 from acid_platform.errors import MalformedName
@@ -37,9 +36,6 @@ from acid_platform.storage.files import Files, in_threads
 from acid_platform.transactions import RowOperation
 from acid_platform.write.file_records import recorded_file
 
-if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
-
 
 def distributed(record: TableRecord) -> bool:
     """Whether rows are brought together by partition before Spark writes them."""
@@ -52,6 +48,12 @@ def columns_of_record(record: TableRecord) -> tuple[tuple[Column, ...], tuple[Co
         tuple(Column(name, parse_type(kind)) for name, kind in record.columns),
         tuple(Column(name, parse_type(kind)) for name, kind in record.partition_columns),
     )
+
+
+def all_columns_of(record: TableRecord) -> tuple[Column, ...]:
+    """The table's columns, then its partition columns."""
+    own, keys = columns_of_record(record)
+    return (*own, *keys)
 
 
 def table_layout(
