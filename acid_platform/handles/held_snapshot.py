@@ -6,7 +6,7 @@ import os
 import threading
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -284,9 +284,7 @@ class SnapshotTable(Reads):
     def record(self) -> TableRecord:
         return self._view.table(self.name)
 
-    @contextmanager
-    def _brief_view(self) -> Iterator[SnapshotView]:
-        with self._view.checked():
-            yield self._view
+    def _brief_view(self) -> AbstractContextManager[SnapshotView]:
+        return self._view.checked()
 
     _lasting_view = _brief_view

@@ -3,8 +3,8 @@ read through it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -75,12 +75,14 @@ class SnapshotView:
         """The table as it was. Raises NoSuchTable, NoSuchPast, NotEnoughHistory."""
         return self.transaction.past(name, as_of)
 
-    def checked(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def checked(self) -> Iterator[SnapshotView]:
         """A block that reads files of the snapshot; raises at its end unless they are still kept.
 
         It takes no file for damaged that is gone because the transaction has ended.
         """
-        return self.transaction.checked()
+        with self.transaction.checked():
+            yield self
 
     def check(self) -> None:
         """Raises SnapshotExpired or TxnAborted unless the files must still be there."""

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
@@ -213,10 +213,8 @@ class TransactionTable(Reads, Writes):
     def _lasting_view(self) -> AbstractContextManager[SnapshotView]:
         return nullcontext(self._work.view)  # its scans and changes are checked
 
-    @contextmanager
-    def _brief_view(self) -> Iterator[SnapshotView]:
-        with self._work.view.checked():
-            yield self._work.view
+    def _brief_view(self) -> AbstractContextManager[SnapshotView]:
+        return self._work.view.checked()
 
     def _run(self, statement: RowStatement[_Result], engine: str | None) -> _Result:
         with self._warehouse.using(engine):

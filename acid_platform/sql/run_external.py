@@ -17,6 +17,7 @@ from acid_platform.sql.text import tokens_of
 from acid_platform.tables.external_tables import (
     as_table,
     external_table,
+    files_of,
     partition_location,
     partitions_there,
     refuse_values,
@@ -24,7 +25,7 @@ from acid_platform.tables.external_tables import (
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore
-    from acid_platform.metastore.records import ExternalFiles, TableRecord, ViewRecord
+    from acid_platform.metastore.records import TableRecord, ViewRecord
     from acid_platform.sql.statements import CreateExternal
 
 EXTERNAL = Commands(alone=True)
@@ -94,7 +95,7 @@ def add_external_partitions(
     if_not_exists: bool,
 ) -> None:
     """Raises TableExists, NoSuchPartition, InvalidDefinition."""
-    record, present = as_table(external), _files(external).partitions
+    record, present = as_table(external), files_of(external).partitions
     added: dict[str, str] = {}
     for spec, address in places:
         name = whole_name(spec, record)
@@ -113,7 +114,9 @@ def forget_external_partitions(
     metastore: Metastore, external: ViewRecord, names: Collection[str]
 ) -> None:
     """The partitions are no longer read; their files stay."""
-    left = {name: where for name, where in _files(external).partitions.items() if name not in names}
+    left = {
+        name: where for name, where in files_of(external).partitions.items() if name not in names
+    }
     _declare(metastore, external, left)
 
 
@@ -134,7 +137,7 @@ def repair(run: CommandRun, table: str, change: str = "add") -> Done:
             " checks its files"
         )
     there = set(partitions_there(external))
-    present = dict(_files(external).partitions)
+    present = dict(files_of(external).partitions)
     missing = sorted(there - {*present}) if change.lower() in ("add", "sync") else []
     gone = [
         name
@@ -149,15 +152,10 @@ def repair(run: CommandRun, table: str, change: str = "add") -> Done:
     return Done("MSCK REPAIR TABLE", "\n".join(lines) or "OK")
 
 
-def _files(external: ViewRecord) -> ExternalFiles:
-    assert external.external is not None
-    return external.external
-
-
 def _declare(metastore: Metastore, external: ViewRecord, partitions: Mapping[str, str]) -> None:
     """Declares the table anew with these partitions. Raises DeclarationChanged."""
     inward = metastore.places.inward
-    files = _files(external)
+    files = files_of(external)
     if partitions == files.partitions:
         return
     stored = replace(

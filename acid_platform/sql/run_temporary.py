@@ -23,7 +23,7 @@ from acid_platform.sql.answers import Done
 from acid_platform.sql.statements import Insert, Truncate
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.tables.declaration import check_columns, comments_of
-from acid_platform.tables.external_tables import as_table
+from acid_platform.tables.external_tables import as_table, files_of
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.write.exported_file import write_exported
 
@@ -122,13 +122,11 @@ def change_temporary(
 
 
 def _emptied(session: SqlSession, view: ViewRecord) -> ViewRecord:
-    assert view.external is not None
-    return replace(view, external=replace(view.external, location=session.temporary.place()))
+    return replace(view, external=replace(files_of(view), location=session.temporary.place()))
 
 
 def _written(view: ViewRecord, columns: tuple[Column, ...], rows: Result) -> int:
     """Adds a file with the rows; columns that they lack are NULL. Returns their number."""
-    assert view.external is not None
     kinds = {column.name: arrow_type(column.type) for column in columns}
 
     def conformed(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -142,4 +140,4 @@ def _written(view: ViewRecord, columns: tuple[Column, ...], rows: Result) -> int
         return pa.RecordBatch.from_arrays(arrays, names=list(kinds))
 
     batches = (conformed(batch) for batch in rows.batches() if batch.num_rows)
-    return write_exported(view.external.location, uuid.uuid4().hex, columns, ORC, batches)
+    return write_exported(files_of(view).location, uuid.uuid4().hex, columns, ORC, batches)

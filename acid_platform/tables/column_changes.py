@@ -14,15 +14,15 @@ from typing import TypeAlias
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.sql_text import quoted
-from acid_platform.layout.types import Column, parse_columns, parse_type
+from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.records import TableRecord
-from acid_platform.predicates.known_columns import unknown_column
 from acid_platform.tables.declaration import (
     change_column,
     check_columns,
     comments_of,
+    declared_type,
+    require_wider,
     widened,
-    wider,
 )
 
 
@@ -102,7 +102,7 @@ def altered(
     """A column gets another name (empty: it stays), place or comment, and keeps its type."""
 
     def change(record: TableRecord) -> ColumnChange:
-        column = f"{quoted(new or old)} {_type_of(record, old)}"
+        column = f"{quoted(new or old)} {declared_type(record, old.lower())}"
         return changed(old, column, after, comment)(record)
 
     return change
@@ -119,7 +119,7 @@ def dropped(names: Sequence[str]) -> Changing:
 
     def change(record: TableRecord) -> ColumnChange:
         for name in gone:
-            _type_of(record, name)
+            declared_type(record, name)
         columns = tuple(pair for pair in record.columns if pair[0] not in gone)
         if not columns:
             raise InvalidDefinition(f"{record.name} would have no column; use DROP TABLE")
@@ -136,13 +136,14 @@ def replaced(columns: str, comments: Mapping[str, str] | None = None) -> Changin
     def change(record: TableRecord) -> ColumnChange:
         check_columns(record.name, listed)
         FileFormat.of(record.properties).refuse(listed)
-        keys = dict(record.partition_columns)
+        keys, present = dict(record.partition_columns), dict(record.columns)
         for column in listed:
             if column.name in keys:
                 raise InvalidDefinition(
                     f"{record.name} is partitioned by {column.name}; leave it out of the columns"
                 )
-            _require_wider(record, column)
+            if column.name in present:
+                require_wider(record, column.name, column)
         texts = comments_of(record.name, listed, comments or {})
         of_keys = {name: text for name, text in record.comments.items() if name in keys}
         new = tuple((column.name, str(column.type)) for column in listed)
@@ -168,33 +169,3 @@ def _with_columns(
         replace(record, columns=columns, comments=remaining_comments),
         tuple((name, name) for name in names if name in before),
     )
-
-
-def _require_wider(record: TableRecord, column: Column) -> None:
-    before = dict(record.columns)
-    old = parse_type(before[column.name]) if column.name in before else column.type
-    if old == column.type:
-        return
-    if column.name in record.bucket_columns:
-        raise InvalidDefinition(
-            f"{record.name}: {column.name} decides the bucket of each row and stays {old}"
-        )
-    if not wider(old, column.type):
-        raise InvalidDefinition(
-            f"{record.name}: {column.name} {old} can't become {column.type}: existing rows may not"
-            " fit; CREATE TABLE … AS SELECT with a CAST"
-        )
-
-
-def _type_of(record: TableRecord, name: str) -> str:
-    """Raises UnknownColumn, InvalidDefinition for a partition column."""
-    columns = dict(record.columns)
-    if name.lower() in dict(record.partition_columns):
-        raise InvalidDefinition(
-            f"{record.name}: {name.lower()} is a partition column, which is in the names of"
-            " directories; CREATE TABLE … AS SELECT makes a table with another one"
-        )
-    if name.lower() not in columns:
-        typed_columns = [Column(each, parse_type(kind)) for each, kind in record.columns]
-        raise unknown_column(name.lower(), record.name, typed_columns)
-    return columns[name.lower()]

@@ -242,21 +242,9 @@ def change_column(
     InvalidDefinition for a type that is not wider.
     """
     columns = dict(record.columns)
-    if old not in columns:
-        given_columns = [Column(name, parse_type(kind)) for name, kind in record.columns]
-        raise unknown_column(old, record.name, given_columns)
+    require_wider(record, old, new)
     if new.name != old and new.name in {*columns, *dict(record.partition_columns)}:
         raise InvalidDefinition(f"{record.name} has a column {new.name!r} already")
-    old_type = parse_type(columns[old])
-    if new.type != old_type and not wider(old_type, new.type):
-        raise InvalidDefinition(
-            f"{record.name}: {old} {old_type} can't become {new.type}: existing rows may not"
-            " fit; CREATE TABLE … AS SELECT with a CAST"
-        )
-    if old in record.bucket_columns and (new.name, new.type) != (old, old_type):
-        raise InvalidDefinition(
-            f"{record.name}: {old} decides the bucket of each row and stays as it is"
-        )
     names = [name for name in columns if name != old]
     if after is None:
         position = list(columns).index(old)
@@ -273,6 +261,34 @@ def change_column(
     if text := before if comment is None else comment:
         comments[new.name] = text
     return replace(record, columns=tuple(changed), comments=comments)
+
+
+def require_wider(record: TableRecord, old: str, new: Column) -> None:
+    """Raises InvalidDefinition if column `old` can't become `new`; UnknownColumn."""
+    old_type = parse_type(declared_type(record, old))
+    if new.type != old_type and not wider(old_type, new.type):
+        raise InvalidDefinition(
+            f"{record.name}: {old} {old_type} can't become {new.type}: existing rows may not"
+            " fit; CREATE TABLE … AS SELECT with a CAST"
+        )
+    if old in record.bucket_columns and (new.name, new.type) != (old, old_type):
+        raise InvalidDefinition(
+            f"{record.name}: {old} decides the bucket of each row and stays as it is"
+        )
+
+
+def declared_type(record: TableRecord, name: str) -> str:
+    """The type of a column. Raises UnknownColumn, InvalidDefinition for a partition column."""
+    columns = dict(record.columns)
+    if name in dict(record.partition_columns):
+        raise InvalidDefinition(
+            f"{record.name}: {name} is a partition column, which is in the names of directories;"
+            " CREATE TABLE … AS SELECT makes a table with another one"
+        )
+    if name not in columns:
+        typed_columns = [Column(each, parse_type(kind)) for each, kind in record.columns]
+        raise unknown_column(name, record.name, typed_columns)
+    return columns[name]
 
 
 def wider(old: HiveType, new: HiveType) -> bool:

@@ -96,7 +96,7 @@ def readable_place(metastore: Metastore, table: str, address: str) -> str:
 
 def as_table(view: ViewRecord) -> TableRecord:
     """The declaration of an external table in the form in which tables have theirs."""
-    external = _external(view)
+    external = files_of(view)
     own, keys = _divided(view)
     return TableRecord(
         0,
@@ -111,7 +111,8 @@ def as_table(view: ViewRecord) -> TableRecord:
     )
 
 
-def _external(view: ViewRecord) -> ExternalFiles:
+def files_of(view: ViewRecord) -> ExternalFiles:
+    """Where the files of an external table are, and what they are like."""
     assert view.external is not None, "only external tables have files"
     return view.external
 
@@ -119,7 +120,7 @@ def _external(view: ViewRecord) -> ExternalFiles:
 def _divided(view: ViewRecord) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
     """The columns of the files, and the partition columns."""
     columns = tuple(Column(name, parse_type(kind)) for name, kind in view.columns)
-    count = len(columns) - len(_external(view).partition_columns)
+    count = len(columns) - len(files_of(view).partition_columns)
     return columns[:count], columns[count:]
 
 
@@ -133,7 +134,7 @@ def open_external(view: ViewRecord, where: str | None = None) -> Scan:
     has none, for a directory where a file should be, and for files of a transactional table;
     CorruptFile, StoreRefused, StoreUnavailable.
     """
-    external = _external(view)
+    external = files_of(view)
     own, keys = _divided(view)
     files, path = Files.of(external.location)
     inside = not keys or "" in external.partitions.values()
@@ -238,10 +239,10 @@ def partition_location(metastore: Metastore, view: ViewRecord, address: str) -> 
     if not address:
         return ""
     where = readable_place(metastore, view.name, address)
-    (one, _), (other, _) = Files.of(where), Files.of(_external(view).location)
+    (one, _), (other, _) = Files.of(where), Files.of(files_of(view).location)
     if (one.scheme, one.local) != (other.scheme, other.local):
         raise InvalidDefinition(
-            f"{view.name}: {where} is in another file system than {_external(view).location}; a"
+            f"{view.name}: {where} is in another file system than {files_of(view).location}; a"
             " table has one"
         )
     return where
@@ -267,7 +268,7 @@ def partitions_there(view: ViewRecord) -> tuple[str, ...]:
     Raises UnsupportedStatement without partition columns, NoSuchPartition for a directory that
     names no partition.
     """
-    external = _external(view)
+    external = files_of(view)
     if not external.partition_columns:
         raise UnsupportedStatement(
             f"{view.name} is not partitioned: each statement lists the files that are there"
