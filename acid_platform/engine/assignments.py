@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,7 +20,7 @@ from acid_platform.errors import (
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.predicates.analysis import columns_of, parsed
+from acid_platform.predicates.analysis import columns_of, conjuncts, parsed
 from acid_platform.predicates.known_columns import require_columns, unknown_column
 from acid_platform.scan.change_rows import CHANGE_COLUMNS
 from acid_platform.scan.scans import Scan
@@ -185,7 +185,7 @@ def equal_columns(on: str, aliases: tuple[str, str]) -> frozenset[str]:
     sides = {alias.lower() for alias in aliases}
     names = set[str]()
     with suppress(InvalidExpression):  # the engine says what is wrong with it
-        for term in _terms(parsed(on)):
+        for term in conjuncts(parsed(on)):
             if isinstance(term, exp.EQ):
                 left, right = _qualified(term.left), _qualified(term.right)
                 if left[1:] == right[1:] != () and {*left[:1], *right[:1]} == sides:
@@ -198,18 +198,6 @@ def _qualified(node: exp.Expr) -> tuple[str, ...]:
     if not isinstance(node, exp.Column) or len(node.parts) != 2:
         return ()
     return tuple(part.name.lower() for part in node.parts)
-
-
-def _terms(condition: exp.Expr) -> Iterator[exp.Expr]:
-    """The conditions that AND combines."""
-    match condition:
-        case exp.Paren():
-            yield from _terms(condition.this)
-        case exp.And():
-            for term in (condition.left, condition.right):
-                yield from _terms(term)
-        case _:
-            yield condition
 
 
 def expressions_of(on: str, clauses: Iterable[MergeClause]) -> list[str]:

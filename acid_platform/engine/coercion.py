@@ -174,7 +174,9 @@ def _text(value: object) -> str:
     if isinstance(value, Decimal) and value.is_finite():
         return format(value, "f")
     if isinstance(value, float | np.floating):
-        return _text_of_float(value)
+        from acid_platform.write.exported_file import java_float  # Parquet's writer loads slowly
+
+        return java_float(value)
     if isinstance(value, datetime.date | np.datetime64) and not getattr(value, "tzinfo", None):
         day = not isinstance(value, datetime.datetime | np.datetime64)
         moment, exact = _moment(value)
@@ -182,22 +184,6 @@ def _text(value: object) -> str:
             text = moment.isoformat(" ")
             return text[:10] if day else text.rstrip("0") if "." in text else text
     raise NoCast
-
-
-def _text_of_float(value: float | np.floating) -> str:
-    """As Java writes a double: with a point, and with an exponent below 0.001 and from 10^7 on."""
-    if not math.isfinite(value):
-        names = {math.inf: "Infinity", -math.inf: "-Infinity"}
-        return names.get(float(value), "NaN")
-    size = abs(float(value))
-    sign, digits, exponent = Decimal(str(value)).normalize().as_tuple()
-    assert isinstance(exponent, int)
-    if size == 0 or 1e-3 <= size < 1e7:
-        text = format(Decimal(str(value)), "f")
-        return text if "." in text else f"{text}.0"
-    first, *rest = map(str, digits)
-    power = exponent + len(rest)
-    return f"{'-' if sign else ''}{first}.{''.join(rest) or '0'}E{power}"
 
 
 def _string(value: object) -> tuple[str, bool]:

@@ -76,6 +76,17 @@ def _where(text: str, error: SqlglotError) -> str:
     return "a quote or a comment is not closed" if text.strip() else "it is empty"
 
 
+def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
+    """The conditions that AND combines."""
+    if condition is None:
+        return []
+    if isinstance(condition, exp.Paren):
+        return conjuncts(condition.this)
+    if not isinstance(condition, exp.And):
+        return [condition]
+    return [part for term in condition.flatten() for part in conjuncts(term)]
+
+
 def columns_of(text: str) -> frozenset[str] | None:
     """Lower-case names of the columns that an expression may read; None if it may read all."""
     paths = paths_of(text)

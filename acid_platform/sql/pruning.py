@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from acid_platform.sql.scopes import conjuncts, cte_of, members
+from acid_platform.predicates.analysis import conjuncts
+from acid_platform.sql.scopes import cte_of, members
 
 ColumnsByTable = Mapping[int, Collection[str]]
 """Columns of the stored tables, by the `id` of the table's node."""

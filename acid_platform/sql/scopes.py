@@ -62,15 +62,6 @@ def direct_tables(select: exp.Select) -> list[exp.Table]:
     return [member for member in members(select) if isinstance(member, exp.Table)]
 
 
-def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
-    """The conditions that AND combines."""
-    if condition is None:
-        return []
-    if isinstance(condition, exp.Paren):
-        return conjuncts(condition.this)
-    return list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
-
-
 def visible_selects(node: exp.Expr) -> Iterator[exp.Select]:
     """The SELECTs whose members a name may mean where it stands, from the inside out.
 

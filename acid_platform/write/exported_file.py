@@ -142,7 +142,7 @@ def java_float(value: Any) -> str:
         return "NaN"
     if value in (np.inf, -np.inf):
         return "Infinity" if value > 0 else "-Infinity"
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
+    if value == 0 or 1e-3 <= abs(float(value)) < 1e7:
         return str(np.format_float_positional(value, unique=True, trim="0"))
     text = str(np.format_float_scientific(value, unique=True, trim="0", exp_digits=1))
     return text.replace("e+", "E").replace("e", "E")
