@@ -27,8 +27,8 @@ TEXTS = ("string", *CHAR_TYPES)
 _DIGITS = {"int8": 3, "uint8": 3, "int16": 5, "uint16": 5, "int32": 10, "uint32": 10}
 _MOST_DIGITS = 20
 _DAY = 86_400_000_000
-_TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-_BYTES_TYPES = (
+TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+BYTES_TYPES = (
     pa.types.is_binary,
     pa.types.is_large_binary,
     pa.types.is_binary_view,
@@ -41,7 +41,7 @@ def fitted(array: pa.Array, hive: HiveType, leaf: Leaf) -> pa.Array:
 
     Raises Unfit.
     """
-    array = _plain(array)
+    array = plain_values(array)
     target = arrow_type(hive)
     kinds = {part.kind for part in hive.walk()}
     if array.type == target and "map" not in kinds:
@@ -68,15 +68,15 @@ def fitted(array: pa.Array, hive: HiveType, leaf: Leaf) -> pa.Array:
     return leaf(array, hive)
 
 
-def _plain(array: pa.Array) -> pa.Array:
+def plain_values(array: pa.Array) -> pa.Array:
     """Without an encoding that no table has, nor views, which Arrow computes little with."""
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
-        return _plain(array.storage)
+        return plain_values(array.storage)
     if pa.types.is_dictionary(kind):
-        return _plain(array.dictionary).take(array.indices)
+        return plain_values(array.dictionary).take(array.indices)
     if pa.types.is_run_end_encoded(kind):
-        return _plain(pc.run_end_decode(array))
+        return plain_values(pc.run_end_decode(array))
     if pa.types.is_string_view(kind):
         return array.cast(pa.large_string())
     if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
@@ -86,7 +86,7 @@ def _plain(array: pa.Array) -> pa.Array:
     return array.cast(pa.large_binary()) if pa.types.is_binary_view(kind) else array
 
 
-def _is(kind: pa.DataType, tests: Sequence[Callable[[pa.DataType], bool]]) -> bool:
+def is_one_of(kind: pa.DataType, tests: Sequence[Callable[[pa.DataType], bool]]) -> bool:
     return any(test(kind) for test in tests)
 
 
@@ -212,10 +212,10 @@ def _converted(
 ) -> pa.Array | None:
     whole = pa.types.is_integer(source)
     if kind in TEXTS:
-        if _is(source, _TEXT_TYPES) or whole or pa.types.is_boolean(source):
+        if is_one_of(source, TEXT_TYPES) or whole or pa.types.is_boolean(source):
             return array.cast(target)
     elif kind == "binary":
-        if _is(source, _BYTES_TYPES):
+        if is_one_of(source, BYTES_TYPES):
             return array.cast(target)
     elif kind in INTEGRAL:
         if whole or pa.types.is_floating(source) or pa.types.is_decimal(source):
@@ -232,7 +232,7 @@ def _converted(
     elif kind == "decimal":
         if pa.types.is_floating(source):
             return _parsed(array, values_of(array), decimal_of_float, target)
-        if _is(source, _TEXT_TYPES):
+        if is_one_of(source, TEXT_TYPES):
             return _parsed(array, array.to_pylist(), decimal_of_text, target)
         if whole:
             digits = _DIGITS.get(str(source), _MOST_DIGITS)
@@ -244,10 +244,10 @@ def _converted(
             return array.cast(target)
         if pa.types.is_timestamp(source) and source.tz is None:
             return _days(array.cast(pa.timestamp("us")))
-        if _is(source, _TEXT_TYPES):
+        if is_one_of(source, TEXT_TYPES):
             return _parsed(array, array.to_pylist(), day_of_text, target)
     elif kind in TIMESTAMPS:
-        if _is(source, _TEXT_TYPES):
+        if is_one_of(source, TEXT_TYPES):
             return _parsed(array, array.to_pylist(), moment_of_text, target)
         if pa.types.is_timestamp(source):
             return array.cast(target)

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base import arrow_functions as pc
+from acid_platform.engine.arrow_values import BYTES_TYPES, TEXT_TYPES, is_one_of, plain_values
 from acid_platform.layout.types import INTEGRAL, TIMESTAMPS, Column
 from acid_platform.storage.arrow_numpy import values_of
 
@@ -38,7 +39,7 @@ class ColumnTotals:
     """
 
     def __init__(self, columns: Sequence[Column], source: pa.Schema) -> None:
-        kinds = {field.name.lower(): _value_type(field.type) for field in source}
+        kinds = {field.name.lower(): plain_values(pa.nulls(0, field.type)).type for field in source}
         self._measures = {
             column.name: _measure(column.type.kind, kinds[column.name])
             for column in columns
@@ -66,7 +67,7 @@ class ColumnTotals:
             name = name.lower()
             if name not in self._measures:
                 continue
-            values = _plain(array).drop_null()
+            values = plain_values(array).drop_null()
             self._counts[name] += len(values)
             measure = self._measures[name]
             if measure is None or not len(values):
@@ -139,7 +140,7 @@ def _measure(kind: str, source: pa.DataType) -> ColumnMeasure | None:
     if kind in ("date", *TIMESTAMPS):
         timed = pa.types.is_date(source) or pa.types.is_timestamp(source)
         return ColumnMeasure.TIMES if timed else None
-    if kind in ("string", "binary") and _is_text(source):
+    if kind in ("string", "binary") and is_one_of(source, (*TEXT_TYPES, *BYTES_TYPES)):
         return ColumnMeasure.TEXTS
     return None
 
@@ -196,34 +197,3 @@ _SUMS: dict[ColumnMeasure, Callable[[pa.Array], _Sums]] = {
     ColumnMeasure.FLOATS: _float_sum,
     ColumnMeasure.TEXTS: _text_bytes,
 }
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    tests = (
-        pa.types.is_string,
-        pa.types.is_large_string,
-        pa.types.is_binary,
-        pa.types.is_large_binary,
-        pa.types.is_fixed_size_binary,
-    )
-    return any(test(kind) for test in tests)
-
-
-def _value_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values of a dictionary, a run or an extension."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return _value_type(kind.storage_type)
-    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-        return _value_type(kind.value_type)
-    return kind
-
-
-def _plain(array: pa.Array) -> pa.Array:
-    """The values without an extension, a dictionary or runs."""
-    if isinstance(array.type, pa.BaseExtensionType):
-        return _plain(array.storage)
-    if pa.types.is_dictionary(array.type):
-        return _plain(array.dictionary_decode())
-    if pa.types.is_run_end_encoded(array.type):
-        return _plain(pc.run_end_decode(array))
-    return array

@@ -7,10 +7,10 @@ their keys in the files of before; of a stripe without such a row, only the keys
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -58,29 +58,29 @@ class Stamp:
     at: int
 
 
-class FileChanges(Protocol):
+@dataclass(frozen=True, slots=True)
+class FileChanges(ABC):
     """What one file has of the changes."""
 
-    @property
-    def source(self) -> SourceFile: ...
-    @property
-    def write_ids(self) -> ValidWriteIdList: ...
-    @property
-    def deleted(self) -> RowFilter | None: ...
+    source: SourceFile
+    write_ids: ValidWriteIdList
 
+    @property
+    @abstractmethod
+    def deleted(self) -> RowFilter | None:
+        """What is left out of the file."""
+
+    @abstractmethod
     def marks(
         self, rows: int, keys: tuple[np.ndarray, ...] | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """For each row its type, as a place in TYPES, and the place of its stamp."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
-class NewRows:
+class NewRows(FileChanges):
     """The rows of a file that a write has added."""
 
-    source: SourceFile
-    write_ids: ValidWriteIdList
     stamp: int
     events: WriteEvents = NO_EVENTS
 
@@ -100,11 +100,9 @@ class NewRows:
 
 
 @dataclass(frozen=True, slots=True)
-class RemovedRows:
+class RemovedRows(FileChanges):
     """The rows of a file with one of these keys, as they were."""
 
-    source: SourceFile
-    write_ids: ValidWriteIdList
     keys: MarkedKeys
 
     @property
@@ -113,7 +111,7 @@ class RemovedRows:
 
     def marks(
         self,
-        rows: int,  # noqa: ARG002, a FileChanges has it
+        rows: int,  # noqa: ARG002, other changes need it
         keys: tuple[np.ndarray, ...] | None,
     ) -> tuple[np.ndarray, np.ndarray]:
         assert keys is not None
@@ -124,11 +122,9 @@ class RemovedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class LiveRows:
+class LiveRows(FileChanges):
     """All rows of a file that a snapshot sees: they were replaced or dropped, or are the first."""
 
-    source: SourceFile
-    write_ids: ValidWriteIdList
     stamp: int
     gone: DeleteKeys = NO_DELETES
     type: str = DELETE
@@ -140,7 +136,7 @@ class LiveRows:
     def marks(
         self,
         rows: int,
-        keys: tuple[np.ndarray, ...] | None,  # noqa: ARG002, a FileChanges has it
+        keys: tuple[np.ndarray, ...] | None,  # noqa: ARG002
     ) -> tuple[np.ndarray, np.ndarray]:
         return np.full(rows, TYPES.index(self.type), np.int8), np.full(rows, self.stamp)
 
