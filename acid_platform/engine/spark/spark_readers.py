@@ -48,7 +48,6 @@ from acid_platform.layout import schema
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column
-from acid_platform.layout.types import Column as TableColumn
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.kept_keys import UnreadKeys
 from acid_platform.scan.result_columns import ROW_ID_TYPE
@@ -70,7 +69,7 @@ class SourceFrames:
 
     spark: SparkSession
     scan: Scan
-    columns: tuple[TableColumn, ...]
+    columns: tuple[Column, ...]
     """The columns to read, at least one."""
     file_names: bool
     """Whether rows have the URI of their file as FILE_NAME_COLUMN."""
