@@ -56,9 +56,13 @@ from acid_platform.transactions.locks import LockType, Statement
 from acid_platform.write.publishing import write_truncation
 
 
-def rewriting_lock(table: str) -> LockRequest:
-    """The lock with which a transaction begins that writes all files of a table again."""
-    return LockRequest(table, LockType.EXCLUSIVE, RowOperation.OVERWRITE)
+def rewrite(warehouse: Warehouse, statement: RowStatement[int]) -> int:
+    """Runs a statement that writes all files of a table again, which begins with an EXCLUSIVE lock.
+
+    Raises what it raises, and LockTimeout.
+    """
+    lock = LockRequest(statement.table, LockType.EXCLUSIVE, RowOperation.OVERWRITE)
+    return autocommit(warehouse, statement.table, lambda txn: txn.run(statement), [lock])
 
 
 def require_all_visible(work: TransactionWork, record: TableRecord) -> None:
@@ -217,7 +221,7 @@ _OF_FILES = (TRANSACTIONAL_KIND.name, FILE_FORMAT.name, FIELD_DELIMITER.name, NU
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConvertToAcid(RowStatement[int]):
-    """Writes all rows again, with row ids; returns how many. Begins with `rewriting_lock`.
+    """Writes all rows again, with row ids; returns how many. Run by `rewrite`.
 
     Raises InvalidDefinition for a table that has full ACID, SnapshotOutdated,
     UnsupportedStatement for files that could not be told from others afterwards, and for timestamps

@@ -202,20 +202,14 @@ class Table(Reads, Writes):
         writes no file. Raises UnknownColumn, InvalidDefinition, LockTimeout, DeclarationChanged,
         and as a compaction: CompactionRefused, CompactionFailed, NeedsSpark, CorruptFile.
         """
-        from acid_platform.handles.column_rewrite import RewriteColumns, rewriting_lock
+        from acid_platform.handles.column_rewrite import RewriteColumns, rewrite
 
-        name = self._name
         if not self._needs_files(changing):
             with self._alone():
                 if not self._needs_files(changing):
                     self._alter_columns(lambda record: changing(record).after)
                     return 0
-        return autocommit(
-            self._warehouse,
-            name,
-            lambda txn: txn.run(RewriteColumns(name, changing)),
-            [rewriting_lock(name)],
-        )
+        return rewrite(self._warehouse, RewriteColumns(self._name, changing))
 
     def explain_columns(self, changing: Changing) -> list[str]:
         """What `change_columns` would lock and write again. Raises what it raises at first."""
@@ -316,16 +310,10 @@ class Table(Reads, Writes):
         Older snapshots keep the old files; changes show none. Returns the number of rows. Raises
         InvalidDefinition for a table that has full ACID, UnsupportedStatement, LockTimeout.
         """
-        from acid_platform.handles.column_rewrite import ConvertToAcid, rewriting_lock
+        from acid_platform.handles.column_rewrite import ConvertToAcid, rewrite
 
-        name = self._name
         with self._warehouse.using(engine):
-            return autocommit(
-                self._warehouse,
-                name,
-                lambda txn: txn.run(ConvertToAcid(name)),
-                [rewriting_lock(name)],
-            )
+            return rewrite(self._warehouse, ConvertToAcid(self._name))
 
     def rename_partition(self, old: Mapping[str, Any] | str, new: Mapping[str, Any] | str) -> int:
         """Gives the rows of a partition other values of the partition columns; returns how many.
@@ -337,17 +325,17 @@ class Table(Reads, Writes):
         """
         from acid_platform.handles.column_rewrite import move_partition
 
-        names = self.partitions()
-        before, after = (
-            partition_name(partition_values(one, self.partition_columns, self.name, names))
-            for one in (old, new)
-        )
+        before, after = self._partition(old), self._partition(new)
         return move_partition(self._warehouse, self._name, before, after)
 
     def drop_partition(self, partition: Mapping[str, Any] | str) -> None:
         """Drops a partition for new snapshots; files stay while older ones need them (P22)."""
-        values = partition_values(partition, self.partition_columns, self.name, self.partitions())
-        self._warehouse.metastore.drop(self._name, partition_name(values))
+        self._warehouse.metastore.drop(self._name, self._partition(partition))
+
+    def _partition(self, partition: Mapping[str, Any] | str) -> str:
+        """The name of a partition. Raises NoSuchPartition."""
+        keys = self.partition_columns
+        return partition_name(partition_values(partition, keys, self.name, self.partitions()))
 
     def compact(
         self, kind: str, partition: Partition = None, wait: bool = True
@@ -381,10 +369,7 @@ class Table(Reads, Writes):
                 f"{kind!r} is no kind of compaction; choose 'minor' or 'major'"
             ) from None
         if partition is not None:
-            values = partition_values(
-                partition, self.partition_columns, self.name, self.partitions()
-            )
-            return parsed, [partition_name(values)]
+            return parsed, [self._partition(partition)]
         return parsed, list(self.partitions()) if self.partition_columns else [None]
 
     # --- the past ------------------------------------------------------------------------------
