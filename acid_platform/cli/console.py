@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -174,20 +174,12 @@ class CommandSession:
             console = Console(highlight=False, width=PIPE_WIDTH)
         console.print(what)
 
-    @contextmanager
-    def working(self, text: str) -> Iterator[None]:
+    def working(self, text: str) -> AbstractContextManager[object]:
         """Shows a spinner on a terminal during the block, unless `text` is empty."""
-        if not text:
-            yield
-            return
         from rich.console import Console
 
         console = Console(stderr=True)
-        if not console.is_terminal:
-            yield
-            return
-        with console.status(text):
-            yield
+        return console.status(text) if text and console.is_terminal else nullcontext()
 
     def say_json(self, value: Any) -> None:
         click.echo(json.dumps(value, default=str))
