@@ -13,10 +13,15 @@ import os
 import stat
 import sys
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
+
+from acid_platform.base.per_process import LastingThreads, PerProcess
 
 _THREADS = 16
 """The file system makes concurrent syncs durable with one write of its journal."""
+_FEW = PerProcess(lambda: LastingThreads(_THREADS, "acid-sync"))
+"""For few paths; more get threads of their own, so that no other statement waits for them."""
 
 
 def sync_data(file: int) -> None:
@@ -43,13 +48,20 @@ def sync_path(path: str | os.PathLike[str]) -> None:
 def sync_paths(paths: Iterable[str]) -> None:
     """Syncs each path once, several at a time, even if one fails. Raises the first OSError."""
     distinct = list(dict.fromkeys(paths))
-    if len(distinct) < 2:
-        for path in distinct:
-            sync_path(path)
+    if not distinct:
         return
-    with ThreadPoolExecutor(min(_THREADS, len(distinct))) as pool:
-        for syncing in [pool.submit(sync_path, path) for path in distinct]:
-            syncing.result()
+    first, *others = distinct
+    threads: AbstractContextManager[Executor] = ThreadPoolExecutor(_THREADS)
+    if len(others) < _THREADS:
+        threads = nullcontext(_FEW.get())
+    with threads as pool:
+        syncing = [pool.submit(sync_path, path) for path in others]
+        try:
+            sync_path(first)
+        finally:
+            wait(syncing)
+    for each in syncing:
+        each.result()
 
 
 def nearest(path: str) -> str:

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acid_platform.base.per_process import PerProcess
 from acid_platform.compaction.validation import Profile, combine
-from acid_platform.storage.per_process import PerProcess
 
 if TYPE_CHECKING:
     import duckdb
@@ -89,6 +89,8 @@ def _new_database() -> duckdb.DuckDBPyConnection:
 _DATABASE = PerProcess(_new_database)
 
 
+_AT_ONCE = 1 << 15
+"""Rows that are hashed together: few enough for the processor's cache."""
 _ODD = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 
 
@@ -120,14 +122,17 @@ def _mixed(array: pa.Array) -> int | None:
 
 def _sum_of_hashes(*words: np.ndarray) -> int:
     """The sum of the hashes of all rows; each of `words` is uint64 (n,), one word of each row."""
-    mixed = np.zeros(len(words[0]), np.uint64)
+    total = 0
     with np.errstate(over="ignore"):
-        for word in words:
-            mixed += word
-            for odd in _ODD:
-                mixed *= odd
-                mixed ^= mixed >> np.uint64(32)
-        return int(mixed.sum(dtype=np.uint64))
+        for at in range(0, len(words[0]), _AT_ONCE):
+            mixed = np.zeros(len(words[0][at : at + _AT_ONCE]), np.uint64)
+            for word in words:
+                mixed += word[at : at + _AT_ONCE]
+                for odd in _ODD:
+                    mixed *= odd
+                    mixed ^= mixed >> np.uint64(32)
+            total += int(mixed.sum(dtype=np.uint64))
+    return total
 
 
 def _hashable(array: pa.Array) -> pa.Array:
@@ -174,12 +179,15 @@ def row_id_checksum(write_ids: np.ndarray, buckets: np.ndarray, row_ids: np.ndar
 
     The arrays have shape (n,) and hold bigint, int and bigint.
     """
-    with np.errstate(over="ignore"):
-        hashes = np.full(len(row_ids), _SEED)
-        hashes = _hash_long(write_ids, hashes)
-        hashes = _hash_int(buckets, hashes)
-        hashes = _hash_long(row_ids, hashes)
-    return int((hashes.view(np.int64) % MODULUS).sum(dtype=np.int64))
+    total = 0
+    for at in range(0, len(row_ids), _AT_ONCE):
+        ids = slice(at, at + _AT_ONCE)
+        with np.errstate(over="ignore"):
+            hashes = _hash_long(write_ids[ids], np.full(len(row_ids[ids]), _SEED))
+            hashes = _hash_int(buckets[ids], hashes)
+            hashes = _hash_long(row_ids[ids], hashes)
+        total += int((hashes.view(np.int64) % MODULUS).sum(dtype=np.int64))
+    return total
 
 
 def _hash_long(values: np.ndarray, seeds: np.ndarray) -> np.ndarray:

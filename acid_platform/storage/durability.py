@@ -1,7 +1,8 @@
 """Publishing and removing directories so that the change survives a power failure (P19, P27).
 
-A publication syncs the files and then their directories, renames the directories into place, and
-syncs the parent directories. Only then may the metastore hear of them. Object stores have no
+A publication syncs the files, renames their directories into place, and syncs these and the parent
+directories: at one time, since the file system then writes its journal once. Only then may the
+metastore hear of them. Object stores have no
 renames, and make an acknowledged PUT durable: their files are written where they will be read, and
 nothing is left to do for them here.
 """
@@ -29,17 +30,23 @@ def publish(
     on disk when this returns. `all_or_none` removes what was already renamed if a later rename
     fails, since the transaction may go on. Raises PublicationFailed.
     """
-    sync(files, [path for staged, _ in moves for path in _tree(files, staged)])
+    contents: list[str] = []
+    directories: set[str] = set()
+    for staged, final in moves:
+        for where, _, names in os.walk(staged) if files.local else ():
+            contents += (f"{where}/{name}" for name in names)
+            directories.add(final + where[len(staged) :])
+    sync(files, contents)
     # Existing parents too: whoever created them may not have synced them yet.
-    above = {path for _, final in moves for path in _up_to(root, final)}
+    directories |= {path for _, final in moves for path in _up_to(root, final)}
     if moves and files.local and not os.path.isdir(root):
-        above |= {*_up_to(disk.nearest(root), root)}
+        directories |= {*_up_to(disk.nearest(root), root)}
     renamed: list[str] = []
     try:
         for staged, final in moves:
             _rename(files, staged, final)
             renamed.append(final)
-        sync(files, above)
+        sync(files, directories)
     except BaseException:
         for final in renamed if all_or_none else ():
             files.delete_directory(final)

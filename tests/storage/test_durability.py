@@ -44,15 +44,15 @@ def test_P27_files_then_their_directory_then_the_names_above(
     root = tmp_path / "t"
     publish(FILES, str(root), staged(root, "a=1/b=2/delta_1", "a=1/b=3/delta_1"))
     below = [path for path in synced if "_tmp_" in path]
-    assert {*below} == {
-        f"{root}/_tmp_1/a=1/b={b}/delta_1{file}" for b in (2, 3) for file in ("", "/bucket_00000")
-    }
+    assert {*below} == {f"{root}/_tmp_1/a=1/b={b}/delta_1/bucket_00000" for b in (2, 3)}
     # Existing directories are synced too: their creator may not have synced them yet.
     assert {*synced[len(below) :]} == {
         str(root),
         f"{root}/a=1",
         f"{root}/a=1/b=2",
         f"{root}/a=1/b=3",
+        f"{root}/a=1/b=2/delta_1",
+        f"{root}/a=1/b=3/delta_1",
     }
     assert len(synced) == len({*synced}) == 8
     assert (root / "a=1/b=3/delta_1/bucket_00000").read_bytes() == b"rows"
@@ -86,6 +86,21 @@ def test_P27_a_sync_that_fails_fails_the_statement(
     left = {entry.name for entry in tmp_path.iterdir()}
     renamed = when == "after" and not all_or_none
     assert left == {"_tmp_1", *(("delta_1", "delta_2") if renamed else ())}
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 16, 17, 40])
+def test_P27_each_path_is_synced_once_even_if_one_fails(
+    tmp_path: Path, synced: list[str], count: int
+) -> None:
+    paths = [f"{tmp_path}/{number}" for number in range(count)]
+    for path in paths[1:]:
+        Path(path).write_bytes(b"rows")
+    if paths:
+        with pytest.raises(PublicationFailed, match=r"0 can't be synced"):
+            sync(FILES, [*paths, *paths])
+    else:
+        sync(FILES, paths)
+    assert sorted(synced) == sorted(paths[1:])
 
 
 def test_P27_F20_a_directory_is_never_replaced(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
+from acid_platform.base.per_process import PerProcess
 from acid_platform.compaction.value_sums import ValueSums
 from acid_platform.engine.local.computation import connect
-from acid_platform.storage.per_process import PerProcess
 
 
 class Thing:

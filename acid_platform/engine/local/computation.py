@@ -17,6 +17,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from acid_platform.base.per_process import PerProcess
 from acid_platform.engine.local.query_sources import QuerySource
 from acid_platform.engine.local.running import stoppable
 from acid_platform.engine.local.translation.casts import cast
@@ -43,7 +44,6 @@ from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, LOCAL_ZONE, Column,
 from acid_platform.scan.scans import Scan
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.arrow_types import arrow_type
-from acid_platform.storage.per_process import PerProcess
 
 MEMORY_SHARE = 0.25
 """The part of the machine's memory that queries may take before they spill to disk."""

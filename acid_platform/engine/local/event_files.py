@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base.cores import usable_cores
+from acid_platform.base.per_process import LastingThreads, PerProcess
 from acid_platform.engine.local import running
 from acid_platform.engine.local.partition_texts import RowPartitions
 from acid_platform.errors import InvalidDefinition, NeedsSpark, PublicationFailed
@@ -31,7 +32,6 @@ from acid_platform.orc import WRITTEN_CODECS, AcidWriter, OrcWriter
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.arrow_types import acid_schema
 from acid_platform.storage.files import Files
-from acid_platform.storage.per_process import PerProcess
 from acid_platform.write.changed_rows import ChangedRows
 from acid_platform.write.file_records import record_as_written, recorded_file
 from acid_platform.write.parquet_writer import ParquetWriter
@@ -325,12 +325,7 @@ def publish_events(
 # --- threads --------------------------------------------------------------------------------------
 
 
-class _Threads(ThreadPoolExecutor):
-    def close(self) -> None:
-        self.shutdown(wait=False, cancel_futures=True)
-
-
-_THREADS = PerProcess(lambda: _Threads(usable_cores(), "acid-encode"))
+_THREADS = PerProcess(lambda: LastingThreads(usable_cores(), "acid-encode"))
 
 
 def encoding_threads() -> Executor | None:

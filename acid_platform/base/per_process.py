@@ -6,6 +6,7 @@ import atexit
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, Protocol, TypeVar
 
 
@@ -47,3 +48,10 @@ class PerProcess(Generic[T]):
     def _forked(self) -> None:
         """Another thread of the parent may have held the lock."""
         self._guard = threading.Lock()
+
+
+class LastingThreads(ThreadPoolExecutor):
+    """Threads that a process keeps, since to start them takes longer than what they do."""
+
+    def close(self) -> None:
+        self.shutdown(wait=False, cancel_futures=True)
