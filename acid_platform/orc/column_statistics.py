@@ -42,6 +42,8 @@ class ColumnStatistics:
     def together(cls, parts: Iterable[ColumnStatistics]) -> ColumnStatistics:
         """The statistics of the values of all parts."""
         merged = list(parts)
+        if len(merged) == 1:
+            return merged[0]
         lows, highs, totals = (
             [value for part in merged if (value := getattr(part, name)) is not None]
             for name in ("low", "high", "total")

@@ -150,14 +150,15 @@ def _statistics(
     values: _Values, bounds: np.ndarray, inner: np.ndarray
 ) -> Iterator[ColumnStatistics]:
     measured = [iter(per_group) for per_group in (values.low, values.high, values.total)]
-    for rows, count in zip(np.diff(bounds).tolist(), np.diff(inner).tolist(), strict=True):
+    lengths = ((each[1:] - each[:-1]).tolist() for each in (bounds, inner))
+    for rows, count in zip(*lengths, strict=True):
         measures = [next(measure, None) if count else None for measure in measured]
         yield ColumnStatistics(count, count < rows, *measures)
 
 
 def _starts(inner: np.ndarray) -> np.ndarray:
     """The index of the first value of each row group that has one."""
-    return inner[:-1][np.diff(inner) > 0]
+    return inner[:-1][inner[1:] > inner[:-1]]
 
 
 def _positioned(kind: StreamKind, runs: Runs, inner: np.ndarray) -> Stream:
@@ -313,8 +314,10 @@ def _timestamp(array: pa.Array, _kind: HiveType, inner: np.ndarray) -> _Values:
 
 def _shortened(nanos: np.ndarray) -> np.ndarray:
     """ORC's form of nanoseconds: two or more trailing zeros are dropped, and counted in 3 bits."""
-    values, zeros = nanos.copy(), np.zeros(len(nanos), np.int64)
     some = nanos != 0
+    if not some.any():  # whole seconds
+        return nanos
+    values, zeros = nanos.copy(), np.zeros(len(nanos), np.int64)
     for count in range(2, 9):
         fits = some & (nanos % 10**count == 0)
         if not fits.any():
@@ -325,7 +328,7 @@ def _shortened(nanos: np.ndarray) -> np.ndarray:
 
 
 def _bytes(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
-    if kind.kind != "binary" and _repeats(array):
+    if kind.kind != "binary" and _may_repeat(array):
         encoded = _dictionary(array, inner)
         if encoded is not None:
             return encoded
@@ -359,9 +362,11 @@ def _content(array: pa.Array) -> tuple[bytes, np.ndarray, np.ndarray]:
     return content, np.diff(places), places[1:] - places[0]
 
 
-def _repeats(array: pa.Array) -> bool:
-    sample = array.slice(0, _SAMPLE)
-    return len(array) > 1 and pc.count_distinct(sample).as_py() <= _REPEATED * len(sample)
+def _may_repeat(array: pa.Array) -> bool:
+    """Whether a dictionary is worth an attempt; of few texts it is made without counting before."""
+    if len(array) <= _SAMPLE:
+        return len(array) > 1
+    return bool(pc.count_distinct(array.slice(0, _SAMPLE)).as_py() <= _REPEATED * _SAMPLE)
 
 
 def _dictionary(array: pa.Array, inner: np.ndarray) -> _Values | None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class UnreadableMessage(ValueError):
     """Bytes that are no message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """A field of a message: a varint's `value`, or the `payload` of a length-delimited field."""
 
     number: int

@@ -71,13 +71,20 @@ def _runs(rows: np.ndarray, signed: bool) -> tuple[list[bytes], list[int]]:
     Returns the encoded bytes, in pieces, and the number of bytes of each row.
     """
     count = rows.shape[1]
+    if count > 2 and (step := _only_step(rows)) is not None:
+        firsts = rows[:, 0].tolist() if step else [int(rows[0, 0])]
+        runs = [_fixed(count) + _based(first, step, signed) for first in firsts]
+        runs *= len(rows) // len(runs)  # of one value, all runs are equal
+        return runs, list(map(len, runs))
     low, high = rows.min(axis=1), rows.max(axis=1)
     extremes = np.maximum(_zigzags(low), _zigzags(high)) if signed else high.view(np.uint64)
     direct = np.searchsorted(_LARGEST, extremes)
     if count < 3:
         return _direct(rows, direct, signed)
-    steps = np.diff(rows, axis=1)
+    steps = rows[:, 1:] - rows[:, :-1]
     least, most = steps.min(axis=1), steps.max(axis=1)
+    if ((least < 0) & (most >= 0)).all():  # no row only rises or only falls
+        return _direct(rows, direct, signed)
     exact = (low > -_SAFE) & (high < _SAFE)
     wide = np.searchsorted(_LARGEST, np.maximum(np.abs(least), most).view(np.uint64))
     wide = np.maximum(wide, 1)  # a width of 1 can't be told from a fixed delta
@@ -96,6 +103,17 @@ def _runs(rows: np.ndarray, signed: bool) -> tuple[list[bytes], list[int]]:
     )
     mixed = [next(rest if is_delta else plain) for is_delta in delta.tolist()]
     return mixed, list(map(len, mixed))
+
+
+def _only_step(rows: np.ndarray) -> int | None:
+    """The difference of each value to the one before it, if it is the same everywhere: of columns
+    with one value, and of rowIds."""
+    values = rows.reshape(-1)
+    first, second, last = (int(values[at]) for at in (0, 1, -1))
+    step = second - first
+    if last - first != step * (len(values) - 1) or max(abs(first), abs(last)) >= _SAFE:
+        return None
+    return step if (values[1:] - values[:-1] == step).all() else None
 
 
 def _whole(parts: list[bytes], sizes: list[int]) -> Iterator[bytes]:
@@ -133,9 +151,6 @@ def _deltas(
     """Delta encoding of monotonic rows; a width of -1 means a constant step."""
     count = rows.shape[1]
     firsts, seconds = rows[:, 0].tolist(), steps[:, 0].tolist()
-    if (widths < 0).all() and len(set(firsts)) == len(set(seconds)) == 1:
-        run = _fixed(count) + _based(firsts[0], seconds[0], signed)
-        return [run * len(rows)], [len(run)] * len(rows)
     packed = _by_width(_DELTA, count, np.abs(steps[:, 1:]).view(np.uint64), widths)
     encoded = [
         each[:2] + _based(first, second, signed) + each[2:]

@@ -15,6 +15,8 @@ from acid_platform.orc.protobuf import delimited, number, packed
 
 BLOCK = 1 << 16
 """Compression block size: the most that a reader inflates in vain when it seeks a row group."""
+_TINY = 128
+"""Bytes of a block that would hardly become fewer: calling a codec takes longer than it saves."""
 
 
 def _deflated(content: memoryview) -> bytes:
@@ -68,7 +70,7 @@ class BlockCodec:
         starts = [0]
         for at in range(0, len(content), BLOCK):
             block = memoryview(content)[at : at + BLOCK]
-            small = self.compress(block)
+            small = self.compress(block) if len(block) > _TINY else block
             stored = len(small) >= len(block)  # the lowest bit says: stored uncompressed
             body = block if stored else small
             parts += [(len(body) << 1 | stored).to_bytes(3, "little"), body]
