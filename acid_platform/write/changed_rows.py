@@ -46,7 +46,9 @@ class ChangedRows:
 
     @classmethod
     def union(cls, parts: Iterable[ChangedRows]) -> ChangedRows:
-        every = [NO_ROWS, *parts]
+        every = [part for part in parts if len(part)]
+        if len(every) < 2:
+            return every[0] if every else NO_ROWS
         return _joined(
             np.concatenate([part.buckets for part in every]),
             np.concatenate([part.write_ids for part in every]),
@@ -85,12 +87,25 @@ class ChangedRows:
         if not limit:
             return None
         rows = self.shortened(max(limit // 2, 1))  # a run takes two bytes at least
-        while rows is not None:
-            text = rows._text()
-            if len(text) <= limit:
-                return RowSet(text)
-            rows = rows.shortened(int(len(rows) * min(limit / len(text), 0.9)))
-        return None
+        while rows is not None and (size := rows._size()) > limit:
+            rows = rows.shortened(int(len(rows) * min(limit / size, 0.9)))
+        return None if rows is None else RowSet(rows._text())
+
+    def _size(self) -> int:
+        """The length of `_text`, which takes much longer to make."""
+        begins = group_begins(self.buckets, self.write_ids)
+        starts, group = np.flatnonzero(begins), np.cumsum(begins)
+        lengths = self.lasts - self.firsts + 1
+        buckets = self.buckets[starts]
+        numbers = (
+            np.where(begins, self.firsts, self.firsts - np.roll(self.firsts, 1)),
+            lengths[np.isin(group, group[lengths != 1])],
+            self.write_ids[starts],
+            buckets[group_begins(buckets)],
+        )
+        digits = sum(int((np.searchsorted(_POWERS, each, "right") + 1).sum()) for each in numbers)
+        signs = max(sum(map(len, numbers)) - 1, 0)  # one between each two numbers
+        return digits + signs + (not self.exact)
 
     def _text(self) -> str:
         parts: list[str] = []
@@ -111,6 +126,8 @@ class ChangedRows:
         return ("" if self.exact else "~") + "".join(parts)
 
 
+_POWERS = 10 ** np.arange(1, 19)
+"""The least numbers of two digits, three, and so on."""
 _NONE = np.empty(0, np.int64)
 NO_ROWS = ChangedRows(_NONE, _NONE, _NONE, _NONE)
 

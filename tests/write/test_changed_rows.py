@@ -61,6 +61,12 @@ def test_P38_a_set_has_exactly_its_rows(chosen: set[Key]) -> None:
     assert keys_in(set_of(chosen).text) == chosen
 
 
+@given(key_sets)
+def test_P38_a_set_that_fits_is_not_shortened(chosen: set[Key]) -> None:
+    whole = set_of(chosen)
+    assert not chosen or set_of(chosen, len(whole.text)) == whole
+
+
 @given(key_sets, key_sets)
 def test_P38_shared_rows_are_those_of_the_naive_intersection(
     mine: set[Key], other: set[Key]
