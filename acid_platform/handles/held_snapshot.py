@@ -128,8 +128,6 @@ class Leases:
         lease = self._open(*tables)
         held = HeldLease(lease, frozenset(table_name(name) for name in tables))
         with _ended_on_error(lease), lease.checked():
-            if tables:
-                lease.describe(tables)
             yield LeaseView(held)
         if held.opened:
             self._keep(held)
@@ -158,7 +156,7 @@ class Leases:
             _end(held.lease)
 
     def _open(self, *tables: str) -> OpenTransaction:
-        return self._warehouse.metastore.open_snapshot(tables, self._warehouse.info())
+        return self._warehouse.metastore.open_snapshot(tables, self._warehouse.info(), True)
 
     def _newest(self, tables: Sequence[str]) -> HeldLease | None:
         """A held lease that sees what a new one would see of the tables (P11), renewed; or None."""

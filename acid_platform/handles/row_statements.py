@@ -55,6 +55,11 @@ class RowStatement(ABC, Generic[_Result]):
 
     table: str
 
+    def lock_at_begin(self, record: TableRecord) -> Statement | None:  # noqa: ARG002, see below
+        """What it locks the whole table for, so that a transaction may begin with that lock; None
+        if `run` tells. Raises what is wrong with it, as far as the declaration tells."""
+        return None
+
     @abstractmethod
     def run(self, work: TransactionWork, record: TableRecord) -> _Result:
         """Writes and reports the change; `record` is the table as the transaction sees it."""
@@ -68,10 +73,13 @@ class InsertRows(RowStatement[int]):
     fixed: Mapping[str, str | None] = field(default_factory=dict)
     shares: InsertShares | None = None
 
-    def run(self, work: TransactionWork, record: TableRecord) -> int:
+    def lock_at_begin(self, record: TableRecord) -> Statement:
         require_rows_fit(record, column_names(self.rows))
         _require_partition(self.rows, record, self.fixed)
-        work.lock(record, Statement.INSERT)
+        return Statement.INSERT
+
+    def run(self, work: TransactionWork, record: TableRecord) -> int:
+        work.lock(record, self.lock_at_begin(record))
         work.refuse_after_overwrite(record)
         written = work.run(
             record, lambda engine, target: engine.insert(self.rows, target, self.fixed), self.rows
@@ -116,7 +124,7 @@ class UpdateRows(RowStatement[int]):
     assignments: Mapping[str, str]
     where: Where = None
 
-    def run(self, work: TransactionWork, record: TableRecord) -> int:
+    def lock_at_begin(self, record: TableRecord) -> Statement:
         from acid_platform.engine.assignments import targets_of  # sqlglot takes long
 
         _refuse_insert_only(record, "UPDATE")
@@ -130,7 +138,10 @@ class UpdateRows(RowStatement[int]):
             if text not in map(quoted, values):
                 require_names(text, (*own, *keys), record.name)
         _require_predicate(self.where, record)
-        work.lock(record, Statement.UPDATE)
+        return Statement.UPDATE
+
+    def run(self, work: TransactionWork, record: TableRecord) -> int:
+        work.lock(record, self.lock_at_begin(record))
         work.refuse_after_overwrite(record)
         scan = _scan(work, record, self.where)
         written = work.run(
@@ -149,10 +160,13 @@ class DeleteRows(RowStatement[int]):
 
     where: Where = None
 
-    def run(self, work: TransactionWork, record: TableRecord) -> int:
+    def lock_at_begin(self, record: TableRecord) -> Statement:
         _refuse_insert_only(record, "DELETE")
         _require_predicate(self.where, record)
-        work.lock(record, Statement.DELETE)
+        return Statement.DELETE
+
+    def run(self, work: TransactionWork, record: TableRecord) -> int:
+        work.lock(record, self.lock_at_begin(record))
         work.refuse_after_overwrite(record)
         scan = _scan(work, record, self.where)
         written = work.run(
@@ -175,37 +189,46 @@ class MergeRows(RowStatement[MergeCounts]):
     clauses: Sequence[MergeClause]
     aliases: tuple[str, str] = ("t", "s")
 
-    def run(self, work: TransactionWork, record: TableRecord) -> MergeCounts:
+    @property
+    def _only_inserts(self) -> bool:
+        return all(clause.action is MergeAction.INSERT for clause in self.clauses)
+
+    def lock_at_begin(self, record: TableRecord) -> Statement:
         if not self.clauses:
             raise InvalidExpression(
                 f"MERGE into {record.name} has no WHEN clause: say what happens to rows that match,"
                 " or to those that don't"
             )
         require_reachable(self.clauses)
-        clauses = [self._with_all_columns(clause, record) for clause in self.clauses]
-        only_inserts = all(clause.action is MergeAction.INSERT for clause in clauses)
+        self._complete(record)
         _refuse_insert_only(record, "MERGE")
         require_writable(record)
         for clause in self.clauses:
             if clause.action is MergeAction.INSERT:
                 self._require_partition(clause, record)
-        work.lock(record, Statement.MERGE_INSERT if only_inserts else Statement.UPDATE)
+        return Statement.MERGE_INSERT if self._only_inserts else Statement.UPDATE
+
+    def run(self, work: TransactionWork, record: TableRecord) -> MergeCounts:
+        work.lock(record, self.lock_at_begin(record))
         work.refuse_after_overwrite(record)
         scan = _scan(work, record, None)
         written, counts = work.run(
             record,
             lambda engine, target: engine.merge(
-                scan, target, self.source, self.on, clauses, self.aliases
+                scan, target, self.source, self.on, self._complete(record), self.aliases
             ),
             self.source,
             scan.read_bytes,
         )
-        operation = RowOperation.INSERT if only_inserts else RowOperation.UPDATE
+        operation = RowOperation.INSERT if self._only_inserts else RowOperation.UPDATE
         work.report(record, operation, written, unmatched=counts.inserted > 0)
         work.count(
             record.name, inserted=counts.inserted, updated=counts.updated, deleted=counts.deleted
         )
         return counts
+
+    def _complete(self, record: TableRecord) -> list[MergeClause]:
+        return [self._with_all_columns(clause, record) for clause in self.clauses]
 
     def _with_all_columns(self, clause: MergeClause, record: TableRecord) -> MergeClause:
         """The clause with the values of `UPDATE SET *`, if it is one.
@@ -359,9 +382,10 @@ def _refuse_insert_only(record: TableRecord, statement: str) -> None:
 
 
 def _scan(work: TransactionWork, record: TableRecord, where: Where) -> Scan:
+    """The scan that a statement changes; its commit tells whether all files were there (P29)."""
     pruning = where.pruning if isinstance(where, Condition) else where
-    (scan,) = work.view.scans([work.view.request(record.name, pruning)])
-    return scan
+    with work.begun.checked(again=False):
+        return work.view.scan(work.view.request(record.name, pruning))
 
 
 def overwrite_with(

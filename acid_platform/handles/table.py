@@ -9,12 +9,18 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from acid_platform.compaction.states import CompactionKind
-from acid_platform.errors import CompactionRefused, DeclarationChanged, InvalidDefinition
+from acid_platform.errors import (
+    AcidError,
+    CompactionRefused,
+    DeclarationChanged,
+    InvalidDefinition,
+)
 from acid_platform.handles.constraint_checks import require_computable, require_fulfilled
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.row_statements import InsertRows, Partition, RowStatement
 from acid_platform.handles.snapshot_view import SnapshotView
 from acid_platform.handles.transaction import Transaction, autocommit
+from acid_platform.handles.transaction_work import lock_request
 from acid_platform.handles.write_verbs import Writes
 from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.declarable import table_name
@@ -51,9 +57,9 @@ class Table(Reads, Writes):
     """Get one by `Warehouse.table`. A verb is a transaction of its own: all or nothing."""
 
     def __init__(self, warehouse: Warehouse, name: str) -> None:
-        self._insert_record = warehouse.metastore.table(name)
-        """The declaration when this handle was made, or when its last insert of its own began."""
-        super().__init__(warehouse, self._insert_record.name)
+        self._known = warehouse.metastore.table(name)
+        """The declaration when this handle was made, or when its last change of rows began."""
+        super().__init__(warehouse, self._known.name)
 
     @property
     def record(self) -> TableRecord:
@@ -71,21 +77,35 @@ class Table(Reads, Writes):
 
     def _run(self, statement: RowStatement[_Result], engine: str | None) -> _Result:
         with self._warehouse.using(engine):
-            return autocommit(self._warehouse, self._name, lambda txn: txn.run(statement))
+            return self._committed(statement)
+
+    def _committed(self, statement: RowStatement[_Result]) -> _Result:
+        """Runs it as a transaction, which begins with its lock if it fits the known declaration."""
+
+        def change(txn: Transaction) -> _Result:
+            self._known = txn.view.table(self._name)
+            return txn.run(statement)
+
+        return autocommit(self._warehouse, self._name, change, self._locks_at_begin(statement))
+
+    def _locks_at_begin(self, statement: RowStatement[Any]) -> list[LockRequest]:
+        """None for a SHARED_READ, which would not wait at the beginning of a transaction (L10)."""
+        with suppress(AcidError):  # the transaction sees whether that is still wrong
+            locked_for = statement.lock_at_begin(self._known)
+            if locked_for is not None:
+                settings = self._warehouse.metastore.lock_settings
+                lock = lock_request(self._known, locked_for, settings)
+                return [lock] if lock.lock is not LockType.SHARED_READ else []
+        return []
 
     # --- rows ----------------------------------------------------------------------------------
 
     def _insert(self, statement: InsertRows, engine: str | None) -> int:
         """With those of other threads, if the table asks for that and the rows are few (P44)."""
-
-        def alone(txn: Transaction) -> int:
-            self._insert_record = txn.view.table(self._name)
-            return txn.run(statement)
-
-        groups, record = self._warehouse.grouped_inserts, self._insert_record
+        groups = self._warehouse.grouped_inserts
         with self._warehouse.using(engine):
-            grouped = groups.insert(record, statement.rows, statement.fixed)
-            return autocommit(self._warehouse, self._name, alone) if grouped is None else grouped
+            grouped = groups.insert(self._known, statement.rows, statement.fixed)
+            return self._committed(statement) if grouped is None else grouped
 
     def erase(self, where: str, partition: Partition = None, end_history: bool = False) -> Erasure:
         """Deletes rows from every file, also from files of old snapshots.

@@ -35,13 +35,22 @@ from acid_platform.tables.declaration import widened
 from acid_platform.tables.record_layout import distributed
 from acid_platform.tables.table_constraints import row_checks
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import Statement, lock_of
+from acid_platform.transactions.locks import LockSettings, Statement, lock_of
 from acid_platform.write.changed_rows import NO_ROWS, ChangedRows, deleted_rows
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
 if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.client.metastore import OpenTransaction
+
+
+def lock_request(
+    record: TableRecord, statement: Statement, settings: LockSettings, partition: str | None = None
+) -> LockRequest:
+    """The lock of a statement that writes a table, or one partition of it (T34)."""
+    lock, operation = lock_of(statement, settings)
+    dynamic = record.partitioned and partition is None
+    return LockRequest(record.name, lock, operation, partition, dynamic)
 
 
 _Place = tuple[str, str | None, RowOperation]
@@ -194,14 +203,13 @@ class TransactionWork:
         Raises LockTimeout, TxnAborted, and SnapshotOutdated or WriteConflict if the statement can't
         be committed any more (T40, P30).
         """
-        lock, operation = lock_of(statement, self._lock_settings)
-        dynamic = record.partitioned and partition is None
+        request = lock_request(record, statement, self._lock_settings, partition)
+        _, operation = lock_of(statement, self._lock_settings)
         if statement in (Statement.UPDATE, Statement.DELETE):
-            if not dynamic:
+            if not request.dynamic:
                 self._changed.begun(record, partition, operation)
         elif operation in (RowOperation.UPDATE, RowOperation.DELETE):
             self._changed.unknown(record, partition, operation)
-        request = LockRequest(record.name, lock, operation, partition, dynamic)
         if request not in self.locks:
             # Requesting a held lock again would wait for those that wait for it.
             self.begun.lock([request])

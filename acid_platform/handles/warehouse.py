@@ -252,7 +252,7 @@ class Warehouse:
         commit (T40). A single statement then begins again with the `locks` of this transaction, so
         that its snapshot is taken after they were granted. Raises LockTimeout.
         """
-        begun = self.metastore.begin(locks=locks, info=self.info())
+        begun = self.metastore.begin(locks=locks, info=self.info(), describe=bool(locks))
         return Transaction(TransactionWork(self, begun, restart_if_stale, locks))
 
     def snapshot(self) -> Snapshot:

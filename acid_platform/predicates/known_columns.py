@@ -38,10 +38,10 @@ def require_columns(names: Iterable[str], columns: Sequence[Column], table: str)
 
 def require_names(text: str, columns: Sequence[Column], table: str) -> None:
     """Checks the names in a SQL expression over the rows of one table. Raises UnknownColumn."""
-    from acid_platform.predicates.analysis import parse
+    from acid_platform.predicates.analysis import parsed
 
     with suppress(InvalidExpression):  # Spark may be able to parse it
-        require_columns(plain_names(parse(text)), columns, table)
+        require_columns(plain_names(parsed(text)), columns, table)
 
 
 def plain_names(tree: exp.Expr) -> list[str]:

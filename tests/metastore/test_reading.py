@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from acid_platform import NoSuchTable, NoSuchTxn, SnapshotExpired
 from acid_platform.metastore.records import LockRequest
-from tests.metastore.world import DELETE, E, Txn, World
+from acid_platform.transactions import TxnType
+from tests.metastore.world import DELETE, INSERT, UPDATE, E, Txn, W, World, X
 
 NAMES = ["default.p", "default.t"]
 
@@ -185,20 +186,46 @@ def test_P11_a_lease_that_is_still_used_sees_what_a_new_one_sees(steps: list[str
         assert seen(world, lease) == seen(world, world.read(NAMES))
 
 
-def test_P28_one_message_describes_what_the_snapshot_sees(world: World) -> None:
-    lease = world.read(NAMES)
-    before = seen(world, lease)
-    world.insert("t")
-    alter(world, properties={"a": "b"})
-    described = world.call("describe", txn=lease.id, tables=NAMES)["tables"]
-    for name, table in described.items():
-        assert table["record"] == before[name]["record"]
-    assert described["default.p"]["partitions"] == before["default.p"]["partitions"]
-    assert described["default.p"]["directories"] == []
-    files = world.call("manifest", txn=lease.id, table="t", partitions=[None])["entities"]
-    assert [described["default.t"]["directories"]] == files
+def begun_with(world: World, request: str) -> dict[str, list[str]]:
+    """What the answer says of tables, which is what its client would be told if it asked."""
+    answer = world.answer(request)
+    txn, tables = Txn(answer), {table["record"]["name"]: table for table in answer["seen"]}
+    told = seen(world, txn)
+    for name, table in tables.items():
+        assert table["record"] == told[name]["record"]
+        if table["partitions"] is not None:
+            assert table["partitions"] == told[name]["partitions"]
+        if table["directories"] is not None:
+            files = world.call("manifest", txn=txn.id, table=name, partitions=[None])["entities"]
+            assert [table["directories"]] == files
+    return {
+        name: [key for key in ("partitions", "directories") if table[key] is not None]
+        for name, table in tables.items()
+    }
+
+
+def test_P28_a_lease_begins_with_what_its_snapshot_sees(world: World) -> None:
+    lease: dict[str, Any] = {"kind": TxnType.READ_ONLY, "tables": NAMES}
+    request = world.begin_request(**lease, describe=True)
+    assert begun_with(world, request) == {
+        "default.p": ["partitions"],
+        "default.t": ["directories"],
+    }
+    assert "seen" not in world.answer(world.begin_request(**lease))
     with pytest.raises(NoSuchTable):
-        world.call("describe", txn=lease.id, tables=["default.nosuch"])
-    world.commit(lease)
-    with pytest.raises(NoSuchTxn):
-        world.call("describe", txn=lease.id, tables=NAMES)
+        world.answer(world.begin_request(**{**lease, "tables": ["default.no"]}, describe=True))
+
+
+def test_P3_P28_a_writer_begins_with_what_its_snapshot_sees(world: World) -> None:
+    for operation, told in ((INSERT, []), (UPDATE, ["directories"])):
+        request = world.begin_request(LockRequest("t", W, operation), describe=True)
+        kept = world.state.outcomes[request]
+        assert world.machine.expand(kept.op, kept.reply) == world.answers[request]
+        assert begun_with(world, request) == {"default.t": told}
+
+
+def test_P28_a_writer_that_waits_for_its_lock_asks_for_what_it_sees(world: World) -> None:
+    holder = world.write(operation=UPDATE, lock=X)
+    request = world.begin_request(LockRequest("t", W, INSERT), describe=True)
+    world.commit(holder)
+    assert "seen" not in world.answer(request)

@@ -122,6 +122,7 @@ class World:
         zero_wait: bool | None = None,
         tables: Sequence[str] | None = (),
         user: str = "",
+        describe: bool = False,
     ) -> str:
         return self.send(
             "begin",
@@ -131,6 +132,7 @@ class World:
             zero_wait=zero_wait,
             info={"user": user},
             tables=None if tables is None else list(tables),
+            describe=describe,
         )
 
     def allocate(self, txn: int, table: str) -> int:

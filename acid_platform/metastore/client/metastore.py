@@ -47,6 +47,8 @@ class Metastore:
         self.places = Places(root)
         self.beats = Heartbeats(link)
         now = self.call(ops.GetSettings())
+        self.lock_settings = Settings.of(now.set).lock_settings
+        """As the newest transaction of this handle knows them."""
         self.beats.interval = now.heartbeat / 1000
         self.beats.threads = int(now.settings["hive.txn.heartbeat.threadpool.size"])
 
@@ -110,6 +112,7 @@ class Metastore:
         grants them the old timeout (P29).
         """
         self.beats.learn(self.call(ops.ChangeSetting(name, value)))
+        self.lock_settings = self.in_force.lock_settings
 
     def settings(self) -> dict[str, str]:
         """Every setting with its value as text."""
@@ -192,24 +195,31 @@ class Metastore:
         locks: Sequence[LockRequest] = (),
         wait: float = 60.0,
         info: Info | None = None,
+        describe: bool = False,
     ) -> OpenTransaction:
         """Opens, locks, allocates write ids and takes the snapshot in one message (P6, S4).
+
+        `describe`: what the snapshot sees of the locked tables comes with it, unless it waited:
+        then `table`, `partition_records` and `manifest` answer without a message.
 
         Waits up to `wait` seconds, then raises LockTimeout and aborts the transaction. As in Hive,
         a blocked read is refused at once (LockNotAcquired, L10). Also raises TooManyOpenTxns,
         NoSuchTable, NoSuchPartition.
         """
         kind = TxnType.DEFAULT
-        begin = ops.Begin(kind.value, tuple(locks), wait, None, client_info(info), tables=())
+        begin = ops.Begin(kind.value, tuple(locks), wait, None, client_info(info), (), describe)
         return OpenTransaction(self, kind, self.call(begin))
 
     def open_snapshot(
-        self, tables: Sequence[str] | None = None, info: Info | None = None
+        self,
+        tables: Sequence[str] | None = None,
+        info: Info | None = None,
+        describe: bool = False,
     ) -> OpenTransaction:
         """Opens a read lease: a journaled READ_ONLY transaction for these tables, None for all
-        (P12)."""
+        (P12). `describe`: as of `begin`."""
         kind, asked = TxnType.READ_ONLY, None if tables is None else tuple(tables)
-        begin = ops.Begin(kind.value, (), 0, None, client_info(info), asked)
+        begin = ops.Begin(kind.value, (), 0, None, client_info(info), asked, describe)
         return OpenTransaction(self, kind, self.call(begin))
 
     def resume(self, txn_id: int, read_only: bool = False) -> OpenTransaction:

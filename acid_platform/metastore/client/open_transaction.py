@@ -71,7 +71,8 @@ class OpenTransaction:
         self.lost: str | None = None
         """Why the metastore aborted it, once a heartbeat has reported that."""
         self._lists: dict[str, ValidWriteIdList] = {}
-        self._described: dict[str, ops.SeenTable] = {}
+        self._described = {table.record.name: table for table in granted.seen}
+        """What its snapshot sees of the tables that it began with: that never changes."""
         self._callbacks: list[Callable[[str], None]] = []
         self.valid_txns: ValidTxnList = granted.valid_txns
         self._learn(granted)
@@ -82,6 +83,7 @@ class OpenTransaction:
         self.stale = self.stale or granted.stale
         self.lost_overwrite = granted.lost_overwrite
         self.settings = Settings.of(granted.set)
+        self._metastore.lock_settings = self.settings.lock_settings
         for name, listed in granted.lists.items():
             self._lists.setdefault(name, listed)
         self._metastore.beats.learn(granted.interval)
@@ -120,15 +122,6 @@ class OpenTransaction:
         own = self.write_ids.get(name)
         return self._lists[name] if own is None else self._lists[name].seeing(own)
 
-    def describe(self, tables: Sequence[str]) -> None:
-        """Fetches what its snapshot sees of the tables: `table`, `partition_records` and `manifest`
-        then answer without a message. For leases: what their snapshot sees never changes.
-
-        Raises as `manifest`.
-        """
-        names = tuple(table_name(name) for name in tables)
-        self._described |= self._metastore.call(ops.Describe(self.id, names))
-
     def is_newest(self, tables: Sequence[str]) -> bool:
         """Whether a new snapshot would see the same of the tables; renews the read lease then.
 
@@ -143,14 +136,14 @@ class OpenTransaction:
 
         Raises NoSuchTable, SnapshotExpired, TxnAborted.
         """
-        if table_name(name) in self._described:
-            return self._described[table_name(name)].record
-        return self._metastore.call(ops.GetTable(name, self.id))
+        seen = self._described.get(table_name(name))
+        return seen.record if seen else self._metastore.call(ops.GetTable(name, self.id))
 
     def partition_records(self, name: str) -> list[PartitionRecord]:
         """The partitions that its snapshot sees, with their floors (P22, P28)."""
-        if table_name(name) in self._described:
-            return self._described[table_name(name)].partitions
+        seen = self._described.get(table_name(name))
+        if seen is not None and seen.partitions is not None:
+            return seen.partitions
         return self._metastore.call(ops.GetPartitions(name, self.id))
 
     def partitions(self, name: str) -> list[str]:
@@ -169,8 +162,9 @@ class OpenTransaction:
         Answered only while the transaction is open; until then the Cleaner keeps what its snapshot
         needs (P29). Raises SnapshotExpired, TxnAborted, NoSuchTxn, NoSuchTable.
         """
-        if table_name(table) in self._described and list(partitions) == [None]:
-            return [self._described[table_name(table)].directories]
+        seen = self._described.get(table_name(table))
+        if seen is not None and seen.directories is not None and list(partitions) == [None]:
+            return [seen.directories]
         return self._metastore.call(ops.GetManifest(self.id, table_name(table), tuple(partitions)))
 
     def past(self, table: str, as_of: AsOf) -> PastTable:

@@ -31,6 +31,7 @@ def placed(places: Places, answer: Any) -> Any:
         return replace(answer, ready=placed(places, answer.ready))
     if isinstance(answer, PastTable | TableChanges):
         return replace(answer, table=placed(places, answer.table))
-    if isinstance(answer, ops.SeenTable):
-        return replace(answer, record=placed(places, answer.record))
+    if isinstance(answer, ops.Granted) and answer.seen:
+        seen = (replace(one, record=placed(places, one.record)) for one in answer.seen)
+        return replace(answer, seen=tuple(seen))
     return answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from acid_platform.metastore.codec import BRIEF
 from acid_platform.metastore.operations.base import MetastoreOperation, Unrecorded
 from acid_platform.metastore.pasts import CursorMove, SinkBatch
 from acid_platform.metastore.records import (
@@ -32,6 +33,25 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True)
+class BeginTicket(Ticket):
+    """What is kept of `Begin`: also the tables that its answer describes, by their full names, and
+    whether with what they hold."""
+
+    described: tuple[str, ...] = field(default=(), metadata=BRIEF)
+    with_files: bool = field(default=False, metadata=BRIEF)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenTable:
+    """What a transaction sees of a table: its declaration, its partitions or, of a table without
+    partitions, its recorded directories. None: it has to ask."""
+
+    record: TableRecord
+    partitions: list[PartitionRecord] | None = None
+    directories: list[RecordedDirectory] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Granted:
     """What the client of an open transaction receives.
 
@@ -39,6 +59,7 @@ class Granted:
     committed since the transaction began (T40). `lost_overwrite`: why an overwrite of what it
     locked can't commit any more, else empty (P30). `interval`: milliseconds between heartbeats.
     `set`: the settings that are not at their default, so that a statement need not ask for them.
+    `seen`: what the snapshot sees of the tables that `Begin` asks about.
     """
 
     txn: int
@@ -49,16 +70,7 @@ class Granted:
     lost_overwrite: str
     interval: int
     set: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class SeenTable:
-    """What a transaction sees of a table: its declaration, its partitions, and, of a table without
-    partitions, its recorded directories."""
-
-    record: TableRecord
-    partitions: list[PartitionRecord]
-    directories: list[RecordedDirectory]
+    seen: tuple[SeenTable, ...] = field(default=(), metadata=BRIEF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +102,12 @@ class TxnOutcome:
 # --- operations ---------------------------------------------------------------------------------
 
 
-class Begin(MetastoreOperation[Granted], op="begin", outcome=Ticket):
+class Begin(MetastoreOperation[Granted], op="begin", outcome=BeginTicket):
     """Opens, locks, allocates write ids and takes the snapshot at once (P6, S4).
 
     `kind` is Hive's number for the type. `tables`: those that the snapshot will be asked for; None
-    means all.
+    means all. `describe`: the answer tells what the snapshot sees of them, or of the tables of
+    `locks`, of which an INSERT needs no files; not if it has to wait for a lock (P26, P28).
     """
 
     kind: int
@@ -103,6 +116,7 @@ class Begin(MetastoreOperation[Granted], op="begin", outcome=Ticket):
     zero_wait: bool | None
     info: ClientInfo
     tables: tuple[str, ...] | None
+    describe: bool = False
 
 
 class OpenBatch(MetastoreOperation[list[int]], op="open_batch", answers="txns"):
@@ -143,13 +157,6 @@ class GetManifest(Unrecorded[list[list[RecordedDirectory]]], op="manifest", answ
     txn: int
     table: str
     partitions: tuple[str | None, ...]
-
-
-class Describe(Unrecorded[dict[str, SeenTable]], op="describe", answers="tables"):
-    """What the transaction sees of some tables, while it is open (P26, P28, P29)."""
-
-    txn: int
-    tables: tuple[str, ...]
 
 
 class IsNewest(Unrecorded[bool], op="is_newest", answers="newest"):

@@ -22,7 +22,15 @@ from acid_platform.metastore.operations.base import (
     MetastoreOperation,
     write_answer,
 )
-from acid_platform.metastore.rules import compactions, housekeeping, identity, locking, timers, txns
+from acid_platform.metastore.rules import (
+    compactions,
+    housekeeping,
+    identity,
+    locking,
+    reading,
+    timers,
+    txns,
+)
 from acid_platform.metastore.rules.compactions import CompactionCommitted
 from acid_platform.metastore.rules.endings import Aborted, Committed
 from acid_platform.metastore.rules.locking import LockRemoved
@@ -44,7 +52,7 @@ for _module in iter_modules(rules.__path__, f"{rules.__name__}."):
     import_module(_module.name)  # completes HANDLERS and EVENTS
 
 EXPAND: dict[type[MetastoreOperation[object]], Callable[..., object]] = {
-    ops.Begin: txns.granted,
+    ops.Begin: reading.begun,
     ops.Lock: txns.granted,
     ops.BeginCompaction: compactions.begun,
 }

@@ -9,6 +9,7 @@ while its transaction is open: until it ends, the Cleaner removes nothing that i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import RecordedDirectory
@@ -22,28 +23,34 @@ from acid_platform.metastore.rules.lock_requests import check_files
 from acid_platform.metastore.rules.snapshots import snapshot, txn_list, write_ids
 from acid_platform.metastore.rules.state import State, TableState, Txn
 from acid_platform.metastore.rules.timers import touch
-from acid_platform.metastore.rules.turn import Turn, handles
-from acid_platform.metastore.rules.txns import renew_lease, require_open
+from acid_platform.metastore.rules.turn import Past, Turn, handles
+from acid_platform.metastore.rules.txns import granted, renew_lease, require_open
 from acid_platform.transactions import TxnType, ValidTxnList
 
 MOST_DIRECTORIES = 2000
 """To compare for `IsNewest`, since other requests wait meanwhile."""
 
 
-@handles(ops.Describe)
-def describe(turn: Turn, operation: ops.Describe) -> dict[str, ops.SeenTable]:
-    """Raises what GetManifest raises."""
-    txn = require_open(turn, operation.txn)
-    described = {}
-    for name in operation.tables:
-        table, record = seen_table(turn.state, txn, name)
-        partitioned = bool(record.partition_columns)
-        listed = (
-            [] if partitioned else manifest(turn, ops.GetManifest(txn.txn_id, name, (None,)))[0]
-        )
-        partitions = seen_partitions(turn.state, txn, table) if partitioned else []
-        described[name] = ops.SeenTable(record, partitions, listed)
-    return described
+def begun(state: State, past: Past, ticket: ops.BeginTicket) -> ops.Granted:
+    """What the client of `begin` receives: as `granted`, and a description of the tables.
+
+    Raises what `granted` and GetManifest raise.
+    """
+    answer = granted(state, past, ticket)
+    return replace(
+        answer, seen=tuple(_description(state, past, ticket, name) for name in ticket.described)
+    )
+
+
+def _description(state: State, past: Past, ticket: ops.BeginTicket, name: str) -> ops.SeenTable:
+    txn = state.txns[ticket.txn]
+    table, record = seen_table(state, txn, name)
+    if not ticket.with_files:
+        return ops.SeenTable(record)
+    check_files(txn, table)
+    if record.partition_columns:
+        return ops.SeenTable(record, seen_partitions(state, txn, table))
+    return ops.SeenTable(record, None, _recorded(state, past, record.table_id, (None,))[0])
 
 
 @handles(ops.IsNewest)
@@ -102,27 +109,26 @@ def manifest(turn: Turn, operation: ops.GetManifest) -> list[list[RecordedDirect
     table, _ = seen_table(turn.state, txn, operation.table)
     check_files(txn, table)
     renew_lease(turn, txn)
-    return _recorded(turn, table.record.table_id, operation.partitions)
+    return _recorded(turn.state, turn.past, table.record.table_id, operation.partitions)
 
 
 @handles(ops.GetRecorded)
 def recorded_now(turn: Turn, operation: ops.GetRecorded) -> list[list[RecordedDirectory]]:
     """Raises NoSuchTable."""
     table_id = operation.table_id or turn.state.table(operation.table).record.table_id
-    return _recorded(turn, table_id, operation.partitions)
+    return _recorded(turn.state, turn.past, table_id, operation.partitions)
 
 
 def _recorded(
-    turn: Turn, table_id: int, partitions: Sequence[str | None]
+    state: State, past: Past, table_id: int, partitions: Sequence[str | None]
 ) -> list[list[RecordedDirectory]]:
-    state = turn.state
     lacking = [
         partition
         for partition in partitions
         if directories(state, (table_id, partition)).keys()
         - state.contents.get((table_id, partition), {}).keys()
     ]
-    saved = turn.past.recorded(table_id, lacking) if lacking else {}
+    saved = past.recorded(table_id, lacking) if lacking else {}
     return [
         [
             RecordedDirectory(directory, fresh.get(name) or saved[partition, name])

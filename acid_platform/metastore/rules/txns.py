@@ -32,7 +32,7 @@ from acid_platform.transactions import RowOperation, TxnState, TxnType, ValidWri
 
 
 @handles(ops.Begin)
-def begin(turn: Turn, operation: ops.Begin) -> ops.Ticket:
+def begin(turn: Turn, operation: ops.Begin) -> ops.BeginTicket:
     """An empty list of tables means that each table is registered when it is asked for.
 
     Raises TooManyOpenTxns (T2) and, after aborting the transaction, what `locking.enqueue` raises.
@@ -53,7 +53,11 @@ def begin(turn: Turn, operation: ops.Begin) -> ops.Ticket:
     except AcidError as error:
         turn.record(Aborted(txn.txn_id, str(error)))
         raise
-    return ops.Ticket(txn.txn_id, turn.state.next_lock - 1 if operation.locks else 0)
+    lock = turn.state.next_lock - 1 if operation.locks else 0
+    if not operation.describe:
+        return ops.BeginTicket(txn.txn_id, lock)
+    reads = {each.operation for each in operation.locks} != {RowOperation.INSERT}
+    return ops.BeginTicket(txn.txn_id, lock, tuple(turn.state.txns[txn.txn_id].needs), reads)
 
 
 @handles(ops.OpenBatch)

@@ -20,7 +20,6 @@ from tests.compaction.killed_worker import die, killing
 
 PHASES = (
     "begun",
-    "locked",
     "torn file",
     "one file",
     "all files",
@@ -37,8 +36,6 @@ def arm(phase: str) -> None:
     match phase:
         case "begun":
             killing(Metastore, "begin")
-        case "locked":
-            killing(OpenTransaction, "lock")
         case "torn file":
             AcidWriter._tail = die  # type: ignore[assignment,method-assign]
         case "one file":

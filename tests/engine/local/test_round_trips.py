@@ -118,6 +118,57 @@ def test_P11_a_read_of_what_has_not_changed_is_one_message(
     assert answer(warehouse, SUM) == 145
 
 
+def test_P6_P29_a_change_of_rows_is_three_messages(table: Table, asked: Counter[str]) -> None:
+    for change in (
+        lambda: table.delete("id = 1"),
+        lambda: table.update({"v": "'b'"}, "id % 2 = 0"),
+        lambda: table.merge([{"id": 2, "v": "c"}], "t.id = s.id", "*", None, "*"),
+        lambda: table.insert([{"id": 1, "v": "c"}]),
+    ):
+        asked.clear()
+        change()
+        assert asked == {"begin": 1, "heartbeat_one": 1, "commit": 1}
+
+
+def test_T34_a_statement_that_is_wrong_takes_no_lock(
+    warehouse: Warehouse, table: Table, asked: Counter[str]
+) -> None:
+    for change in (
+        lambda: table.delete("nosuch = 1"),
+        lambda: table.update({"v": "nosuch"}),
+        lambda: table.insert([{"nosuch": 1}]),
+        lambda: table.merge([{"id": 2}], "t.id = s.id"),
+    ):
+        with pytest.raises(AcidError):
+            change()
+    assert asked["begin"] == asked["abort"] == 4 and not asked["lock"]
+    before, after = (warehouse.table("db.r").insert([{"id": 1}]) for _ in range(2))
+    assert before == after == 1
+    ids = [row["write_id"] for row in table.history()]
+    assert ids == [*range(ids[0], ids[0] + 3)]
+
+
+def test_T34_a_lock_follows_the_settings_and_the_declaration(
+    warehouse: Warehouse, table: Table, asked: Counter[str]
+) -> None:
+    with Warehouse.open(warehouse.path, engine="local") as other:
+        other.metastore.set("hive.txn.xlock.write", "true")
+        try:
+            assert table.delete("id = 1") == 1  # asks for the stricter lock too
+            asked.clear()
+            assert table.delete("id = 2") == 1
+            assert asked == {"begin": 1, "heartbeat_one": 1, "commit": 1}
+        finally:
+            other.metastore.set("hive.txn.xlock.write", "false")
+        other.table("db.r").add_columns("w int")
+        assert table.update({"w": "id"}, "id > 7") == 2
+        other.drop_table("db.r")
+        other.create_table("db.r", "id int", partitioned_by=["v string"]).insert(
+            [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}]
+        )
+        assert table.delete("v = 'a'") == 1 and table.to_arrow()["id"].to_pylist() == [2]
+
+
 def test_P11_each_read_sees_all_that_was_committed_before(
     warehouse: Warehouse, table: Table
 ) -> None:
