@@ -147,6 +147,8 @@ ORDER BY … LIMIT of at most 10,000 rows of one table first reads the columns o
 condition, and then other columns only in the files and stripes that hold such a row. LIMIT without
 them reads the first files until it has its rows. `min`, `max` and `count` of columns, of a whole
 table or by conditions on partition columns, come from the records of files where these prove them.
+After deletes, `min` and `max` of whole numbers, decimals, dates and strings are looked for in the
+stripes that may have them, the farthest bounds first.
 
 CURRENT_TIMESTAMP, `now()` and `current_date()` are the time in UTC at which the statement began,
 the same in all of its parts, and each time that its result is read. In Spark, the source of a MERGE

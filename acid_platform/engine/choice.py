@@ -159,6 +159,10 @@ class Engines:
             lambda engine, reason: engine.query(text, reads, reason), settings, read_bytes
         )
 
+    def reads_here(self, settings: Settings, read_bytes: int) -> bool:
+        """Whether a query that reads so much runs in this process, if that can run it."""
+        return self.preferred_here != "spark" and read_bytes <= settings.integer(LOCAL_BYTES)
+
     def _choices(self, settings: Settings, rows: Rows | None, read_bytes: int) -> Iterator[Choice]:
         preference = self.preferred_here
         if preference == "spark":

@@ -23,7 +23,7 @@ from acid_platform.layout import schema
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.orc import key_ranges, reading
 from acid_platform.scan.decode import FileRead, Work
-from acid_platform.scan.deletes import DeletedRows, DeleteKeys
+from acid_platform.scan.deletes import DeletedRows
 from acid_platform.scan.result_columns import FILE_PLACES, PLACE, ROW_ID_TYPE, Predicate
 from acid_platform.scan.row_counts import count_rows
 from acid_platform.scan.scans import EntityScan, Scan, partition_scalars
@@ -95,11 +95,16 @@ class ArrowScan:
 
     def first_batches(self, limit: int) -> Iterator[pa.RecordBatch]:
         """As `first`, batch by batch."""
+        batches = self.one_by_one()
+        while limit > 0 and (batch := next(batches, None)) is not None:
+            yield batch.slice(0, limit)
+            limit -= min(limit, batch.num_rows)
+
+    def one_by_one(self, backwards: bool = False) -> Iterator[pa.RecordBatch]:
+        """Live rows in file order, or from the end; a batch is decoded when it is asked for."""
         pieces = self._work(usable_cores())
-        while limit > 0 and (piece := next(pieces, None)) is not None:
-            for batch in piece():
-                yield batch.slice(0, limit)
-                limit -= min(limit, batch.num_rows)
+        for piece in reversed(list(pieces)) if backwards else pieces:
+            yield from piece()
 
     def count(self, threads: int | None = None) -> int:
         """How many rows `table` would return.
@@ -122,22 +127,21 @@ class ArrowScan:
                 else:
                     counted += rows
             if uncounted:
-                sources = replace(entity.sources, inserts=tuple(uncounted))
-                tested.append(replace(entity, sources=sources))
+                tested.append(entity.with_inserts(uncounted))
         rest = replace(self.scan, entities=tuple(tested))
         left = replace(self, scan=rest, names=(), row_id=False)
         return counted + sum(int(batch.num_rows) for batch in left.batches(threads))
 
-    def kept_files(self) -> list[tuple[SourceFile, DeleteKeys]] | None:
-        """The files with rows that the predicate keeps, and what deletes some of them; None if the
-        values of the partitions don't tell for one of them."""
-        files: list[tuple[SourceFile, DeleteKeys]] = []
+    def kept_files(self) -> list[EntityScan] | None:
+        """The files with rows that the predicate keeps, each as an entity of its own with what
+        deletes some of them; None if the values of the partitions don't tell for one of them."""
+        files: list[EntityScan] = []
         for entity in self.scan.entities:
             accepted = self._accepted(entity)
             if accepted is None:
                 return None
             if accepted:
-                files += ((source, entity.deletes) for source in entity.sources.inserts)
+                files += map(entity.with_inserts, ((one,) for one in entity.sources.inserts))
         return files
 
     def _accepted(self, entity: EntityScan) -> bool | None:

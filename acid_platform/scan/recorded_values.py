@@ -1,23 +1,28 @@
 """What the records of files prove of the live values of a column: how many, least and greatest.
 
 A file proves it if its record says that no row of it needs a test and none is deleted. The bounds
-of the others only have to lie within the bounds of these.
+of the others only have to lie within the bounds of these; or they tell which few stripes are worth
+reading, since no other can have a greater value.
 """
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
 
+from acid_platform.base import arrow_functions as pc
 from acid_platform.layout.file_entries import MOST_TEXT, ColumnRange, RangeKind
 from acid_platform.layout.types import INTEGRAL, Column
+from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.deletes import DeleteKeys
 from acid_platform.scan.file_pruning import trusted_bound
+from acid_platform.scan.scans import EntityScan
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.arrow_numpy import scalar_of
 from acid_platform.storage.arrow_types import arrow_type
@@ -29,6 +34,7 @@ _DECLARED: dict[RangeKind, tuple[str, ...]] = {
     RangeKind.TEXT: ("string",),
 }
 """The declared types whose values are those of the file, by the kind of its bounds."""
+_FIRST_DAY = datetime.date(1970, 1, 1)
 _BOUNDED = frozenset(kind for kinds in _DECLARED.values() for kind in kinds)
 
 
@@ -36,12 +42,15 @@ _BOUNDED = frozenset(kind for kinds in _DECLARED.values() for kind in kinds)
 class RecordedFile:
     """A file of a scan; `whole`: whether all of its rows are known to be live."""
 
+    entity: EntityScan
+    """The file alone, with what deletes its rows."""
     source: SourceFile
     whole: bool
 
     @classmethod
-    def of(cls, source: SourceFile, deletes: DeleteKeys) -> RecordedFile:
-        return cls(source, _is_whole(source, deletes))
+    def of(cls, entity: EntityScan) -> RecordedFile:
+        (source,) = entity.sources.inserts
+        return cls(entity, source, _is_whole(source, entity.deletes))
 
     def range_of(self, column: Column) -> ColumnRange | None:
         """The bounds of a column, if the record has statistics of the file at all."""
@@ -86,13 +95,16 @@ def recorded_count(files: Sequence[RecordedFile], column: Column | None) -> int 
 
 
 def recorded_extreme(
-    files: Sequence[RecordedFile], column: Column, greatest: bool
+    files: Sequence[RecordedFile], column: Column, greatest: bool, scan: ArrowScan | None = None
 ) -> pa.Scalar | None:
-    """The least or the greatest value of the column, NULL without any; None if it is not proven."""
+    """The least or the greatest value of the column, NULL without any; None if it is not proven.
+
+    With their `scan`, files that are not whole are read as long as they may have a value beyond
+    those that are known. Raises CorruptFile, UnsupportedLayout, NeedsSpark then.
+    """
     if column.type.kind not in _BOUNDED:
         return None
-    proven: list[Any] = []
-    others: list[Any] = []
+    bounded: list[tuple[Any, RecordedFile]] = []
     for file in files:
         if file.source.rows == 0:
             continue
@@ -103,12 +115,39 @@ def recorded_extreme(
             bound = _exact(bounds, column, greatest)
             if bound is None:
                 return None
-            (proven if file.whole else others).append(bound)
+            bounded.append((bound, file))
+    bounded.sort(key=lambda each: not each[1].whole)
+    bounded.sort(key=itemgetter(0), reverse=greatest)
     choose = max if greatest else min
-    value = choose(proven, default=None)
-    if others and (value is None or choose(value, *others) != value):
-        return None
-    return _stored(value, column)
+    values: list[Any] = []
+    for bound, file in bounded:
+        if values and choose(bound, *values) in values:
+            break
+        if file.whole:
+            values.append(bound)
+        elif scan is None:
+            return None
+        else:
+            values += _live_extreme(scan, file, column, bound, greatest)
+    return _stored(choose(values, default=None), column)
+
+
+def _live_extreme(
+    scan: ArrowScan, file: RecordedFile, column: Column, bound: Any, greatest: bool
+) -> list[Any]:
+    """The least or the greatest live value in a file whose values reach no further than `bound`;
+    empty without any."""
+    one = replace(scan.scan, entities=(file.entity,))
+    values: list[Any] = []
+    # Values often ascend with the rows: the greatest one is looked for from the end.
+    for batch in ArrowScan(one, (column.name,)).one_by_one(backwards=greatest):
+        edge = pc.min_max(batch.column(0))["max" if greatest else "min"].as_py()
+        if isinstance(edge, datetime.date):
+            edge = (edge - _FIRST_DAY).days
+        values += [] if edge is None else [edge]
+        if edge == bound:
+            break
+    return values
 
 
 def _exact(bounds: ColumnRange, column: Column, greatest: bool) -> int | Decimal | str | None:
@@ -126,7 +165,7 @@ def _stored(value: int | Decimal | str | None, column: Column) -> pa.Scalar | No
     given: object = value
     try:
         if isinstance(value, int) and column.type.kind == "date":
-            given = datetime.date(1970, 1, 1) + datetime.timedelta(value)
+            given = _FIRST_DAY + datetime.timedelta(value)
         scalar = scalar_of(given, arrow_type(column.type))
     except (pa.ArrowInvalid, OverflowError):
         return None

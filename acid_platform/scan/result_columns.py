@@ -16,7 +16,7 @@ import pyarrow as pa
 from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.scan.row_keys import RowKeys
+from acid_platform.scan.row_keys import RowKeys, numbers_kept
 from acid_platform.storage.arrow_numpy import filled, from_numpy
 from acid_platform.storage.arrow_types import arrow_type, conform
 
@@ -140,8 +140,7 @@ class ResultColumns:
                 [pa.nulls(0, field.type) for field in target], schema=target
             )
         if PLACE.name in self.read.names:
-            places = np.flatnonzero(keep) + first
-            values = {**values, PLACE.name: from_numpy(places)}
+            values = {**values, PLACE.name: from_numpy(numbers_kept(keep, first))}
         arrays = [
             value if isinstance(value := values[name], pa.Array) else pa.repeat(value, rows)
             for name in self.read.names

@@ -49,8 +49,13 @@ class KeyRun:
         return wanted.survivors_of_run(self.write_id, self.bucket, self.first, rows)
 
     def of(self, keep: np.ndarray) -> tuple[np.ndarray, ...]:
-        row_ids = np.flatnonzero(keep) + self.first
+        row_ids = numbers_kept(keep, self.first)
         return np.full(len(row_ids), self.write_id), np.full(len(row_ids), self.bucket), row_ids
+
+
+def numbers_kept(keep: np.ndarray, first: int) -> np.ndarray:
+    """The numbers of the rows of the mask, int64 (n,); its first row has the number `first`."""
+    return np.arange(first, first + len(keep)) if keep.all() else np.flatnonzero(keep) + first
 
 
 RowKeys: TypeAlias = StoredKeys | KeyRun | None

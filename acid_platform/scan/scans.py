@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -37,6 +37,10 @@ class EntityScan:
         """One file, of which no row is deleted."""
         return cls(EntitySources("", (source,), ()), values=values)
 
+    def with_inserts(self, inserts: Iterable[SourceFile]) -> EntityScan:
+        """The entity with these of its insert files."""
+        return replace(self, sources=replace(self.sources, inserts=tuple(inserts)))
+
 
 @dataclass(frozen=True, slots=True)
 class Scan:
@@ -67,13 +71,7 @@ class Scan:
         return replace(
             self,
             entities=tuple(
-                replace(
-                    entity,
-                    sources=replace(
-                        entity.sources,
-                        inserts=tuple(one for one in entity.sources.inserts if one.rows != 0),
-                    ),
-                )
+                entity.with_inserts(one for one in entity.sources.inserts if one.rows != 0)
                 for entity in self.entities
             ),
         )

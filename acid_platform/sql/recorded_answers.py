@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,9 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
+from acid_platform.base.cores import usable_cores
 from acid_platform.engine.results import ArrowResult, Result
+from acid_platform.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.handles.snapshot_view import ScanRequest
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column
@@ -76,14 +80,17 @@ def from_records(warehouse: Warehouse, catalog: Catalog, query: Query) -> Result
     text = None if where is None else where.sql(dialect="spark")
     (scan,) = catalog.scans([ScanRequest(record, text, catalog.past(asked.table))])
     arrow_scan = ArrowScan(scan, (), predicate)
+    here = warehouse.engines.reads_here(catalog.in_force, scan.read_bytes)
     if asked.only_counts:
         values: list[pa.Scalar | None] = [_count(arrow_scan.count())] * len(asked.aggregates)
     else:
         kept = arrow_scan.kept_files()
-        files = None if kept is None else [RecordedFile.of(*file) for file in kept]
+        files = None if kept is None else [RecordedFile.of(file) for file in kept]
         values = [
             None if files is None else _proven(each, files, columns) for each in asked.aggregates
         ]
+        if files is not None and here and any(value is None for value in values):
+            values = _read(arrow_scan, asked.aggregates, values, files, columns)
     proven = [value for value in values if value is not None]
     if len(proven) == len(values):
         arrays = [pa.repeat(value, 1) for value in proven]
@@ -108,6 +115,27 @@ def _proven(
         return None if rows is None else _count(rows)
     assert column is not None
     return recorded_extreme(files, column, aggregate.function == "max")
+
+
+def _read(
+    scan: ArrowScan,
+    aggregates: Sequence[Aggregate],
+    values: Sequence[pa.Scalar | None],
+    files: list[RecordedFile],
+    columns: dict[str, Column],
+) -> list[pa.Scalar | None]:
+    """The values, and those bounds that few stripes tell, where the records do not prove them."""
+
+    def extreme(aggregate: Aggregate, value: pa.Scalar | None) -> pa.Scalar | None:
+        if value is not None or aggregate.column is None or aggregate.function == "count":
+            return value
+        greatest = aggregate.function == "max"
+        with suppress(UnsupportedLayout, NeedsSpark):  # an engine says what is wrong, or can do it
+            return recorded_extreme(files, columns[aggregate.column], greatest, scan)
+        return None
+
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        return list(pool.map(extreme, aggregates, values))
 
 
 def _with_literals(

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acid_platform import Warehouse
+from acid_platform import NeedsSpark, Warehouse
 from acid_platform.engine.local.run_query import LocalResult
-from acid_platform.engine.results import Result
+from acid_platform.engine.results import ArrowResult, Result
 from acid_platform.scan.decode import FileRead
 from tests.conftest import temporary_warehouse
 
@@ -134,3 +134,50 @@ def test_bounds_come_from_records_where_these_prove_them(
         assert [column.name for column in source.columns] == ["x", "p"]
         table.delete("id = 8")
         assert answered(warehouse, whole).to_arrow().to_pylist() == [{"a": 0, "b": 7}]
+
+
+def test_a_bound_that_records_do_not_prove_is_read_where_it_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    decoded = FileRead.work
+
+    def noted(file: FileRead, *rest: Any) -> Any:
+        read.append(file.source.directory)
+        return decoded(file, *rest)
+
+    with temporary_warehouse(tmp_path / "wh", engine="local") as warehouse:
+        table = warehouse.create_table("db.t", "id int, e date, d decimal(5,1), s string")
+        for low in (10, 20, 30):
+            table.insert(
+                [
+                    {"id": low + one, "e": datetime.date(2024, 1, one), "d": low, "s": f"{low}"}
+                    for one in range(1, 6)
+                ]
+            )
+        table.delete("id % 10 = 5")  # the greatest of each file
+        table.insert([{"id": 0, "e": None, "d": None, "s": None}])
+        monkeypatch.setattr(FileRead, "work", noted)
+        for asked, expected, directories in (
+            ("max(id)", 34, {"delta_0000003_0000003_0000"}),
+            ("min(id)", 0, set[str]()),  # of a file without deletes
+            ("max(s)", "30", {"delta_0000003_0000003_0000"}),
+            ("min(s)", "10", {"delta_0000001_0000001_0000"}),
+            ("min(d)", Decimal("10.0"), {"delta_0000001_0000001_0000"}),
+            # No file has the day that all of them might have.
+            ("max(e)", datetime.date(2024, 1, 4), {f"delta_{n:07}_{n:07}_0000" for n in (1, 2, 3)}),
+        ):
+            read.clear()
+            result = answered(warehouse, f"SELECT {asked} AS a FROM db.t")
+            assert isinstance(result, ArrowResult)
+            assert result.to_arrow().to_pylist() == [{"a": expected}], asked
+            assert set(read) == directories, asked
+        table.delete("id > 0")
+        result = answered(warehouse, "SELECT max(s) AS s, min(e) AS e, count(*) AS n FROM db.t")
+        assert result.to_arrow().to_pylist() == [{"s": None, "e": None, "n": 1}]
+        warehouse.metastore.set("acid.local.max.bytes", "100")
+        warehouse.release()  # a new lease has this setting
+        read.clear()
+        with pytest.raises(NeedsSpark):
+            answered(warehouse, "SELECT max(id) AS a FROM db.t")
+        assert not read
