@@ -3,7 +3,8 @@
 A condition and a join read their own columns of all rows, as a stream. Other columns are decoded
 afterwards, only where rows were found, and only of these: `dml.rows_at`.
 
-What SET gives these rows is computed by DuckDB too, and put into the rows by Arrow.
+What SET gives these rows is computed by DuckDB too, unless it is a column as it is, and put into
+the rows by Arrow.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ class AssignedValues:
     targets: tuple[SetTarget, ...]
     sql: tuple[str, ...]
     """An item of a SELECT for each target, under the name that SET gives it."""
+    copied: tuple[tuple[str, str] | None, ...]
+    """The member of the scope and its column that a target takes as it is; None: it is computed."""
 
     @classmethod
     def of(
@@ -59,9 +62,15 @@ class AssignedValues:
         """
         targets = targets_of(texts, columns, table)
         values = [target.value for target in targets]
+        items = [value_sql(texts[value.name], value, scope, table) for value in values]
+        own = {sql: place for place, sql in scope.columns_in_sql()}
         return cls(
             targets,
-            tuple(value_sql(texts[value.name], value, scope, table) for value in values),
+            tuple(items),
+            tuple(
+                own.get(item.removesuffix(f" AS {identifier(value.name)}"))
+                for item, value in zip(items, values, strict=True)
+            ),
         )
 
     @property
@@ -69,23 +78,31 @@ class AssignedValues:
         """The columns that get a value as a whole, so that nothing of the old one stays."""
         return frozenset(target.column.name for target in self.targets if not target.fields)
 
+    def taken_of(self, member: str, names: Sequence[str]) -> list[str]:
+        """Those of the member's columns that the values are made of; all if one is computed."""
+        if None in self.copied:
+            return list(names)
+        return list(dict.fromkeys(copy[1] for copy in self.copied if copy and copy[0] == member))
+
     def put_into(self, rows: pa.Table, sides: Mapping[str, pa.Table]) -> pa.Table:
         """The rows with new values, which are computed of the rows of the sides: of the first row
         of each, then of the second, and so on. Columns that `rows` lacks come last.
 
         Raises WrongType, InvalidExpression, TxnAborted, NeedsSpark.
         """
-        if not self.sql or not rows.num_rows:
+        items = [sql for sql, copy in zip(self.sql, self.copied, strict=True) if copy is None]
+        if not items or not rows.num_rows:
             computed = pa.table({target.value.name: pa.nulls(0) for target in self.targets})
         else:
             numbered_sides = {name: numbered(table) for name, table in sides.items()}
             first, *others = (identifier(name) for name in sides)
             joined = first + "".join(f" JOIN {other} USING ({POSITION})" for other in others)
-            sql = f"SELECT {', '.join(self.sql)} FROM {joined} ORDER BY {POSITION}"
+            sql = f"SELECT {', '.join(items)} FROM {joined} ORDER BY {POSITION}"
             computed = compute(sql, numbered_sides)
-        for target in self.targets:
+        for target, copy in zip(self.targets, self.copied, strict=True):
             value, name = target.value, target.column.name
-            values = in_declared_type(computed.column(value.name), value)
+            given = computed.column(value.name) if copy is None else sides[copy[0]].column(copy[1])
+            values = in_declared_type(given, value)
             if target.fields:
                 values = _with_field(rows.column(name), target.fields, values)
             if name in rows.column_names:

@@ -251,7 +251,8 @@ class LocalMerge:
             rows = old.take(mine.column(POSITION)).drop_columns([ROW_ID_COLUMN, ENTITY.name])
             sides = {self.alias: rows}
             if not clause.by_source:
-                sides[self.source_alias] = self.source.take(mine.column("s"))
+                names = values.taken_of(self.source_alias, self.source.column_names)
+                sides[self.source_alias] = self.source.select(names).take(mine.column("s"))
             parts.append(values.put_into(rows, sides).select(kind.names))
             positions.append(values_of(mine.column(POSITION)))
         return pa.concat_tables(parts), np.concatenate(positions)

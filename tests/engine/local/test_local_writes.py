@@ -221,6 +221,30 @@ def result(rows: pa.Table) -> ArrowResult:
     return ArrowResult(rows, no_session, "test")
 
 
+def test_columns_that_are_taken_as_they_are(warehouse: Warehouse) -> None:
+    table = warehouse.create_table("db.taken", "a int, b int, s string, c char(4), w string")
+    table.insert([{"a": 1, "b": 2, "s": "x ", "c": "y"}, {"a": 3, "b": None, "s": None, "c": None}])
+    table.update({"a": "b", "b": "a", "s": "c", "w": "s"})
+    assert table.to_arrow().to_pylist() == [
+        {"a": 2, "b": 1, "s": "y", "c": "y   ", "w": "x "},
+        {"a": None, "b": 3, "s": None, "c": None, "w": None},
+    ]
+    source = pa.table({"A": [2, 7], "Other": ["new", "more"], "more": [5, 6]})
+    counts = table.merge(
+        source,
+        "t.a = s.a",
+        {"w": "s.other", "b": "s.A", "s": "t.w"},
+        None,
+        {"a": "s.a", "w": "s.other", "c": "s.other", "b": "s.more + 1"},
+    )
+    assert (counts.inserted, counts.updated) == (1, 1)
+    assert sorted(table.to_arrow().to_pylist(), key=lambda row: row["b"]) == [
+        {"a": 2, "b": 2, "s": "x ", "c": "y   ", "w": "new"},
+        {"a": None, "b": 3, "s": None, "c": None, "w": None},
+        {"a": 7, "b": 7, "s": None, "c": "more", "w": "more"},
+    ]
+
+
 def test_a_result_is_stored_by_the_types_of_the_columns(warehouse: Warehouse) -> None:
     table = warehouse.create_table("db.widened", "a bigint, f double, d decimal(9,3), s string")
     cents = pa.array([Decimal("1.10"), Decimal("-0.30"), None], pa.decimal128(5, 2))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -57,6 +57,11 @@ class NameScope:
             (name, columns_under(identifier(name), columns)) for name, columns in tables.items()
         )
         return cls(tuple(members))
+
+    def columns_in_sql(self) -> Iterator[tuple[tuple[str, str], str]]:
+        """The member and name of each column, and its SQL."""
+        for name, columns in self.members:
+            yield from (((name, column.name), column.sql) for column in columns)
 
     def find(self, parts: Sequence[str]) -> Typed | None:
         """The value of `column`, `member.column` or a field of one of them; None if unknown.
