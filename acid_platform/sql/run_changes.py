@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -23,6 +23,7 @@ from acid_platform.handles.grouped_inserts import interval_ms
 from acid_platform.handles.transaction import Transaction
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.sql_text import quoted
+from acid_platform.layout.types import HiveType
 from acid_platform.metastore.records import TableRecord
 from acid_platform.predicates.grammar import CALLED
 from acid_platform.predicates.known_columns import require_columns
@@ -355,7 +356,16 @@ def _as_in_values(values: Mapping[str, Expression], record: TableRecord) -> dict
 
 
 def _kinds(record: TableRecord) -> dict[str, str]:
-    return {column.name: column.type.kind for column in all_columns_of(record)}
+    """The kinds of types of the columns, and of the fields of structs, such as `s.a`."""
+    columns = all_columns_of(record)
+    return dict(kind for column in columns for kind in _kinds_below(column.name, column.type))
+
+
+def _kinds_below(name: str, declared: HiveType) -> Iterator[tuple[str, str]]:
+    yield name, declared.kind
+    if declared.kind == "struct":
+        for field, below in declared.children:
+            yield from _kinds_below(f"{name}.{field}", below)
 
 
 _CAST = ("tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp")

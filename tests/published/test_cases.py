@@ -1,4 +1,4 @@
-"""Every case of the published tests answers what its file says, in the local engine."""
+"""Every case of the published tests answers what its file says, in both engines."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
+from pyspark.sql import SparkSession
 
 from acid_platform import Warehouse
 from acid_platform.sql.answers import Done
@@ -53,6 +54,13 @@ def locally(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sessions]:
         yield sessions_of(warehouse, "local")
 
 
+@pytest.fixture(scope="module")
+def in_spark(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Sessions]:
+    path = tmp_path_factory.mktemp("published") / "wh"
+    with temporary_warehouse(path, spark, "spark") as warehouse:
+        yield sessions_of(warehouse, "spark")
+
+
 @pytest.mark.parametrize(
     "case",
     [
@@ -62,3 +70,10 @@ def locally(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sessions]:
 )
 def test_without_a_jvm(case: Case, locally: Sessions) -> None:
     check(case, locally(), is_spark=False)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [pytest.param(case, id=name) for case, name in CASES])
+def test_with_spark(case: Case, in_spark: Sessions) -> None:
+    check(case, in_spark(), is_spark=True)

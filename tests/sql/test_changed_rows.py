@@ -110,7 +110,7 @@ MERGE = "MERGE INTO t USING news AS n ON t.id = n.id "
             rows(v1={"s": {"a": 2, "o": {"b": 10, "c": "x"}}}, v3={"s": {"a": 4, "o": None}}),
         ),
         (
-            "UPDATE t SET s.o.b = 5",
+            "UPDATE t SET s.o.b = '5'",
             3,
             rows(
                 v1={"s": {"a": 1, "o": {"b": 5, "c": "x"}}},
@@ -160,7 +160,8 @@ MERGE = "MERGE INTO t USING news AS n ON t.id = n.id "
         ),
         (MERGE + "WHEN NOT MATCHED BY SOURCE THEN DELETE", 1, rows(v1=None)),
         (
-            MERGE + "WHEN NOT MATCHED BY SOURCE AND t.s.a = 1 THEN UPDATE SET s.a = 0, v = 'gone'",
+            MERGE
+            + "WHEN NOT MATCHED BY SOURCE AND t.s.a = 1 THEN UPDATE SET s.a = '0', v = 'gone'",
             1,
             rows(v1={"v": "gone", "s": {"a": 0, "o": {"b": 10, "c": "x"}}}),
         ),
