@@ -23,6 +23,7 @@ from acid_platform.metastore.records import ClientInfo, WriteReport
 from acid_platform.transactions import RowOperation
 from tests.cli.small import BUCKET, Small, write_delta
 from tests.contents import counts
+from tests.declared import declare
 from tests.metastore.processes import gone
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,7 +129,8 @@ def test_timestamps_are_printed_alike_by_sql_and_cat(small: Small) -> None:
 )
 def test_cat_prints_the_rows_of_a_partition(small: Small, path: str, found: list[int]) -> None:
     parts = replace(small, name="db.parts")
-    small.metastore.create_table(
+    declare(
+        small.metastore,
         "db.parts",
         str(parts.table),
         [("id", "int"), ("v", "string")],

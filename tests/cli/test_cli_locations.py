@@ -7,6 +7,7 @@ from pathlib import Path
 
 from acid_platform.metastore.log.segment import is_part
 from tests.cli.small import Small, write_delta
+from tests.declared import declare
 from tests.metastore.processes import gone, until
 
 
@@ -18,7 +19,7 @@ def stop(small: Small) -> None:
 def test_P31_restore_take_over_and_rebuild_as_commands(small: Small, tmp_path: Path) -> None:
     far, file = tmp_path / "far", str(tmp_path / "copy.duckdb")
     write_delta(far / "delta_0000001_0000001_0000", 1, ((1, "A"),))
-    small.metastore.create_table("db.far", str(far), [("id", "int"), ("v", "string")])
+    declare(small.metastore, "db.far", str(far), [("id", "int"), ("v", "string")])
     assert small.acid("metastore", "backup", file).exit_code == 0
     assert "holds a metastore" in small.acid("metastore", "rebuild").stderr
     assert "has a metastore already" in small.acid("metastore", "start", "--empty").stderr
