@@ -15,6 +15,7 @@ from acid_platform.scan.search import FoundFile, Searched, search_files
 from acid_platform.services.erasure import ErasureRequest
 from acid_platform.tables.record_layout import listed_layout
 from tests.cli.small import BUCKET, Small, write_delta, write_events
+from tests.declared import declare
 
 ANN = (7, "Ann")
 OTHERS = ((1, "a"), (2, "b"))
@@ -25,12 +26,17 @@ def metastore(tmp_path: Path) -> Iterator[Metastore]:
     with Metastore.connect(Location.of(tmp_path / "wh").metastore) as joined:
         joined.create_database("db")
         columns = [("id", "int"), ("v", "string")]
-        joined.create_table("db.t", f"{tmp_path}/wh/db.db/t", columns)
-        joined.create_table("db.p", f"{tmp_path}/wh/db.db/p", columns, [("month", "int")])
-        joined.create_table(
-            "db.kept", f"{tmp_path}/wh/db.db/kept", columns, properties={"NO_CLEANUP": "true"}
+        declare(joined, "db.t", f"{tmp_path}/wh/db.db/t", columns)
+        declare(joined, "db.p", f"{tmp_path}/wh/db.db/p", columns, [("month", "int")])
+        declare(
+            joined,
+            "db.kept",
+            f"{tmp_path}/wh/db.db/kept",
+            columns,
+            properties={"NO_CLEANUP": "true"},
         )
-        joined.create_table(
+        declare(
+            joined,
             "db.plain",
             f"{tmp_path}/wh/db.db/plain",
             columns,
