@@ -96,7 +96,7 @@ def test_what_dg_scaffolds_is_checked_and_launched(tmp_path: Path) -> None:
         warehouse.create_table("hr.staff", "id int")
         dg_says(place, "scaffold", "defs", "ExternalAssetsComponent", "others", "--tables", "hr.*")
         listed = dg_says(place, "list", "defs", "--json", ACID_WAREHOUSE=warehouse.path)
-        assert "hr/staff" in [asset["key"] for asset in json.loads(listed)["assets"]]
+        assert "hr/staff" in [asset["asset_key"] for asset in json.loads(listed)["assets"]]
         dg_says(
             place,
             *("launch", "--assets", "*"),
