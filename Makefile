@@ -211,7 +211,7 @@ leaders: setup ## kill and suspend leading metastores under eight writers (LOG=p
 	@$(TEST_STATE) exec $(PY) -m tests.log.leaders $(or $(LOG),postgres) --kills $(or $(N),50) $(ARGS)
 
 .PHONY: test-stores
-test-stores: setup ## the tests of warehouses in S3 on a real server, built by Go once (ARGS="minio -- -x")
+test-stores: setup ## the tests of warehouses in object stores on servers of S3, Google's and Azure's, fetched once (ARGS="minio -- -x")
 	@$(TEST_STATE) exec $(PY) -m tests.stores.real $(ARGS)
 
 .PHONY: test-sparks

@@ -16,7 +16,7 @@ METASTORE_DIRECTORY = "_metastore"
 REMOTE = (*BY_SCHEME, "hdfs", "viewfs")
 """The schemes of warehouses and tables that are not on a local disk."""
 SERVICE = "tcp"
-LOGS = ("postgresql", "s3", "gs", "az", "abfss")
+LOGS = ("postgresql", *BY_SCHEME)
 """The schemes of logs that several metastore processes share."""
 _SCHEME = re.compile(
     r"([A-Za-z][A-Za-z0-9+.-]+):(?=/|(?<=s3:)|(?<=file:)|(?<=tcp:))", re.IGNORECASE
@@ -54,8 +54,9 @@ def _place(text: str, name: str, schemes: tuple[str, ...]) -> tuple[str, bool]:
             f" begins with {beginnings}; a local directory of that name is ./NAME"
         )
     user = rest.partition("@")[0] if "@" in rest else ""
-    # abfs://container@account; PostgreSQL knows its users by name.
-    if user and not scheme.startswith("abfs") and (scheme != "postgresql" or ":" in user):
+    # A container may stand there; PostgreSQL knows its users by name.
+    named = scheme == "postgresql" or (scheme in BY_SCHEME and BY_SCHEME[scheme].accounts)
+    if user and not (named and ":" not in user):
         raise InvalidDefinition(
             f"{name}={shown!r} is refused: an address holds no password, and no user but for"
             " PostgreSQL; keys come from other settings, see docs/shared-metastore.md and"

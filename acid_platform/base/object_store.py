@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from acid_platform.base import s3
+from acid_platform.base import azure_storage, google_storage, s3
 from acid_platform.errors import AcidError
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ class ObjectStore:
     """The schemes of its URIs; all name the same places."""
     open: Callable[[str], tuple[fs.FileSystem, str]] | None = None
     """The file system of a URI, and the path in it; None: Arrow opens it."""
+    accounts: bool = False
+    """Whether its URIs are `scheme://container@host/path`: the host is no part of the path."""
+    lists_directories: bool = True
+    """Whether Arrow's listings have the directories that only the keys of files make."""
     largest_copy: int = sys.maxsize
     """The most bytes that Arrow has the store copy."""
     arrow_fault: Callable[[str, str], AcidError | None] = lambda _text, _where: None
@@ -39,6 +43,9 @@ class ObjectStore:
     """What Spark fetches from Maven Central for it, if ACID_SPARK_PACKAGES names the store."""
     left_out: tuple[str, ...] = ()
     """What these packages ask for in vain."""
+    log_settings: Callable[[str], tuple[dict[str, Any], str]] = lambda _uri: ({}, "")
+    """What obstore, which writes logs, does not take from the environment by itself, for a URI; and
+    the address of the server, if it is not the cloud's."""
     places: tuple[str, ...] = ()
     """The environment variables that name a server."""
     keys: tuple[str, ...] = ()
@@ -51,18 +58,47 @@ STORES = (
         "s3",
         ("s3", "s3a"),  # Hadoop's name for the same
         s3.open_s3,
-        s3.LARGEST_COPY,
-        s3.arrow_fault,
-        s3.hadoop_fault,
-        s3.hadoop_settings,
-        s3.CONNECTOR,
-        s3.PACKAGES,
-        s3.LEFT_OUT,
-        s3.PLACES,
-        s3.KEYS,
+        largest_copy=s3.LARGEST_COPY,
+        arrow_fault=s3.arrow_fault,
+        hadoop_fault=s3.hadoop_fault,
+        hadoop_settings=s3.hadoop_settings,
+        connector=s3.CONNECTOR,
+        packages=s3.PACKAGES,
+        left_out=s3.LEFT_OUT,
+        log_settings=s3.log_settings,
+        places=s3.PLACES,
+        keys=s3.KEYS,
     ),
-    ObjectStore("Google Cloud Storage", "gcs", ("gs", "gcs")),
-    ObjectStore("Azure Blob Storage", "abfs", ("abfs", "abfss")),
+    ObjectStore(
+        "Google Cloud Storage",
+        "gcs",
+        ("gs", "gcs"),
+        google_storage.open_google,
+        lists_directories=False,
+        arrow_fault=google_storage.arrow_fault,
+        hadoop_fault=google_storage.hadoop_fault,
+        hadoop_settings=google_storage.hadoop_settings,
+        connector=google_storage.CONNECTOR,
+        packages=google_storage.PACKAGES,
+        log_settings=google_storage.log_settings,
+        places=google_storage.PLACES,
+    ),
+    ObjectStore(
+        "Azure Blob Storage",
+        "py::azure",
+        ("abfss", "abfs", "az"),
+        azure_storage.open_azure,
+        accounts=True,
+        arrow_fault=azure_storage.arrow_fault,
+        hadoop_fault=azure_storage.hadoop_fault,
+        hadoop_settings=azure_storage.hadoop_settings,
+        connector=azure_storage.CONNECTOR,
+        packages=azure_storage.PACKAGES,
+        left_out=azure_storage.LEFT_OUT,
+        log_settings=azure_storage.log_settings,
+        places=azure_storage.PLACES,
+        keys=azure_storage.KEYS,
+    ),
 )
 _BY_ARROW = {store.arrow: store for store in STORES}
 BY_SCHEME = {scheme: store for store in STORES for scheme in store.schemes}
@@ -92,7 +128,10 @@ def hadoop_fault(text: str) -> AcidError | None:
 
 def without_connector(text: str) -> ObjectStore | None:
     """The store whose connector a Spark session lacks, as its exception says."""
-    missing = "ClassNotFoundException: Class {}."
-    return next(
-        (one for one in STORES if one.connector and missing.format(one.connector) in text), None
-    )
+
+    def missing(store: ObjectStore) -> bool:
+        unknown = [f'No FileSystem for scheme "{scheme}"' for scheme in store.schemes]
+        lacking = (f"ClassNotFoundException: Class {store.connector}.", *unknown)
+        return bool(store.connector) and any(one in text for one in lacking)
+
+    return next(filter(missing, STORES), None)

@@ -11,9 +11,12 @@ import os
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from acid_platform.base import store_faults
+from acid_platform.base.store_faults import bucket_in, opening
 from acid_platform.errors import AcidError, InvalidDefinition, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -67,22 +70,10 @@ def open_s3(location: str) -> tuple[fs.FileSystem, str]:
     Connects only to learn the bucket's region, if nothing says it. Raises InvalidDefinition,
     StoreRefused, StoreUnavailable.
     """
-    parts = urlsplit(location)
-    if not parts.netloc:
-        raise InvalidDefinition(f"{location} names no bucket: write s3://bucket/path")
-    if parts.query or "@" in parts.netloc:
-        raise InvalidDefinition(
-            f"{location}: write s3://bucket/path alone, and set AWS_ENDPOINT_URL, AWS_REGION and"
-            " the credentials in the environment"
-        )
+    bucket = bucket_in(location, "s3://bucket/path", "AWS_ENDPOINT_URL, AWS_REGION and credentials")
     who = tuple(os.environ.get(name, "") for name in _CREDENTIALS)
-    try:
-        system = _connected(os.getpid(), parts.netloc, *address(), who)
-    except OSError as error:
-        fault = arrow_fault(str(error), location)
-        if fault is None:
-            raise
-        raise fault from error
+    with opening(location, arrow_fault):
+        system = _connected(os.getpid(), bucket, *address(), who)
     return system, location.split("://", 1)[1].rstrip("/")
 
 
@@ -174,16 +165,47 @@ def hadoop_settings(environment: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
+def log_settings(uri: str) -> tuple[dict[str, Any], str]:
+    """What obstore does not take from the environment as other AWS tools do; and the endpoint."""
+    endpoint, region = address()
+    settings: dict[str, Any] = {"endpoint": endpoint} if endpoint else {}
+    if not region and not endpoint:
+        from pyarrow import fs
+
+        try:
+            region = str(fs.resolve_s3_region(urlsplit(uri).netloc))
+        except OSError as error:
+            raise StoreUnavailable(
+                f"{uri}: the region of the bucket is unknown: {error}"
+            ) from error
+    settings["region"] = region or "us-east-1"
+    return settings | _profile(), endpoint
+
+
+def _profile() -> dict[str, str]:
+    """The keys of AWS_PROFILE, unless the environment has keys; obstore does not read profiles."""
+    import configparser
+
+    if os.environ.get("AWS_ACCESS_KEY_ID"):
+        return {}
+    path = os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials"
+    profiles = configparser.RawConfigParser()
+    profiles.read(path)
+    profile = os.environ.get("AWS_PROFILE") or "default"
+    if not profiles.has_section(profile):
+        return {}
+    names = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+    return {name: profiles[profile][name] for name in names if name in profiles[profile]}
+
+
 def _refused(where: str, text: str) -> StoreRefused:
-    return StoreRefused(
-        f"{where}: the object store refuses it: {text}; renew or correct the credentials"
-        " (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN or AWS_PROFILE), or"
-        " grant them access to the bucket"
+    return store_faults.refused(
+        where,
+        text,
+        "renew or correct the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,"
+        " AWS_SESSION_TOKEN or AWS_PROFILE), or grant them access to the bucket",
     )
 
 
 def _failed(where: str, text: str) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"{where}: the object store failed again and again: {text}; try again later, and check the"
-        " network and AWS_ENDPOINT_URL if it stays so"
-    )
+    return store_faults.failed(where, text, "AWS_ENDPOINT_URL")

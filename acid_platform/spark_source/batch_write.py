@@ -37,7 +37,7 @@ from acid_platform.orc import WRITTEN_CODECS
 from acid_platform.spark_source import keeper
 from acid_platform.spark_source.options import Options, opened, shared_key
 from acid_platform.storage.arrow_numpy import from_numpy
-from acid_platform.storage.files import Files
+from acid_platform.storage.files import Files, asking
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import Statement
 from acid_platform.write.publishing import WriteTarget, staging
@@ -226,19 +226,20 @@ def write_rows(
 
     `bucket`: the number of the task. `attempt` is unique among all attempts of the write's tasks.
     Raises UnknownColumn, WrongType, UnsupportedStatement (a conversion that only a query does),
-    PublicationFailed.
+    PublicationFailed, StoreRefused, StoreUnavailable.
     """
     files: dict[str, TaskFiles] = {}
     written: list[StagedFile] = []
     try:
-        for batch in batches:
-            for partition, rows in _placed(write, batch):
-                if partition not in files:
-                    files[partition] = _files(write, bucket, attempt, len(files))
-                for part in rows.combine_chunks().to_batches():
-                    written += files[partition].write(stored(part, write.task))
-        for partition, writing in files.items():
-            written += (replace(file, partition=partition) for file in writing.finish())
+        with asking(write.task.directory):
+            for batch in batches:
+                for partition, rows in _placed(write, batch):
+                    if partition not in files:
+                        files[partition] = _files(write, bucket, attempt, len(files))
+                    for part in rows.combine_chunks().to_batches():
+                        written += files[partition].write(stored(part, write.task))
+            for partition, writing in files.items():
+                written += (replace(file, partition=partition) for file in writing.finish())
     except OSError as error:
         raise PublicationFailed(
             f"{write.task.directory} can't be written: {error}; nothing was published: free space,"

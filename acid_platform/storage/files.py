@@ -40,10 +40,12 @@ _COPIED_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """One file system; `scheme` is empty for the local file system, else e.g. `s3`."""
+    """One file system; `scheme` is empty for the local file system, else e.g. `s3`. `host` is that
+    of the account, in a store whose URIs name one."""
 
     system: fs.FileSystem
     scheme: str = ""
+    host: str = ""
 
     @classmethod
     def of(cls, location: str) -> tuple[Files, str]:
@@ -57,7 +59,8 @@ class Files:
         store = BY_SCHEME.get(scheme)
         if store and store.open:
             system, path = store.open(location)
-            return cls(system, scheme), path
+            host = location.partition("@")[2].partition("/")[0] if store.accounts else ""
+            return cls(system, scheme, host), path
         # Spark takes paths verbatim; Arrow wants special characters, as in `p=a b`, escaped.
         uri = quote(_NO_ESCAPE.sub("%25", location), safe="%/:?&=@,;+~!$'()*")
         system, path = fs.FileSystem.from_uri(uri)
@@ -75,6 +78,9 @@ class Files:
 
     def uri(self, path: str) -> str:
         """The URI to give to Spark; local paths get a scheme, so that no default applies."""
+        if self.host:
+            container, slash, rest = path.partition("/")
+            path = f"{container}@{self.host}{slash}{rest}"
         return f"{self.scheme}://{path}" if self.scheme else f"file://{path}"
 
     # --- inspecting ------------------------------------------------------------------------
@@ -92,8 +98,29 @@ class Files:
 
     def children(self, path: str) -> list[fs.FileInfo]:
         """Direct children; empty if the directory does not exist."""
+        return self.listed(path, recursive=False)
+
+    def below(self, path: str) -> list[fs.FileInfo]:
+        """All files and directories below it; empty if the directory does not exist."""
+        return self.listed(path, recursive=True)
+
+    def listed(self, path: str, recursive: bool) -> list[fs.FileInfo]:
+        store = store_of(self.system)
+        whole = store is not None and not store.lists_directories
+        selector = fs.FileSelector(path, allow_not_found=True, recursive=recursive or whole)
         with asking(path):
-            return list(self.system.get_file_info(fs.FileSelector(path, allow_not_found=True)))
+            found = list(self.system.get_file_info(selector))
+        if not whole:
+            return found
+        named = {info.path: info for info in found}
+        for info in found:
+            above = info.path.rpartition("/")[0]
+            while len(above) > len(path) and above not in named:
+                named[above] = fs.FileInfo(above, fs.FileType.Directory)
+                above = above.rpartition("/")[0]
+        return [
+            info for name, info in named.items() if recursive or "/" not in name[len(path) + 1 :]
+        ]
 
     def entity(self, path: str, only: Sequence[str] | None = None) -> EntityListing:
         """List everything below one entity's directory, as the input of `snapshot.select`.
@@ -112,10 +139,7 @@ class Files:
         versioned: list[str] = []
         directories += only or ()
         roots = [path] if only is None else [f"{path}/{name}" for name in only]
-        selectors = (fs.FileSelector(root, allow_not_found=True, recursive=True) for root in roots)
-        with asking(path):
-            infos = [*chain.from_iterable(map(self.system.get_file_info, selectors))]
-        for info in infos:
+        for info in chain.from_iterable(map(self.below, roots)):
             relative = info.path[prefix:]
             parts = relative.split("/")
             if len(parts) == 2 and parts[1] == names.METADATA_FILE:
@@ -238,8 +262,14 @@ class Files:
             if self.exists(path):
                 self.system.delete_dir(path)
             return
-        with asking(path), suppress(FileNotFoundError):
-            self.system.delete_dir(path)
+        with asking(path):
+            try:
+                self.system.delete_dir(path)
+            except FileNotFoundError:
+                pass
+            except OSError:  # some say only in words that it is gone
+                if self.exists(path):
+                    raise
 
     def delete_file(self, path: str) -> None:
         """Does nothing if it is gone."""
@@ -272,10 +302,11 @@ class Files:
 
 @contextmanager
 def asking(where: str) -> Iterator[None]:
-    """An OSError of the block becomes StoreRefused or StoreUnavailable if the store is to blame."""
+    """An error of Arrow in the block becomes StoreRefused or StoreUnavailable if the store is to
+    blame."""
     try:
         yield
-    except OSError as error:
+    except (OSError, pa.ArrowException) as error:
         fault = store_fault(error, where)
         if fault is None:
             raise

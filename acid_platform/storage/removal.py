@@ -13,13 +13,11 @@ import os
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from pyarrow import fs
-
 from acid_platform.errors import MalformedName
 from acid_platform.layout import names
 from acid_platform.layout.names import BaseName
 from acid_platform.layout.partition_names import partition_segment
-from acid_platform.storage.files import Files, asking, in_threads
+from acid_platform.storage.files import Files, in_threads
 
 Recorded = Callable[[str], frozenset[str]]
 """The files that commits recorded in a partition ('' without partitions), relative to it."""
@@ -238,11 +236,8 @@ def _look_local(where: str, ours: Ours | None, parts: tuple[str, ...] = ()) -> I
 
 def _listed(files: Files, where: str) -> list[tuple[tuple[str, ...], bool]]:
     """Everything below a path, relative to it, and whether it is a file."""
-    selector = fs.FileSelector(where, allow_not_found=True, recursive=True)
-    with asking(where):
-        infos = files.system.get_file_info(selector)
     prefix = len(where) + 1
-    return [(tuple(info.path[prefix:].split("/")), info.is_file) for info in infos]
+    return [(tuple(info.path[prefix:].split("/")), info.is_file) for info in files.below(where)]
 
 
 def _remove_remote(files: Files, where: str, parts: tuple[str, ...], ours: Ours) -> list[str]:

@@ -240,7 +240,7 @@ def partition_location(metastore: Metastore, view: ViewRecord, address: str) -> 
         return ""
     where = readable_place(metastore, view.name, address)
     (one, _), (other, _) = Files.of(where), Files.of(files_of(view).location)
-    if (one.scheme, one.local) != (other.scheme, other.local):
+    if (one.scheme, one.host, one.local) != (other.scheme, other.host, other.local):
         raise InvalidDefinition(
             f"{view.name}: {where} is in another file system than {files_of(view).location}; a"
             " table has one"

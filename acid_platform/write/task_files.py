@@ -16,7 +16,6 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base.object_store import store_fault
 from acid_platform.errors import (
     CorruptFile,
     InvalidDefinition,
@@ -31,7 +30,7 @@ from acid_platform.layout.types import Column
 from acid_platform.orc import AcidWriter, OrcWriter, to_be_stored
 from acid_platform.storage.arrow_numpy import from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type
-from acid_platform.storage.files import Files
+from acid_platform.storage.files import Files, asking
 from acid_platform.write.file_records import record_as_written
 from acid_platform.write.row_events import delete_events, insert_events
 
@@ -340,13 +339,12 @@ def write_task(
     """
     files = TaskFiles(target, bucket, attempt)
     try:
-        for batch in batches:
-            yield from files.write(stored(batch, target))
-        yield from files.finish()
+        with asking(target.directory):
+            for batch in batches:
+                yield from files.write(stored(batch, target))
+            yield from files.finish()
     except OSError as error:
         files.give_up()
-        if fault := store_fault(error, target.directory):
-            raise fault from error
         raise PublicationFailed(
             f"{target.directory} can't be written: {error}; nothing was published: free space, or"
             " grant the permission, see that every executor reaches the warehouse, and run the"

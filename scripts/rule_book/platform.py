@@ -562,11 +562,13 @@ GROUP = Group(
             (
                 "base.object_store",
                 "base.s3",
+                "base.google_storage",
+                "base.azure_storage",
                 "write.publishing",
                 "compaction.execution",
             ),
             (
-                "test_P41_every_verb_on_s3_leaves_only_what_commits_named",
+                "test_P41_every_verb_leaves_only_what_commits_named",
                 "test_P41_no_request_is_more_than_the_operation_needs",
                 "test_P41_the_layout_hive3_is_refused_since_its_base_would_be_read_half_finished",
                 "test_P41_a_write_that_fails_shows_and_leaves_nothing",

@@ -18,11 +18,14 @@ from acid_platform.metastore.log.postgres import PostgresLog
 from acid_platform.metastore.log.segment import segment_name
 from acid_platform.metastore.log.store_access import objects_at
 from tests.log.postgres_server import PostgresServer, missing
-from tests.stores.server import S3Server
+from tests.stores.conftest import a_server
+from tests.stores.server import S3Server, StoreServer
 
 _NUMBERS = count(1)
 _RUN = secrets.token_hex(4)
 _BUCKET = f"logs-{_RUN}"
+CLOUDS = tuple(pytest.param(name, marks=pytest.mark.slow) for name in ("in_google", "in_azure"))
+"""With emulators, if they are there."""
 AnyLog = LocalLog | ObjectLog | PostgresLog
 
 
@@ -38,6 +41,13 @@ class Place:
     """Replaces bytes of the batch at a position, behind the back of the log."""
     remove: Callable[[int], None]
     """Removes the batch at a position."""
+    server: StoreServer | None = None
+    """The store's, if it fails when it is told to."""
+
+    @property
+    def watched(self) -> StoreServer:
+        assert self.server is not None, "this store is not ours"
+        return self.server
 
     @property
     def remote(self) -> bool:
@@ -117,12 +127,45 @@ def _place_of_files(kind: str, directory: Path, opened: Callable[[], AnyLog]) ->
 def in_bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Place:
     """In a bucket of the S3 server, or below the prefix that ACID_TEST_BUCKET names."""
     below = os.environ.get("ACID_TEST_BUCKET")
-    if below is None:
-        server: S3Server = request.getfixturevalue("server")
+    return _place_in_store(
+        "s3", None if below else request.getfixturevalue("server"), below or "", monkeypatch
+    )
+
+
+@pytest.fixture(scope="session")
+def google_server() -> Iterator[StoreServer]:
+    with a_server("google") as started:
+        started.make_bucket(_BUCKET)
+        yield started
+
+
+@pytest.fixture(scope="session")
+def azure_server() -> Iterator[StoreServer]:
+    with a_server("azure") as started:
+        started.make_bucket(_BUCKET)
+        yield started
+
+
+@pytest.fixture
+def in_google(google_server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> Place:
+    return _place_in_store("google", google_server, "", monkeypatch)
+
+
+@pytest.fixture
+def in_azure(azure_server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> Place:
+    return _place_in_store("azure", azure_server, "", monkeypatch)
+
+
+def _place_in_store(
+    kind: str, server: StoreServer | None, below: str, patch: pytest.MonkeyPatch
+) -> Place:
+    """`below`: the prefix, without a server of ours."""
+    if server is not None:
+        for name in server.hidden:
+            patch.delenv(name, raising=False)
         for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.delenv("AWS_PROFILE", raising=False)
-        below = f"s3://{_BUCKET}/log"
+            patch.setenv(name, value)
+        below = server.uri(_BUCKET, "log")
     url = f"{below.rstrip('/')}/{_RUN}-{next(_NUMBERS)}"
     objects = objects_at(url, 10)
 
@@ -134,7 +177,14 @@ def in_bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     def remove(position: int) -> None:
         objects.delete([segment_name(position)])
 
-    return Place("s3", url, lambda: ObjectLog(url), change, remove)
+    return Place(kind, url, lambda: ObjectLog(url), change, remove, server)
+
+
+@pytest.fixture(params=["in_bucket", *CLOUDS])
+def in_store(request: pytest.FixtureRequest) -> Place:
+    """An empty place in each kind of object store."""
+    chosen: Place = request.getfixturevalue(request.param)
+    return chosen
 
 
 @pytest.fixture
@@ -174,14 +224,14 @@ ALL = ("in_directory", "in_archive", "in_bucket", "in_postgres")
 REMOTE = ALL[1:]
 
 
-@pytest.fixture(params=ALL)
+@pytest.fixture(params=[*ALL, *CLOUDS])
 def place(request: pytest.FixtureRequest) -> Place:
     """An empty place of each kind."""
     chosen: Place = request.getfixturevalue(request.param)
     return chosen
 
 
-@pytest.fixture(params=REMOTE)
+@pytest.fixture(params=[*REMOTE, *CLOUDS])
 def shared(request: pytest.FixtureRequest) -> Place:
     """An empty place of each kind at which several processes may append."""
     chosen: Place = request.getfixturevalue(request.param)

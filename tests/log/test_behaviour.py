@@ -20,7 +20,7 @@ from acid_platform.metastore.log.contract import (
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.objects import ObjectLog
 from acid_platform.metastore.log.open_log import open_log
-from tests.log.conftest import Place, batch, positions
+from tests.log.conftest import CLOUDS, Place, batch, positions
 from tests.runs import at_once
 
 TEXTS = ("", "[]", "[\"ä 東 \\u0000 \\n 'quoted' %s %b {s} \\\\\"]", f'["{"x" * 3_000_000}"]')
@@ -125,12 +125,7 @@ def test_P3_two_logs_lie_side_by_side(
     shared: Place, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     one = shared.created(2)
-    urls = {
-        "file": f"{shared.url}-2",
-        "s3": f"{shared.url}-2",
-        "postgresql": f"{shared.url}_2",
-    }
-    two = open_log(urls[shared.kind])
+    two = open_log(f"{shared.url}{'_' if shared.kind == 'postgresql' else '-'}2")
     two.create()
     two.append(batch(1, 5, '["other"]'))
     one.put_snapshot(2, a_file(tmp_path / "files"))
@@ -432,7 +427,7 @@ def test_P3_a_missing_batch_is_named(shared: Place) -> None:
 # --- archives -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["in_archive", "in_bucket"])
+@pytest.mark.parametrize("kind", ["in_archive", "in_bucket", *CLOUDS])
 def test_P3_an_archive_takes_many_batches_at_once(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -22,20 +23,20 @@ from tests.log.conftest import Place, batch, positions
 from tests.log.cutting_proxy import CuttingProxy
 from tests.log.postgres_server import PostgresServer
 from tests.log.test_behaviour import a_file, at_once
-from tests.stores.server import Fault, S3Server
+from tests.stores.server import Fault
 
 # --- an object store ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("error", ["SlowDown", "InternalError", "lost"])
 def test_P3_a_request_of_unknown_outcome_is_tried_again(
-    in_bucket: Place, server: S3Server, error: str, tmp_path: Path
+    in_store: Place, error: str, tmp_path: Path
 ) -> None:
-    log = in_bucket.created(1)
+    server, log = in_store.watched, in_store.created(1)
     with server.fails(Fault(error, "PUT", times=2)):
         log.append(batch(2))
     with server.fails(Fault(error, "GET|LIST", times=3)):
-        assert positions(in_bucket.open()) == [1, 2]
+        assert positions(in_store.open()) == [1, 2]
     first, second = Leader(1, "host:1"), Leader(2, "host:2")
     for before, after in ((None, first), (first, second)):
         with server.fails(Fault(error, "PUT|GET", times=2)):
@@ -43,22 +44,23 @@ def test_P3_a_request_of_unknown_outcome_is_tried_again(
     with server.fails(Fault(error, "PUT|DELETE.*|LIST", times=3)):
         log.put_snapshot(2, a_file(tmp_path / "files"))
     log.append(batch(3, 2))
-    assert positions(in_bucket.open(), 2) == [3]
+    assert positions(in_store.open(), 2) == [3]
 
 
-def test_P3_a_lost_answer_is_no_lost_leadership(in_bucket: Place, server: S3Server) -> None:
+def test_P3_a_lost_answer_is_no_lost_leadership(in_store: Place) -> None:
     """The repetition finds its own batch; the other leader's is told apart from it."""
-    old, new = in_bucket.created(1), in_bucket.writer()
+    old, new, server = in_store.created(1), in_store.writer(), in_store.watched
     with server.fails(Fault("lost", "PUT", "journal", times=1)):
         new.append(batch(2, 2, '["same"]'))
     with server.fails(Fault("lost", "PUT", "journal", times=1)), pytest.raises(PositionTaken):
         old.append(batch(2, 2, '["same"]'))
-    assert positions(in_bucket.open()) == [1, 2]
+    assert positions(in_store.open()) == [1, 2]
 
 
-def test_P3_a_store_that_does_not_answer_is_given_up(in_bucket: Place, server: S3Server) -> None:
-    in_bucket.created(1)
-    log = ObjectLog(in_bucket.url, patience=1.2)
+def test_P3_a_store_that_does_not_answer_is_given_up(in_store: Place) -> None:
+    server = in_store.watched
+    in_store.created(1)
+    log = ObjectLog(in_store.url, patience=1.2)
     log.open_to_append()
     with server.fails(Fault("hang", "PUT", seconds=0.6, times=1)):
         log.append(batch(2))
@@ -68,7 +70,7 @@ def test_P3_a_store_that_does_not_answer_is_given_up(in_bucket: Place, server: S
             log.append(batch(3))
         assert 0.5 < time.monotonic() - begun < 4
     log.append(batch(3))
-    assert positions(in_bucket.open()) == [1, 2, 3]
+    assert positions(in_store.open()) == [1, 2, 3]
 
 
 # --- PostgreSQL -----------------------------------------------------------------------------------
@@ -220,12 +222,13 @@ SEEDS = [pytest.param(seed, marks=pytest.mark.slow if seed else ()) for seed in 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_P10_leaders_on_a_failing_store(in_bucket: Place, server: S3Server, seed: int) -> None:
-    in_bucket.created()
-    appending = Appending(in_bucket.url, seed)
+def test_P10_leaders_on_a_failing_store(in_store: Place, seed: int) -> None:
+    server = in_store.watched
+    in_store.created()
+    appending = Appending(in_store.url, seed)
 
     def fail(error: str, times: int) -> Callable[[], None]:
-        fault = Fault(error, "PUT|GET|LIST", rf"^{_path(in_bucket)}/", times=times)
+        fault = Fault(error, "PUT|GET|LIST", rf"^{_path(in_store)}/", times=times)
 
         def injected() -> None:
             with server.fails(fault):
@@ -238,11 +241,13 @@ def test_P10_leaders_on_a_failing_store(in_bucket: Place, server: S3Server, seed
         _until(ended, seed, *(fail(*kind) for kind in kinds))
 
     appending.run(2, 12, disturb)
-    appending.judge(in_bucket.open())
+    appending.judge(in_store.open())
 
 
 def _path(place: Place) -> str:
-    return place.url.partition(":/")[2]
+    """`/bucket/prefix`."""
+    parts = urlsplit(place.url)
+    return f"/{parts.username or parts.netloc}{parts.path}"
 
 
 @pytest.mark.parametrize("seed", SEEDS)

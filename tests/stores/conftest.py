@@ -1,4 +1,7 @@
-"""A warehouse in an S3 bucket, with its metastore on the local disk."""
+"""A warehouse in a bucket of each kind of store, with its metastore on the local disk.
+
+Tests of what only S3 has are marked by `ONLY_S3`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from acid_platform import Warehouse
-from tests.stores.server import S3Server
+from tests.stores.clouds import SERVERS
+from tests.stores.real import Unavailable
+from tests.stores.server import S3Server, StoreServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,13 +32,16 @@ _RUN = secrets.token_hex(4)
 class Bucket:
     """A bucket of its own, in which the environment says that its warehouse is."""
 
-    server: S3Server
+    server: StoreServer
     name: str
     metastore: Path
 
     @property
     def uri(self) -> str:
-        return f"s3://{self.name}/warehouse"
+        return self.at("warehouse")
+
+    def at(self, path: str) -> str:
+        return self.server.uri(self.name, path)
 
     def keys(self, table: str = "") -> list[str]:
         """The keys of the warehouse's files, or those of a table below its location."""
@@ -43,27 +51,44 @@ class Bucket:
         ]
 
 
-@pytest.fixture(scope="session")
-def server() -> Iterator[S3Server]:
-    started = S3Server()
-    yield started
-    started.close()
+KINDS = ["s3", *(pytest.param(name, marks=pytest.mark.slow) for name in SERVERS)]
+ONLY_S3 = pytest.mark.parametrize("server", ["s3"], indirect=True)
 
 
 @contextmanager
-def a_bucket(server: S3Server, directory: Path) -> Iterator[Bucket]:
+def a_server(kind: str) -> Iterator[StoreServer]:
+    """The server of a kind of store; the test is skipped if its emulator is not there."""
+    try:
+        started = S3Server() if kind == "s3" else SERVERS[kind]()
+    except Unavailable as why:
+        pytest.skip(str(why))
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+@pytest.fixture(scope="session", params=KINDS)
+def server(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
+    with a_server(request.param) as started:
+        yield started
+
+
+@contextmanager
+def a_bucket(server: StoreServer, directory: Path) -> Iterator[Bucket]:
     """A new bucket, which the environment names during the block."""
     with pytest.MonkeyPatch.context() as patch:
         yield named_bucket(server, directory, patch)
 
 
-def named_bucket(server: S3Server, directory: Path, patch: pytest.MonkeyPatch) -> Bucket:
+def named_bucket(server: StoreServer, directory: Path, patch: pytest.MonkeyPatch) -> Bucket:
     """A new bucket, which the environment names until `patch` is undone."""
     made = Bucket(server, f"bucket-{_RUN}-{next(_NUMBERS)}", directory / "metastore")
     server.make_bucket(made.name)
+    for name in server.hidden:
+        patch.delenv(name, raising=False)
     for name, value in server.environment.items():
         patch.setenv(name, value)
-    patch.delenv("AWS_PROFILE", raising=False)
     patch.setenv("ACID_WAREHOUSE", made.uri)
     patch.setenv("ACID_METASTORE", str(made.metastore))
     return made
@@ -79,7 +104,7 @@ def opened(spark: SparkSession | None = None, engine: str = "local") -> Iterator
 
 
 @pytest.fixture
-def bucket(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+def bucket(server: StoreServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     # With a patch of its own, a test that changes the variables would restore them after this did.
     return named_bucket(server, tmp_path, monkeypatch)
 

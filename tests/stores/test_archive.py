@@ -1,4 +1,4 @@
-"""An archive of the metastore's log in S3 (P40)."""
+"""An archive of the metastore's log in each kind of store (P40)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from tests.stores.server import Fault
 pytestmark = pytest.mark.slow
 
 
-def test_P40_a_metastore_is_restored_from_an_archive_in_s3(bucket: Bucket, tmp_path: Path) -> None:
-    where = f"s3://{bucket.name}/archive"
+def test_P40_a_metastore_is_restored_from_an_archive_in_a_store(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    where = bucket.at("archive")
     with Metastore.connect(bucket.metastore) as client:
         archiving(client, where)
         until(lambda: archived(client))

@@ -1,4 +1,5 @@
-"""Processes on S3 that are killed at any point: whole or nothing, and no leftovers (P19, P21, P41).
+"""Processes that are killed at any point while they write into a store: whole or nothing, and no
+leftovers (P19, P21, P41).
 
 What they have uploaded stands under its final name at once, so only the commit makes it visible.
 """
@@ -23,7 +24,7 @@ from tests.stores.conftest import Bucket
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-# Nothing is renamed in S3, and nothing synced.
+# Nothing is renamed in a store, and nothing synced.
 STATEMENT_PHASES = [
     phase for phase in killed_writer.PHASES if phase not in ("synced", "one published")
 ]

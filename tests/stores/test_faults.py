@@ -21,25 +21,18 @@ from acid_platform import (
     TxnAborted,
     Warehouse,
 )
-from acid_platform.base import s3
 from acid_platform.cli.main import main
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
-from tests.stores.conftest import Bucket
-from tests.stores.server import Fault
+from tests.stores.conftest import ONLY_S3, Bucket
+from tests.stores.server import Fault, S3Server, StoreServer
 
 pytestmark = pytest.mark.slow  # each test waits for clients that try again
 
-_FEW = 2
-
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients that give up soon, so that the tests are short."""
-    monkeypatch.setattr(s3, "_RETRIES", _FEW)
-    monkeypatch.setattr(s3, "_SECONDS", 3.0)
-    monkeypatch.setattr(s3, "_CONNECT_SECONDS", 1.0)
-    s3._connected.cache_clear()
+def impatient(server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.hurry(monkeypatch)
 
 
 def rows(count: int = 3) -> pa.Table:
@@ -66,22 +59,23 @@ def table(warehouse: Warehouse) -> Table:
 
 def test_P41_a_missing_bucket_is_named(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StoreRefused, match=r"no-such-bucket.*bucket"):
-        Warehouse.open("s3://no-such-bucket/warehouse", engine="local")
+        Warehouse.open(bucket.server.uri("no-such-bucket", "warehouse"), engine="local")
     assert not bucket.metastore.exists()
 
 
 def test_P41_the_doctor_names_a_missing_bucket(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ACID_WAREHOUSE", "s3://no-such-bucket/warehouse")
+    monkeypatch.setenv("ACID_WAREHOUSE", bucket.server.uri("no-such-bucket", "warehouse"))
     done = CliRunner().invoke(main, ["doctor"])
     assert done.exit_code == 1
     assert "no such bucket" in " ".join(done.output.split())
 
 
 def test_P41_a_store_that_is_away_is_named(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    with pytest.raises(StoreUnavailable, match="AWS_ENDPOINT_URL"):
+    for name, value in bucket.server.environment_at("http://127.0.0.1:1").items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(StoreUnavailable, match=bucket.server.names_place):
         Warehouse.open(engine="local")
 
 
@@ -91,12 +85,12 @@ def test_P41_a_store_that_is_away_is_named(bucket: Bucket, monkeypatch: pytest.M
 def test_P41_refused_credentials_are_named(bucket: Bucket, code: str) -> None:
     with (
         bucket.server.fails(Fault(code)),
-        pytest.raises(StoreRefused, match="AWS_ACCESS_KEY_ID"),
+        pytest.raises(StoreRefused, match=bucket.server.names_credentials),
     ):
         Warehouse.open(engine="local")
 
 
-def test_a_warehouse_on_s3_needs_ACID_METASTORE(
+def test_a_warehouse_in_a_store_needs_ACID_METASTORE(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ACID_METASTORE")
@@ -104,6 +98,7 @@ def test_a_warehouse_on_s3_needs_ACID_METASTORE(
         Warehouse.open(engine="local")
 
 
+@ONLY_S3
 @pytest.mark.parametrize(
     ("uri", "reason"),
     [
@@ -148,6 +143,8 @@ def test_P41_a_lost_answer_to_a_PUT_writes_the_same_object_again(
 def test_P41_a_write_that_fails_shows_and_leaves_nothing(
     table: Table, bucket: Bucket, fault: Fault, error: type[AcidError]
 ) -> None:
+    if fault.error == "hang" and not bucket.server.gives_up_silence:
+        pytest.skip("Arrow has no limit for a connection to this store on which nothing comes")
     before = files(bucket)
     with bucket.server.fails(fault), pytest.raises(error):
         table.insert(rows())
@@ -175,7 +172,7 @@ def test_P41_what_credentials_that_expired_left_is_cleaned_later(
 ) -> None:
     before = files(bucket)
     with (
-        bucket.server.fails(Fault("ExpiredToken", after=2)),
+        bucket.server.fails(Fault("ExpiredToken", after=bucket.server.first_file)),
         pytest.raises(StoreRefused),
     ):
         table.insert(rows())
@@ -228,7 +225,7 @@ def test_P41_a_cleaning_that_fails_is_tried_again(
     warehouse.metastore.set("hive.compactor.cleaner.retry.retention.time", "1ms")
     with bucket.server.fails(Fault("AccessDenied", "DELETE.*")):
         (failed,) = cleaner.run(warehouse.metastore)
-    assert "AWS_ACCESS_KEY_ID" in failed.error
+    assert bucket.server.names_credentials in failed.error
     assert ids(table) == [0, 0, 1, 1, 2, 2]
     warehouse.release()
     time.sleep(0.1)
@@ -249,21 +246,25 @@ with Warehouse.open(engine="local") as warehouse:
 """
 
 
+@ONLY_S3
 def test_P41_what_a_killed_writer_left_is_cleaned_but_for_its_unfinished_upload(
     warehouse: Warehouse, table: Table, bucket: Bucket
 ) -> None:
+    """Google and Azure forget such an upload after a week, and their emulators list none."""
     before = files(bucket)
+    server = bucket.server
+    assert isinstance(server, S3Server)
     warehouse.metastore.set("hive.txn.timeout", "2s")
-    with bucket.server.fails(Fault("hang", "PART", seconds=30)):
+    with server.fails(Fault("hang", "PART", seconds=30)):
         writer = subprocess.Popen([sys.executable, "-c", _WRITER], env=dict(os.environ))
         until = time.monotonic() + 60
-        while not bucket.server.uploads(bucket.name) and time.monotonic() < until:
+        while not server.uploads(bucket.name) and time.monotonic() < until:
             time.sleep(0.05)
         time.sleep(0.5)
         writer.send_signal(signal.SIGKILL)
         writer.wait()
     assert ids(table) == [0, 1, 2]
-    assert len(bucket.server.uploads(bucket.name)) == 1, "a lifecycle rule removes it"
+    assert len(server.uploads(bucket.name)) == 1, "a lifecycle rule removes it"
     assert files(bucket) == before
     until = time.monotonic() + 30
     while warehouse.metastore.transactions() and time.monotonic() < until:

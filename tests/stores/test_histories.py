@@ -1,4 +1,4 @@
-"""Random statements, compactions and cleanings on S3, whose server fails at random (P41).
+"""Random statements, compactions and cleanings in a store that fails at random (P41).
 
 After each step the table has exactly the rows of the steps that succeeded. In the end nothing is
 left that no commit named.
@@ -13,20 +13,19 @@ import pyarrow as pa
 import pytest
 
 from acid_platform import AcidError, CompactionRefused, Table, Warehouse
-from acid_platform.base import s3
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
 from tests.stores.conftest import Bucket
-from tests.stores.server import Fault
+from tests.stores.server import Fault, StoreServer
 
 pytestmark = pytest.mark.slow
 _STEPS = 30
 Model = dict[int, str]
 
 
-def fault(dice: random.Random) -> Fault:
+def fault(dice: random.Random, server: StoreServer) -> Fault:
     times, after = dice.choice([1, 2, 5, 50]), dice.randrange(6)
-    return dice.choice(
+    chosen = dice.choice(
         [
             Fault("SlowDown", times=times, after=after),
             Fault("InternalError", "GET|HEAD|LIST", times=times, after=after),
@@ -36,6 +35,7 @@ def fault(dice: random.Random) -> Fault:
             Fault("hang", "PUT|GET", times=1, after=after, seconds=5.0),
         ]
     )
+    return chosen if server.gives_up_silence or chosen.error != "hang" else fault(dice, server)
 
 
 def step(dice: random.Random, table: Table, model: Model) -> tuple[Callable[[], object], Model]:
@@ -64,9 +64,7 @@ def step(dice: random.Random, table: Table, model: Model) -> tuple[Callable[[], 
 def test_P41_any_history_on_a_store_that_fails_keeps_exactly_what_succeeded(
     warehouse: Warehouse, bucket: Bucket, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3, "_RETRIES", 2)
-    monkeypatch.setattr(s3, "_SECONDS", 3.0)
-    s3._connected.cache_clear()
+    bucket.server.hurry(monkeypatch)
     dice = random.Random(seed)
     table = warehouse.create_table("db.t", "id bigint, v string")
     warehouse.metastore.set("hive.compactor.aborted.txn.time.threshold", "1ms")
@@ -76,7 +74,7 @@ def test_P41_any_history_on_a_store_that_fails_keeps_exactly_what_succeeded(
     for _ in range(_STEPS):
         work, after = step(dice, table, model)
         try:
-            with bucket.server.fails(fault(dice)):
+            with bucket.server.fails(fault(dice, bucket.server)):
                 work()
             model = after
         except CompactionRefused:
@@ -87,7 +85,7 @@ def test_P41_any_history_on_a_store_that_fails_keeps_exactly_what_succeeded(
         assert {row["id"]: row["v"] for row in found} == model
         assert len(found) == len(model)
         warehouse.release()
-        with bucket.server.fails(fault(dice)):
+        with bucket.server.fails(fault(dice, bucket.server)):
             cleaner.run(warehouse.metastore)
     assert failed, "the faults were to stop some of the steps"
     table.insert(pa.table({"id": [-5], "v": ["last"]}))

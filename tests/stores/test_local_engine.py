@@ -1,6 +1,7 @@
-"""The local engine on S3: every verb, compaction, cleaning, drop, rebuild, the command line.
+"""The local engine in each kind of store: every verb, compaction, cleaning, drop, rebuild, the
+command line.
 
-Nothing is renamed, and reads list nothing. `test_suites.py` runs more tests on S3.
+Nothing is renamed, and reads list nothing. `test_suites.py` runs more tests there.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
+from pyarrow.fs import FileInfo
 
 from acid_platform import MetastoreMissing, Table, Warehouse, WarehouseMismatch
 from acid_platform.cli.main import main
@@ -20,6 +22,7 @@ from acid_platform.metastore.server.saving import write_copy
 from acid_platform.services import cleaner, worker
 from acid_platform.services.fsck import Check, examine
 from acid_platform.storage.files import Files
+from acid_platform.storage.removal import remove_if_empty
 from tests.stores.conftest import Bucket
 
 Rows = list[tuple[Any, ...]]
@@ -43,7 +46,7 @@ def run(*arguments: str) -> str:
     return done.output
 
 
-def test_P41_every_verb_on_s3_leaves_only_what_commits_named(
+def test_P41_every_verb_leaves_only_what_commits_named(
     warehouse: Warehouse, bucket: Bucket
 ) -> None:
     table = made(warehouse)
@@ -190,7 +193,7 @@ def test_P31_a_lost_metastore_is_named_and_rebuilt_and_a_backup_restored(bucket:
 
 
 @pytest.mark.slow
-def test_the_command_line_on_s3(warehouse: Warehouse, bucket: Bucket) -> None:
+def test_the_command_line_in_a_store(warehouse: Warehouse, bucket: Bucket) -> None:
     run("sql", "CREATE TABLE c (id int, v string)")
     run("sql", "INSERT INTO c VALUES (1, 'a'), (2, 'b')")
     assert "b" in run("sql", "SELECT * FROM c WHERE id = 2")
@@ -230,7 +233,7 @@ def test_P32_an_emptied_table_and_markers_of_directories_are_read_as_on_a_disk(
 def test_a_table_elsewhere_in_the_store_is_adopted_and_one_without_rows_dropped(
     warehouse: Warehouse, bucket: Bucket
 ) -> None:
-    outside = f"s3://{bucket.name}/elsewhere/t"
+    outside = bucket.at("elsewhere/t")
     table = warehouse.create_table("db.outside", "id bigint", location=outside)
     table.insert(pa.table({"id": [1]}))
     assert rows(table) == [(1,)]
@@ -238,7 +241,7 @@ def test_a_table_elsewhere_in_the_store_is_adopted_and_one_without_rows_dropped(
     assert rows(empty) == []
     warehouse.drop_table("db.empty")
 
-    copy = f"s3://{bucket.name}/copies/t"
+    copy = bucket.at("copies/t")
     for key in bucket.server.keys(bucket.name, "elsewhere/t/delta"):
         target = key.replace("elsewhere/", "copies/")
         warehouse.files.system.copy_file(f"{bucket.name}/{key}", f"{bucket.name}/{target}")
@@ -265,8 +268,8 @@ def test_P31_a_copy_in_the_store_is_not_opened_with_the_metastore_of_the_origina
         if not key.endswith("/"):
             target = key.replace("warehouse/", "copy/", 1)
             warehouse.files.system.copy_file(f"{bucket.name}/{key}", f"{bucket.name}/{target}")
-    copy, home = f"s3://{bucket.name}/copy", str(tmp_path / "other")
-    with pytest.raises(WarehouseMismatch, match=f"copy of {bucket.name}/warehouse"):
+    copy, home = bucket.at("copy"), str(tmp_path / "other")
+    with pytest.raises(WarehouseMismatch, match=f"copy of {bucket.uri.partition('://')[2]}"):
         Warehouse.open(copy, engine="local")
     with monkeypatch.context() as patch:
         patch.setenv("ACID_METASTORE", home)
@@ -277,15 +280,55 @@ def test_P31_a_copy_in_the_store_is_not_opened_with_the_metastore_of_the_origina
         copied.release()
         copied.metastore.stop()
     assert [row[0] for row in rows(warehouse.table("db.t"))] == [1]
-    with Warehouse.open(f"s3a://{bucket.name}/warehouse/", engine="local") as again:
+    other = f"{bucket.server.other_scheme}://{bucket.uri.partition('://')[2]}/"
+    with Warehouse.open(other, engine="local") as again:
         assert [row[0] for row in rows(again.table("db.t"))] == [1]
 
 
+def test_P41_directories_that_only_keys_make_are_listed(warehouse: Warehouse) -> None:
+    """What is removed if it seems empty must not seem so."""
+    files, root = warehouse.files, f"{warehouse.path}/listed"
+    for name in ("a/b/one", "a/two", "three"):
+        files.write(f"{root}/{name}", b"1")
+
+    def seen(found: list[FileInfo]) -> list[tuple[str, bool]]:
+        return sorted((one.path.removeprefix(f"{root}/"), one.is_file) for one in found)
+
+    assert seen(files.children(root)) == [("a", False), ("three", True)]
+    assert seen(files.below(root)) == [
+        ("a", False),
+        ("a/b", False),
+        ("a/b/one", True),
+        ("a/two", True),
+        ("three", True),
+    ]
+    remove_if_empty(files, root, "a/b")
+    assert files.read(f"{root}/a/b/one") == b"1"
+    files.delete_directory(f"{root}/a/b")
+    files.delete_directory(f"{root}/a/b")
+    assert seen(files.children(f"{root}/a")) == [("a/two", True)]
+
+
+def test_a_large_file_is_read_in_ranges_and_written_in_parts(warehouse: Warehouse) -> None:
+    files, path = warehouse.files, f"{warehouse.path}/large"
+    content = bytes(range(256)) * 90_000  # 23 MB
+    files.write(path, content)
+    assert files.system.get_file_info(path).size == len(content)
+    with files.open(path) as stream:
+        stream.seek(20_000_000)
+        assert stream.read(1000) == content[20_000_000:20_001_000]
+        assert stream.read_at(300, 17_000_000) == content[17_000_000:17_000_300]
+        stream.seek(len(content) - 10)
+        assert stream.read(100) == content[-10:]
+    with pytest.raises(FileNotFoundError):
+        files.open(f"{path}-not")
+
+
 def test_folders_of_a_bucket_are_imported(warehouse: Warehouse, bucket: Bucket) -> None:
-    files, below = Files.of(f"s3://{bucket.name}/in/p=1")
+    files, below = Files.of(bucket.at("in/p=1"))
     with files.system.open_output_stream(f"{below}/a.parquet") as stream:
         parquet.write_table(some(1, 3).drop_columns("p"), stream)
-    folder = f"s3://{bucket.name}/in"
+    folder = bucket.at("in")
     made(warehouse)
-    assert "has the 2 rows of parquet s3://" in run("import", "parquet", folder, "db.t")
+    assert f"has the 2 rows of parquet {folder}" in run("import", "parquet", folder, "db.t")
     assert rows(warehouse.table("db.t")) == [(1, "v1", 1), (3, "v3", 1)]

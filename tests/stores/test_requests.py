@@ -16,7 +16,9 @@ from acid_platform import Warehouse
 from acid_platform.base.object_store import STORES
 from acid_platform.services import cleaner
 from acid_platform.storage import files as storage
-from tests.stores.conftest import Bucket
+from tests.stores.conftest import ONLY_S3, Bucket
+
+pytestmark = ONLY_S3
 
 
 def rows(*ids: int) -> pa.Table:

@@ -23,7 +23,7 @@ from acid_platform.engine.spark import jvm, session
 from acid_platform.engine.spark.failures import of_files
 from acid_platform.engine.spark.jvm import store_settings
 from scripts import spark_connect
-from tests.stores.conftest import Bucket
+from tests.stores.conftest import ONLY_S3, Bucket
 
 _UNRESOLVED = "unresolved dependency"
 
@@ -124,6 +124,7 @@ def test_P41_what_hadoop_says_of_the_store_is_no_damaged_file() -> None:
         assert type(of_files(RuntimeError(said))) is kind
 
 
+@ONLY_S3
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_P41_spark_writes_reads_and_compacts_on_s3(bucket: Bucket) -> None:

@@ -1,4 +1,4 @@
-"""Tests of other modules on a warehouse in S3, with the local engine.
+"""Tests of other modules on a warehouse in each kind of store, with the local engine.
 
 What is imported here is collected here, and gets this module's fixtures.
 """
@@ -17,7 +17,7 @@ from tests.history.test_changes import *
 from tests.history.test_rollback import *
 from tests.history.test_time_travel import *
 from tests.stores.conftest import a_bucket, opened
-from tests.stores.server import S3Server
+from tests.stores.server import StoreServer
 
 pytestmark = pytest.mark.slow
 
@@ -32,12 +32,12 @@ del test_P39_many_histories  # noqa: F821
 
 
 @pytest.fixture(scope="module")
-def warehouse(server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
+def warehouse(server: StoreServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
     with a_bucket(server, tmp_path_factory.mktemp("shared")), opened() as warehouse:
         yield warehouse
 
 
 @pytest.fixture
-def own(server: S3Server, tmp_path: Path) -> Iterator[Warehouse]:
+def own(server: StoreServer, tmp_path: Path) -> Iterator[Warehouse]:
     with a_bucket(server, tmp_path), opened() as warehouse:
         yield warehouse

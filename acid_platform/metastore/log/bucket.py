@@ -1,28 +1,24 @@
-"""Objects below a prefix of a store, through obstore: S3, Google's, Azure's.
+"""Objects below a prefix of a store, through obstore.
 
-The settings of S3 are those of every AWS tool, from the environment, as in base/s3.py.
-Google's and Azure's are read by obstore (GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_NAME and
-AZURE_STORAGE_ACCOUNT_KEY, …).
+The settings are those of each cloud's tools, from the environment: obstore reads most of them, and
+base/object_store.py knows the rest.
 """
 
 from __future__ import annotations
 
-import configparser
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import obstore
 from obstore import exceptions
 from obstore.store import from_url
 
-from acid_platform.base import s3
-from acid_platform.errors import StoreRefused, StoreUnavailable
+from acid_platform.base.object_store import BY_SCHEME, one_spelling
+from acid_platform.errors import InvalidDefinition, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, PutResult, UpdateVersion
@@ -42,9 +38,7 @@ class StorePrefix:
 
     def __init__(self, url: str, seconds: float) -> None:
         """`seconds`: how long a request of a small object, or a silence of the store, may take."""
-        parts = urlsplit(url)
-        self._is_s3 = parts.scheme in ("s3", "s3a")
-        settings, endpoint = _s3_settings(parts.netloc) if self._is_s3 else ({}, "")
+        settings, endpoint = BY_SCHEME[url.partition("://")[0]].log_settings(url)
         self.place = url + (f" at {endpoint}" if endpoint else "")
         wait = timedelta(seconds=seconds)
 
@@ -54,7 +48,12 @@ class StorePrefix:
                 "client_options": {"connect_timeout": wait, "allow_http": True, **limits},
                 "retry_config": {"max_retries": retries, "retry_timeout": _LONG},
             }
-            return from_url(url, **options)
+            try:
+                return from_url(one_spelling(url), **options)
+            except exceptions.BaseError as error:
+                raise InvalidDefinition(
+                    f"{url}: {_first_line(error)}; see docs/object-stores.md"
+                ) from error
 
         self._small = store(timeout=wait)
         self._large = store(retries=5, timeout=_LONG)
@@ -106,16 +105,15 @@ class StorePrefix:
                 raise StoreUnavailable(f"{self.place}: {name} was cut off")
 
     def check(self, name: str) -> bool:
-        if not self._is_s3:
-            return True  # Google and Azure have always had conditions
         data, _ = self.get(name)
         try:
             self.create(name, data)
             return False
         except FileExistsError:
             pass
+        other: UpdateVersion = {"e_tag": '"0123456789abcdef0123456789abcdef"', "version": "1"}
         try:
-            self.replace(name, data, {"e_tag": '"0123456789abcdef0123456789abcdef"'})
+            self.replace(name, data, other)
             return False
         except FileExistsError:
             return True
@@ -153,32 +151,3 @@ def _version(meta: ObjectMeta) -> UpdateVersion:
 def _first_line(error: BaseException) -> str:
     """What obstore says before the structure of the error, with the answer of the server."""
     return " ".join(str(error).partition("\n\nDebug source")[0].split())[:600]
-
-
-def _s3_settings(bucket: str) -> tuple[dict[str, Any], str]:
-    """What obstore does not take from the environment as other AWS tools do; and the endpoint."""
-    endpoint, region = s3.address()
-    settings: dict[str, Any] = {"endpoint": endpoint} if endpoint else {}
-    if not region and not endpoint:
-        from pyarrow import fs
-
-        try:
-            region = str(fs.resolve_s3_region(bucket))
-        except OSError as error:
-            raise StoreUnavailable(f"s3://{bucket}: its region is unknown: {error}") from error
-    settings["region"] = region or "us-east-1"
-    return settings | _profile(), endpoint
-
-
-def _profile() -> dict[str, str]:
-    """The keys of AWS_PROFILE, unless the environment has keys; obstore does not read profiles."""
-    if os.environ.get("AWS_ACCESS_KEY_ID"):
-        return {}
-    path = os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials"
-    profiles = configparser.RawConfigParser()
-    profiles.read(path)
-    profile = os.environ.get("AWS_PROFILE") or "default"
-    if not profiles.has_section(profile):
-        return {}
-    names = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
-    return {name: profiles[profile][name] for name in names if name in profiles[profile]}

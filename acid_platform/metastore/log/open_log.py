@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from acid_platform.base.location import without_credentials
+from acid_platform.base.object_store import BY_SCHEME
 from acid_platform.errors import InvalidDefinition
 
 if TYPE_CHECKING:
     from acid_platform.metastore.log.contract import SharedLog
 
 _POSTGRES = ("postgresql", "postgres")
-_BUCKETS = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 
 
 def open_log(where: str, patience: float = 10) -> SharedLog:
@@ -27,14 +27,14 @@ def open_log(where: str, patience: float = 10) -> SharedLog:
         except ModuleNotFoundError as error:
             raise _missing(error, where, "psycopg", "postgres") from error
         return PostgresLog(where, patience)
-    if scheme in _BUCKETS or where.startswith("file:"):
+    if scheme in BY_SCHEME or where.startswith("file:"):
         from acid_platform.metastore.log.objects import ObjectLog
 
         try:
             return ObjectLog(where, patience)
         except ModuleNotFoundError as error:
             raise _missing(error, where, "obstore", "bucket") from error
-    schemes = ", ".join(f"{one}://" for one in ("postgresql", *_BUCKETS, "file"))
+    schemes = ", ".join(f"{one}://" for one in ("postgresql", *BY_SCHEME, "file"))
     raise InvalidDefinition(
         f"{without_credentials(where)} is no place of a log: it begins with none of {schemes}"
     )

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from acid_platform.base.disk import make_directory, sync_path
 from acid_platform.base.location import local_path
+from acid_platform.base.object_store import BY_SCHEME
 from acid_platform.errors import InvalidDefinition
 
 _DRAFT = ".draft-"
@@ -144,9 +145,12 @@ def objects_at(url: str, seconds: float) -> Objects:
         if path is None:
             raise InvalidDefinition(f"{url}: write file:///directory")
         return Folder(Path(path))
-    _, _, rest = url.partition("://")
-    if not rest.partition("/")[2] or "?" in rest:
-        raise InvalidDefinition(f"{url}: write the bucket and a prefix, as in s3://bucket/prefix")
+    scheme, _, rest = url.partition("://")
+    if scheme not in BY_SCHEME or not rest.partition("/")[2] or "?" in rest:
+        raise InvalidDefinition(
+            f"{url}: write the bucket and a prefix, as in s3://bucket/prefix; other stores begin"
+            f" with {', '.join(f'{one}://' for one in BY_SCHEME)}"
+        )
     from acid_platform.metastore.log.bucket import StorePrefix
 
     return StorePrefix(url, seconds)
