@@ -74,6 +74,8 @@ def test_P10_a_missing_extra_is_named(where: str, package: str, extra: str) -> N
 
 def test_P10_a_store_that_ignores_conditions_is_refused(in_store: Place) -> None:
     server, ignored = in_store.watched, Fault("unconditional", "PUT")
+    if server.signs_conditions:
+        pytest.skip("a request of this store without its conditions has no valid signature")
     log = in_store.open()
     with server.fails(ignored), pytest.raises(MetastoreIncompatible, match="If-None-Match"):
         log.create()

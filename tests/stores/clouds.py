@@ -98,6 +98,8 @@ class XmlApi:
         self._passed = passing_on(server)
         self._uploads: dict[str, Answer] = {}
         """The last answer to each."""
+        self._parts: dict[str, dict[int, bytes]] = {}
+        """Of each upload by the XML API."""
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
@@ -149,8 +151,19 @@ class XmlApi:
         if method == "DELETE":
             status, _, body = asked(self._server, method, f"{objects}/{name}", {})
             return (204, [], b"") if status == 200 else (status, [], body)
-        if method != "PUT" or "uploadId" in query or "x-goog-copy-source" in headers:
-            return 501, [], b"<Error><Code>NotImplemented</Code></Error>"
+        if "uploads" in query:
+            number = f"upload-{len(self._parts)}"
+            self._parts[number] = {}
+            told = f"<InitiateMultipartUploadResult><UploadId>{number}</UploadId>"
+            return 200, [], f"{told}</InitiateMultipartUploadResult>".encode()
+        if "partNumber" in query:
+            part = int(query["partNumber"][0])
+            self._parts[query["uploadId"][0]][part] = content
+            return 200, [("ETag", f'"{part}"')], b""
+        whole = "uploadId" in query
+        if whole:
+            parts = self._parts.pop(query["uploadId"][0])
+            content = b"".join(parts[part] for part in sorted(parts))
         condition = headers.get("x-goog-if-generation-match")
         condition = f"&ifGenerationMatch={condition}" if condition else ""
         target = f"/upload{objects}?uploadType=media&name={name}{condition}"
@@ -159,7 +172,9 @@ class XmlApi:
         if status != 200:
             return status, [], body
         made = json.loads(body)
-        return 200, [("ETag", f'"{made["etag"]}"'), ("x-goog-generation", made["generation"])], b""
+        tag = f"<CompleteMultipartUploadResult><ETag>{made['etag']}</ETag>"
+        body = f"{tag}</CompleteMultipartUploadResult>".encode() if whole else b""
+        return 200, [("ETag", f'"{made["etag"]}"'), ("x-goog-generation", made["generation"])], body
 
     def _listed(self, objects: str, query: Query) -> Answer:
         prefix, after = (query.get(name, [""])[0] for name in ("prefix", "start-after"))
@@ -263,6 +278,7 @@ class AzureServer(StoreServer):
     names_credentials = "AZURE_STORAGE_ACCOUNT_KEY"
     names_place = "AZURE_STORAGE_ACCOUNT_NAME"
     tells_types = False
+    signs_conditions = True
 
     def __init__(self) -> None:
         self._running = ExitStack()

@@ -265,6 +265,8 @@ class StoreServer:
     """Whether Arrow tells the type of an object's content, as it was given."""
     first_file: ClassVar[int] = 2
     """How many requests the first of the two files of an INSERT takes."""
+    signs_conditions: ClassVar[bool] = False
+    """Whether the signature of a request has its conditions, so that none can be taken away."""
     gives_up_silence: ClassVar[bool] = True
     """Whether Arrow has a limit for a connection on which nothing comes."""
 
