@@ -38,6 +38,8 @@ _STATUS = re.compile(r"google::cloud::Status\((\w+): (.*?)(?: error_info=.*)?\)?
 _OF_FILES = ("NOT_FOUND", "ALREADY_EXISTS", "FAILED_PRECONDITION", "OUT_OF_RANGE")
 _REFUSED = ("PERMISSION_DENIED", "UNAUTHENTICATED", "INVALID_ARGUMENT")
 _NO_BUCKET = "bucket does not exist"
+_ENDED = "Cannot read from a closed stream"
+"""What Arrow says where the store failed after the first of several requests of a read."""
 _HADOOP_ERROR = re.compile(
     r"com\.google\.[\w.]*(?:StorageException|ResponseException|AuthException|HttpResponseException)"
     r": [^\n]*"
@@ -94,7 +96,7 @@ def arrow_fault(text: str, where: str) -> AcidError | None:
     """What an error of Arrow says about the store; None if it says nothing of it, or of a file."""
     match = _STATUS.search(text)
     if match is None:
-        return None
+        return _failed(where, text) if _ENDED in text else None
     code, said = match[1], match[2].rpartition("with a last message of ")[2]
     if "OAuth2 access token" in said:
         said = said.rpartition("underlying error message was: ")[2]

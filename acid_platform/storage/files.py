@@ -22,7 +22,12 @@ import pyarrow as pa
 from pyarrow import fs
 
 from acid_platform.base.object_store import BY_SCHEME, store_fault, store_of
-from acid_platform.errors import CorruptFile, UnsupportedLayout, WarehouseNotWritable
+from acid_platform.errors import (
+    CorruptFile,
+    StoreUnavailable,
+    UnsupportedLayout,
+    WarehouseNotWritable,
+)
 from acid_platform.layout import names
 from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.partition_names import partition_segment
@@ -214,12 +219,12 @@ class Files:
     # --- changing --------------------------------------------------------------------------
 
     def open(self, path: str) -> pa.NativeFile:
-        """The file, for reading. Raises FileNotFoundError, OSError.
+        """The file, for reading. Raises FileNotFoundError, OSError, StoreUnavailable.
 
         A small one in an object store is read at once: a reader of ORC or Parquet seeks, and there
         each read is a request.
         """
-        stream = self.system.open_input_file(path)
+        stream = self._opened(path)
         if not self.object_store or stream.size() > _AT_ONCE:
             return stream
         with stream:
@@ -227,8 +232,17 @@ class Files:
 
     def read(self, path: str) -> bytes:
         """Raises FileNotFoundError."""
-        with asking(path), self.system.open_input_file(path) as stream:
+        with asking(path), self._opened(path) as stream:
             return bytes(stream.read())
+
+    def _opened(self, path: str) -> pa.NativeFile:
+        stream = self.system.open_input_file(path)
+        if stream.closed:  # Arrow's file in Google's store, which told its size and no more
+            raise StoreUnavailable(
+                f"{path}: the object store failed when the file was opened; try again later, and"
+                " check the network and the credentials if it stays so"
+            )
+        return stream
 
     def write(self, path: str, content: bytes) -> None:
         with asking(path), self.system.open_output_stream(path) as stream:

@@ -154,13 +154,14 @@ def test_P41_a_write_that_fails_shows_and_leaves_nothing(
     assert ids(table) == [0, 0, 1, 2]
 
 
+@pytest.mark.parametrize("operations", ["GET|HEAD", "GET"])
 @pytest.mark.parametrize("error", ["SlowDown", "ExpiredToken", "AccessDenied"])
 def test_P41_a_read_blames_the_store_and_no_file(
-    warehouse: Warehouse, table: Table, bucket: Bucket, error: str
+    warehouse: Warehouse, table: Table, bucket: Bucket, error: str, operations: str
 ) -> None:
     warehouse.release()
     with (
-        bucket.server.fails(Fault(error, "GET|HEAD")),
+        bucket.server.fails(Fault(error, operations)),
         pytest.raises((StoreUnavailable, StoreRefused)),
     ):
         table.to_arrow()
