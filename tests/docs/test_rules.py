@@ -64,6 +64,7 @@ _OF_READERS = {
     "tests/assets/test_shop_orders.py",
     "tests/test_orders.py",
     "assets/nightly.py",
+    "acid_dbt.py",
 }
 """Files that a reader of the documents creates, by `make new-table`, `acid new` or by hand."""
 _OF_OTHERS = {"sitecustomize.py", "duckdb.py", "notes.md", "build/dist/notes.md"}
