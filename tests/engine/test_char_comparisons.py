@@ -260,6 +260,7 @@ def test_columns_of_any_text_types_meet_as_in_the_model(warehouse: Warehouse) ->
     assert answered(warehouse, cases) > len(cases) * 0.8
 
 
+@pytest.mark.slow
 def test_literals_meet_columns_as_in_the_model(warehouse: Warehouse) -> None:
     spark = warehouse.engines.preference == "spark"
     texts = [("ab ", "abc"), ("a", "ab      ")] if spark else itertools.pairwise(LITERALS)
@@ -294,6 +295,7 @@ def test_a_result_tells_the_types_of_its_columns(warehouse: Warehouse) -> None:
     assert types("SELECT c3 FROM db.l UNION ALL SELECT c3 FROM db.r") == ["string"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["char(5)", "char(3)", "varchar(5)", "string"])
 def test_keys_of_merge_update_and_delete(warehouse: Warehouse, kind: str) -> None:
     name = "db.m_" + "".join(filter(str.isalnum, kind))

@@ -91,6 +91,7 @@ def test_what_is_stored_comes_back_and_the_rest_is_refused(
     assert values.cast(whole).to_pylist() == list(dict(sorted(stored.items())).values())
 
 
+@pytest.mark.slow
 @ENGINES
 @pytest.mark.parametrize(
     ("columns", "why"),

@@ -345,6 +345,7 @@ def test_an_unknown_field_of_a_frame_is_told(with_spark: Warehouse, value: str, 
     assert table.count() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_number_of_a_frame_that_would_be_rounded_is_told(with_spark: Warehouse) -> None:
     spark = with_spark.spark

@@ -95,6 +95,7 @@ def files(table: Table) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compactor", ["spark", "local"])
 @pytest.mark.parametrize("stored", ["orc", "parquet"])
 def test_P33_every_reader_reads_insert_only_files_of_both_engines(

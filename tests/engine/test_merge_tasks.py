@@ -72,6 +72,7 @@ ON = "t.customer = s.customer AND t.region = s.region"
 CHANGES = {"purchases": "s.purchases", "zip": "s.zip"}
 
 
+@pytest.mark.slow
 def test_many_tasks_merge_right_rows(warehouse: Warehouse) -> None:
     table = table_of(warehouse, [row(k, 1000, 50_000, "jan") for k in range(48)])
     counts = table.merge(
@@ -104,6 +105,7 @@ STEPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_a_file_that_cannot_be_written_ends_the_merge(warehouse: Warehouse, step: str) -> None:
     before = [row(k, 1000, 50_000, "jan") for k in range(20)]

@@ -248,6 +248,7 @@ def test_P33_texts_survive_every_path_of_the_local_engine(tmp_path: Path) -> Non
         require_all_survive(warehouse, texts(every=97))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_P33_texts_survive_every_path_of_Spark(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set("spark.sql.variable.substitute", "true")  # as in a session of somebody else

@@ -260,6 +260,7 @@ def test_thirty_frames_are_stored_as_they_are_or_refused(tmp_path: Path) -> None
         _check({"local": local}, 11, 30, None)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_few_frames_are_stored_alike_by_both_engines(tmp_path: Path, spark: SparkSession) -> None:
     with (

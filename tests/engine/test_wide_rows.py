@@ -39,6 +39,7 @@ def limits(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return found
 
 
+@pytest.mark.slow
 def test_a_row_that_is_too_wide_makes_the_job_run_again_in_smaller_batches(
     warehouse: Warehouse, spark: SparkSession, limits: list[bool]
 ) -> None:

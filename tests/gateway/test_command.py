@@ -70,6 +70,7 @@ def test_P34_a_killed_gateway_loses_nothing_and_a_stopped_one_ends_at_once(
         assert "stopped" in json.loads(process.stdout.readline())
 
 
+@pytest.mark.slow
 def test_P34_a_gateway_killed_during_commits_tells_the_outcome_by_the_transactions_id(
     warehouse: Warehouse,
 ) -> None:

@@ -156,6 +156,7 @@ def server(other: Warehouse) -> Iterator[GatewayServer]:
         yield started
 
 
+@pytest.mark.slow
 def test_P34_registered_tables_read_there_as_here_and_adopted_ones_again(
     ours: Warehouse, other: Warehouse, third: Warehouse
 ) -> None:

@@ -162,6 +162,7 @@ def write_everything(warehouse: Warehouse, engine: str) -> None:
         assert shown[0] == shown[1], verb
 
 
+@pytest.mark.slow
 def test_a_table_and_that_of_a_transaction_write_the_same_without_spark(tmp_path: Path) -> None:
     with temporary_warehouse(tmp_path, engine="local") as warehouse:
         write_everything(warehouse, "local")

@@ -77,6 +77,7 @@ def written(wh: Warehouse, name: str, engine: str) -> list[dict[str, Any]]:
     return table.changes_arrow(0).read_all().to_pylist()
 
 
+@pytest.mark.slow
 def test_P39_both_engines_write_and_read_the_same_changes(
     tmp_path: Path, spark: SparkSession
 ) -> None:

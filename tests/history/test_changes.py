@@ -346,6 +346,7 @@ def kinds(rows: pa.RecordBatchReader) -> Counter[tuple[str, int]]:
     return Counter((row["_change_type"], row["id"]) for row in rows.read_all().to_pylist())
 
 
+@pytest.mark.slow
 def test_P39_a_reader_keeps_its_changes_while_others_compact_and_clean(own: Warehouse) -> None:
     """What lies between the two snapshots would be cleaned when the retention is lifted."""
     table = own.create_table("default.held", "id int", properties={"acid.history.retention": "1h"})

@@ -385,6 +385,7 @@ def test_P31_a_restore_refuses_the_root_of_another_warehouse(root: Path) -> None
             stop(warehouse)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("crashed", [False, True])
 def test_P31_a_copied_directory_touches_only_itself(root: Path, crashed: bool) -> None:
     """With `cp -a`; after a crash the copy has the endpoint of the original's next process."""

@@ -63,6 +63,7 @@ def test_S4_a_snapshot_is_the_same_whoever_ended_since(world: World) -> None:
     assert world.state.departed == [] and low_mark(world.state) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["writers", "readers"])
 def test_T2_memory_does_not_grow_with_the_square_of_the_open_transactions(kind: str) -> None:
     """With 10,000 open at once, no transaction's memory grows with the number of the others."""

@@ -361,6 +361,7 @@ BEATS = {
 }
 
 
+@pytest.mark.slow
 def test_P7_heartbeats_go_on_while_a_spark_job_is_longer_than_the_timeout(lake: Place) -> None:
     for name, value in BEATS.items():
         lake.warehouse.metastore.set(name, value)

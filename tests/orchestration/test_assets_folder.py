@@ -156,6 +156,7 @@ def test_a_broken_module_is_told(folder: Path) -> None:
 # --- SQL -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_query_fills_its_table(folder: Path, place: Place) -> None:
     place.warehouse.create_table("shop.orders", "day date, amount decimal(9,2)").insert(
         [

@@ -146,6 +146,7 @@ def test_a_transaction_goes_on_without_the_statement(warehouse: Warehouse, perso
     assert [row[0] for row in rows(warehouse, person, "id")] == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_constraint_is_added_only_if_all_rows_fulfil_it(
     warehouse: Warehouse, person: Table
 ) -> None:

@@ -124,6 +124,7 @@ def test_a_failed_export_leaves_the_earlier_one(warehouse: Warehouse, tmp_path: 
     assert not list(tmp_path.glob("_acid_staged*"))
 
 
+@pytest.mark.slow
 def test_escapes(warehouse: Warehouse, tmp_path: Path) -> None:
     warehouse.sql(
         f"INSERT OVERWRITE DIRECTORY '{tmp_path}' ROW FORMAT DELIMITED FIELDS TERMINATED BY ','"

@@ -130,6 +130,7 @@ def test_json(warehouse: Warehouse, tmp_path: Path) -> None:
         rows(warehouse, f"SELECT * FROM {table}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stored", ["ORC", "PARQUET"])
 def test_columns_of_files_match_by_name(warehouse: Warehouse, tmp_path: Path, stored: str) -> None:
     table = pa.table({"V": ["a", None], "id": pa.array([1, 2], pa.int32()), "more": [1.5, 2.5]})

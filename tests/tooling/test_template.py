@@ -100,6 +100,7 @@ def create(root: Path, table: str) -> tuple[Path, Path]:
     return path, root / "tests" / "assets" / f"test_{table_name(table).replace('.', '_')}.py"
 
 
+@pytest.mark.slow
 def test_new_tables_are_loaded_and_clean(bare: Path) -> None:
     written = [*create(bare, "shop.orders"), *create(bare, "raw.orders"), *create(bare, "orders")]
     shown = python(bare, "-c", LOADED).stdout

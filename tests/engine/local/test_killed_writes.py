@@ -35,6 +35,7 @@ def on_disk(table: Table) -> set[str]:
     return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_dir()}
 
 
+@pytest.mark.slow
 def test_P19_a_local_write_that_is_killed_at_any_phase_is_whole_or_nothing(
     warehouse: Warehouse,
 ) -> None:

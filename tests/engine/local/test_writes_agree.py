@@ -318,7 +318,7 @@ def numbered(count: int, **more: Any) -> list[dict[str, Any]]:
     return [{"id": i, "v": f"v{i % 3}", "k": "ab"[i % 2], **more} for i in range(count)]
 
 
-@pytest.mark.parametrize("kind", ["plain", "both"])
+@pytest.mark.parametrize("kind", ["plain", pytest.param("both", marks=pytest.mark.slow)])
 def test_P33_every_verb_in_one_history_does_the_same_in_both_engines(
     warehouses: Warehouses, kind: str
 ) -> None:
