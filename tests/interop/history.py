@@ -107,19 +107,26 @@ class Gate:
     address: tuple[str, int] = ("127.0.0.1", 0)
     _process: subprocess.Popen[str] | None = None
 
-    def start(self) -> None:
+    def start(self, patience: float = 60.0) -> None:
+        """Starts it, again and again while it finds no metastore: after a kill the next leader
+        needs its time."""
         host, port = self.address
         command = [sys.executable, "-m", "acid_platform", "gateway", "--json"]
-        with self.log.open("a") as log:
-            self._process = subprocess.Popen(
-                [*command, "--listen", f"{host}:{port}", "--warehouse", str(self.warehouse)],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        assert self._process.stdout is not None
-        listens = json.loads(self._process.stdout.readline())["listens"]
-        self.address = (host, int(listens.rpartition(":")[2]))
+        deadline = time.monotonic() + patience
+        while True:
+            with self.log.open("a") as log:
+                self._process = subprocess.Popen(
+                    [*command, "--listen", f"{host}:{port}", "--warehouse", str(self.warehouse)],
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                )
+            assert self._process.stdout is not None
+            if listening := self._process.stdout.readline():
+                self.address = (host, int(json.loads(listening)["listens"].rpartition(":")[2]))
+                return
+            assert time.monotonic() < deadline, f"the gateway does not start; see {self.log}"
+            time.sleep(1)
 
     def kill(self) -> None:
         assert self._process is not None
