@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from acid_platform.base.config import REGISTRY, Setting, SettingKind, Treatment, Value
+from acid_platform.base.similar_names import nearest_name
 from acid_platform.errors import InvalidDefinition, SettingRefused
 from acid_platform.layout.sql_text import has_half_character
 
@@ -281,11 +282,11 @@ def check_request(what: str, properties: Mapping[str, str]) -> tuple[str, ...]:
 
 def _unknown(name: str) -> str:
     setting = name.removeprefix(THRESHOLD_PREFIX).removeprefix(JOB_PREFIX)
-    nearest = difflib.get_close_matches(name, _BY_NAME, 1, 0.75)
+    nearest = nearest_name(name, _BY_NAME, 0.75)
     if setting in REGISTRY:
         advice = f"{setting} is a setting of the whole warehouse"
     else:
-        advice = f"did you mean {nearest[0]}?" if nearest else "leave it out"
+        advice = f"did you mean {nearest}?" if nearest else "leave it out"
     return f"there is no table property {name!r}; {advice}"
 
 

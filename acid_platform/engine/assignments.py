@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from itertools import pairwise
 
 from sqlglot import exp
 
+from acid_platform.base.similar_names import nearest_name
 from acid_platform.engine.merge_clauses import MergeClause
 from acid_platform.errors import (
     BucketColumnUpdate,
@@ -158,7 +158,7 @@ def inserted_values(
             named = columns_of(text)
             read |= {name.lower() for name in others} if named is None else named
         for name in others:
-            if name.lower() not in read and difflib.get_close_matches(name.lower(), missing):
+            if name.lower() not in read and nearest_name(name.lower(), missing):
                 raise unknown_column(name, table, columns)
     return {**defaults, **{name.lower(): quoted(name) for name in own}}
 

@@ -6,11 +6,11 @@ lacks, or that the rows have twice, is an error.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 
+from acid_platform.base.similar_names import nearest_name
 from acid_platform.errors import AcidError, UnknownColumn, WrongType
 from acid_platform.layout.types import Column, HiveType
 
@@ -56,8 +56,8 @@ def spelled_fields(names: Sequence[str], struct: HiveType) -> Mapping[str, str]:
     for name in names:
         field = name.lower()
         if field not in fields:
-            near = difflib.get_close_matches(field, fields, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            near = nearest_name(field, fields)
+            hint = f"; did you mean {near!r}?" if near else ""
             raise Unfit(
                 f"no field {name!r}; its fields are {', '.join(fields)}{hint}", unknown_field=True
             )

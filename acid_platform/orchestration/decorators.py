@@ -7,12 +7,12 @@ import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, get_type_hints
 
 import dagster as dg
 
+from acid_platform.base.similar_names import nearest_name
 from acid_platform.errors import InvalidDefinition
 from acid_platform.handles.transaction import Transaction
 from acid_platform.orchestration.checks import Expectation
@@ -157,8 +157,8 @@ def _require_spec(spec: Mapping[str, Any]) -> None:
     ]
     for name in spec:
         if name not in names:
-            near = get_close_matches(name, names, 1)
-            hint = f"did you mean {near[0]}?" if near else "dg.AssetSpec has none either"
+            near = nearest_name(name, names)
+            hint = f"did you mean {near}?" if near else "dg.AssetSpec has none either"
             raise InvalidDefinition(f"acid_asset has no argument {name!r}; {hint}")
 
 

@@ -5,7 +5,6 @@ Great Expectations itself takes seconds to import, but its schemas of the classe
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import json
 import re
@@ -15,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from acid_platform.base.similar_names import nearest_name
 from acid_platform.errors import InvalidDefinition
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ def class_of_type(kind: str) -> str:
 
 
 def _hint(name: str, names: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    near = nearest_name(name, names)
+    return f"; did you mean {near!r}?" if near else ""
 
 
 @lru_cache(1)

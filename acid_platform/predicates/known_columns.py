@@ -5,11 +5,11 @@ Names that this module can't judge are left to Spark.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from acid_platform.base.similar_names import nearest_name
 from acid_platform.errors import InvalidExpression, UnknownColumn
 from acid_platform.layout.schema import VIRTUAL_COLUMNS
 from acid_platform.layout.types import Column
@@ -68,8 +68,8 @@ def is_word(column: exp.Column) -> bool:
 def unknown_column(name: str, table: str, columns: Sequence[Column]) -> UnknownColumn:
     """The error for a name that is not a column; it suggests a similar one."""
     names = [column.name for column in columns]
-    near = difflib.get_close_matches(name.lower(), names, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    near = nearest_name(name.lower(), names)
+    hint = f"; did you mean {near}?" if near else ""
     return UnknownColumn(
         f"{table} has no column {name!r}; its columns are {', '.join(names)}{hint}"
     )
@@ -78,6 +78,7 @@ def unknown_column(name: str, table: str, columns: Sequence[Column]) -> UnknownC
 def unresolved_column(name: str, columns: list[str]) -> UnknownColumn:
     """The error for a name as Spark spells it, such as "`t`.`nmae`"."""
     plain = name.replace("`", "")
-    near = difflib.get_close_matches(plain.rpartition(".")[2].lower(), columns, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"columns are {', '.join(sorted(set(columns)))}"
+    *qualified, last = plain.lower().split(".")
+    near = last if qualified and last in columns else nearest_name(last, columns)
+    hint = f"did you mean {near}?" if near else f"columns are {', '.join(sorted(set(columns)))}"
     return UnknownColumn(f"there is no column {plain}; {hint}")

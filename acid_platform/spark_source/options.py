@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
 from acid_platform.base.location import Location
+from acid_platform.base.similar_names import nearest_name
 from acid_platform.errors import InvalidDefinition
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.declarable import table_name
@@ -117,10 +117,8 @@ def _check_names(texts: Mapping[str, str], use: str) -> None:
                     f"the option {spelled} is for {PURPOSES[spelled]}, and this is a {use}:"
                     " leave it out"
                 )
-        elif near := difflib.get_close_matches(name, spellings, n=1, cutoff=0.8):
-            raise InvalidDefinition(
-                f"there is no option {name!r}; did you mean {spellings[near[0]]}?"
-            )
+        elif near := nearest_name(name, spellings, 0.8):
+            raise InvalidDefinition(f"there is no option {name!r}; did you mean {spellings[near]}?")
 
 
 def _choice(texts: Mapping[str, str], name: str, otherwise: str, other: str) -> str:

@@ -8,6 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from acid_platform.base.config import Settings
+from acid_platform.base.similar_names import nearest_name
 from acid_platform.errors import InvalidDefinition, NoSuchTable, UnsupportedStatement
 from acid_platform.handles.snapshot_view import ScanRequest, SnapshotView
 from acid_platform.metastore.client.metastore import Metastore
@@ -224,8 +225,8 @@ class Catalog:
         """Raises InvalidDefinition, which suggests a similar name, if there is no such database."""
         databases = self._metastore.databases()
         if name not in databases:
-            near = difflib.get_close_matches(name, databases, 1)
-            hint = f"did you mean {near[0]}?" if near else "SHOW DATABASES lists them"
+            near = nearest_name(name, databases)
+            hint = f"did you mean {near}?" if near else "SHOW DATABASES lists them"
             raise InvalidDefinition(f"there is no database {name}; {hint}")
         return name
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from acid_platform.base.similar_names import nearest_name
 from acid_platform.errors import UnsupportedStatement
 from acid_platform.layout.sql_text import pieces, refuse_half_characters
 from acid_platform.sql.commands import NAME, Command, Commands
@@ -135,9 +135,8 @@ def refusal(plain: str, words: Sequence[str], names: Iterable[str]) -> Unsupport
 def _misspelt(words: Sequence[str]) -> str:
     """The first word that is nearly one of a clause."""
     for word in words:
-        near = difflib.get_close_matches(word, _CLAUSES, 1, 0.8)
-        if near and word not in _CLAUSES:
-            return f"; did you mean {near[0]} by {word}?"
+        if near := nearest_name(word, _CLAUSES, 0.8):
+            return f"; did you mean {near} by {word}?"
     return ""
 
 
@@ -155,12 +154,12 @@ def _meant(name: str, supported: Sequence[str]) -> str:
     """Which statement may be meant, or those that begin alike."""
     verb = "ALTER TABLE" if name.startswith("ALTER TABLE") else name.partition(" ")[0]
     alike = [each for each in supported if each.startswith(f"{verb} ")]
-    near = difflib.get_close_matches(name.replace("… ", ""), alike or supported, 1, 0.8)
+    near = nearest_name(name.replace("… ", ""), alike or supported, 0.8)
     if not near and not alike:
         verbs = sorted({each.partition(" ")[0] for each in supported})
-        near = difflib.get_close_matches(verb, verbs, 1)
+        near = nearest_name(verb, verbs)
     if near:
-        return f"did you mean {near[0]}?"
+        return f"did you mean {near}?"
     if alike:
         rests = (each.removeprefix(f"{verb} ") for each in alike)
         firsts = (rest.partition(" ")[0] if verb == "ALTER" else rest for rest in rests)

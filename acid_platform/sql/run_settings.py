@@ -10,10 +10,10 @@ value that it has here anyway. The platform's own settings are in `base.config`.
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 from acid_platform.base.config import REGISTRY, Setting, SettingKind, Treatment
+from acid_platform.base.similar_names import nearest_name
 from acid_platform.errors import SettingRefused, UnsupportedStatement
 from acid_platform.metastore.show_columns import Shown
 from acid_platform.sql.answers import Done
@@ -157,7 +157,7 @@ def without_effect(name: str, value: str | None = None) -> str:
         return FAMILIES[family]
     names = sorted({*REGISTRY, *ONE_VALUE, *_OFTEN})
     similarity = _SIMILAR if family is None else _MISSPELT
-    nearest = next(iter(difflib.get_close_matches(name, names, 1, similarity)), None)
+    nearest = nearest_name(name, names, similarity)
     if family is not None and nearest is None:
         return FAMILIES[family]
     advice = f"did you mean {nearest}?" if nearest else "SET lists those of the platform"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import lru_cache
 
 import sqlglot
@@ -17,6 +16,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.dialect import DialectType
 from sqlglot.errors import ParseError, SqlglotError
 
+from acid_platform.base.similar_names import nearest_name
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.layout.sql_text import canonical, sql_string
 from acid_platform.layout.types import SIMPLE
@@ -190,11 +190,11 @@ def parsed(
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         there = str(first.get("highlight", ""))
-        near = get_close_matches(there.lower(), SIMPLE, 1, 0.7)
+        near = nearest_name(there.lower(), SIMPLE, 0.7)
         raise InvalidExpression(
             f"not Hive SQL: {first.get('description', error)} near {there!r},"
             f" line {first.get('line', 1)} column {first.get('col', 1)}"
-            + (f"; did you mean {near[0]}?" if near and near[0] != there.lower() else "")
+            + (f"; did you mean {near}?" if near else "")
         ) from error
     except SqlglotError as error:
         raise InvalidExpression(f"not Hive SQL: {error}") from error

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 
 from sqlglot import Token, exp
 
+from acid_platform.base.similar_names import nearest_name
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.sql.scopes import cte_of
@@ -44,8 +44,8 @@ def mark(tree: exp.Expr) -> bool:
             momentary |= table.this.find(exp.CurrentTimestamp) is not None
             _mark_changes(table)
             continue
-        if isinstance(table.this, exp.Anonymous) and get_close_matches(
-            table.this.name.lower(), ["table_changes"], 1, 0.85
+        if isinstance(table.this, exp.Anonymous) and nearest_name(
+            table.this.name.lower(), ["table_changes"], 0.85
         ):
             raise InvalidExpression(
                 f"there is no function {table.this.name} in FROM; did you mean table_changes?"

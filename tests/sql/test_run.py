@@ -15,6 +15,7 @@ from acid_platform import (
     NoSuchPartition,
     NoSuchTable,
     UnknownColumn,
+    UnsupportedStatement,
     Warehouse,
 )
 from acid_platform.engine.results import Result
@@ -138,6 +139,19 @@ def test_P18_nothing_is_left_in_the_session(warehouse: Warehouse) -> None:
         ("SELECT row__id FROM (SELECT * FROM u) x", UnknownColumn, "no column row__id"),
         ("SELECT nosuch(id) FROM u", InvalidExpression, "there is no function 'nosuch'"),
         ("SELECT id, count(*) FROM u", InvalidExpression, "MISSING_GROUP_BY|GROUP BY"),
+        *(
+            (f"SELECT w{rest}", UnsupportedStatement, f"{what} is not known .*{known}.* by AS")
+            for rest, what, known in (
+                (" FROM u GROUP BY w HAVING max(id) > 1 ORDER BY sum(id)", "id", "where .*w are"),
+                (", sum(id) FROM u GROUP BY w HAVING max(id) > 1 ORDER BY sum(id)", "id", "sum.id"),
+                (" FROM u GROUP BY w HAVING id > 1", "id", "where .*w are"),
+                (
+                    " FROM u GROUP BY w HAVING max(id) > 1 ORDER BY count(*)",
+                    "of ORDER BY",
+                    "clause",
+                ),
+            )
+        ),
         ("SHOW PARTITIONS u", NoSuchPartition, r"default\.u is not partitioned"),
         ("SHOW TABLES IN nope", InvalidDefinition, "there is no database nope"),
         ("DESCRIBE nope", NoSuchTable, r"default\.nope"),

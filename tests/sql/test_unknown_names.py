@@ -7,9 +7,11 @@ from typing import cast
 
 import pytest
 import sqlglot
+from pyspark.errors import AnalysisException
 from sqlglot import exp
 
 from acid_platform import Table, UnknownColumn, UnsupportedStatement, Warehouse
+from acid_platform.base.similar_names import nearest_name
 from acid_platform.engine.spark.failures import translated
 from acid_platform.handles.transaction import TransactionTable
 from acid_platform.sql.unknown_names import refuse_unknown_names
@@ -113,6 +115,19 @@ def test_an_outer_column_that_spark_can_not_evaluate_is_told() -> None:
     error = RuntimeError("[INTERNAL_ERROR] Cannot generate code for expression: outer(left#141)")
     told = translated(error)
     assert isinstance(told, UnsupportedStatement) and "column left of the query around" in str(told)
+
+
+def test_no_error_suggests_the_name_that_was_asked_for() -> None:
+    assert nearest_name("nmae", ["id", "name"]) == "name"
+    assert nearest_name("name", ["name", "names"]) is None
+    for known in ("`v`", "`k`, `v`"):
+        error = AnalysisException(
+            "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `v` cannot be resolved. Did you"
+            f" mean one of the following? [{known}]. SQLSTATE: 42703; line 1 pos 66"
+        )
+        told = translated(error)
+        assert isinstance(told, UnsupportedStatement), told
+        assert str(told).startswith("v is not known in that clause; compute the value in SELECT")
 
 
 def test_P33_no_verb_starts_spark_for_a_column_that_is_not_there(

@@ -208,8 +208,26 @@ def translated(error: BaseException) -> AcidError | None:
     return None
 
 
+def unknown_there(what: str, line: str) -> UnsupportedStatement:
+    """The error for a column or an aggregate that Spark does not know in its clause: after GROUP
+    BY, DISTINCT and HAVING that is often what SELECT has, and nothing else."""
+    known = ", ".join(_quoted(line)[1:])
+    return UnsupportedStatement(
+        f"{what} is not known in that clause{f', where {known} are' if known else ''};"
+        " compute the value in SELECT, give it a name by AS, and use that name"
+    )
+
+
+def _quoted(line: str) -> list[str]:
+    return [name.replace("`", "") for name in _QUOTED.findall(line)]
+
+
 def _unresolved(line: str) -> AcidError:
-    named, *others = [name.replace("`", "") for name in _QUOTED.findall(line)] or [""]
+    named, *others = _quoted(line) or [""]
+    if "[UNSUPPORTED_EXPR_FOR_OPERATOR" in line and " operator Sort " in line:
+        return unknown_there("an expression of ORDER BY", "")
+    if "[UNRESOLVED_COLUMN" in line and named in others:
+        return unknown_there(named, "")
     if "[UNRESOLVED_COLUMN" in line and named:
         close = f"; did you mean {', '.join(sorted(others))}?" if others else ""
         return UnknownColumn(f"there is no column {named!r} here{close}")

@@ -28,7 +28,12 @@ from acid_platform.engine.spark.char_varchar import (
     shown,
     without_types,
 )
-from acid_platform.engine.spark.failures import analysed, first_line, raise_as_ours
+from acid_platform.engine.spark.failures import (
+    analysed,
+    first_line,
+    raise_as_ours,
+    unknown_there,
+)
 from acid_platform.engine.spark.few_calls import over_frames
 from acid_platform.engine.spark.input_rows import column_of
 from acid_platform.engine.spark.scan import read_frame
@@ -171,6 +176,8 @@ def run_query(
             names = [name for frame in frames.values() for name in frame.columns]
             names = [name for name in names if not name.startswith("__")]
             names += [one.name for columns in columns_of_sources.values() for one in columns]
+            if unresolved.replace("`", "").lower() in names:
+                raise unknown_there(unresolved.replace("`", ""), first_line(str(error))) from error
             raise unresolved_column(unresolved, names) from error
 
 

@@ -18,6 +18,7 @@ from acid_platform import (
     InvalidDefinition,
     InvalidExpression,
     NeedsSpark,
+    UnsupportedStatement,
     Warehouse,
     WrongType,
 )
@@ -201,6 +202,41 @@ def test_P33_columns_of_nothing_but_null_agree(engines: Engines) -> None:
     different = differences(engines, [Query(f"SELECT {text}") for text in texts])
     assert not different, "\n".join(different)
     assert not engines.refused
+
+
+CLAUSES = """
+    i, sum(h) AS a FROM both.t GROUP BY i HAVING sum(h) > 1 ORDER BY sum(h), 1
+    i, sum(h) AS a FROM both.t GROUP BY i HAVING a > 1 ORDER BY sum(h), max(h), 1
+    i, max(h) AS a FROM both.t GROUP BY i HAVING count(*) > 1 ORDER BY a, 1
+    i AS a FROM both.t GROUP BY i HAVING max(h) > 1 ORDER BY i
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_P33_clauses_agree(engines: Engines) -> None:
+    queries = [Query(f"SELECT {line.strip()}") for line in CLAUSES.strip().splitlines()]
+    engines.refused.clear()
+    found = differences(engines, queries)
+    assert not found, "\n".join(found)
+    assert not engines.refused, "\n".join(engines.refused)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "text",
+    [
+        "i, sum(h) AS a FROM both.t GROUP BY i HAVING max(h) > 1 ORDER BY sum(h)",
+        "sum(h) AS a FROM both.t GROUP BY i HAVING i > 1 ORDER BY max(h)",
+        "sum(h) + 1 AS a FROM both.t GROUP BY i HAVING sum(h) > 1 ORDER BY sum(h)",
+        "i FROM both.t GROUP BY i HAVING max(h) > 1 ORDER BY count(*)",
+    ],
+)
+def test_P33_an_order_that_spark_refuses_is_refused(engines: Engines, text: str) -> None:
+    for warehouse in (engines.local, engines.spark):
+        with pytest.raises(UnsupportedStatement):
+            warehouse.sql(f"SELECT {text}")
 
 
 SPELT = """

@@ -7,12 +7,12 @@ Types are cast explicitly wherever Spark casts, so that DuckDB has nothing to de
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from acid_platform.base.similar_names import nearest_name
 from acid_platform.engine.local.translation import arithmetic, text_patterns
 from acid_platform.engine.local.translation.casts import Typed, cast, common, compared, named_type
 from acid_platform.engine.local.translation.duckdb_types import (
@@ -330,8 +330,8 @@ def _meant(node: exp.Expr) -> str:
     if not isinstance(node, exp.Anonymous):
         return ""
     names = {function.name for function in FUNCTIONS}
-    near = difflib.get_close_matches(node.name.lower(), names, 1, 0.8)
-    return f"; did you mean {near[0]}?" if near and near[0] != node.name.lower() else ""
+    near = nearest_name(node.name.lower(), names, 0.8)
+    return f"; did you mean {near}?" if near else ""
 
 
 # --- what is translated ---------------------------------------------------------------------------

@@ -386,6 +386,8 @@ class Select:
                 continue
             if self.node.args.get("distinct") is not None:
                 raise NeedsSpark("ORDER BY of DISTINCT rows by anything but their columns")
+            if aggregated(node) and self._having_adds():
+                raise NeedsSpark("ORDER BY of an aggregate beside HAVING of what SELECT lacks")
             value = Expressions(self, by_alias=True).value(node)
             self.fails |= value.fails
             terms.append(sortable(value) + direction(term))
@@ -393,6 +395,21 @@ class Select:
         if not terms:
             return "", ""
         return f" ORDER BY {', '.join(terms)}", f" ORDER BY {', '.join(by_values)}"
+
+    def _having_adds(self) -> bool:
+        """Whether HAVING has an aggregate or a column that is no item of SELECT: Spark then refuses
+        an aggregate in ORDER BY."""
+        having = self.node.args.get("having")
+        if having is None:
+            return False
+        names = {name.lower() for name, _ in self.items}
+        items = [item for _, item in self.items]
+        kinds = (exp.AggFunc, exp.Column)
+        return any(
+            part.name.lower() not in names if isinstance(part, exp.Column) else part not in items
+            for part in having.walk(prune=lambda node: isinstance(node, kinds))
+            if isinstance(part, kinds)
+        )
 
     def _check_distribution(self) -> None:
         """DISTRIBUTE BY says where rows are computed, which changes none of them: its expressions
