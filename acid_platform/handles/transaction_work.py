@@ -170,6 +170,8 @@ class TransactionWork:
         self._restart_if_stale = restart_if_stale
         self.locks = list(held)
         """The locks that it has requested."""
+        self._foreseen = restart_if_stale and bool(held)
+        """Whether its statement, which has not asked for a lock yet, should find it among these."""
         self._lock_settings = begun.settings.lock_settings
         self._changed = RowReports(begun.settings)
         self._number = 0
@@ -210,6 +212,11 @@ class TransactionWork:
                 self._changed.begun(record, partition, operation)
         elif operation in (RowOperation.UPDATE, RowOperation.DELETE):
             self._changed.unknown(record, partition, operation)
+        foreseen, self._foreseen = self._foreseen, False
+        if foreseen and request not in self.locks:
+            # It may have to wait for those that wait for what this transaction holds.
+            self.locks = [request]
+            raise SnapshotOutdated(f"transaction {self.id} began with another lock than it needs")
         if request not in self.locks:
             # Requesting a held lock again would wait for those that wait for it.
             self.begun.lock([request])

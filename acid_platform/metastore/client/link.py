@@ -11,6 +11,7 @@ import os
 import secrets
 import threading
 import time
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -44,6 +45,9 @@ ANSWER_SECONDS = 60.0
 """After so many seconds without an answer the metastore counts as gone, and is asked again."""
 
 _TRANSIENT_ATTEMPTS = 3
+
+_WITHDRAW_SECONDS = 5.0
+"""How long an interrupted caller waits for the metastore."""
 
 
 class Broken(Exception):
@@ -86,7 +90,21 @@ class Link:
         Raises the error that the metastore answered, MetastoreUnavailable, OutcomeUnknown,
         MetastoreWriteFailed, and Terminal for a message that is too large.
         """
-        return read_answer(type(operation), self._answer(_Request.of(operation)))
+        request = _Request.of(operation)
+        try:
+            return read_answer(type(operation), self._answer(request))
+        except Exception:
+            raise
+        except BaseException:
+            if isinstance(operation, ops.Begin):
+                self._withdraw(request)
+            raise
+
+    def _withdraw(self, request: _Request) -> None:
+        """Tells a metastore that answers now that nobody waits for the transaction any more: nobody
+        would end it, and it would keep others from its lock until it timed out."""
+        with suppress(Exception), closing(self.target.dial()) as connection:
+            connection.exchange(_Request.of(ops.Withdraw(request.id)).message, _WITHDRAW_SECONDS)
 
     def _answer(self, request: _Request) -> JsonObject:
         op, size = request.operation.op, len(request.message)

@@ -217,6 +217,13 @@ class AbortTxn(MetastoreOperation[None], op="abort"):
     reason: str
 
 
+class Withdraw(MetastoreOperation[None], op="withdraw"):
+    """Takes back a request to begin a transaction, whose client was interrupted: the transaction is
+    aborted, whether it waits for its lock or has begun. An unknown request is no error (L15)."""
+
+    request_id: str
+
+
 class AbortMany(MetastoreOperation[AbortedMany], op="abort_many"):
     """ABORT TRANSACTIONS (T12)."""
 

@@ -326,6 +326,20 @@ def abort(turn: Turn, operation: ops.AbortTxn) -> None:
     end(turn, txn.txn_id, operation.reason or "aborted by its owner")
 
 
+@handles(ops.Withdraw)
+def withdraw(turn: Turn, operation: ops.Withdraw) -> None:
+    state = turn.state
+    waiting = state.waiting.get(operation.request_id)
+    outcome = state.outcomes.get(operation.request_id)
+    txn_id = 0
+    if waiting is not None and state.locks[waiting].begun:
+        txn_id = state.locks[waiting].txn_id
+    elif outcome is not None and outcome.op == ops.Begin.op:
+        txn_id = outcome.txn_id
+    if txn_id in state.txns and state.txns[txn_id].is_open:
+        end(turn, txn_id, "its client was interrupted while it began")
+
+
 @handles(ops.AbortMany)
 def abort_many(turn: Turn, operation: ops.AbortMany) -> ops.AbortedMany:
     """Aborts those that are open and skips the others without an error (T12)."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +25,15 @@ from acid_platform.base.recent import Recent
 from acid_platform.handles import held_snapshot
 from acid_platform.handles.held_snapshot import MOST_SCANS
 from acid_platform.metastore.client.link import Link
+from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.records import LockRequest
 from acid_platform.sql.catalog import Catalog
 from acid_platform.sql.parse import parse
 from acid_platform.sql.run_queries import plan
 from acid_platform.sql.text import Query
+from acid_platform.transactions.locks import LockType
 from tests.conftest import temporary_warehouse
+from tests.metastore.processes import until
 from tests.storage.test_per_process import in_child
 
 
@@ -148,13 +155,35 @@ def test_T34_a_statement_that_is_wrong_takes_no_lock(
     assert ids == [*range(ids[0], ids[0] + 3)]
 
 
+def test_L15_an_interrupted_statement_that_waits_for_its_lock_leaves_no_transaction(
+    warehouse: Warehouse, table: Table
+) -> None:
+    metastore = warehouse.metastore
+    table.delete("id = 1")  # imports what takes long
+    with metastore.begin(locks=[LockRequest("db.r", LockType.EXCLUSIVE)]):
+        before = metastore.transactions()
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(_interrupt_when_a_lock_waits, metastore)
+            with pytest.raises(KeyboardInterrupt):
+                table.delete("id = 2")
+        assert len(metastore.locks()) == 1 and len(metastore.transactions()) == len(before)
+    assert not metastore.locks() and table.count("id = 2") == 1
+
+
+def _interrupt_when_a_lock_waits(metastore: Metastore) -> None:
+    until(lambda: any(row["lock_state"] == "WAITING" for row in metastore.locks()))
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 def test_T34_a_lock_follows_the_settings_and_the_declaration(
     warehouse: Warehouse, table: Table, asked: Counter[str]
 ) -> None:
     with Warehouse.open(warehouse.path, engine="local") as other:
         other.metastore.set("hive.txn.xlock.write", "true")
+        asked.clear()
         try:
-            assert table.delete("id = 1") == 1  # asks for the stricter lock too
+            assert table.delete("id = 1") == 1  # begins again with the stricter lock
+            assert asked == {"begin": 2, "abort": 1, "heartbeat_one": 1, "commit": 1}
             asked.clear()
             assert table.delete("id = 2") == 1
             assert asked == {"begin": 1, "heartbeat_one": 1, "commit": 1}
