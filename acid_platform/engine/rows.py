@@ -191,9 +191,10 @@ def columns_of_rows(rows: Rows, names: Sequence[str] | None = None) -> tuple[Col
     columns: list[Column] = []
     for name in chosen:
         try:
-            columns += declared_columns(_schema_of(rows, name))
-        except (InvalidDefinition, pa.ArrowException, UnicodeEncodeError) as error:
+            schema = _schema_of(rows, name)
+        except (pa.ArrowException, UnicodeEncodeError) as error:
             raise InvalidDefinition(f"column {name!r}: {error}") from error
+        columns += declared_columns(schema)
     return tuple(columns)
 
 

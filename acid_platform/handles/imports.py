@@ -234,13 +234,14 @@ def source_columns(source: ImportSource) -> str:
     for field in source.schema:
         try:
             if getattr(field.type, "extension_name", "") == "arrow.opaque":
-                raise InvalidDefinition("its values have no type of Arrow")
+                raise InvalidDefinition(
+                    f"column {field.name!r} is {field.type}: its values have no type of Arrow"
+                )
             columns.append(declared_text(pa.schema([field])))
         except InvalidDefinition as error:
             raise ImportRefused(
-                f"{source.name}: column {field.name!r} is {field.type}: {error}; name the other"
-                " columns by --columns, cast it in a view of the source, or create the table with a"
-                " type that holds it"
+                f"{source.name}: {error}; name the other columns by --columns, cast it in a view of"
+                " the source, or create the table with a type that holds it"
             ) from error
     return ", ".join(columns)
 

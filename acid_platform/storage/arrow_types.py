@@ -69,7 +69,8 @@ def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
 def declared_columns(schema: pa.Schema) -> tuple[Column, ...]:
     """The columns of an Arrow schema as a table would declare them, with names in lower case.
 
-    Raises InvalidDefinition for a type without one, as of a column of nothing but NULL.
+    Raises InvalidDefinition, which names the column, for a type without one, as of a column of
+    nothing but NULL.
     """
     return tuple(Column(field.name.lower(), _declared(field)) for field in schema)
 
@@ -81,13 +82,22 @@ def declared_text(columns: str | pa.Schema) -> str:
     """
     if isinstance(columns, str):
         return columns
+    if not isinstance(columns, pa.Schema) or not columns.names:
+        given = "an empty one" if isinstance(columns, pa.Schema) else f"a {type(columns).__name__}"
+        raise InvalidDefinition(
+            "columns are a text such as 'id int, v string' or an Arrow schema with a field for"
+            f" each, not {given}"
+        )
     return ", ".join(f"{quoted(one.name)} {one.type}" for one in declared_columns(columns))
 
 
 def _declared(field: pa.Field) -> HiveType:
-    if field.metadata and HIVE_TYPE in field.metadata:
-        return parse_type(field.metadata[HIVE_TYPE].decode())
-    return hive_type(field.type)
+    try:
+        if field.metadata and HIVE_TYPE in field.metadata:
+            return parse_type(field.metadata[HIVE_TYPE].decode())
+        return hive_type(field.type)
+    except (InvalidDefinition, UnicodeDecodeError) as error:
+        raise InvalidDefinition(f"column {field.name!r}: {error}") from error
 
 
 def hive_type(arrow: pa.DataType) -> HiveType:
@@ -111,7 +121,7 @@ def hive_type(arrow: pa.DataType) -> HiveType:
     if pa.types.is_map(arrow):
         key, value = hive_type(arrow.key_type), hive_type(arrow.item_type)
         return HiveType("map", (), (("key", key), ("value", value)))
-    if pa.types.is_struct(arrow):
+    if pa.types.is_struct(arrow) and arrow.num_fields:
         return struct_of((field.name, hive_type(field.type)) for field in arrow)
     raise InvalidDefinition(f"Arrow's {arrow} has no Hive type; cast the column")
 

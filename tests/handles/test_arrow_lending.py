@@ -395,5 +395,12 @@ def test_a_table_may_have_the_columns_of_an_arrow_schema(warehouse: Warehouse) -
         ("day", "date"),
     ]
     assert table.to_arrow().to_pylist() == [{"id": 1, "a b": "x", "amount": None, "day": None}]
-    with pytest.raises(InvalidDefinition):
-        warehouse.create_table("s.times", pa.schema([("t", pa.time64("us"))]))
+    for odd in (pa.time64("us"), pa.list_(pa.null()), pa.struct([])):
+        with pytest.raises(InvalidDefinition, match=r"column 'Odd': Arrow's .* has no Hive type"):
+            warehouse.create_table("s.times", pa.schema([("a", pa.int8()), ("Odd", odd)]))
+    unreadable = pa.schema([pa.field("Odd", pa.string(), metadata={"hive_type": b"\xff"})])
+    with pytest.raises(InvalidDefinition, match="column 'Odd': "):
+        table.add_columns(unreadable)
+    for other, named in ((rows, "a Table"), ({"a": "int"}, "a dict"), (pa.schema([]), "an empty")):
+        with pytest.raises(InvalidDefinition, match=f"Arrow schema .*, not {named}"):
+            warehouse.create_table("s.others", other)  # type: ignore[arg-type]

@@ -79,7 +79,7 @@ def test_a_type_that_no_table_has_is_refused_by_its_column(place: Place, tmp_pat
     rows = pa.table({"id": [1], "took": pa.array([1], pa.duration("s"))})
     parquet.write_table(rows, tmp_path / "a.parquet")
     error = place.refused("parquet", tmp_path)
-    assert "column 'took' is duration[s]" in error and "--columns" in error
+    assert "column 'took': Arrow's duration[s]" in error and "--columns" in error
     assert place.table not in place.warehouse.tables()
     place.run("parquet", tmp_path, "--columns", "id")
     assert place.rows() == [{"id": 1}]
@@ -163,7 +163,7 @@ def test_a_table_of_duckdb(place: Place, tmp_path: Path) -> None:
     table = ("--source-table", "main.orders")
     assert "column 'bit' is BIT" in place.refused("duckdb", file, *table)
     error = place.refused("duckdb", file, *table, "--columns", "id,time")
-    assert "column 'time' is time64[us]" in error
+    assert "column 'time': Arrow's time64[us]" in error
     columns = ("--columns", "id,amount,day,kind,list")
     assert place.run("duckdb", file, *table, *columns)["rows"] == 3000
     assert place.columns() == (

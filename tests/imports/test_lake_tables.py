@@ -168,6 +168,6 @@ def test_columns_of_iceberg_are_refused_by_name(place: Place, iceberg: Callable[
     with iceberg().update_schema() as update:
         update.add_column("opens", TimeType())
     iceberg().append(rows(1))
-    assert "column 'opens' is time64[us]" in place.refused("iceberg", "shop.customers")
+    assert "column 'opens': Arrow's time64[us]" in place.refused("iceberg", "shop.customers")
     place.run("iceberg", "shop.customers", "--columns", "id,tags")
     assert place.rows() == [{"id": 1, "tags": ["1"]}]
