@@ -2,7 +2,8 @@
 of the same files, and those that are too many for one process, which Spark's tasks read instead.
 
 Every delete makes another small file, and opening these is much of a short read. The bytes of a
-recorded path never change, so what was decoded stays true.
+recorded path never change, so what was decoded stays true; a warehouse that is made again, or
+restored, at the same place writes the path at another time, which is a part of the key.
 """
 
 from __future__ import annotations

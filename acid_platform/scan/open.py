@@ -49,9 +49,13 @@ def open_entity(
         from acid_platform.scan.file_pruning import pruned
 
         sources = pruned(sources, where, columns)
-    require_recorded(files, (*sources.inserts, *sources.deletes), what)
-    keys = load(files, sources.deletes, write_ids)
-    return numbered_as_deleted(sources, keys), keys
+    infos = require_recorded(files, (*sources.inserts, *sources.deletes), what)
+    deletes = tuple(
+        replace(source, modified=info.mtime_ns)
+        for source, info in zip(sources.deletes, infos[len(sources.inserts) :], strict=True)
+    )
+    keys = load(files, deletes, write_ids)
+    return numbered_as_deleted(replace(sources, deletes=deletes), keys), keys
 
 
 def numbered_as_deleted(sources: EntitySources, keys: DeleteKeys) -> EntitySources:
@@ -81,8 +85,9 @@ def numbered_as_deleted(sources: EntitySources, keys: DeleteKeys) -> EntitySourc
     )
 
 
-def require_recorded(files: Files, sources: Iterable[SourceFile], what: str) -> None:
-    """Check that each file exists with the size that its commit recorded.
+def require_recorded(files: Files, sources: Iterable[SourceFile], what: str) -> list[fs.FileInfo]:
+    """Checks that each file exists with the size that its commit recorded, and returns what the
+    store says of them, in order.
 
     `what` names the table in the error. Raises CorruptFile for the first file that does not,
     StoreRefused, StoreUnavailable.
@@ -101,6 +106,7 @@ def require_recorded(files: Files, sources: Iterable[SourceFile], what: str) -> 
                 f"{what}: {source.path} has {info.size} bytes, but {_committed(source)} it with"
                 f" {source.size}; restore it from a copy of the warehouse"
             )
+    return infos
 
 
 def _committed(source: SourceFile) -> str:

@@ -141,9 +141,9 @@ def _live_extreme(
     values: list[Any] = []
     # Values often ascend with the rows: the greatest one is looked for from the end.
     for batch in ArrowScan(one, (column.name,)).one_by_one(backwards=greatest):
-        edge = pc.min_max(batch.column(0))["max" if greatest else "min"].as_py()
-        if isinstance(edge, datetime.date):
-            edge = (edge - _FIRST_DAY).days
+        scalar = pc.min_max(batch.column(0))["max" if greatest else "min"]
+        # Python has no days before the year 1.
+        edge = scalar.value if isinstance(scalar, pa.Date32Scalar) else scalar.as_py()
         values += [] if edge is None else [edge]
         if edge == bound:
             break

@@ -86,6 +86,9 @@ class SourceFile:
     """Bounds of the values of each column, as far as they are recorded."""
     keys: KeyRanges | None = field(default=None, compare=False)
     """Recorded bounds of the row keys of an ACID file: all its rows are complete insert events."""
+    modified: int | None = None
+    """When a file of delete events was written, in nanoseconds since 1970, as its store says; the
+    file of another warehouse at the same place has another time."""
 
 
 @dataclass(frozen=True, slots=True)

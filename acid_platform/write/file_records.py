@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acid_platform.layout.file_entries import FileEntry, Footer
+from acid_platform.layout.file_entries import ColumnRange, FileEntry, Footer, RangeKind
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.orc import (
     AcidWriter,
@@ -44,6 +44,11 @@ def recorded_file(
             return FileEntry(name, size, footer, length)
         keys = key_ranges(file.footer) if footer.acid else None
         ranges = column_ranges(file.footer, footer.acid)
+        if file.writer_version == "ORIGINAL":  # the maximum of several stripes may be too low
+            ranges = {
+                column: ColumnRange(RangeKind.OTHER, None, None, each.nulls, each.values)
+                for column, each in ranges.items()
+            }
         return FileEntry(name, size, footer, length, ranges, keys)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from acid_platform.scan import deletes
 from acid_platform.scan import kept_keys as module
 from acid_platform.scan.deletes import DeletedRows, DeleteKeys, file_events, load_keys
 from acid_platform.scan.kept_keys import kept_keys
+from acid_platform.scan.open import open_scan
 from acid_platform.scan.row_keys import KeyRun, StoredKeys
 from acid_platform.scan.selection import select
 from acid_platform.scan.source_files import EntitySources, SourceFile, resolve
@@ -101,6 +104,19 @@ def test_later_write_ids_change_nothing_that_was_loaded(
     for text in ("5:M::3", "9:M:7:3,8", "30:M:6:3"):
         assert rows(table, text) == [2, 4]
     assert loaded == [1, 1]
+
+
+def test_a_file_that_another_warehouse_wrote_at_the_same_place_is_read(tmp_path: Path) -> None:
+    sizes = set()
+    for row in (2, 3):
+        made = AcidTable(tmp_path / "t").inserts("d1", [(1, P, one, "x") for one in range(9)])
+        file = made.deletes("D2", [(1, P, row)], current=2).file("D2")
+        os.utime(file, ns=(0, row * 10**6))
+        (entity,) = open_scan(made.layout, write_ids("9:M::"), txns()).entities
+        assert entity.deletes.row_ids.tolist() == [row]
+        sizes.add(file.stat().st_size)
+        shutil.rmtree(tmp_path / "t")
+    assert len(sizes) == 1
 
 
 def test_kept_keys_are_bounded_and_can_not_be_changed(

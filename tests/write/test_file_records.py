@@ -106,6 +106,22 @@ def test_P26_a_footer_without_statistics_says_nothing_about_its_columns(tmp_path
     assert key_ranges(footer) == KeyRanges((1, 1), (P, P), (0, 2)) and key_ranges(bare) is None
 
 
+def test_P26_the_first_writer_of_orc_tells_no_bounds(tmp_path: Path) -> None:
+    """It merged the statistics of stripes wrongly (HIVE-8732)."""
+    path = tmp_path / "000000_0"
+    orc.write_table(pa.table({"s": ["a", None], "i": [1, 2]}), str(path))
+    content = path.read_bytes()
+    length = content[-1]
+    version, later = number(6, 0), number(6, 6)  # of the postscript
+    old = content[-1 - length :].replace(later, version)
+    path.write_bytes(content[: -1 - length] + old)
+    files, where = Files.of(str(path))
+    assert recorded_file(files, where, "000000_0").ranges == {
+        "s": ColumnRange(RangeKind.OTHER, None, None, 1),
+        "i": ColumnRange(RangeKind.OTHER, None, None, 0),
+    }
+
+
 def test_P26_records_of_wide_tables_stay_small(tmp_path: Path) -> None:
     columns = pa.table({f"c{number}": [number] for number in range(MOST_COLUMNS + 5)})
     orc.write_table(columns, str(tmp_path / "000000_0"))
