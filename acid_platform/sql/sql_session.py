@@ -126,7 +126,7 @@ class SqlSession:
         """The catalog of one snapshot: the transaction's, or a new one (P28), in which the tables
         of the queries and those of `changed` are as they are now."""
         if self.transaction is not None:
-            yield self._catalog(self.transaction)
+            yield self._catalog_of(self.transaction.view)
             return
         named = {name for query in queries for name in run_queries.names_in(catalog, query)}
         leases = self.warehouse.leases
@@ -143,9 +143,6 @@ class SqlSession:
                 }
                 view = stack.enter_context(leases.lasting(*sorted(tables.union(changed))))
             yield self._catalog_of(view, view.tables)
-
-    def _catalog(self, txn: Transaction) -> Catalog:
-        return self._catalog_of(txn.view)
 
     def _catalog_of(
         self, snapshot: SnapshotView | None = None, tables: Collection[str] = ()
@@ -166,7 +163,7 @@ class SqlSession:
         from acid_platform.sql.run_changes import Changes, insert_with_others  # not for a SELECT
 
         def change(txn: Transaction) -> Done:
-            return Changes(self.warehouse, self._catalog(txn), txn).run(statement)
+            return Changes(self.warehouse, self._catalog_of(txn.view), txn).run(statement)
 
         full = catalog.full(statement.table)
         if full in self.temporary.declared and isinstance(statement, Insert | Truncate):
