@@ -155,7 +155,8 @@ def test_P29_a_shorter_timeout_counts_at_once_for_the_heartbeats_of_every_handle
 ) -> None:
     """No reaper runs in the first 100 s: the test looks only at heartbeats."""
     with Metastore.connect(tmp_path / "m") as other:
-        with Metastore.connect(tmp_path / "m", settings={"hive.txn.timeout": "2s"}) as first:
+        with Metastore.connect(tmp_path / "m") as first:
+            first.set("hive.txn.timeout", "2s")
             mine, theirs = first.begin(), other.begin()
 
             def beats() -> set[int]:

@@ -11,7 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache
 from typing import Self, TypeVar
 
@@ -32,7 +32,6 @@ from acid_platform.transactions import TxnType
 from acid_platform.transactions.locks import LockType
 
 A = TypeVar("A")
-Info = ClientInfo | Mapping[str, str]
 
 __all__ = ["CompactionTransaction", "Metastore", "OpenTransaction"]
 
@@ -57,21 +56,16 @@ class Metastore:
         cls,
         directory: str | os.PathLike[str],
         autostart: bool = True,
-        settings: Mapping[str, str] | None = None,
         root: str = "",
     ) -> Self:
-        """Connects to the metastore of the directory, or starts it; changes `settings` that differ.
+        """Connects to the metastore of the directory, or starts it.
 
         `root`: see `__init__`. Whether it belongs to this metastore is checked by tables.joining.
         `tcp://host:port` is a service: the client needs the key in ACID_METASTORE_KEY or
         ACID_METASTORE_KEY_FILE, and never starts it. Raises MetastoreUnavailable,
-        MetastoreIncompatible, MetastoreRefused, SettingRefused.
+        MetastoreIncompatible, MetastoreRefused.
         """
-        handle = cls(Link(find(directory, autostart=autostart)), root)
-        for name, value in (settings or {}).items():
-            if handle.settings().get(name) != value:
-                handle.set(name, value)
-        return handle
+        return cls(Link(find(directory, autostart=autostart)), root)
 
     def call(self, operation: MetastoreOperation[A]) -> A:
         """Does an operation (acid_platform.metastore.operations) and returns its answer, in which
@@ -194,7 +188,7 @@ class Metastore:
         self,
         locks: Sequence[LockRequest] = (),
         wait: float = 60.0,
-        info: Info | None = None,
+        info: ClientInfo | None = None,
         describe: bool = False,
     ) -> OpenTransaction:
         """Opens, locks, allocates write ids and takes the snapshot in one message (P6, S4).
@@ -213,7 +207,7 @@ class Metastore:
     def open_snapshot(
         self,
         tables: Sequence[str] | None = None,
-        info: Info | None = None,
+        info: ClientInfo | None = None,
         describe: bool = False,
     ) -> OpenTransaction:
         """Opens a read lease: a journaled READ_ONLY transaction for these tables, None for all
@@ -274,7 +268,7 @@ class Metastore:
         )
 
     def begin_compaction(
-        self, task: CompactionTask, worker: str, info: Info | None = None
+        self, task: CompactionTask, worker: str, info: ClientInfo | None = None
     ) -> CompactionTransaction:
         """Opens the COMPACTION transaction, with `compactor_list` (S16), its lock and `task` (C28).
 
@@ -337,15 +331,10 @@ class Metastore:
         return pid
 
 
-def client_info(info: Info | None = None) -> ClientInfo:
+def client_info(info: ClientInfo | None = None) -> ClientInfo:
     """Who opens a transaction; what the caller passes takes precedence over the
     machine's values."""
-    values = encode(info) if isinstance(info, ClientInfo) else info or {}
-    named = {key: str(value) for key, value in values.items() if value and key in _INFO}
-    return replace(_myself(), **named)
-
-
-_INFO = tuple(field.name for field in fields(ClientInfo))
+    return replace(_myself(), **encode(info)) if info else _myself()
 
 
 @cache
