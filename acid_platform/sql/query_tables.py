@@ -52,16 +52,12 @@ ViewQuery = Callable[[str], Query | None]
 """The query of a view by its full name; None for any other name."""
 
 
-def no_views(_: str) -> None:
-    return None
-
-
 def bind(
     query: Query,
     prefix: str,
     columns_of: ColumnsOf,
-    database: str = "default",
-    view_query: ViewQuery = no_views,
+    database: str,
+    view_query: ViewQuery,
 ) -> Bound:
     """Puts `<prefix>_<n>` in the place of each stored table, under the name that columns use, and
     the query of each view in its place.

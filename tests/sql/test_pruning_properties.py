@@ -118,7 +118,7 @@ def test_a_scan_that_tests_and_leaves_out_columns_changes_no_result(
 ) -> None:
     query = parse(text)
     assert isinstance(query, Query)
-    bound = bind(query, "p", TABLES.__getitem__)
+    bound = bind(query, "p", TABLES.__getitem__, "default", lambda _: None)
     for source in bound.sources:
         view = narrowed(source).sql(dialect="duckdb")
         database.execute(f"CREATE OR REPLACE TEMP VIEW {source.placeholder} AS {view}")

@@ -46,7 +46,7 @@ def test_P36_a_snapshot_is_named_in_hives_and_sparks_words(clause: str, wanted: 
 def test_P36_a_qualified_column_still_finds_its_table() -> None:
     statement = parse("SELECT db.t.a, t.b FROM db.t VERSION AS OF 3 WHERE db.t.b = 1")
     assert isinstance(statement, Query)
-    bound = bind(statement, "p", lambda _: ("a", "b"))
+    bound = bind(statement, "p", lambda _: ("a", "b"), "default", lambda _: None)
     assert bound.text == "SELECT t.a, t.b FROM p_0 AS `t` WHERE t.b = 1"
     assert [source.table for source in bound.sources] == ["db.t@v3"]
 
