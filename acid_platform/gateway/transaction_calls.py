@@ -73,7 +73,7 @@ class TransactionCalls(CallHandler):
         info = ClientInfo(
             user=request.user or "",
             host=request.hostname or "",
-            agent=_agent(request.agentInfo),
+            agent="" if request.agentInfo == "Unknown" else request.agentInfo or "",
             description=THROUGH_GATEWAY,
         )
         ids = self._metastore.call(ops.OpenBatch(request.num_txns, TxnType(number).value, info))
@@ -347,7 +347,3 @@ def _lock(component: Any, settings: LockSettings) -> LockRequest:
 
 def _of_database(component: Any) -> LockRequest:
     return LockRequest(f"{component.dbname}.*", LockType.SHARED_READ, RowOperation.SELECT)
-
-
-def _agent(text: str | None) -> str:
-    return "" if text in (None, "Unknown") else str(text)

@@ -70,10 +70,6 @@ class Quarantined:
         }
 
 
-def quarantine_of(table: str) -> str:
-    return f"{table}_quarantine"
-
-
 def set_aside(
     warehouse: Warehouse,
     txn: Transaction,
@@ -94,7 +90,7 @@ def set_aside(
     if not any(counts.values()):
         return accepted, Quarantined()
     columns = (*rows.columns, *parse_columns(f"{BY} string, {RUN} string, {AT} timestamp"))
-    name = quarantine_of(table)
+    name = f"{table}_quarantine"
     warehouse.create_table(name, _declared(columns), if_not_exists=True)
     quarantine = txn.table(name)
     there = {column.name for column in quarantine.columns}
