@@ -26,6 +26,7 @@ from acid_platform.layout.types import Column
 from acid_platform.orc import OrcFile, reading
 from acid_platform.scan.deletes import require_operation, valid_ids
 from acid_platform.scan.result_columns import PLACE, ResultColumns, Values
+from acid_platform.scan.row_counts import row_group_sizes
 from acid_platform.scan.row_keys import KeyRun, RowFilter, RowKeys, StoredKeys
 from acid_platform.scan.source_files import SourceFile, SourceKind, open_source
 from acid_platform.scan.text_lines import line_blocks, line_columns
@@ -126,7 +127,7 @@ class FileRead:
         every = range(_pieces(file))
         if self.rows is None:
             return list(every)
-        places = np.searchsorted(_bounds(file), self.rows, side="right") - 1
+        places = np.searchsorted(_bounds(file, self.source.path), self.rows, side="right") - 1
         return [int(index) for index in np.unique(places)]
 
     # --- decoding ------------------------------------------------------------------------------
@@ -140,7 +141,7 @@ class FileRead:
             names, prefix, tested = self._acid_columns(file)
         result = self._result
         inside = {name: prefix + stored for name, stored in result.find(names).items()}
-        span = _bounds(file)[index : index + 2]
+        span = _bounds(file, self.source.path)[index : index + 2]
         early, late = result.phases()
         arrays = self._decode(file, index, [*tested.values(), *_of(inside, early).values()])
         ids = {place: _numbers(arrays[name], self.source.path) for place, name in tested.items()}
@@ -244,8 +245,13 @@ class FileRead:
         result = self._result
         stored_names = result.find(file.schema_arrow.names)
         table = file.read_row_group(index, columns=list(stored_names.values()))
+        if lost := {*stored_names.values()} - {*table.schema.names}:
+            raise CorruptFile(
+                f"{self.source.path}: row group {index} lacks the column {min(lost)}, which its"
+                " footer declares; restore it or drop its transaction"
+            )
         stored = {name: _joined(table.column(inside)) for name, inside in stored_names.items()}
-        span = _bounds(file)[index : index + 2]
+        span = _bounds(file, self.source.path)[index : index + 2]
         if stored and table.num_rows != span[1] - span[0]:
             raise CorruptFile(
                 f"{self.source.path}: row group {index} has {table.num_rows} rows, and its footer"
@@ -281,14 +287,10 @@ def _pieces(file: OrcFile | parquet.ParquetFile) -> int:
     return int(file.num_row_groups if isinstance(file, parquet.ParquetFile) else file.nstripes)
 
 
-def _bounds(file: OrcFile | parquet.ParquetFile) -> np.ndarray:
+def _bounds(file: OrcFile | parquet.ParquetFile, path: str) -> np.ndarray:
     """The number of the first row of each stripe or row group in the file, and of all rows."""
-    if isinstance(file, parquet.ParquetFile):
-        groups = range(file.num_row_groups)
-        rows = [file.metadata.row_group(index).num_rows for index in groups]
-    else:
-        rows = file.stripe_rows
-    return np.cumsum([0, *rows])
+    orc = isinstance(file, OrcFile)
+    return np.cumsum([0, *(file.stripe_rows if orc else row_group_sizes(file, path))])
 
 
 def _joined(column: pa.ChunkedArray) -> pa.Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from acid_platform.errors import UnsupportedLayout
+from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.layout.formats import FileFormat
 from acid_platform.orc import open_strange_orc, reading
 from acid_platform.storage.files import Files
@@ -23,13 +23,28 @@ def count_rows(files: Files, path: str, stored: FileFormat) -> int:
     with reading(path), files.open(path) as stream:
         match stored.name:
             case "parquet":
-                return int(parquet.ParquetFile(stream).metadata.num_rows)
+                return sum(row_group_sizes(parquet.ParquetFile(stream), path))
             case "json" | "text":
                 blocks = iter(lambda: stream.read(_BLOCK), b"")
                 return sum(block.count(b"\n") for block in blocks)
             case "csv":
                 return _csv_rows(stream, stored)
     raise UnsupportedLayout(f"{path}: only Spark can count the rows of {stored.name} files")
+
+
+def row_group_sizes(file: parquet.ParquetFile, path: str) -> list[int]:
+    """The row count of each row group, from the footer.
+
+    Raises CorruptFile if one is negative, or if they do not sum up to the footer's own count.
+    """
+    metadata = file.metadata
+    sizes = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+    if min(sizes, default=0) < 0 or sum(sizes) != metadata.num_rows:
+        raise CorruptFile(
+            f"{path}: its footer says {metadata.num_rows} rows, and {sizes} of its row groups;"
+            " restore it or drop its transaction"
+        )
+    return sizes
 
 
 def _csv_rows(stream: pa.NativeFile, stored: FileFormat) -> int:
