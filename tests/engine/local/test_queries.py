@@ -209,6 +209,15 @@ CLAUSES = """
     i, sum(h) AS a FROM both.t GROUP BY i HAVING a > 1 ORDER BY sum(h), max(h), 1
     i, max(h) AS a FROM both.t GROUP BY i HAVING count(*) > 1 ORDER BY a, 1
     i AS a FROM both.t GROUP BY i HAVING max(h) > 1 ORDER BY i
+    i, s, sum(h) AS a, grouping(i), grouping(s) FROM both.t GROUP BY i, s WITH ROLLUP
+    c, e, count(DISTINCT i), grouping_id() FROM both.t GROUP BY CUBE (c, e)
+    z, y, k, count(*), grouping_id(y, z, k) AS g FROM both.t GROUP BY GROUPING SETS ((y, z), z, k)
+    y, count(*) AS n FROM both.t GROUP BY y, z GROUPING SETS (z, (y, z), ()) ORDER BY n, y LIMIT 4
+    y, z, max(y) AS n FROM both.t GROUP BY ROLLUP ((y, z), x) ORDER BY y, z, n
+    coalesce(y, -1), x, d, m, min(s) FROM both.t GROUP BY CUBE (x, d, m, v, y)
+    i, count(*), sum(h), grouping(i) FROM both.t WHERE id < 0 GROUP BY ROLLUP (i)
+    a, n + 1 FROM (SELECT z AS a, count(i) AS n FROM both.t GROUP BY CUBE (z)) q WHERE a IS NULL
+    DISTINCT y, grouping(z) FROM both.t GROUP BY y, z WITH CUBE
 """
 
 

@@ -28,6 +28,8 @@ _CALLS: dict[type[exp.Expr], str] = {
     exp.Coalesce: "coalesce",
     exp.Greatest: "greatest",
     exp.Least: "least",
+    exp.Grouping: "grouping",
+    exp.GroupingId: "grouping_id",
 }
 """What is no call in SQL, or has several names, and what Spark calls it."""
 

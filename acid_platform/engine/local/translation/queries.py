@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from sqlglot import exp
 
@@ -17,6 +18,7 @@ from acid_platform.engine.local.translation.casts import Typed, cast
 from acid_platform.engine.local.translation.column_names import column_name
 from acid_platform.engine.local.translation.duckdb_types import VOID, identifier, of_value, wider
 from acid_platform.engine.local.translation.expressions import Translator, as_condition
+from acid_platform.engine.local.translation.grouping_sets import grouping_sets
 from acid_platform.engine.local.translation.relations import NOTHING, QueryBlock, Relation, TopRows
 from acid_platform.engine.local.translation.scope import (
     NameScope,
@@ -172,6 +174,8 @@ class Select:
         group = node.args.get("group")
         self.grouped = group is not None or any(map(aggregated, clauses))
         self.fails = False
+        self.set_keys: tuple[str, ...] = ()
+        """The columns of ROLLUP, CUBE or GROUPING SETS in DuckDB's SQL."""
 
     def block(self) -> QueryBlock:
         node = self.node
@@ -338,12 +342,32 @@ class Select:
         if group is None:
             return ""
         require_parts(group)
+        if (sets := grouping_sets(group)) is not None:
+            return self._grouping_sets(*sets)
         keys = []
         for node in group.expressions:
             value = self._key(node)
             self.fails |= value.fails
             keys.append(sortable(value))
         return f" GROUP BY {', '.join(keys)}"
+
+    def _grouping_sets(self, keys: list[exp.Expr], *sets: list[exp.Expr]) -> str:
+        """Sets of columns. Of no rows Spark makes no total."""
+        columns = {key: self._set_key(key) for one in (keys, *sets) for key in one}
+        self.set_keys = tuple(dict.fromkeys(columns[key] for key in keys))
+        chosen = [tuple(sorted({columns[key] for key in one})) for one in sets]
+        if not keys or len({*chosen}) < len(chosen) or {*chain(*chosen)} != {*self.set_keys}:
+            raise NeedsSpark(
+                "GROUPING SETS without keys, with a set twice, or with a key in no set"
+            )
+        listed = ", ".join(f"({', '.join(one)})" for one in chosen)
+        return f" GROUP BY GROUPING SETS ({listed}) HAVING count(*) > 0"
+
+    def _set_key(self, node: exp.Expr) -> str:
+        value = Expressions(self, aggregates=False).value(node)
+        if not isinstance(node, exp.Column) or value.is_field or value.fails:
+            raise NeedsSpark(f"{node.sql('spark')} in ROLLUP, CUBE or GROUPING SETS")
+        return sortable(value)
 
     def _key(self, node: exp.Expr) -> Typed:
         position = ordinal(node, len(self.items))
@@ -364,8 +388,8 @@ class Select:
         having = self.node.args.get("having")
         if having is None:
             return ""
-        if not self.grouped:
-            raise NeedsSpark("HAVING without a group")
+        if not self.grouped or self.set_keys:
+            raise NeedsSpark("HAVING without a group, or beside ROLLUP, CUBE or GROUPING SETS")
         condition = Expressions(self, by_alias=True).condition(having.this)
         if condition.fails:
             raise NeedsSpark("HAVING with an expression that may fail for some rows")
@@ -386,6 +410,8 @@ class Select:
                 continue
             if self.node.args.get("distinct") is not None:
                 raise NeedsSpark("ORDER BY of DISTINCT rows by anything but their columns")
+            if self.set_keys:
+                raise NeedsSpark("ORDER BY of no column of SELECT beside ROLLUP and the like")
             if aggregated(node) and self._having_adds():
                 raise NeedsSpark("ORDER BY of an aggregate beside HAVING of what SELECT lacks")
             value = Expressions(self, by_alias=True).value(node)

@@ -16,6 +16,7 @@ from acid_platform.engine.local.translation.duckdb_types import (
     text,
 )
 from acid_platform.engine.local.translation.functions import AGGREGATES, calls_of
+from acid_platform.engine.local.translation.grouping_sets import WORDS
 from acid_platform.errors import InvalidExpression, NeedsSpark
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.predicates.known_columns import unresolved_column
@@ -147,7 +148,7 @@ _PARTS: dict[type[exp.Expr], set[str]] = {
     exp.Subquery: {"this", "alias"},
     exp.Table: {"this", "alias"},
     exp.Values: {"expressions", "alias"},
-    exp.Group: {"expressions"},
+    exp.Group: {"expressions", *WORDS},
     exp.Distinct: set(),
     exp.With: {"expressions"},
     exp.CTE: {"this", "alias"},

@@ -9,8 +9,10 @@ from sqlglot import exp
 
 from acid_platform.engine.local.translation.casts import Typed, cast
 from acid_platform.engine.local.translation.duckdb_types import (
+    BIGINT,
     BOOLEAN,
     INT,
+    TINYINT,
     duckdb_type,
     of_value,
     ordered,
@@ -68,6 +70,8 @@ class Expressions(Translator):
                 return self._exists(node)
             case exp.Subquery():
                 return self._scalar(node)
+            case exp.Grouping() | exp.GroupingId():
+                return self._grouping(node)
         return super().value(node)
 
     def resolve(self, parts: Sequence[str]) -> Typed:
@@ -135,6 +139,17 @@ class Expressions(Translator):
         if block.fails or block.one_row:
             raise NeedsSpark("EXISTS with a subquery that may fail, or that aggregates")
         return Typed(f"EXISTS ({block.sql})", BOOLEAN)
+
+    def _grouping(self, node: exp.Grouping | exp.GroupingId) -> Typed:
+        """Which keys the set of a row lacks: 1 for such a key, or a bit for each."""
+        keys = self.select.set_keys
+        given = tuple(self.value(key).sql for key in node.expressions)
+        kind = TINYINT if isinstance(node, exp.Grouping) else BIGINT
+        right = given in [(key,) for key in keys] if kind == TINYINT else given in ((), keys)
+        if not keys or not self.aggregates or not right:
+            raise NeedsSpark(node.sql("spark"))
+        call = f"grouping({', '.join(given or keys)})"
+        return Typed(f"CAST({call} AS {duckdb_type(kind)})", kind)
 
     def _scalar(self, node: exp.Subquery) -> Typed:
         block = self.select.queries.query(node, self.select.ctes)
