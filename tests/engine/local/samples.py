@@ -35,6 +35,7 @@ _TAKEN: dict[Takes, tuple[str, ...]] = {
 _NUMBERS = ("t", "h", "i", "l", "d", "k", "w", "f", "x")
 _WHOLE = ("t", "h", "i", "l")
 _ALL = (*_NUMBERS, "s", "c", "v", "z", "e", "m", "b")
+_TUPLED = (*_NUMBERS, "s", "z", "e", "m", "b")
 _ORDERED = ("=", "<", "<=>")
 _LITERALS = (
     "5", "-1", "1.5", "5.00", "99999999999", "1e0", "'ab'", "'5'", "'1.5'", "'2020-02-29'",
@@ -103,7 +104,12 @@ CONSTRUCTS: dict[type[exp.Expr], list[str]] = {
              "ca in ('ab', 'abcde', 'abcdefg')", "da in (1.5, 5)", "ia in (la, 5)",
              "xa in (0, 1.5)",
              "ea in ('1970-01-01', date '2020-02-29')", "la not in (0, null)", "ia in ('5', '1')",
-             "va in ('ab', 'ab ')", "ka in (1.5, 0.1)", "wa in (5, -7)"],
+             "va in ('ab', 'ab ')", "ka in (1.5, 0.1)", "wa in (5, -7)",
+             *_of_each("({a}, id) in (({b}, id))", _TUPLED),
+             *_of_each("(id & 1, {a}) not in ((0, {b}), (1, {a}))", _TUPLED),
+             "(ia, sa) in ((1, 'ab'), (5, ''), (cast(null as int), cast(null as string)))",
+             "(ia, sa) in ((la, sb))", "(ia, za) in ((ib, true), (ib, zb)) or za",
+             "(xa, fa) in ((xb, fb), (xa, fb))", "(ca, ia) in (('ab', 1))"],
     exp.Like: ["sa like 'a%'", "sa like '_b%'", "ca like 'ab%'", "ca like 'ab'", "sa like ''",
                "sa like '%'", "sa like '日本_x'", "va not like 'a_'", "sa like 'A%'"],
     exp.RegexpLike: [f"{x} rlike '{p}'" for x in ("sa", "ca", "va") for p in _PATTERNS],

@@ -185,11 +185,37 @@ class Translator:
             return self.in_query(node)
         if node.args.get("unnest") or not node.expressions:
             raise NeedsSpark(node.sql("spark"))
+        if isinstance(node.this, exp.Tuple):
+            return self._in_tuples(node)
         value, *members = common([self.value(node.this), *map(self.value, node.expressions)])
         inside = ", ".join(member.sql for member in members)
         return Typed(
             f"({value.sql} IN ({inside}))", BOOLEAN, any(one.fails for one in (value, *members))
         )
+
+    def _in_tuples(self, node: exp.In) -> Typed:
+        """Spark compares structs, whose NULLs are equal, and which must be of one type."""
+        if not all(isinstance(member, exp.Tuple) for member in node.expressions):
+            raise NeedsSpark(node.sql("spark"))
+        fields, *members = (
+            [self.value(field) for field in each.expressions]
+            for each in (node.this, *node.expressions)
+        )
+        kinds = [field.type for field in fields]
+        if any([field.type for field in member] != kinds for member in members) or any(
+            field.fails or field.type == VOID or field.declared is not None
+            for each in (fields, *members)
+            for field in each
+        ):
+            raise NeedsSpark("IN with tuples of char, of several types, or of what may fail")
+        equal = (
+            " AND ".join(
+                compared("IS NOT DISTINCT FROM", *pair).sql
+                for pair in zip(fields, member, strict=True)
+            )
+            for member in members
+        )
+        return Typed(f"({' OR '.join(f'({each})' for each in equal)})", BOOLEAN)
 
     def in_query(self, node: exp.In) -> Typed:
         """IN with a subquery, where it may stand."""
@@ -380,7 +406,12 @@ CONSTRUCTS: dict[type[exp.Expr], Construct] = {
     exp.NullSafeNEQ: Construct("a IS DISTINCT FROM b", _ORDERED, _T._comparison),
     exp.Is: Construct("a IS NULL, a IS TRUE, a IS FALSE", "all", _T._is),
     exp.Between: Construct("a BETWEEN b AND c", _ORDERED, _T._between, ("this", "low", "high")),
-    exp.In: Construct("a IN (b, c)", _ORDERED, _T._in, ("this", "expressions", "query")),
+    exp.In: Construct(
+        "a IN (b, c)",
+        f"{_ORDERED}; tuples of exactly the same types",
+        _T._in,
+        ("this", "expressions", "query"),
+    ),
     exp.Like: Construct(
         "a LIKE 'pattern'",
         "text; a literal pattern without \\",
