@@ -129,12 +129,12 @@ in FROM; VALUES; IN and EXISTS with a subquery in WHERE; a subquery that is one 
 value; window functions with ROWS frames, and RANGE frames from UNBOUNDED or CURRENT ROW.
 
 These need Spark: names of an earlier column in the same SELECT, columns without an alias whose
-name in Spark is not known here, ROLLUP and the like beside other keys, beside HAVING, or ordered by
-anything but columns of SELECT, LATERAL VIEW, PIVOT, TABLESAMPLE, QUALIFY, named windows, an
-aggregate in ORDER BY beside HAVING of an aggregate or a column that SELECT lacks (which Spark
-refuses: give it a name in SELECT); and expressions that may fail for some rows (an overflow, a
-division, some casts) where the engines may evaluate them for other rows: in a subquery, beside
-HAVING, in a join condition, with LIMIT and without ORDER BY.
+name in Spark is not known here (INSERT … SELECT asks for none), ROLLUP and the like beside other
+keys, beside HAVING, or ordered by anything but columns of SELECT, LATERAL VIEW, PIVOT, TABLESAMPLE,
+QUALIFY, named windows, an aggregate in ORDER BY beside HAVING of an aggregate or a column that
+SELECT lacks (which Spark refuses: give it a name in SELECT); and expressions that may fail for some
+rows (an overflow, a division, some casts) where the engines may evaluate them for other rows: in a
+subquery, beside HAVING, in a join condition, with LIMIT and without ORDER BY.
 
 Some values are decided when they are read: a text that only Spark parses as a number or date, a
 sum of `bigint` that overflows in some orders, a letter whose case DuckDB changes differently. The

@@ -37,8 +37,11 @@ class Engine(Protocol):
         """Stops what the transaction's statements are computing, if anything."""
         ...
 
-    def query(self, text: str, sources: Sources, reason: str) -> Result:
-        """A SELECT in Spark's SQL whose tables are the keys of `sources`. Raises UnknownColumn."""
+    def query(self, text: str, sources: Sources, reason: str, named: bool = True) -> Result:
+        """A SELECT in Spark's SQL whose tables are the keys of `sources`. Raises UnknownColumn.
+
+        `named`: whether the columns need the names that Spark gives them.
+        """
         ...
 
     def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[WrittenDirectory]:

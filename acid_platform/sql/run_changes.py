@@ -278,7 +278,7 @@ def inserted_rows(
     if isinstance(source, ValuesRows):
         kinds = _kinds(record)
         source = _values(source, [(name, kinds.get(name, "string")) for name in names], record)
-    result = run_queries.run(warehouse, catalog, source)
+    result = run_queries.run(warehouse, catalog, source, named=False)
     if len(result.columns) != len(names):
         raise WrongType(
             f"INSERT into {record.name}: the query has {len(result.columns)} columns, and"

@@ -148,19 +148,22 @@ def _external_read(table: ViewRecord, source: QueryTable) -> TableRead:
     )
 
 
-def run(warehouse: Warehouse, catalog: Catalog, query: Query) -> Result:
+def run(warehouse: Warehouse, catalog: Catalog, query: Query, named: bool = True) -> Result:
     """The rows of a query. Raises NoSuchTable, UnknownColumn, InvalidExpression, NeedsSpark,
-    UnsupportedStatement."""
-    return computed(warehouse, plan(catalog, query))
+    UnsupportedStatement.
+
+    `named`: whether the columns need the names that Spark gives them.
+    """
+    return computed(warehouse, plan(catalog, query), named)
 
 
-def computed(warehouse: Warehouse, planned: PlannedQuery) -> Result:
+def computed(warehouse: Warehouse, planned: PlannedQuery, named: bool = True) -> Result:
     """The rows of a planned query, by the engine that its size and its words ask for."""
 
     def asked(engine: Engine, reason: str) -> Result:
         # Spark's views have the placeholders as names, and two threads may run one plan.
         own = planned if engine.name == "local" else planned.renamed()
-        return engine.query(own.text, own.reads, reason)
+        return engine.query(own.text, own.reads, reason, named)
 
     read_bytes = sum(read.scan.read_bytes for read in planned.reads.values())
     return warehouse.engines.query(asked, planned.settings, read_bytes)

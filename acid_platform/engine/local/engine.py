@@ -38,10 +38,10 @@ class LocalEngine:
     def cancel(self, txn: int) -> None:
         self._statements.cancel(txn)
 
-    def query(self, text: str, sources: Sources, reason: str) -> Result:
+    def query(self, text: str, sources: Sources, reason: str, named: bool = True) -> Result:
         from acid_platform.engine.local.run_query import query
 
-        return query(text, sources, self._session, reason)
+        return query(text, sources, self._session, reason, named)
 
     def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[WrittenDirectory]:
         from acid_platform.engine.local.write import write_rows

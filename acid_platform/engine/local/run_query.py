@@ -222,15 +222,21 @@ def _arrow(kind: HiveType) -> pa.DataType:
 
 
 def query(
-    text: str, sources: Sources, session: Callable[[], SparkSession], reason: str
+    text: str,
+    sources: Sources,
+    session: Callable[[], SparkSession],
+    reason: str,
+    named: bool = True,
 ) -> LocalResult:
     """The result of a query in Spark's SQL, whose tables are the keys of `sources`.
+
+    `named`: whether the columns need the names that Spark gives them.
 
     Raises NeedsSpark, InvalidExpression.
     """
     tables = tuple((name, columns_of(read), read.file_name) for name, read in sources.items())
-    accepted = _TRANSLATED.get((text, tables))
-    translated = accepted or _translate(text, sources)
+    accepted = _TRANSLATED.get((text, tables, named))
+    translated = accepted or _translate(text, sources, named)
     opened = {
         name: partial(QuerySource, sources[placeholder], translated.filtered)
         for name, placeholder in translated.opened.items()
@@ -252,7 +258,7 @@ def query(
     if accepted is None:
         _bind(result)
         if not translated.momentary:
-            _TRANSLATED.put((text, tables), translated)
+            _TRANSLATED.put((text, tables, named), translated)
     return result
 
 
@@ -272,7 +278,7 @@ _TRANSLATED: Recent[object, _Translated] = Recent(256)
 """
 
 
-def _translate(text: str, sources: Sources) -> _Translated:
+def _translate(text: str, sources: Sources, named: bool) -> _Translated:
     # Types tell the rest; this is for the names of columns, which are those of Spark's text.
     with suppress(UnsupportedStatement):
         text = comparable(text, {name: columns_of(one) for name, one in sources.items()})
@@ -287,7 +293,7 @@ def _translate(text: str, sources: Sources) -> _Translated:
     translator = QueryTranslator(sources)
     try:
         with one_moment():
-            block = translator.query(tree, {})
+            block = translator.query(tree, {}, named=named)
         if tree.find(exp.SetOperation):
             block = _as_strings(block)
     except RecursionError as error:

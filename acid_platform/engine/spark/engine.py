@@ -43,7 +43,13 @@ class SparkEngine:
     def cancel(self, txn: int) -> None:
         jobs.cancel(self._used, txn)
 
-    def query(self, text: str, sources: Sources, reason: str) -> SparkResult:
+    def query(
+        self,
+        text: str,
+        sources: Sources,
+        reason: str,
+        named: bool = True,  # noqa: ARG002
+    ) -> SparkResult:
         return SparkResult(result_of(self.spark, text, sources), reason)
 
     def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[WrittenDirectory]:

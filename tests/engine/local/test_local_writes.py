@@ -221,6 +221,21 @@ def result(rows: pa.Table) -> ArrowResult:
     return ArrowResult(rows, no_session, "test")
 
 
+def test_no_name_is_asked_for_where_nobody_reads_it(warehouse: Warehouse) -> None:
+    warehouse.create_table("db.unnamed", "v string, id int")
+    warehouse.sql("INSERT INTO db.unnamed SELECT CAST('7' AS string), CAST('7' AS int)")
+    warehouse.sql(
+        "INSERT INTO db.unnamed (id, v) SELECT nvl(id, 0), nvl(v, '-') FROM db.unnamed"
+        " UNION ALL SELECT id + 1, nvl(v, '-') FROM db.unnamed"
+        " WHERE nvl(v, '-') IN (SELECT nvl(v, '-') FROM db.unnamed)"
+    )
+    found = warehouse.table("db.unnamed").to_arrow().to_pylist()
+    assert sorted((row["v"], row["id"]) for row in found) == [("7", 7), ("7", 7), ("7", 8)]
+    for text in ("SELECT nvl(v, '-') FROM db.unnamed", "CREATE TABLE db.c AS SELECT nvl(1, 2)"):
+        with pytest.raises(NeedsSpark, match="the name of the column COALESCE"):
+            warehouse.sql(text)
+
+
 def test_columns_that_are_taken_as_they_are(warehouse: Warehouse) -> None:
     table = warehouse.create_table("db.taken", "a int, b int, s string, c char(4), w string")
     table.insert([{"a": 1, "b": 2, "s": "x ", "c": "y"}, {"a": 3, "b": None, "s": None, "c": None}])

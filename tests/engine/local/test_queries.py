@@ -218,6 +218,8 @@ CLAUSES = """
     i, count(*), sum(h), grouping(i) FROM both.t WHERE id < 0 GROUP BY ROLLUP (i)
     a, n + 1 FROM (SELECT z AS a, count(i) AS n FROM both.t GROUP BY CUBE (z)) q WHERE a IS NULL
     DISTINCT y, grouping(z) FROM both.t GROUP BY y, z WITH CUBE
+    i FROM both.t UNION ALL SELECT nvl(h, 0) FROM both.t
+    i FROM both.t WHERE nvl(s, '') IN (SELECT nvl(s, '') FROM both.u)
 """
 
 

@@ -63,17 +63,22 @@ class QueryTranslator:
     """Whether scans may leave out rows that WHERE drops: not if it may fail for such a row."""
     members: int = 0
 
-    def query(self, node: exp.Expr, ctes: _Ctes, outer: NameScope | None = None) -> QueryBlock:
-        """A query of any form. Raises NeedsSpark, UnknownColumn, InvalidExpression."""
+    def query(
+        self, node: exp.Expr, ctes: _Ctes, outer: NameScope | None = None, named: bool = True
+    ) -> QueryBlock:
+        """A query of any form. Raises NeedsSpark, UnknownColumn, InvalidExpression.
+
+        `named`: whether somebody reads the names of its columns.
+        """
         require_parts(node)
         ctes = self._with(node, ctes)
         match node:
             case exp.Select():
-                return Select(self, node, ctes, outer).block()
+                return Select(self, node, ctes, outer, named).block()
             case exp.Subquery() if not node.alias:
-                return self.query(node.this, ctes, outer)
+                return self.query(node.this, ctes, outer, named)
             case exp.Union() | exp.Intersect() | exp.Except():
-                return self._set_operation(node, ctes)
+                return self._set_operation(node, ctes, named)
             case exp.Values():
                 return relations.values(node)
         raise NeedsSpark(f"{type(node).__name__.upper()}")
@@ -127,8 +132,9 @@ class QueryTranslator:
 
     # --- UNION and the like --------------------------------------------------------------------
 
-    def _set_operation(self, node: exp.SetOperation, ctes: _Ctes) -> QueryBlock:
-        left, right = self.query(node.this, ctes), self.query(node.expression, ctes)
+    def _set_operation(self, node: exp.SetOperation, ctes: _Ctes, named: bool) -> QueryBlock:
+        left = self.query(node.this, ctes, named=named)
+        right = self.query(node.expression, ctes, named=False)
         every = not node.args.get("distinct")
         if len(left.columns) != len(right.columns) or (every and not isinstance(node, exp.Union)):
             raise NeedsSpark(node.sql("spark"))
@@ -165,9 +171,15 @@ class Select:
     """One SELECT with its clauses."""
 
     def __init__(
-        self, queries: QueryTranslator, node: exp.Select, ctes: _Ctes, outer: NameScope | None
+        self,
+        queries: QueryTranslator,
+        node: exp.Select,
+        ctes: _Ctes,
+        outer: NameScope | None,
+        named: bool,
     ) -> None:
         self.queries, self.node, self.ctes, self.outer = queries, node, ctes, outer
+        self.named = named
         self.relation = queries.joins(node, ctes)
         self.items = [*self._items()]
         clauses = [node.args.get("having"), *(item for _, item in self.items), *order_of(node)]
@@ -276,7 +288,15 @@ class Select:
             elif isinstance(item, exp.Aliases):
                 raise NeedsSpark(item.sql("spark"))
             else:
-                yield column_name(item), item
+                yield self._name(item), item
+
+    def _name(self, item: exp.Expr) -> str:
+        try:
+            return column_name(item)
+        except NeedsSpark:
+            if self.named:
+                raise
+            return ""  # which no expression can name
 
     def _starred(self, star: exp.Star, member: str) -> Iterator[tuple[str, ScopeColumn]]:
         if star.args.get("replace") or star.args.get("rename"):

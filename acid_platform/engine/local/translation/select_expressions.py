@@ -119,7 +119,7 @@ class Expressions(Translator):
         if not self.where:
             raise NeedsSpark("IN with a subquery outside of WHERE")
         value = self.value(node.this)
-        block = self.select.queries.query(node.args["query"], self.select.ctes)
+        block = self.select.queries.query(node.args["query"], self.select.ctes, named=False)
         if len(block.columns) != 1:
             raise NeedsSpark("IN with a subquery of several columns")
         kind = block.columns[0][1]
@@ -135,7 +135,7 @@ class Expressions(Translator):
             inner.args.get(part) for part in ("group", "having", "limit", "offset", "distinct")
         ):
             raise NeedsSpark("EXISTS with more than a plain SELECT")
-        block = self.select.queries.query(inner, self.select.ctes, self.scope)
+        block = self.select.queries.query(inner, self.select.ctes, self.scope, named=False)
         if block.fails or block.one_row:
             raise NeedsSpark("EXISTS with a subquery that may fail, or that aggregates")
         return Typed(f"EXISTS ({block.sql})", BOOLEAN)
@@ -152,7 +152,7 @@ class Expressions(Translator):
         return Typed(f"CAST({call} AS {duckdb_type(kind)})", kind)
 
     def _scalar(self, node: exp.Subquery) -> Typed:
-        block = self.select.queries.query(node, self.select.ctes)
+        block = self.select.queries.query(node, self.select.ctes, named=False)
         if len(block.columns) != 1 or not block.one_row or block.fails:
             raise NeedsSpark("a scalar subquery that is no plain aggregate")
         kind = of_value(block.columns[0][1])
