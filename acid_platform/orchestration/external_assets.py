@@ -45,7 +45,8 @@ class ExternalAssetsComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
     """
 
     tables: Sequence[str] = Field(
-        description="Tables and views; * is any text. A name without * is shown in any case.",
+        description="Tables and views; * is any text, and a name without a dot is one of"
+        " the database default. A name without * is shown in any case, unless it is excluded.",
         examples=[["hr.*", "shop.large_orders"]],
     )
     exclude: Sequence[str] = Field(
@@ -85,7 +86,8 @@ class ExternalAssetsComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
     ) -> dg.Definitions:
         known = dg.deserialize_value(state_path.read_text(), dict) if state_path else {}
         named = {table_name(name) for name in self.tables if "*" not in name}
-        names = sorted({*known, *named})
+        shown = {name for name in named if not _matches(name, self.exclude)}
+        names = sorted({*known, *shown})
         return dg.Definitions([self._spec(name, known.get(name, {})) for name in names])
 
     def _spec(self, name: str, known: Mapping[str, Any]) -> dg.AssetSpec:
@@ -103,8 +105,12 @@ class ExternalAssetsComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
         return spec.merge_attributes(**merged).replace_attributes(**own, is_virtual=virtual)
 
 
+_LITERAL = str.maketrans({"[": "[[]", "?": "[?]"})
+"""What else than * means something to `fnmatch`, and may be part of a name."""
+
+
 def _matches(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, table_name(pattern)) for pattern in patterns)
+    return any(fnmatchcase(name, table_name(each).translate(_LITERAL)) for each in patterns)
 
 
 def _known(metastore: Metastore) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -71,6 +71,14 @@ def test_a_table_has_its_columns_and_comments(hr: Place) -> None:
     assert staff.metadata["dagster/table_name"] == "hr.staff"
 
 
+def test_what_is_excluded_is_never_shown_and_only_a_star_is_any_text(hr: Place) -> None:
+    assert [*shown(hr, "hr.adults", "hr.staff", exclude=["hr.a*"])] == [STAFF]
+    hr.warehouse.create_table("hr.odd[s]?", "id int")
+    specs = shown(hr, "hr.odd[s]?", "hr.[s]*", "hr.staf?*")
+    assert [*specs] == [asset_key("hr.odd[s]?")]
+    assert "dagster/column_schema" in specs[asset_key("hr.odd[s]?")].metadata
+
+
 def test_a_view_is_virtual_and_shows_what_its_columns_are_computed_of(hr: Place) -> None:
     specs = shown(hr, "hr.*", exclude=["hr.staff"])
     assert [*specs] == [ADULTS, BOSSES]
