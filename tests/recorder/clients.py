@@ -6,13 +6,20 @@ A row that is there twice is read as an element that nobody has written, so that
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from queue import Empty, Queue
 from typing import Any, Protocol
 
-from acid_platform import AcidError, TxnAborted, Warehouse
+import dagster as dg
+import dagster._core.storage.event_log
+
+from acid_platform import AcidError, NotEnoughHistory, SnapshotExpired, TxnAborted, Warehouse
 from acid_platform.handles.held_snapshot import Snapshot
 from acid_platform.handles.transaction import Transaction
+from acid_platform.orchestration import SparkResource, WarehouseResource, acid_asset
 from acid_platform.scan.open import arrow_scan
 from tests.acid_files import AcidTable
 from tests.gateway.clients import (
@@ -194,6 +201,124 @@ class SnapshotClient:
         snapshot, self._snapshot = self._snapshot, None
         if snapshot:
             snapshot.close()
+
+
+_SIGNS = {"insert": 1, "update_postimage": 1, "delete": -1, "update_preimage": -1}
+
+
+class ChangesClient:
+    """A consumer of the change feed: what it reads is its copy of a table, which each transaction
+    brings up to date by what has changed since the one before. It only reads."""
+
+    checks = True
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
+        self._txn: Transaction | None = None
+        self._consumer = 0
+        self._copies: dict[str, Counter[tuple[int, Any]]] = {}
+        """The rows of each table as of the last committed transaction, by k and value."""
+        self._current: dict[str, Counter[tuple[int, Any]]] = {}
+        """The same as of this transaction."""
+
+    def begin(self) -> None:
+        self._txn, self._current = self._warehouse.transaction(), {}
+
+    def read(self, step: Step) -> Version:
+        table, column, k = _place(step)
+        if table not in self._current:
+            self._current[table] = self._brought_up_to_date(table, column)
+        rows = {row: count for row, count in self._current[table].items() if row[0] == k and count}
+        if any(count != 1 for count in rows.values()):
+            return version_of(Step(step.do, step.key, None), [_NOBODYS, _NOBODYS])
+        return version_of(step, [value for _, value in rows])
+
+    def _brought_up_to_date(self, table: str, column: str) -> Counter[tuple[int, Any]]:
+        assert self._txn is not None
+        copy = Counter(self._copies.get(table, ()))
+        try:
+            changes = self._txn.table(table).changes_arrow(consumer=self._name()).read_all()
+        except NotEnoughHistory as error:  # it was stopped for too long
+            raise SnapshotExpired(str(error)) from error
+        for row in changes.select(["k", column, "_change_type"]).to_pylist():
+            copy[row["k"], row[column]] += _SIGNS[row["_change_type"]]
+        return copy
+
+    def _name(self) -> str:
+        return f"copy-{id(self._warehouse)}-{self._consumer}"
+
+    def write(self, step: Step) -> None:
+        raise AssertionError(step)
+
+    def commit(self) -> None:
+        assert self._txn is not None
+        self._txn.commit()
+        self._copies |= self._current
+        self._txn = None
+
+    def abort(self) -> None:
+        """Whether the cursor has moved may be unknown: another consumer begins with all rows."""
+        self._consumer += 1
+        self._copies = {}
+        txn, self._txn = self._txn, None
+        if txn:
+            txn.abort()
+
+
+class GivenUp(Exception):
+    """The body of an asset ends without a commit."""
+
+
+class DagsterClient(PythonClient):
+    """The body of an asset that takes the transaction of its materialization, each in a run."""
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        super().__init__(warehouse)
+        self._instance = dg.DagsterInstance.ephemeral()
+        self._thread = ThreadPoolExecutor(1)
+        self._run: Future[None] | None = None
+        self._lent: Queue[Transaction]
+        self._commits: Queue[bool]
+
+    def begin(self) -> None:
+        self._lent, self._commits = Queue(), Queue()
+        self._run = self._thread.submit(self._materialize)
+        while True:
+            try:
+                self._txn = self._lent.get(timeout=0.05)
+                return
+            except Empty:
+                if self._run.done():
+                    self._run.result()
+                    raise AssertionError("the run ended without a transaction") from None
+
+    def _materialize(self) -> None:
+        @acid_asset(table="j.lists", retry_policy=None)
+        def recorded(txn: Transaction) -> None:
+            self._lent.put(txn)
+            if not self._commits.get():
+                raise GivenUp
+
+        resource = WarehouseResource(path=self._warehouse.path, engine="local")
+        dg.materialize(
+            [recorded],
+            instance=self._instance,
+            resources={"warehouse": resource, "spark": SparkResource()},
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        )
+
+    def commit(self) -> None:
+        assert self._run is not None
+        self._txn = None
+        self._commits.put(True)
+        self._run.result()
+
+    def abort(self) -> None:
+        self._txn = None
+        run, self._run = self._run, None
+        if run and not run.done():
+            self._commits.put(False)
+            run.exception()
 
 
 class ThriftClient:

@@ -13,10 +13,18 @@ from random import Random
 from acid_platform import AlreadyScheduled, CompactionFailed, LeaseHeld, Warehouse
 from acid_platform.services import cleaner
 from tests.gateway.clients import connected
-from tests.recorder.clients import Client, PythonClient, SnapshotClient, SqlClient, ThriftClient
+from tests.recorder.clients import (
+    ChangesClient,
+    Client,
+    DagsterClient,
+    PythonClient,
+    SnapshotClient,
+    SqlClient,
+    ThriftClient,
+)
 from tests.recorder.faults import TIMEOUT
 from tests.recorder.recording import EXPECTED, Journal, run
-from tests.recorder.workload import TABLES, Plans, all_reads
+from tests.recorder.workload import FED, TABLES, Plans, all_reads
 
 LAST = 999
 """The number of the process that reads last; lower ones are of clients."""
@@ -27,7 +35,11 @@ _MADE: dict[str, Callable[[Warehouse], Client]] = {
     "sql": SqlClient,
     "spark": SqlClient,
     "snapshot": SnapshotClient,
+    "changes": ChangesClient,
+    "dagster": DagsterClient,
 }
+_READERS = ("snapshot", "changes")
+"""Clients that only read."""
 
 
 @dataclass(frozen=True)
@@ -87,13 +99,16 @@ def _work(round_: Round, kind: str, journal: Journal, plans: Plans) -> None:
         while not round_.stopped:
             if kind == "snapshot":
                 plan = plans.reads(round_.passed)
+            elif kind == "changes":
+                plan = plans.reads(round_.passed, FED)
             elif kind == "thrift":
                 plan = plans.transaction(round_.passed, ("sets",))
                 plan.sort(key=lambda step: step.writes)
             else:
                 plan = plans.transaction(round_.passed)
-            alone = len(plan) == 1 and kind not in ("thrift", "snapshot") and dice.random() < 0.7
-            gives_up = not alone and kind != "snapshot" and dice.random() < 0.06
+            one_by_one = kind in ("python", "sql", "spark")
+            alone = len(plan) == 1 and one_by_one and dice.random() < 0.7
+            gives_up = not alone and kind not in _READERS and dice.random() < 0.06
             outcome = run(client, journal, plan, alone=alone, gives_up=gives_up, pause=pause)
             if outcome != "ok":
                 time.sleep(dice.uniform(0, 0.1))

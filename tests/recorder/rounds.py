@@ -31,7 +31,7 @@ from tests.recorder.service import (
 )
 from tests.recorder.workload import make_rows, make_tables
 
-KINDS = ("python", "python", "sql", "sql", "snapshot", "thrift", "keeper")
+KINDS = ("python", "python", "sql", "sql", "snapshot", "changes", "dagster", "thrift", "keeper")
 _END_SECONDS = 60.0
 _PATIENCE = 3
 

@@ -19,6 +19,7 @@ from tests.judge.recorded import Step, Version
 from tests.recorder.clients import version_of
 from tests.recorder.faults import WALL_CLOCK, Clocks, fill_disk
 from tests.recorder.recording import FULL, Journal, Recording, run
+from tests.recorder.rounds import KINDS
 from tests.recorder.switched_off import TEETH
 from tests.recorder.workload import Plans, all_reads
 
@@ -175,7 +176,10 @@ def test_T31_S4_T41_a_short_history_is_strong_snapshot_isolation(tmp_path: Path)
     ended = command("--minutes", "0.5", "--out", str(tmp_path))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     (path,) = tmp_path.glob("*-judge-local.json")
-    assert json.loads(path.read_text())["counts"]["committed"] > 100
+    counts = json.loads(path.read_text())["counts"]
+    assert counts["committed"] > 100
+    workers = {*KINDS} - {"keeper"}
+    assert {f"transactions of {kind}" for kind in workers} <= {*counts}
 
 
 @pytest.mark.timeout(400)

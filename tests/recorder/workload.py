@@ -29,6 +29,8 @@ TABLES: dict[str, Do] = {
     "whole": "write",
 }
 """Each table with the write that its keys take."""
+FED = ("lists", "sets", "registers")
+"""Tables that keep their changes for a minute."""
 PARTITIONS = 3
 _AT_ONCE = 2
 """Keys of each table that are in use at a time."""
@@ -47,6 +49,7 @@ def make_tables(warehouse: Warehouse) -> None:
             "properties": {"acid.conflict.detection": "partition"},
         },
         "files": {"properties": {"transactional_properties": "insert_only"}},
+        **{table: {"properties": {"acid.history.retention": "60s"}} for table in FED},
     }
     for table, write in TABLES.items():
         with suppress(TableExists):
@@ -107,10 +110,10 @@ class Plans:
                 steps.append(Step(write, key, self.process * _PER_PROCESS + self.values))
         return steps
 
-    def reads(self, seconds: float) -> list[Step]:
+    def reads(self, seconds: float, tables: tuple[str, ...] = (*TABLES,)) -> list[Step]:
         """Reads alone, some of them twice."""
-        tables = self.random.choices([*TABLES], k=self.random.randint(1, 5))
-        steps = [Step(WRITES[TABLES[table]], self._key(table, seconds), None) for table in tables]
+        chosen = self.random.choices(tables, k=self.random.randint(1, 5))
+        steps = [Step(WRITES[TABLES[table]], self._key(table, seconds), None) for table in chosen]
         return steps + steps[: self.random.randint(0, 2)]
 
     def _key(self, table: str, seconds: float) -> str:
