@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.sql.catalog import Catalog
 
+ROWS_FOR_EACH = 50_000
+"""Columns are looked through one by one if the files with deletes have so many rows for each; of
+fewer, an engine reads all columns at once sooner."""
+
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
@@ -89,7 +93,9 @@ def from_records(warehouse: Warehouse, catalog: Catalog, query: Query) -> Result
         values = [
             None if files is None else _proven(each, files, columns) for each in asked.aggregates
         ]
-        if files is not None and here and any(value is None for value in values):
+        unproven = sum(value is None for value in values)
+        worth_it = files and _rows_in_doubt(files) >= ROWS_FOR_EACH * unproven
+        if files and here and unproven and worth_it:
             values = _read(arrow_scan, asked.aggregates, values, files, columns)
     proven = [value for value in values if value is not None]
     if len(proven) == len(values):
@@ -115,6 +121,10 @@ def _proven(
         return None if rows is None else _count(rows)
     assert column is not None
     return recorded_extreme(files, column, aggregate.function == "max")
+
+
+def _rows_in_doubt(files: list[RecordedFile]) -> int:
+    return sum(file.source.rows or 0 for file in files if not file.whole)
 
 
 def _read(
