@@ -69,9 +69,20 @@ class ExternalAssetsComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
         return DefsStateConfig.from_args(self.defs_state, f"{type(self).__name__}[{names}]")
 
     def write_state_to_path(self, state_path: Path) -> None:
-        """Raises what opening a warehouse raises."""
-        with WarehouseResource(path=self.warehouse, metastore=self.metastore).open() as opened:
-            found = dict(_known(opened.metastore))
+        """Without a warehouse there nothing is known, and none is made: its path may be misspelt.
+
+        Raises what opening a warehouse raises.
+        """
+        resource = WarehouseResource(path=self.warehouse, metastore=self.metastore)
+        found: dict[str, Any] = {}
+        if resource.location.made:
+            with resource.open() as opened:
+                found = dict(_known(opened.metastore))
+        else:
+            dg.get_dagster_logger().warning(
+                f"there is no warehouse at {resource.location.warehouse} yet, so nothing is known"
+                " of its tables; refresh the state of the definitions once it is there"
+            )
         chosen = {
             name: attributes
             for name, attributes in found.items()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import BaseModel, Field, PrivateAttr
 
+from acid_platform.base.location import Location
 from acid_platform.engine.choice import preference_of
 from acid_platform.errors import InvalidDefinition
 from acid_platform.handles.warehouse import Warehouse
@@ -68,8 +69,16 @@ class WarehouseResource(OwnSettings, dg.ConfigurableResource):  # type: ignore[t
         Spark starts, or is asked of a function, only when an operation needs it. Raises
         InvalidDefinition for an unknown engine, WarehouseNotWritable, MetastoreUnavailable.
         """
-        where = self.path or os.environ.get("ACID_WAREHOUSE") or DEFAULT_PATH
-        return Warehouse.open(where, spark, self.metastore, run_id, engine=self.engine)
+        return Warehouse.open(self._where, spark, self.metastore, run_id, engine=self.engine)
+
+    @property
+    def location(self) -> Location:
+        """Where the warehouse and its metastore are, or would be made. Raises InvalidDefinition."""
+        return Location.of(self._where, self.metastore)
+
+    @property
+    def _where(self) -> str:
+        return self.path or os.environ.get("ACID_WAREHOUSE") or DEFAULT_PATH
 
 
 class SparkResource(OwnSettings, dg.ConfigurableResource):  # type: ignore[type-arg]

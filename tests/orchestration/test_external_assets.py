@@ -109,6 +109,17 @@ def test_a_table_that_is_not_there_yet_is_shown_by_its_name(hr: Place) -> None:
     assert later.key == asset_key("shop.later")
 
 
+def test_a_misspelt_warehouse_is_not_made(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    where = tmp_path / "warehose"
+    component = ExternalAssetsComponent(tables=["hr.*", "hr.staff"], warehouse=str(where))
+    component.write_state_to_path(tmp_path / "state")
+    assert f"there is no warehouse at {where} yet" in caplog.text
+    assert not where.exists()
+    context = dg.ComponentTree.for_test().load_context
+    definitions = component.build_defs_from_state(context, tmp_path / "state")
+    assert [spec.key for spec in specs_of(definitions)] == [STAFF]
+
+
 def test_attributes_of_the_yaml_are_added(hr: Place) -> None:
     [staff] = shown(
         hr,
