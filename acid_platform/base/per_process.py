@@ -39,7 +39,7 @@ class PerProcess(Generic[T]):
             return self._made[process]
 
     def close(self) -> None:
-        """Closes what this process made, if anything."""
+        """Closes what this process made, if anything; the next `get` makes another."""
         with self._guard:
             made = self._made.pop(os.getpid(), None)
         if made is not None:

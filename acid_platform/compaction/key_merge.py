@@ -33,6 +33,14 @@ class Decoding:
     """Unit of timestamps: `ns` is fast, `us` also holds years after 2262."""
 
 
+_UNCHECKED = {schema.RAW_TEXT: "perhaps"}
+
+
+def has_checked_text(batch: pa.RecordBatch) -> bool:
+    """Whether it is known of a batch of `event_batches` that its texts are UTF-8."""
+    return schema.RAW_TEXT.encode() not in (batch.schema.metadata or {})
+
+
 def _keys(batch: pa.RecordBatch) -> tuple[np.ndarray, ...]:
     """originalTransaction, bucket, rowId, currentTransaction of a batch of five or six columns."""
     return tuple(
@@ -72,7 +80,7 @@ def event_batches(
             row_id += batch.num_rows
         file.refuse_gregorian(batch)
         require_operation(batch.column(0).to_numpy(zero_copy_only=False), operation, path)
-        yield batch
+        yield batch if file.has_checked_text else batch.replace_schema_metadata(_UNCHECKED)
 
 
 def _last(keys: tuple[np.ndarray, ...]) -> RowKey:

@@ -20,6 +20,7 @@ from acid_platform.compaction.key_merge import (
     Decoding,
     SortedFile,
     event_batches,
+    has_checked_text,
     merged_pieces,
 )
 from acid_platform.compaction.validation import Profile
@@ -226,13 +227,14 @@ def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
     )
     try:
         for group in merged_pieces(sorted_files):
-            batches, order = [], []
+            batches, order, checked = [], [], True
             for batch, (w, b, r, current), source in group:
                 keep = valid_ids(current, rewrite.write_ids)
                 if source.above >= 0:
                     keep &= current > source.above
                 if deleted is not None:
                     keep &= deleted.survivors(w, b, r)
+                checked &= has_checked_text(batch)
                 if keep.any():
                     rows = batch if keep.all() else batch.filter(pa.array(keep))
                     batches.append(_conform(rows, target, rewrite, source.path))
@@ -244,7 +246,7 @@ def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
                 w, b, r = np.concatenate(order, axis=1)
                 batches = table.take(pa.array(np.lexsort((r, b, w)))).combine_chunks().to_batches()
             for made in batches:
-                writer.write(made)
+                writer.write(made, checked)
         count = writer.close()
     except BaseException:
         writer.give_up()

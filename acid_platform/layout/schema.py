@@ -33,6 +33,8 @@ STATS = "hive.acid.stats"
 ACID_VERSION = "hive.acid.version"
 UPDATES = "acid.updates"
 """In a file of delete events: which of them belong to updates. Only our writers tell it."""
+RAW_TEXT = "acid.text.raw"
+"""In a file of ours: it has text that is not UTF-8, as it was in a file of another writer."""
 
 _POSITIONAL = re.compile(r"_col\d+")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,7 @@ from acid_platform.orc.tail import (
     declared_footer,
     footer_of,
     has_declared,
+    is_ours,
     is_proleptic,
     read_updates,
     require_shallow,
@@ -63,6 +65,11 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
     def footer(self) -> bytes:
         """The footer as ORC defines it, before compression."""
         return footer_of(self.reader.serialized_file_tail())
+
+    @cached_property
+    def has_checked_text(self) -> bool:
+        """Whether it is known that its texts are UTF-8: those of others may hold any bytes."""
+        return is_ours(self.footer) and schema.RAW_TEXT.encode() not in (self.metadata or {})
 
     @property
     def summary(self) -> Footer:

@@ -33,6 +33,7 @@ from acid_platform.orc.protobuf import delimited, number, packed
 from acid_platform.orc.stored_columns import BLOCK, StoredColumn, require_codec
 from acid_platform.orc.tail import KINDS, MAGIC, user_metadata_fields, write_updates
 from acid_platform.storage.arrow_numpy import values_of
+from acid_platform.storage.arrow_types import is_utf8
 from acid_platform.storage.files import Files
 
 STRIPE_BYTES = 64 << 20
@@ -87,6 +88,7 @@ class OrcWriter:
         self._names = [name for name, _ in self._type.children]
         self._stream: pa.NativeFile | None = None
         self._pool = pool
+        self._raw_text = False
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
         self._encoding: deque[tuple[int, list[Future[list[StoredColumn]]]]] = deque()
@@ -95,10 +97,13 @@ class OrcWriter:
         self._statistics: list[list[ColumnStatistics]] = []
         """Statistics by stripe, then by column."""
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Append a batch."""
+    def write(self, batch: pa.RecordBatch, checked: bool = True) -> None:
+        """Append a batch. If it was not `checked`, its texts may be those of another writer's file:
+        the file says so if they are not UTF-8."""
         if not batch.num_rows:
             return
+        if not checked and not all(map(is_utf8, batch.columns)):
+            self._raw_text = True
         self._waiting.append(batch)
         self._bytes += batch.nbytes
         alone = len(self._waiting) == 1  # then nothing has to be copied
@@ -207,7 +212,7 @@ class OrcWriter:
         return HiveType("struct", (), tuple((column.name, column.type) for column in columns))
 
     def _user_metadata(self) -> dict[str, bytes]:
-        return {}
+        return {schema.RAW_TEXT: b"1"} if self._raw_text else {}
 
     def _tail(self) -> bytes:
         kinds = list(self._type.walk())
@@ -290,7 +295,7 @@ class AcidWriter(OrcWriter):
 
     def _user_metadata(self) -> dict[str, bytes]:
         counts = (0, self.rows) if self._deletes else (self.rows, 0)
-        metadata = schema.user_metadata(self._ends, *counts)
+        metadata = super()._user_metadata() | schema.user_metadata(self._ends, *counts)
         if self._updated:
             metadata[schema.UPDATES] = write_updates(np.concatenate(self._updated))
         return metadata

@@ -31,6 +31,7 @@ from acid_platform.scan.row_keys import KeyRun, RowFilter, RowKeys, StoredKeys
 from acid_platform.scan.source_files import SourceFile, SourceKind, open_source
 from acid_platform.scan.text_lines import line_blocks, line_columns
 from acid_platform.storage.arrow_numpy import values_of
+from acid_platform.storage.arrow_types import is_utf8
 
 if TYPE_CHECKING:
     from acid_platform.scan.arrow_scan import ArrowScan
@@ -239,7 +240,21 @@ class FileRead:
 
     def _decoded(self, file: OrcFile, index: int, names: Sequence[str]) -> dict[str, pa.Array]:
         batch = file.stripe(index, names, self.read.as_stored)
-        return {name: _column(batch, name) for name in names}
+        arrays = {name: _column(batch, name) for name in names}
+        if not self.read.as_stored and not file.has_checked_text:
+            self._require_texts(arrays)
+        return arrays
+
+    def _require_texts(self, arrays: Mapping[str, pa.Array]) -> None:
+        """Raises NeedsSpark for text that is not UTF-8, of which DuckDB and Python make nothing."""
+        for name, array in arrays.items():
+            if not is_utf8(array):
+                column = name.removeprefix("row.")
+                raise NeedsSpark(
+                    f"{self.source.path} has text that is not UTF-8 in the column {column};"
+                    f" decode(CAST({column} AS binary), 'ISO-8859-1'), or its encoding, reads it in"
+                    " Spark"
+                )
 
     def _row_group(self, file: parquet.ParquetFile, index: int) -> pa.RecordBatch:
         result = self._result
@@ -251,6 +266,7 @@ class FileRead:
                 " footer declares; restore it or drop its transaction"
             )
         stored = {name: _joined(table.column(inside)) for name, inside in stored_names.items()}
+        self._require_texts(stored)
         span = _bounds(file, self.source.path)[index : index + 2]
         if stored and table.num_rows != span[1] - span[0]:
             raise CorruptFile(

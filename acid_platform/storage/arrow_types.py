@@ -338,6 +338,21 @@ def has_leaf(kind: pa.DataType, chosen: Callable[[pa.DataType], bool]) -> bool:
     return chosen(kind) or any(has_leaf(part, chosen) for part in parts)
 
 
+def is_utf8(column: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether the bytes of all of its texts are UTF-8; files of others may hold any."""
+    if not has_leaf(column.type, _is_text):
+        return True
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
 def acid_schema(
     columns: Sequence[Column], timestamps: str = "ns", deletes: bool = False
 ) -> pa.Schema:

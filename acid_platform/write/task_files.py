@@ -280,7 +280,7 @@ class TaskFiles:
         if isinstance(writer, AcidWriter) and updated is not None:
             writer.updates(updated)
         self._events[deletes] += batch.num_rows
-        writer.write(batch)
+        writer.write(batch, checked=False)
 
     def _writer(self, deletes: bool) -> OrcWriter:
         target = self._target

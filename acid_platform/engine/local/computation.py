@@ -55,9 +55,16 @@ def connect() -> duckdb.DuckDBPyConnection:
     """A connection that sees nothing: what it registers is its own.
 
     All connections of this process share one empty database in memory, with its limit: to make a
-    database takes 50 ms, to connect to it less than one.
+    database takes 50 ms, to connect to it less than one. An error inside of DuckDB in any query
+    invalidates all of it: the next connection is one to another database.
     """
-    return _DATABASE.get().cursor()
+    connection = _DATABASE.get().cursor()
+    try:
+        connection.execute("SELECT 1").fetchall()
+    except duckdb.FatalException:
+        _DATABASE.close()
+        connection = _DATABASE.get().cursor()
+    return connection
 
 
 def new_database() -> duckdb.DuckDBPyConnection:

@@ -46,6 +46,7 @@ from acid_platform.predicates.known_columns import (
     unresolved_column,
 )
 from acid_platform.scan.scans import Scan
+from acid_platform.storage.arrow_types import is_utf8
 from acid_platform.storage.wall_clocks import wall_clocks
 
 
@@ -74,9 +75,16 @@ class SparkResult(Result):
         try:
             with raise_as_ours():
                 kinds = [marked_type(field) for field in frame.schema.fields]
-                return wall_clocks(frame.toArrow(), kinds)
+                rows = wall_clocks(frame.toArrow(), kinds)
         except PySparkException as error:
             raise InvalidExpression(f"the query failed: {first_line(str(error))}") from error
+        for name, column in zip(rows.column_names, rows.columns, strict=True):
+            if not is_utf8(column):
+                raise InvalidExpression(
+                    f"the column {name} has text that is not UTF-8; decode(CAST({name} AS binary),"
+                    " 'ISO-8859-1'), or its encoding, reads it"
+                )
+        return rows
 
     def batches(self) -> pa.RecordBatchReader:
         return self.to_arrow().to_reader()

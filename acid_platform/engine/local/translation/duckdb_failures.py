@@ -18,6 +18,7 @@ from acid_platform.errors import AcidError, InvalidExpression, NeedsSpark, Wrong
 
 _OURS = re.compile(r"\[(WRONG_TYPE|TOO_LONG|NO_VALUE|NEEDS_SPARK)\] ([^\n]*)")
 _OUT_OF_RANGE = re.compile(r"(?:Conversion|Out of Range) Error: ([^\n]*)")
+_BROKEN = re.compile(r"((?:INTERNAL|FATAL) Error: [^\n]*)")
 """What DuckDB's errors of these kinds begin with."""
 
 
@@ -59,6 +60,8 @@ def translated(error: BaseException) -> AcidError | None:
         return NeedsSpark(f"{reason}, which needs Spark; use engine='spark'")
     if beyond := _OUT_OF_RANGE.match(str(error)):
         return _out_of_range(beyond[1])
+    if broken := _BROKEN.match(str(error)):
+        return NeedsSpark(f"DuckDB failed, which Spark may not: {broken[1]}; use engine='spark'")
     return None
 
 
