@@ -31,7 +31,7 @@ from acid_platform.scan.row_keys import KeyRun, RowFilter, RowKeys, StoredKeys
 from acid_platform.scan.source_files import SourceFile, SourceKind, open_source
 from acid_platform.scan.text_lines import line_blocks, line_columns
 from acid_platform.storage.arrow_numpy import values_of
-from acid_platform.storage.arrow_types import is_utf8
+from acid_platform.storage.arrow_types import has_text, is_utf8
 
 if TYPE_CHECKING:
     from acid_platform.scan.arrow_scan import ArrowScan
@@ -241,8 +241,9 @@ class FileRead:
     def _decoded(self, file: OrcFile, index: int, names: Sequence[str]) -> dict[str, pa.Array]:
         batch = file.stripe(index, names, self.read.as_stored)
         arrays = {name: _column(batch, name) for name in names}
-        if not self.read.as_stored and not file.has_checked_text:
-            self._require_texts(arrays)
+        texts = {name: array for name, array in arrays.items() if has_text(array.type)}
+        if texts and not self.read.as_stored and not file.has_checked_text:
+            self._require_texts(texts)
         return arrays
 
     def _require_texts(self, arrays: Mapping[str, pa.Array]) -> None:

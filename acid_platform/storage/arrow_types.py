@@ -340,7 +340,7 @@ def has_leaf(kind: pa.DataType, chosen: Callable[[pa.DataType], bool]) -> bool:
 
 def is_utf8(column: pa.Array | pa.ChunkedArray) -> bool:
     """Whether the bytes of all of its texts are UTF-8; files of others may hold any."""
-    if not has_leaf(column.type, _is_text):
+    if not has_text(column.type):
         return True
     try:
         column.validate(full=True)
@@ -349,8 +349,8 @@ def is_utf8(column: pa.Array | pa.ChunkedArray) -> bool:
     return True
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+def has_text(kind: pa.DataType) -> bool:
+    return has_leaf(kind, lambda part: pa.types.is_string(part) or pa.types.is_large_string(part))
 
 
 def acid_schema(
