@@ -193,9 +193,10 @@ def _owner(path: str) -> int | None:
 
 
 def _highest(path: str) -> int:
-    """The highest write id in the names of the directories of a path; 0 for original files."""
+    """The highest write id in the names of the directories of a path; 0 for original files, also in
+    the base of them, whose name has the least number of all."""
     parsed = map(names.parse_directory, path.split("/")[:-1])
-    return max((names.span(name)[1] for name in parsed if name), default=0)
+    return max((0, *(names.span(name)[1] for name in parsed if name)))
 
 
 def _without_rows(name: str) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyorc
 import pytest
+from pyarrow import orc
 
 from acid_platform import NoSuchPartition, UnknownColumn, UnsupportedStatement
 from acid_platform.base.location import Location
@@ -15,6 +17,7 @@ from acid_platform.scan.search import FoundFile, Searched, search_files
 from acid_platform.services.erasure import ErasureRequest
 from acid_platform.tables.record_layout import listed_layout
 from tests.cli.small import BUCKET, Small, write_delta, write_events
+from tests.conftest import temporary_warehouse
 from tests.declared import declare
 
 ANN = (7, "Ann")
@@ -146,3 +149,15 @@ def test_a_request_for_a_partition_has_its_values_in_the_condition(
     Small(tmp_path / "wh", metastore, "db.p").insert(ANN, partition="month=1")
     request = ErasureRequest.of(metastore, "db.P", "id = 1 OR id = 2", {"month": 1})
     assert request == ErasureRequest("db.p", "(id = 1 OR id = 2) AND `month` = 1")
+
+
+def test_rows_of_an_adopted_file_are_erased_after_its_compaction(tmp_path: Path) -> None:
+    """The base of original files has the least number of all in its name."""
+    (tmp_path / "t").mkdir()
+    orc.write_table(pa.table({"id": pa.array([1, 2], pa.int32())}), tmp_path / "t" / "000000_0")
+    with temporary_warehouse(tmp_path / "wh", engine="local") as warehouse:
+        table = warehouse.adopt_table("db.t", tmp_path / "t")
+        table.compact("major")
+        erasure = table.erase("id = 2")
+        assert (erasure.deleted, erasure.erased) == (1, True)
+        assert table.to_arrow().to_pylist() == [{"id": 1}]
