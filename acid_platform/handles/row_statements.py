@@ -23,6 +23,7 @@ from acid_platform.errors import (
     CompactionRefused,
     InvalidExpression,
     NoSuchPartition,
+    UnknownColumn,
     UnsupportedStatement,
 )
 from acid_platform.handles.transaction_work import InsertShares, TransactionWork
@@ -303,7 +304,11 @@ class RollBackRows(RowStatement[int]):
         request = view.request(record.name, as_of=self.as_of)
         _require_types(request.table, record)
         own, then = all_columns_of(record), {each.name for each in all_columns_of(request.table)}
-        require_columns(sorted(then), own, record.name)
+        if gone := sorted(then - {each.name for each in own}):
+            raise UnknownColumn(
+                f"{record.name} had the column {gone[0]} then, and has none of this name now; read"
+                " the rows of then, and insert them"
+            )
         work.lock(record, Statement.INSERT_OVERWRITE)
         with view.checked():
             scan = view.scan(request)
