@@ -116,6 +116,10 @@ temporary files. Over 30 million rows, a scan of all columns, a GROUP BY into a 
 DELETE of 5 % took 0.39 to 0.84 GB of the process, which itself takes 0.11 (`make
 bench-local-memory`).
 
+Text that is not UTF-8, such as Latin-1 that Hive stored, is kept by compactions and by UPDATE in
+Spark, and read by Spark alone: `decode(CAST(s AS binary), 'ISO-8859-1')` gives its characters. Both
+engines refuse to return it as it is, with the name of the column.
+
 `Warehouse.duckdb()` is something else: a DuckDB connection for people and BI tools, in DuckDB's
 own SQL, with every table as a view at one snapshot. There, DuckDB's rules hold, not Spark's.
 

@@ -17,7 +17,7 @@ _OPTIONS = {
     "iceberg": ("snapshot", "catalog"),
     "delta": ("snapshot",),
     "parquet": (),
-    "csv": ("delimiter",),
+    "csv": ("delimiter", "encoding"),
     "duckdb": ("source_table",),
     "postgres": ("source_table",),
 }
@@ -36,6 +36,9 @@ _OPTIONS = {
     "--snapshot", type=int, metavar="N", help="A snapshot of Iceberg or version of Delta."
 )
 @click.option("--delimiter", metavar="LETTER", help="What separates the values in CSV; default: ,")
+@click.option(
+    "--encoding", metavar="NAME", help="Of the letters in CSV, such as latin-1; default: UTF-8."
+)
 @click.option("--columns", metavar="NAMES", help="Import only these, such as id,name.")
 @click.option(
     "--schema", metavar="COLUMNS", help='For a table to be made, such as "id int, v string".'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ class FolderSource(ImportSource):
 
     `kind`: `parquet` or `csv`. Files of CSV begin with the names of their columns; an empty value
     without quotes is NULL. Their values are read as the types of the table, so it has to be there.
+    `encoding` is one that Python knows, such as `latin-1`.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class FolderSource(ImportSource):
         kind: str = "parquet",
         columns: Sequence[str] | None = None,
         delimiter: str = ",",
+        encoding: str = "UTF-8",
     ) -> None:
         from pyarrow import csv, dataset
 
@@ -49,7 +52,14 @@ class FolderSource(ImportSource):
                 null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
             )
             parsed = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-            self._format = dataset.CsvFileFormat(parsed, convert_options=nulls)
+            try:
+                codecs.lookup(encoding)
+            except LookupError as error:
+                raise ImportRefused(f"{encoding!r} is no encoding; say latin-1 or UTF-8") from error
+            written = csv.ReadOptions(encoding=encoding)
+            self._format = dataset.CsvFileFormat(
+                parsed, convert_options=nulls, read_options=written
+            )
         files, self._path = Files.of(place)
         self._system = files.system
         found = self._asked(self._found)

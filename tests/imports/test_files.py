@@ -149,6 +149,16 @@ def test_csv_with_another_delimiter_and_partitions(place: Place, tmp_path: Path)
     assert place.rows() == [{"id": 1, "name": "a;\nb", "day": dt.date(2024, 2, 29)}]
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_csv_in_another_encoding(place: Place, tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "a.csv").write_bytes("id,name\n1,Zürich\n".encode(encoding))
+    place.warehouse.create_table(place.table, "id int, name string")
+    assert "nothing was imported" in place.refused("csv", tmp_path)
+    assert "is no encoding" in place.refused("csv", tmp_path, "--encoding", "latin1000")
+    place.run("csv", tmp_path, "--encoding", encoding)
+    assert place.rows() == [{"id": 1, "name": "Zürich"}]
+
+
 # --- DuckDB ---------------------------------------------------------------------------------------
 
 
