@@ -330,12 +330,12 @@ class RollBackRows(RowStatement[int]):
 
 
 def _require_types(then: TableRecord, now: TableRecord) -> None:
-    """Raises UnsupportedStatement for a column that meanwhile became another one of its name."""
+    """Raises UnknownColumn for a column that meanwhile became another one of its name."""
     types = dict(now.columns)
     for name, kind in then.columns:
         old, new = parse_type(kind), parse_type(types.get(name, kind))
         if old != new and not wider(old, new):
-            raise UnsupportedStatement(
+            raise UnknownColumn(
                 f"{now.name} had the column {name} {kind} then, and {name} is {types[name]} now;"
                 " read the rows of then, and insert them"
             )

@@ -176,7 +176,7 @@ class Writes(ABC):
 
         `as_of`: see `read`. Returns the number of rows written. It conflicts like an overwrite
         (P30). Raises NoSuchPast, NotEnoughHistory, UnknownColumn for a column that the table has no
-        more, UnsupportedStatement for timestamps with nanoseconds.
+        more or as another one, UnsupportedStatement for timestamps with nanoseconds.
         """
         return self._run(RollBackRows(self.name, AsOf.of(as_of)), engine)
 
