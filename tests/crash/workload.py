@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from acid_platform import AcidError, Warehouse
+from acid_platform.layout.names import parse_directory
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.orc import AcidWriter
@@ -209,7 +210,7 @@ def leave_out(what: str) -> None:
         kind = (
             "files"
             if not os.path.isdir(name)
-            else ("staged directories" if "/_tmp_" in name else "parents")
+            else ("published" if parse_directory(os.path.basename(name)) else "parents")
         )
         if what not in ("all", kind):
             real(path)

@@ -7,6 +7,7 @@ import signal
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -163,11 +164,22 @@ def test_L15_an_interrupted_statement_that_waits_for_its_lock_leaves_no_transact
     with metastore.begin(locks=[LockRequest("db.r", LockType.EXCLUSIVE)]):
         before = metastore.transactions()
         with ThreadPoolExecutor(1) as thread:
-            thread.submit(_interrupt_when_a_lock_waits, metastore)
-            with pytest.raises(KeyboardInterrupt):
+            waited = thread.submit(_interrupt_when_a_lock_waits, metastore)
+            with pytest.raises(KeyboardInterrupt), interrupts():
                 table.delete("id = 2")
+            waited.result()
         assert len(metastore.locks()) == 1 and len(metastore.transactions()) == len(before)
     assert not metastore.locks() and table.count("id = 2") == 1
+
+
+@contextmanager
+def interrupts() -> Iterator[None]:
+    """Ctrl-C is a KeyboardInterrupt, also in a process of tests that ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _interrupt_when_a_lock_waits(metastore: Metastore) -> None:
