@@ -57,6 +57,14 @@ def slow_then_soak(values: Sequence[Any], slow: int) -> list[Any]:
     ]
 
 
+def without_variables(patch: pytest.MonkeyPatch, *names: str) -> None:
+    """Deletes variables until the patch is undone, also those that are set meanwhile: what a
+    session of Spark sets must not reach the processes of later tests."""
+    for name in names:
+        patch.setenv(name, "")
+        patch.delenv(name)
+
+
 @contextmanager
 def temporary_warehouse(
     path: Path, spark: SparkSession | None = None, engine: str | None = None

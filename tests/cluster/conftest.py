@@ -11,6 +11,7 @@ import pytest
 from acid_platform.engine.spark import jvm, session
 from scripts import cluster_package
 from scripts.cluster import LocalCluster, running
+from tests.conftest import without_variables
 from tests.metastore.processes import free_port
 
 if TYPE_CHECKING:
@@ -49,8 +50,7 @@ def spark(
     cluster_package.make(archive)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ACID_SPARK_ARCHIVE", str(archive))
-        for name in ("PYSPARK_PYTHON", "PYTHONPATH", "ACID_SPARK_REMOTE"):
-            patch.delenv(name, raising=False)
+        without_variables(patch, "PYSPARK_PYTHON", "PYTHONPATH", "ACID_SPARK_REMOTE")
         session.prepare_environment(cluster.url)
         settings = {**session.spark_config(cluster.url, "1g"), **EAGER}
         jvm.launch(settings)

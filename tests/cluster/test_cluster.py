@@ -19,6 +19,7 @@ import pytest
 from acid_platform import SparkMisconfigured
 from acid_platform.engine.spark import session
 from scripts import cluster_package
+from tests.conftest import without_variables
 from tests.metastore.processes import free_port, listens
 
 HERE = Path(__file__).parent
@@ -102,8 +103,7 @@ def test_P17_executors_get_the_archive_and_no_path_of_this_machine(
     archive = tmp_path / "environment.tar.gz"
     archive.touch()
     monkeypatch.setenv("ACID_SPARK_ARCHIVE", str(archive))
-    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
-        monkeypatch.delenv(name, raising=False)
+    without_variables(monkeypatch, "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")
     settings = session.spark_config("spark://host:7077")
     assert settings["spark.archives"] == f"{archive.as_uri()}#{session.UNPACKED}"
     named = settings["spark.executorEnv.PYTHONPATH"].split(":")

@@ -9,6 +9,7 @@ import pytest
 
 from scripts import cluster_package
 from scripts.cluster import running
+from tests.conftest import without_variables
 from tests.connect_server import connect_server, told_by_client
 from tests.engine.test_connect import EXPECTED
 from tests.metastore.processes import free_port
@@ -24,8 +25,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         running(root / "cluster", free_port(), 2) as started,
         pytest.MonkeyPatch.context() as patch,
     ):
-        for name in ("PYSPARK_PYTHON", "PYTHONPATH", "ACID_SPARK_REMOTE"):
-            patch.delenv(name, raising=False)
+        without_variables(patch, "PYSPARK_PYTHON", "PYTHONPATH", "ACID_SPARK_REMOTE")
         with pytest.MonkeyPatch.context() as server:
             server.setenv("ACID_SPARK_MASTER", started.url)
             server.setenv("ACID_SPARK_ARCHIVE", str(archive))
