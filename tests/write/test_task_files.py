@@ -204,8 +204,8 @@ def test_a_row_of_another_bucket_is_refused(tmp_path: Path) -> None:
 def test_P19_rows_that_the_writer_lost_publish_nothing(tmp_path: Path) -> None:
     real = OrcWriter.write
 
-    def forgetful(self: OrcWriter, batch: pa.RecordBatch) -> None:
-        real(self, batch.slice(1))
+    def forgetful(self: OrcWriter, batch: pa.RecordBatch, checked: bool) -> None:
+        real(self, batch.slice(1), checked)
 
     with (
         mock.patch.object(OrcWriter, "write", forgetful),
