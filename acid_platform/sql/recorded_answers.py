@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.sql.catalog import Catalog
 
-ROWS_FOR_EACH = 50_000
+ROWS_FOR_EACH = 150_000
 """Columns are looked through one by one if the files with deletes have so many rows for each; of
 fewer, an engine reads all columns at once sooner."""
 
