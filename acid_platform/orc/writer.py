@@ -98,8 +98,8 @@ class OrcWriter:
         """Statistics by stripe, then by column."""
 
     def write(self, batch: pa.RecordBatch, checked: bool = True) -> None:
-        """Append a batch. If it was not `checked`, its texts may be those of another writer's file:
-        the file says so if they are not UTF-8."""
+        """Append a batch. Unless it is `checked`, its texts may come from a file of another writer:
+        if they are not UTF-8, the footer of this file says so."""
         if not batch.num_rows:
             return
         if not checked and not all(map(is_utf8, batch.columns)):

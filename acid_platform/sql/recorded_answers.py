@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from acid_platform.sql.catalog import Catalog
 
 ROWS_FOR_EACH = 150_000
-"""Columns are looked through one by one if the files with deletes have so many rows for each; of
-fewer, an engine reads all columns at once sooner."""
+"""For each column that is looked through, the files with deletes must have this many rows: if they
+have fewer, the engine reads all columns at once in less time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from queue import Empty, Queue
@@ -203,6 +203,16 @@ class SnapshotClient:
             snapshot.close()
 
 
+def version_of_copy(step: Step, rows: Mapping[tuple[int, Any], int]) -> Version:
+    """What the rows of a key are, by how often a consumer has each after inserts and deletes."""
+    if all(count == 1 for count in rows.values()):
+        return version_of(step, [value for _, value in rows])
+    # A row that is there twice, or that was deleted without ever having been inserted.
+    if step.do == "list":
+        return (_NOBODYS,)
+    return frozenset([_NOBODYS]) if step.do == "set" else _NOBODYS
+
+
 _SIGNS = {"insert": 1, "update_postimage": 1, "delete": -1, "update_preimage": -1}
 
 
@@ -229,9 +239,7 @@ class ChangesClient:
         if table not in self._current:
             self._current[table] = self._brought_up_to_date(table, column)
         rows = {row: count for row, count in self._current[table].items() if row[0] == k and count}
-        if any(count != 1 for count in rows.values()):
-            return version_of(Step(step.do, step.key, None), [_NOBODYS, _NOBODYS])
-        return version_of(step, [value for _, value in rows])
+        return version_of_copy(step, rows)
 
     def _brought_up_to_date(self, table: str, column: str) -> Counter[tuple[int, Any]]:
         assert self._txn is not None

@@ -16,7 +16,7 @@ import pytest
 from acid_platform import CorruptFile, MetastoreUnavailable, PublicationFailed, TxnAborted
 from tests.conftest import slow_then_soak
 from tests.judge.recorded import Step, Version
-from tests.recorder.clients import version_of
+from tests.recorder.clients import version_of, version_of_copy
 from tests.recorder.faults import WALL_CLOCK, Clocks, fill_disk
 from tests.recorder.recording import FULL, Journal, Recording, run
 from tests.recorder.rounds import KINDS
@@ -149,6 +149,23 @@ def test_rows_that_are_there_twice_are_what_nobody_wrote(
     do: str, values: list[object], version: object
 ) -> None:
     assert version_of(Step(do, "any/1", None), values) == version  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("do", "rows", "version"),
+    [
+        ("list", {(7, "3,1"): 1}, (3, 1)),
+        ("set", {(7, 3): 1, (7, 1): 1}, {1, 3}),
+        ("register", {}, None),
+        ("list", {(7, "3"): 2}, (-1,)),
+        ("set", {(7, 3): 1, (7, 1): -1}, {-1}),
+        ("register", {(7, 4): -1}, -1),
+    ],
+)
+def test_a_copy_with_a_row_twice_or_less_than_once_is_what_nobody_wrote(
+    do: str, rows: dict[tuple[int, object], int], version: object
+) -> None:
+    assert version_of_copy(Step(do, "any/7", None), rows) == version  # type: ignore[arg-type]
 
 
 def test_no_value_is_written_twice_and_the_last_reads_read_each_key() -> None:

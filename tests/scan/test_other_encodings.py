@@ -12,7 +12,7 @@ from pyarrow import orc, parquet
 from pyspark.sql import SparkSession
 
 from acid_platform import InvalidExpression, NeedsSpark, Table, Warehouse
-from acid_platform.engine.local.computation import compute, connect
+from acid_platform.engine.local.computation import compute, reading
 from tests.conftest import temporary_warehouse
 
 LATIN = [b"ok", b"caf\xe9", b"\xff\xfe"]
@@ -72,10 +72,22 @@ def test_files_of_parquet_too(warehouse: Warehouse, tmp_path: Path) -> None:
     assert warehouse.sql("SELECT id FROM p").to_arrow().num_rows == 3  # type: ignore[union-attr]
 
 
-def test_an_error_inside_of_duckdb_ends_one_query_alone() -> None:
-    with pytest.raises(NeedsSpark, match="DuckDB failed"):
-        compute("SELECT upper(s) FROM latin", {"latin": ROWS})
-    assert connect().execute("SELECT 1").fetchall() == [(1,)]
+def computed() -> None:
+    compute("SELECT upper(s) FROM latin", {"latin": ROWS})
+
+
+def queried() -> None:
+    with reading({}) as connection:
+        connection.register("latin", ROWS)
+        connection.execute("SELECT upper(s) FROM latin").fetchall()
+
+
+@pytest.mark.parametrize("query", [computed, queried])
+def test_an_error_inside_of_duckdb_ends_one_query_alone(query: Callable[[], None]) -> None:
+    for _ in range(2):
+        with pytest.raises(NeedsSpark, match="DuckDB failed"):
+            query()
+        assert compute("SELECT 1 AS one", {}).to_pylist() == [{"one": 1}]
 
 
 @pytest.mark.spark

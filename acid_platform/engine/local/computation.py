@@ -22,6 +22,7 @@ from acid_platform.engine.local.query_sources import QuerySource
 from acid_platform.engine.local.running import stoppable
 from acid_platform.engine.local.translation.casts import cast
 from acid_platform.engine.local.translation.duckdb_failures import (
+    is_internal,
     raise_as_ours,
     too_long,
     translated,
@@ -55,16 +56,9 @@ def connect() -> duckdb.DuckDBPyConnection:
     """A connection that sees nothing: what it registers is its own.
 
     All connections of this process share one empty database in memory, with its limit: to make a
-    database takes 50 ms, to connect to it less than one. An error inside of DuckDB in any query
-    invalidates all of it: the next connection is one to another database.
+    database takes 50 ms, to connect to it less than one.
     """
-    connection = _DATABASE.get().cursor()
-    try:
-        connection.execute("SELECT 1").fetchall()
-    except duckdb.FatalException:
-        _DATABASE.close()
-        connection = _DATABASE.get().cursor()
-    return connection
+    return _DATABASE.get().cursor()
 
 
 def new_database() -> duckdb.DuckDBPyConnection:
@@ -91,6 +85,17 @@ _DATABASE = PerProcess(new_database)
 
 
 @contextmanager
+def _leaving_broken() -> Iterator[None]:
+    """After an error inside of DuckDB, which invalidates its database, others get a new one."""
+    try:
+        yield
+    except duckdb.Error as error:
+        if is_internal(error):
+            _DATABASE.close()
+        raise
+
+
+@contextmanager
 def reading(
     sources: Mapping[str, Callable[[], QuerySource]],
 ) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -104,7 +109,7 @@ def reading(
         for name, source in opened.items():
             connection.register(name, source)
         try:
-            with stoppable(connection), raise_as_ours():
+            with stoppable(connection), raise_as_ours(), _leaving_broken():
                 yield connection
         except Exception:
             for source in opened.values():
@@ -145,7 +150,7 @@ def compute(
     the second one, and the first one streams through.
     Raises WrongType, InvalidExpression, CorruptFile, TxnAborted, NeedsSpark.
     """
-    with closing(connect()) as connection, stoppable(connection), _ours():
+    with closing(connect()) as connection, stoppable(connection), _ours(), _leaving_broken():
         for name, table in tables.items():
             whole = isinstance(table, pa.Table)
             connection.register(name, without_zones(table) if whole else table)

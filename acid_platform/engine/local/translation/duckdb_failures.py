@@ -18,7 +18,7 @@ from acid_platform.errors import AcidError, InvalidExpression, NeedsSpark, Wrong
 
 _OURS = re.compile(r"\[(WRONG_TYPE|TOO_LONG|NO_VALUE|NEEDS_SPARK)\] ([^\n]*)")
 _OUT_OF_RANGE = re.compile(r"(?:Conversion|Out of Range) Error: ([^\n]*)")
-_BROKEN = re.compile(r"((?:INTERNAL|FATAL) Error: [^\n]*)")
+_INTERNAL = re.compile(r"((?:INTERNAL|FATAL) Error: [^\n]*)")
 """What DuckDB's errors of these kinds begin with."""
 
 
@@ -42,6 +42,11 @@ def too_long(prefix: str, number: str) -> str:
     return f"error({text(f'[TOO_LONG] {prefix}')} || {number} || ' characters')"
 
 
+def is_internal(error: BaseException) -> bool:
+    """Whether DuckDB failed inside, or says that it did before: such a database is of no use."""
+    return _INTERNAL.match(str(error)) is not None
+
+
 def translated(error: BaseException) -> AcidError | None:
     """The platform's error for one of DuckDB's, or None if the computation itself went wrong."""
     if ours := _OURS.search(str(error)):
@@ -60,8 +65,8 @@ def translated(error: BaseException) -> AcidError | None:
         return NeedsSpark(f"{reason}, which needs Spark; use engine='spark'")
     if beyond := _OUT_OF_RANGE.match(str(error)):
         return _out_of_range(beyond[1])
-    if broken := _BROKEN.match(str(error)):
-        return NeedsSpark(f"DuckDB failed, which Spark may not: {broken[1]}; use engine='spark'")
+    if broken := _INTERNAL.match(str(error)):
+        return NeedsSpark(f"DuckDB failed inside: {broken[1]}; Spark may be able to do it")
     return None
 
 
