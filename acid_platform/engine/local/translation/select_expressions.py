@@ -25,7 +25,7 @@ from acid_platform.engine.local.translation.scope import direction, sortable
 from acid_platform.errors import NeedsSpark
 
 if TYPE_CHECKING:
-    from acid_platform.engine.local.translation.queries import Select
+    from acid_platform.engine.local.translation.select_clauses import Select
 
 RANKS: dict[type[exp.Expr], str] = {
     exp.RowNumber: "row_number",
