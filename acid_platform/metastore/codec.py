@@ -12,6 +12,7 @@ can't bring one into the state. Whole numbers have 64 bits.
 
 from __future__ import annotations
 
+import json
 import types
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, fields, is_dataclass
@@ -28,6 +29,9 @@ T = TypeVar("T")
 Json = Any
 JsonObject = dict[str, object]
 Convert = Callable[[Any], Any]
+
+json_text = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+"""The text of JSON values, without blanks."""
 
 FLAT = {"flat": True}
 """Field metadata: the fields of this record are written beside those of the outer record."""

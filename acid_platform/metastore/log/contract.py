@@ -18,9 +18,6 @@ from typing import Protocol
 
 from acid_platform.errors import MetastoreDamaged, MetastoreUnavailable
 
-FIRST = 1
-"""The position of the first batch."""
-
 
 @dataclass(frozen=True, slots=True)
 class Batch:

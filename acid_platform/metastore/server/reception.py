@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from acid_platform.errors import AcidError, MetastoreUnavailable
-from acid_platform.metastore.codec import JsonObject
+from acid_platform.metastore.codec import JsonObject, json_text
 from acid_platform.metastore.endpoint import Home, parse_address, show_address
 from acid_platform.metastore.operations.base import read_operation
 from acid_platform.metastore.rules.turn import Reply, error_reply
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _LONGEST_REQUEST_ID = 64
 _SURROGATE = re.compile(rb"\\u[dD][89abAB]")
-_ENCODE = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ class Reception:
         for reply in replies:
             connection = self._waiting.pop(reply.request_id, None)
             if connection is not None:
-                self.connections.send(connection, _ENCODE(reply.value).encode())
+                self.connections.send(connection, json_text(reply.value).encode())
 
     def forget_closed(self) -> None:
         self._waiting = {

@@ -5,7 +5,6 @@ Rows that have left memory are read from the snapshot before, which is attached.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import threading
@@ -17,6 +16,7 @@ import duckdb
 
 from acid_platform.base.disk import sync_path
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
+from acid_platform.metastore.codec import json_text
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.server import state_rows
 from acid_platform.metastore.server import stored_kinds as schema
@@ -24,7 +24,6 @@ from acid_platform.metastore.server.state_file import OFFLINE, Origin
 from acid_platform.metastore.server.stored_kinds import Columns
 
 _CONFIG = {**OFFLINE, "memory_limit": "2GB"}
-_ENCODE = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _QUERY_SECONDS = 10.0
 _QUERY_ROWS = 100_000
 
@@ -131,7 +130,7 @@ class StateTables:
         values = [[row[key] for key in columns] for row in rows]
         for value in values:
             for number in texts:
-                value[number] = _ENCODE(value[number])
+                value[number] = json_text(value[number])
         appender = self._connection.appender(name, columns=list(columns))
         appender.append_rows(values)
         appender.flush()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from acid_platform.errors import MetastoreDamaged
-from acid_platform.metastore.codec import encode
+from acid_platform.metastore.codec import encode, json_text
 from acid_platform.metastore.log.contract import Batch, BatchesForgotten, Log, PositionTaken
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.operations.base import Row
@@ -21,7 +21,6 @@ from acid_platform.metastore.server.state_rows import Unsaved
 from acid_platform.metastore.server.state_tables import StateTables, write_state
 
 _Result = TypeVar("_Result")
-_ENCODE = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 class Store:
@@ -97,7 +96,7 @@ class Store:
     def append(self, events: Sequence[Recorded]) -> None:
         """Makes the events durable. Raises OSError, PositionTaken."""
         self._require_leading()
-        text = _ENCODE([record.as_json() for record in events])
+        text = json_text([record.as_json() for record in events])
         self._append(Batch(self.end.position + 1, self._epoch, events[-1].at, text))
 
     def settle(self, now: int) -> None:
