@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +12,7 @@ from acid_platform.engine.coercion import Coerced
 from acid_platform.errors import AcidError
 from acid_platform.handles.transaction import Transaction
 from acid_platform.handles.warehouse import Warehouse
-from acid_platform.metastore.records import TableRecord, WriteReport
-from acid_platform.metastore.tasks import EntityState
+from acid_platform.metastore.records import WriteReport
 from acid_platform.orchestration.metadata import TableStats, table_metadata
 from acid_platform.orchestration.partition_keys import PartitionScope
 
@@ -109,46 +108,20 @@ class Uncommitted:
             f"transaction {self.transaction} committed write id {self.write_id} of {self.table}"
         )
         try:
-            now = Materialized(
-                self,
-                warehouse.metastore.table(self.table),
-                tuple(warehouse.metastore.entities(self.table)),
-            )
+            return self._with_its_table(warehouse, scope)
         except AcidError as error:
             log.warning(f"can't read the table's current statistics: {error}")
             return self.metadata(), {}
-        return now.metadata(), now.rows_by_key(scope)
 
-
-@dataclass(frozen=True, slots=True)
-class Materialized:
-    """What a transaction did to a table, and the table after its commit."""
-
-    written: Uncommitted
-    record: TableRecord
-    entities: Sequence[EntityState]
-
-    def rows_by_key(self, scope: PartitionScope | None) -> dict[str, int]:
-        """The table's rows for each partition key of the run."""
-        if scope is None:
-            return {}
-        names = [entity.partition for entity in self.entities if entity.partition]
-        return {
-            key: sum(self._stats(name).rows for name in scope.of_key(key, names))
-            for key in scope.values
-        }
-
-    def metadata(self) -> dict[str, Any]:
-        """What the transaction did, and the table's directories and schema."""
-        now = TableStats.of(self.entities)
-        metadata = table_metadata(self.record, now) | self.written.metadata()
-        if partitions := self._partitions():
-            metadata["partitions written"] = dg.MetadataValue.table(partitions)
-        return metadata
-
-    def _partitions(self) -> list[dg.TableRecord]:
-        names = sorted({report.partition for report in self.written.reports if report.partition})
-        return [
+    def _with_its_table(
+        self, warehouse: Warehouse, scope: PartitionScope | None
+    ) -> tuple[dict[str, Any], dict[str, int]]:
+        """As `committed`. Raises AcidError if the metastore can't be asked."""
+        record = warehouse.metastore.table(self.table)
+        entities = warehouse.metastore.entities(self.table)
+        metadata = table_metadata(record, TableStats.of(entities)) | self.metadata()
+        written = sorted({report.partition for report in self.reports if report.partition})
+        partitions = [
             dg.TableRecord(
                 {
                     "partition": name,
@@ -158,9 +131,15 @@ class Materialized:
                     "delete_deltas": stats.delete_deltas,
                 }
             )
-            for name in names[:MOST_PARTITIONS]
-            for stats in (self._stats(name),)
+            for name in written[:MOST_PARTITIONS]
+            for stats in (TableStats.of(entities, name),)
         ]
-
-    def _stats(self, partition: str) -> TableStats:
-        return TableStats.of(self.entities, partition)
+        if partitions:
+            metadata["partitions written"] = dg.MetadataValue.table(partitions)
+        if scope is None:
+            return metadata, {}
+        names = [entity.partition for entity in entities if entity.partition]
+        return metadata, {
+            key: sum(TableStats.of(entities, name).rows for name in scope.of_key(key, names))
+            for key in scope.values
+        }

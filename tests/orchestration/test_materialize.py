@@ -25,8 +25,8 @@ from acid_platform.orchestration import (
     TransactionTable,
     acid_asset,
     acid_multi_asset,
-    materialized,
 )
+from acid_platform.orchestration.materialized import Uncommitted
 from acid_platform.orchestration.resources import WarehouseResource
 from tests.orchestration.conftest import Place, quiet
 from tests.orchestration.local_writes import insert
@@ -150,7 +150,7 @@ def test_what_is_committed_does_not_fail_afterwards(
     def out_of_reach(*_: object) -> None:
         raise MetastoreUnavailable("gone")
 
-    monkeypatch.setattr(materialized, "Materialized", out_of_reach)
+    monkeypatch.setattr(Uncommitted, "_with_its_table", out_of_reach)
     place.table()
     place.write()
     result = run(place, driven([Finding("ids_are_positive", True)]))
