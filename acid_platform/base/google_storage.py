@@ -47,9 +47,9 @@ _HADOOP_ERROR = re.compile(
 _HADOOP_STATUS = re.compile(r"Exception: (\d{3})\b|\"code\" ?: ?(\d{3})\b")
 
 
-def emulator(environment: Mapping[str, str] = os.environ) -> str:
+def emulator() -> str:
     """The URL of STORAGE_EMULATOR_HOST, which may lack the scheme; empty if it is not set."""
-    host = environment.get("STORAGE_EMULATOR_HOST", "").rstrip("/")
+    host = os.environ.get("STORAGE_EMULATOR_HOST", "").rstrip("/")
     return host if not host or "://" in host else f"http://{host}"
 
 

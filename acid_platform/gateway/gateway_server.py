@@ -86,6 +86,8 @@ class Workers:
 _LOG = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.2
 _TICK_SECONDS = 5.0
+_END_SECONDS = 10.0
+"""How long running calls may go on after the gateway was stopped."""
 _LOGINS = 2
 """Passwords that are checked at the same time: each takes 128 MiB of memory."""
 _MOST_WAITING = 1000
@@ -147,7 +149,6 @@ class GatewayServer:
         self._rates = CallRates(self.bounds)
         self._stopping, self._stopped = threading.Event(), threading.Event()
         self._serving = False
-        self._patience = 10.0
         self._open: set[ClientConnection] = set()
         self._above: set[ClientConnection] = set()
         self._waiting_bytes = 0
@@ -199,14 +200,13 @@ class GatewayServer:
             self._reports.close()
             self._stopped.set()
 
-    def stop(self, patience: float = 10.0) -> None:
-        """Accepts nothing more, lets running calls end for `patience` seconds, closes the rest."""
-        self._patience = patience
+    def stop(self) -> None:
+        """Accepts nothing more, lets running calls end for some seconds, closes the rest."""
         self._stopping.set()
         if not self._serving:
             self._listener.close()
             return
-        self._stopped.wait(patience + _TICK_SECONDS)
+        self._stopped.wait(_END_SECONDS + _TICK_SECONDS)
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -222,7 +222,7 @@ class GatewayServer:
         for connection in [*self._open, *self._above]:
             if not connection.busy:
                 connection.end()
-        deadline = self._loop.time() + self._patience
+        deadline = self._loop.time() + _END_SECONDS
         while any(one.busy for one in self._open) and self._loop.time() < deadline:
             await asyncio.sleep(0.02)
         await asyncio.sleep(0)  # the last answers leave

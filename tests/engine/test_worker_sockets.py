@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from acid_platform.engine.spark import session
 from acid_platform.engine.spark.session import socket_settings, spark_config
-from acid_platform.engine.spark.spark_versions import installed_version
+from acid_platform.engine.spark.spark_versions import minor_of
 
 DIRECTORY = "spark.python.unix.domain.socket.dir"
 
@@ -42,7 +42,7 @@ def test_tasks_get_their_rows_through_a_unix_socket(spark: SparkSession) -> None
         yield pa.RecordBatch.from_pydict({"family": pa.array(found, pa.int32())})
 
     rows = spark.range(3).coalesce(1).mapInArrow(families, "family int").collect()
-    kind = socket.AF_UNIX if installed_version().unix_sockets else socket.AF_INET
+    kind = socket.AF_UNIX if minor_of(spark.version) >= (4, 1) else socket.AF_INET
     assert {row.family for row in rows} == {int(kind)}
 
 

@@ -35,8 +35,6 @@ class SparkVersion:
     places_by_number: bool
     """Whether there are `DataFrame.repartitionById` and `arrow_udf`. Otherwise a row gets to the
     task of its bucket by a number with the right hash, and `mapInArrow` computes its bucket."""
-    unix_sockets: bool
-    """Whether rows can go to Python through Unix sockets; otherwise the settings mean nothing."""
     streams_by_arrow: bool
     """Whether there is `DataSourceStreamArrowWriter`."""
     streams_have_limits: bool
@@ -48,11 +46,11 @@ class SparkVersion:
 _UTC = {"timezone": "UTC"}
 # fmt: off
 VERSIONS: Mapping[tuple[int, int], SparkVersion] = {
-    #                     java        lists  depths  by number  sockets  by Arrow  limits  zone
-    (4, 0): SparkVersion("spark_4_0", 0,     False,  False,     False,   False,    False,  {}),
-    (4, 1): SparkVersion("spark_4_0", 0,     True,   True,      True,    True,     False,  {}),
-    (4, 2): SparkVersion("spark_4_0", 0,     True,   True,      True,    True,     True,   _UTC),
-    (4, 3): SparkVersion("spark_4_3", 2,     True,   True,      True,    True,     True,   _UTC),
+    #                     java        lists  depths  by number  by Arrow  limits  zone
+    (4, 0): SparkVersion("spark_4_0", 0,     False,  False,     False,    False,  {}),
+    (4, 1): SparkVersion("spark_4_0", 0,     True,   True,      True,     False,  {}),
+    (4, 2): SparkVersion("spark_4_0", 0,     True,   True,      True,     True,   _UTC),
+    (4, 3): SparkVersion("spark_4_3", 2,     True,   True,      True,     True,   _UTC),
 }
 # fmt: on
 """The versions with which `make test-sparks` runs the tests."""
