@@ -42,7 +42,6 @@ TABLE = rf"(?P<table>{NAME})"
 ALTER = rf"alter table {TABLE}"
 LIKE = r"(?: (?:like )?'(?P<like>[^']*)')?"
 SPEC = r"(?P<spec>partition ?\(.+?\))"
-SPECS = r"(?P<specs>partition ?\(.+\))"
 NAMES = rf"{ONE}(?: ?, ?{ONE})*"
 LABEL = r"(?:`[^`]+`|'[^']+'|\w+)"
 """The name of a tag or an owner."""
@@ -78,11 +77,13 @@ def _texts(text: str) -> tuple[str, ...]:
 
 
 _CONVERTERS: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(("table", "database", "to", "old", "new", "after", "field"), _unquoted),
+    **dict.fromkeys(("table", "database", "to", "old", "new", "field"), _unquoted),
+    # FIRST names no column, and AFTER one.
+    "after": lambda text: _unquoted(text.partition(" ")[2]),
     "names": lambda text: tuple(map(_unquoted, re.findall(ONE, text))),
     **dict.fromkeys(("tag", "label", "owner"), _label),
     "comment": lambda text: tokens_of(text)[0].text,
-    **dict.fromkeys(("if_exists", "if_not_exists", "cascade", "first", "wait", "extended"), bool),
+    **dict.fromkeys(("if_exists", "if_not_exists", "cascade", "wait", "extended"), bool),
     **dict.fromkeys(("version", "days"), int),
     "ids": lambda text: tuple(map(int, re.findall(r"\d+", text))),
     "kind": lambda text: CompactionKind(text.lower()),

@@ -34,7 +34,7 @@ from acid_platform.tables.column_changes import (
 COLUMNS = Commands(alone=True)
 _PARTITIONS_TOO = r"(?: (?:cascade|restrict))?"
 """Whether Hive changes its partitions' own columns; here partitions have those of the table."""
-_PLACE = rf"(?:(?P<first>first)|after (?P<after>{ONE}))"
+_PLACE = rf"(?P<after>first|after {ONE})"
 
 
 def _changing(
@@ -88,16 +88,10 @@ def add_columns(run: CommandRun, table: str, **texts: str) -> None:
 
 
 def _explain_change(
-    run: CommandRun,
-    table: str,
-    old: str,
-    column: str,
-    first: bool = False,
-    after: str | None = None,
+    run: CommandRun, table: str, old: str, column: str, after: str | None = None
 ) -> Shown:
-    new, handle = ColumnList.of(column), run.handle(table)
-    changing = changed(old, new.text, "" if first else after)
-    return Shown.lines("Explain", handle.explain_columns(changing))
+    changing = changed(old, ColumnList.of(column).text, after)
+    return Shown.lines("Explain", run.handle(table).explain_columns(changing))
 
 
 @COLUMNS(
@@ -107,18 +101,12 @@ def _explain_change(
     _explain_change,
 )
 def change_column(
-    run: CommandRun,
-    table: str,
-    old: str,
-    column: str,
-    first: bool = False,
-    after: str | None = None,
+    run: CommandRun, table: str, old: str, column: str, after: str | None = None
 ) -> None:
     new = ColumnList.of(column)
     comment = next(iter(new.comments.values()), None)
     constraints = [run.in_database(one) for one in new.constraints]
-    place = "" if first else after
-    run.handle(table).change_column(old, new.text, place, comment, constraints)
+    run.handle(table).change_column(old, new.text, after, comment, constraints)
 
 
 @_changing("ALTER TABLE RENAME COLUMN", rf"{ALTER} rename column (?P<old>{ONE}) to (?P<new>{ONE})")
@@ -149,13 +137,9 @@ def replace_columns(columns: str) -> Changing:
     rf" (?:(?:set data )?type (?P<type>.+)|comment (?P<comment>{TEXT})|{_PLACE})",
 )
 def alter_column(
-    old: str,
-    type: str = "",
-    comment: str | None = None,
-    first: bool = False,
-    after: str | None = None,
+    old: str, type: str = "", comment: str | None = None, after: str | None = None
 ) -> Changing:
-    return typed(old, type) if type else altered(old, "", "" if first else after, comment)
+    return typed(old, type) if type else altered(old, "", after, comment)
 
 
 PARTITIONS = Commands(alone=True)

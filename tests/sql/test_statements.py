@@ -206,7 +206,7 @@ def test_commands(text: str, name: str, arguments: dict[str, object]) -> None:
         (
             "change a a bigint first",
             "CHANGE",
-            {"old": "a", "column": "a bigint", "first": True},
+            {"old": "a", "column": "a bigint", "after": ""},
         ),
         ("ADD COLUMN a int", "ADD COLUMNS", {"column": "a int"}),
         ("ADD COLUMN (a decimal(7,2))", "ADD COLUMNS", {"listed": "a decimal(7,2)"}),
@@ -220,7 +220,7 @@ def test_commands(text: str, name: str, arguments: dict[str, object]) -> None:
         ),
         ("ALTER COLUMN a TYPE bigint", "ALTER COLUMN", {"old": "a", "type": "bigint"}),
         ("ALTER COLUMN a COMMENT 'x'", "ALTER COLUMN", {"old": "a", "comment": "x"}),
-        ("alter a first", "ALTER COLUMN", {"old": "a", "first": True}),
+        ("alter a first", "ALTER COLUMN", {"old": "a", "after": ""}),
         ("ALTER COLUMN a AFTER b", "ALTER COLUMN", {"old": "a", "after": "b"}),
         ("RENAME TO db.u", "RENAME", {"to": "db.u"}),
         ("CONVERT TO ACID", "CONVERT TO ACID", {}),
