@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from acid_platform.base.similar_names import nearest_name
-from acid_platform.engine.local.translation import arithmetic, text_patterns
+from acid_platform.engine.local.translation import arithmetic, case_expressions, text_patterns
 from acid_platform.engine.local.translation.casts import Typed, cast, common, compared, named_type
 from acid_platform.engine.local.translation.duckdb_types import (
     BINARY,
@@ -21,10 +21,8 @@ from acid_platform.engine.local.translation.duckdb_types import (
     STRING,
     VOID,
     duckdb_type,
-    ordered,
     spark_name,
     text,
-    widest,
 )
 from acid_platform.engine.local.translation.functions import (
     AGGREGATES,
@@ -263,67 +261,6 @@ class Translator:
         joined = " || ".join(cast(part, STRING).sql for part in parts)
         return Typed(f"({joined})", STRING, any(part.fails for part in parts))
 
-    # --- choices -------------------------------------------------------------------------------
-
-    def _case(self, node: exp.Case) -> Typed:
-        def test(branch: exp.If) -> Typed:
-            if node.this is None:
-                return self.condition(branch.this)
-            return compared("=", self.value(node.this), self.value(branch.this))
-
-        branches = [(test(one), self.value(one.args["true"])) for one in node.args["ifs"]]
-        return self._cases(branches, node.args.get("default"))
-
-    def _if(self, node: exp.If) -> Typed:
-        branch = (self.condition(node.this), self.value(node.args["true"]))
-        return self._cases([branch], node.args.get("false"))
-
-    def _nvl2(self, node: exp.Nvl2) -> Typed:
-        value = self.value(node.this)
-        test = Typed(f"({value.sql} IS NOT NULL)", BOOLEAN, value.fails)
-        return self._cases([(test, self.value(node.args["true"]))], node.args.get("false"))
-
-    def _cases(self, branches: Sequence[tuple[Typed, Typed]], default: exp.Expr | None) -> Typed:
-        other = Typed("NULL", VOID) if default is None else self.value(default)
-        *values, last = self._in_one_type([*(value for _, value in branches), other], "CASE")
-        whens = " ".join(
-            f"WHEN {test.sql} THEN {value.sql}"
-            for (test, _), value in zip(branches, values, strict=True)
-        )
-        fails = any(one.fails for one in (*(test for test, _ in branches), *values, last))
-        return Typed(f"(CASE {whens} ELSE {last.sql} END)", last.type, fails)
-
-    def _coalesce(self, node: exp.Coalesce) -> Typed:
-        values = self._in_one_type(self._all(node), "coalesce")
-        # Not DuckDB's coalesce: CASE is known to evaluate what it needs and no more.
-        whens = " ".join(f"WHEN {one.sql} IS NOT NULL THEN {one.sql}" for one in values[:-1])
-        choice = f"(CASE {whens} ELSE {values[-1].sql} END)" if whens else values[-1].sql
-        return Typed(choice, values[-1].type, any(one.fails for one in values))
-
-    def _nullif(self, node: exp.Nullif) -> Typed:
-        value = self.value(node.this)
-        test = compared("=", value, self.value(node.expression))
-        choice = f"(CASE WHEN {test.sql} THEN NULL ELSE {value.sql} END)"
-        return Typed(choice, value.type, value.fails or test.fails)
-
-    def _greatest(self, node: exp.Expr) -> Typed:
-        values = self._in_one_type(self._all(node), "greatest and least")
-        if not ordered(values[0].type):
-            raise NeedsSpark(f"greatest and least of {spark_name(values[0].type)}")
-        name = "greatest" if isinstance(node, exp.Greatest) else "least"
-        call = f"{name}({', '.join(one.sql for one in values)})"
-        return Typed(call, values[0].type, any(one.fails for one in values))
-
-    def _all(self, node: exp.Expr) -> list[Typed]:
-        return [self.value(part) for part in (node.this, *node.expressions)]
-
-    def _in_one_type(self, values: Sequence[Typed], shown: str) -> list[Typed]:
-        kind = widest(value.type for value in values)
-        if kind is None:
-            kinds = ", ".join(spark_name(value.type) for value in values)
-            raise NeedsSpark(f"{shown} of {kinds}")
-        return [value if kind == VOID else cast(value, kind) for value in values]
-
     # --- casts and calls -----------------------------------------------------------------------
 
     def _cast(self, node: exp.Cast) -> Typed:
@@ -455,17 +392,17 @@ CONSTRUCTS: dict[type[exp.Expr], Construct] = {
     exp.Case: Construct(
         "CASE WHEN a THEN b ELSE c END, CASE a WHEN b THEN c END",
         "all",
-        _T._case,
+        case_expressions.case,
         ("this", "ifs", "default"),
     ),
-    exp.If: Construct("if(a, b, c)", "all", _T._if, _BRANCHES),
+    exp.If: Construct("if(a, b, c)", "all", case_expressions.if_, _BRANCHES),
     exp.Coalesce: Construct(
-        "coalesce(a, b), nvl(a, b), ifnull(a, b)", "all", _T._coalesce, _MEMBERS
+        "coalesce(a, b), nvl(a, b), ifnull(a, b)", "all", case_expressions.coalesce, _MEMBERS
     ),
-    exp.Nullif: Construct("nullif(a, b)", _ORDERED, _T._nullif),
-    exp.Nvl2: Construct("nvl2(a, b, c)", "all", _T._nvl2, _BRANCHES),
-    exp.Greatest: Construct("greatest(a, b)", _ORDERED, _T._greatest, _MEMBERS),
-    exp.Least: Construct("least(a, b)", _ORDERED, _T._greatest, _MEMBERS),
+    exp.Nullif: Construct("nullif(a, b)", _ORDERED, case_expressions.nullif),
+    exp.Nvl2: Construct("nvl2(a, b, c)", "all", case_expressions.nvl2, _BRANCHES),
+    exp.Greatest: Construct("greatest(a, b)", _ORDERED, case_expressions.greatest, _MEMBERS),
+    exp.Least: Construct("least(a, b)", _ORDERED, case_expressions.greatest, _MEMBERS),
     exp.Round: Construct(
         "round(a, digits)", "decimal; digits a literal, 0 or more", _T._round, ("this", "decimals")
     ),
