@@ -15,7 +15,7 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
 import numpy as np
 
-from acid_platform.engine.exact_values import NUMBER, moment_of_text
+from acid_platform.engine.exact_values import NUMBER, moment_of_text, plain_text
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, TIMESTAMPS, HiveType
 
 _MOMENT = re.compile(
@@ -165,12 +165,8 @@ def _boolean(value: object) -> tuple[bool | None, bool]:
 
 def _text(value: object) -> str:
     """As Hive writes the value."""
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, bool | np.bool_):
-        return "true" if value else "false"
-    if isinstance(value, int | np.integer):
-        return str(int(value))
+    if (text := plain_text(value)) is not None:
+        return text
     if isinstance(value, Decimal) and value.is_finite():
         return format(value, "f")
     if isinstance(value, float | np.floating):

@@ -66,7 +66,20 @@ def moment_of_text(text: str) -> datetime.datetime | None:
 
 def day_of_text(text: str) -> datetime.date | None:
     """`2024-02-29`, also with the time of midnight; None for anything else."""
-    moment = moment_of_text(text)
+    return day_of(moment_of_text(text))
+
+
+def day_of(moment: datetime.datetime | None) -> datetime.date | None:
+    """The day that begins at the moment; None for any other one, and for one with a zone."""
     if moment is None or moment.tzinfo is not None or moment.time() != datetime.time():
         return None
     return moment.date()
+
+
+def plain_text(value: object) -> str | None:
+    """Texts, booleans and whole numbers as in SQL; None for anything else."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    return str(int(value)) if isinstance(value, int | np.integer) else None

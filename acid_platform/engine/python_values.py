@@ -18,10 +18,11 @@ import pyarrow as pa
 from acid_platform.engine.arrow_values import TEXTS, require_keys, row_of
 from acid_platform.engine.coercion import Coerced, Coercion, NoCast, cast, cut
 from acid_platform.engine.exact_values import (
-    day_of_text,
+    day_of,
     decimal_of_float,
     decimal_of_text,
     moment_of_text,
+    plain_text,
 )
 from acid_platform.engine.struct_fields import Unfit, spelled_fields
 from acid_platform.layout.types import CHAR_TYPES, FLOATING, INTEGRAL, TIMESTAMPS, HiveType
@@ -307,15 +308,6 @@ def _decimal(value: object) -> Decimal | None:
     return None if number is None else Decimal(number)
 
 
-def _text(value: object) -> str | None:
-    """Whole numbers and booleans become text, as in SQL."""
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, bool | np.bool_):
-        return "true" if value else "false"
-    return str(int(value)) if isinstance(value, int | np.integer) else None
-
-
 def _bytes(value: object) -> bytes | None:
     return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
 
@@ -338,23 +330,14 @@ def _moment(value: object) -> datetime.datetime | None:
     return None
 
 
-def _day(value: object) -> datetime.date | None:
-    if isinstance(value, str):
-        return day_of_text(value)
-    moment = _moment(value)
-    if moment is None or moment.tzinfo is not None or moment.time() != datetime.time():
-        return None
-    return moment.date()
-
-
 _CONVERSIONS: dict[str, Callable[[object], object]] = {
     "boolean": _boolean,
     **dict.fromkeys(INTEGRAL, _whole),
     "float": _single,
     "double": _real,
     "decimal": _decimal,
-    **dict.fromkeys(TEXTS, _text),
+    **dict.fromkeys(TEXTS, plain_text),
     "binary": _bytes,
-    "date": _day,
+    "date": lambda value: day_of(_moment(value)),
     **dict.fromkeys(TIMESTAMPS, _moment),
 }
