@@ -23,6 +23,7 @@ from acid_platform.layout.declarable import table_name
 from acid_platform.layout.names import DeltaName, parse_directory
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, parse_partition
 from acid_platform.metastore import operations as ops
+from acid_platform.metastore.places import as_uri
 from acid_platform.metastore.records import TableRecord, ViewRecord
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
@@ -70,7 +71,7 @@ class CatalogCalls(CallHandler):
         return load().GetCatalogsResponse(names=[shapes.CATALOG])
 
     def get_catalog(self, request: Any) -> Any:
-        root = shapes.uri(self._metastore.places.root)
+        root = as_uri(self._metastore.places.root)
         if request.name != shapes.CATALOG:
             raise NoSuchTable(f"there is no catalog {request.name}; the only one is hive")
         m = load()
@@ -266,7 +267,7 @@ class CatalogCalls(CallHandler):
         spec = m.PartitionSpec(
             dbName=request.dbName,
             tableName=request.tblName,
-            rootPath=shapes.uri(record.location),
+            rootPath=as_uri(record.location),
             catName=shapes.CATALOG,
             partitionList=m.PartitionListComposingSpec(
                 partitions=self.get_partitions(request.dbName, request.tblName, None)

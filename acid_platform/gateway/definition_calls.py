@@ -20,6 +20,7 @@ from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.declarable import table_name
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore import operations as ops
+from acid_platform.metastore.places import as_uri
 from acid_platform.metastore.records import OwnerKind, TableRecord
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
@@ -95,7 +96,7 @@ class DefinitionCalls(CallHandler):
             raise UnsupportedStatement(
                 f"database {database} can't have the location {location}, only {usual}; in Hive,"
                 " set hive.metastore.warehouse.dir and hive.metastore.warehouse.external.dir to"
-                f" {shapes.uri(root)}"
+                f" {as_uri(root)}"
             )
         return usual
 

@@ -17,7 +17,7 @@ from acid_platform.errors import InvalidDefinition, NoSuchPartition, Unsupported
 from acid_platform.gateway.protocol import load
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, parse_partition, partition_name
-from acid_platform.metastore.places import absolute, is_uri, local_path
+from acid_platform.metastore.places import absolute, as_uri, is_uri, local_path
 from acid_platform.metastore.records import (
     PLATFORM_OWNER,
     DatabaseRecord,
@@ -110,13 +110,8 @@ STORAGE = {
 """CSV is not there: Hive's SerDe for it reads every column as a string."""
 
 
-def uri(location: str) -> str:
-    """The location as clients get it: a path gets a scheme, or theirs would apply."""
-    return location if "://" in location else f"file://{location}"
-
-
 def path(location: str) -> str:
-    """The inverse of `uri`; `file:/x` is understood too.
+    """The inverse of `as_uri`; `file:/x` is understood too.
 
     Raises InvalidDefinition for a relative path, and a file of another machine.
     """
@@ -176,7 +171,7 @@ def descriptor(record: TableRecord, location: str) -> Any:
     serde = load().SerDeInfo(
         name=split(record.name)[1], serializationLib=storage.serde, parameters=parameters
     )
-    return _descriptor(record, uri(location), storage.reads, storage.writes, serde)
+    return _descriptor(record, as_uri(location), storage.reads, storage.writes, serde)
 
 
 def _descriptor(
@@ -260,7 +255,7 @@ def database(record: DatabaseRecord, root: str) -> Any:
     return load().Database(
         name=record.name,
         description=record.comment,
-        locationUri=uri(f"{root}/{record.name}.db"),
+        locationUri=as_uri(f"{root}/{record.name}.db"),
         parameters=dict(record.properties),
         privileges=nobody(),
         ownerName=record.owner,

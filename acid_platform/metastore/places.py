@@ -46,6 +46,11 @@ def is_uri(location: str) -> bool:
     return "://" in location and not location.startswith("/") and not _is_file(location)
 
 
+def as_uri(location: str) -> str:
+    """The location with a scheme, which an absolute path gets."""
+    return location if "://" in location else f"file://{location}"
+
+
 def _is_file(location: str) -> bool:
     return location[:5].lower() == "file:"
 

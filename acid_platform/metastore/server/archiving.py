@@ -20,6 +20,7 @@ from acid_platform.metastore.log.contract import Batch, Log, first_after
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.objects import ObjectLog
 from acid_platform.metastore.log.open_log import open_log
+from acid_platform.metastore.places import as_uri
 from acid_platform.metastore.server.group_commit import GroupCommit
 
 _LOG = logging.getLogger("acid_platform.metastore")
@@ -117,7 +118,7 @@ class Archiver:
                 _LOG.error("the log can't be archived in %s: %s", where, text)
 
     def _copy(self, where: str, end: int) -> None:
-        archive, source = ObjectLog(_url(where)), _reader(self._commits.store.log)
+        archive, source = ObjectLog(as_uri(where)), _reader(self._commits.store.log)
         try:
             if not archive.exists:
                 archive.create()
@@ -170,7 +171,3 @@ def _segments(source: Log, after: int, end: int) -> Iterator[list[Batch]]:
 def _reader(log: Log) -> Log:
     """Opens the log once more, for another thread."""
     return LocalLog(log.directory) if isinstance(log, LocalLog) else open_log(log.where)
-
-
-def _url(where: str) -> str:
-    return where if "://" in where else f"file://{where}"
