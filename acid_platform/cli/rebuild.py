@@ -19,13 +19,7 @@ from acid_platform.layout.names import is_hidden, parse_directory
 from acid_platform.layout.partition_names import partition_segment
 from acid_platform.storage.files import Files
 from acid_platform.tables.adoption import Survey, survey
-from acid_platform.tables.joining import (
-    IdentityFile,
-    join,
-    rebuilding,
-    refuse_other_home,
-    table_directories,
-)
+from acid_platform.tables.joining import join, own_identity, rebuilding, table_directories
 
 UNKNOWN = (
     "which write ids were aborted or still open: all that are found count as committed",
@@ -63,9 +57,7 @@ def rebuild(
 
     Raises RebuildRefused if there is a metastore, WarehouseMismatch if it is elsewhere.
     """
-    identity_file = IdentityFile.read(place.warehouse)
-    if identity_file is not None:
-        refuse_other_home(place, identity_file)
+    own_identity(place)
     unfinished = rebuilding(place)
     if place.made and not unfinished.exists():
         raise RebuildRefused(

@@ -131,9 +131,7 @@ def join(place: Location, empty: bool = False) -> Metastore:
 
     Raises MetastoreMissing, WarehouseMismatch, and what Metastore.connect raises.
     """
-    identity_file = IdentityFile.read(place.warehouse)
-    if identity_file is not None:
-        refuse_other_home(place, identity_file)
+    identity_file = own_identity(place)
     if not place.made and not empty:
         require_new(place, identity_file)
     if not empty and rebuilding(place).exists():
@@ -201,25 +199,26 @@ def identify(
         metastore.call(ReportIdentityPlaced(identity))
 
 
-def refuse_other_home(place: Location, identity_file: IdentityFile) -> None:
-    """Raises WarehouseMismatch if the root has a metastore elsewhere.
+def own_identity(place: Location) -> IdentityFile | None:
+    """The file of the root. Raises WarehouseMismatch if the root has a metastore elsewhere.
 
     Two copies of a metastore must not serve the same root.
     """
-    if place.shared or not identity_file.metastore or "://" in identity_file.metastore:
-        return
-    if identity_file.root and identity_file.root != _uri_root(
-        place
-    ):  # that of the original, not of this copy
-        return
+    identity_file = IdentityFile.read(place.warehouse)
+    if identity_file is None or place.shared:
+        return identity_file
+    if not identity_file.metastore or "://" in identity_file.metastore:
+        return identity_file
+    if identity_file.root and identity_file.root != _uri_root(place):
+        return identity_file  # that of the original, not of this copy
     home = os.path.join(place.warehouse, identity_file.metastore)
-    if os.path.realpath(home) == os.path.realpath(place.metastore):
-        return
-    if holds_log(Path(home)):
+    here = os.path.realpath(home) == os.path.realpath(place.metastore)
+    if not here and holds_log(Path(home)):
         raise WarehouseMismatch(
             f"{place.warehouse} has its metastore in {home}, not in {place.metastore}; set"
             f" ACID_METASTORE to {home}, or remove that metastore if it is only an old copy"
         )
+    return identity_file
 
 
 def require_new(place: Location, identity_file: IdentityFile | None) -> None:

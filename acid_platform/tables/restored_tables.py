@@ -25,12 +25,7 @@ from acid_platform.metastore.server.restore import (
     restore_metastore,
 )
 from acid_platform.storage.files import Files
-from acid_platform.tables.joining import (
-    IDENTITY,
-    IdentityFile,
-    new_identity_file,
-    refuse_other_home,
-)
+from acid_platform.tables.joining import IDENTITY, new_identity_file, own_identity
 from acid_platform.tables.record_layout import by_directory, surveyed, without_malformed
 
 
@@ -77,9 +72,7 @@ def restore(place: Location, file: str, replace: bool = False) -> Restored:
     Raises BackupRefused, WarehouseMismatch if the root belongs to another warehouse than the
     backup, or has its metastore elsewhere, and what restore_metastore raises.
     """
-    identity_file = IdentityFile.read(place.warehouse)
-    if identity_file is not None:
-        refuse_other_home(place, identity_file)
+    identity_file = own_identity(place)
     new, places = new_identity_file(place), Places(place.warehouse)
 
     def accept(identity: str | None) -> None:
