@@ -57,7 +57,6 @@ def examine(
         else sorted(metastore.tables(), key=lambda table: table.name)
     )
     every: list[Findings] = []
-    doubtful = metastore.call(ops.GetDoubtful())
     for record in records:
         try:
             opened = metastore.open_snapshot([record.name])
@@ -66,8 +65,7 @@ def examine(
                 continue
             raise
         with opened as lease:
-            in_doubt, place = record.name in doubtful, Files.of(record.location)
-            look = _TableLook(metastore, record, lease, rows, in_doubt, *place)
+            look = _TableLook(metastore, record, lease, rows, *Files.of(record.location))
             for out in look.findings(progress or (lambda *_: None)):
                 if repair and not record.foreign:
                     out.apply(metastore)
@@ -89,7 +87,6 @@ class _TableLook:
     _record: TableRecord
     _lease: OpenTransaction
     _rows: bool
-    _has_doubts: bool
     _files: Files
     _root: str
 
@@ -230,8 +227,6 @@ class _TableLook:
 
     def _in_doubt(self, out: Findings, listings: dict[str, EntityListing | AcidError]) -> None:
         """Write ids that a restore left in doubt, with the directories that they wrote (P24)."""
-        if not self._has_doubts:
-            return
         name = self._record.name
         doubtful = {
             write_id
