@@ -191,9 +191,10 @@ class PartitionCalls(CallHandler):
         record = self._record(request.dbName, request.tblName)
         dropped = []
         for name in request.parts.names:
-            shown = shapes.partition(record, shapes.normal(record, name))
+            full = shapes.normal(record, name)
+            shown = shapes.partition(record, full)
             try:
-                self._drop(record, shapes.normal(record, name), request.deleteData)
+                self._drop(record, full, request.deleteData)
             except NoSuchPartition:
                 if not request.ifExists:
                     raise

@@ -52,7 +52,7 @@ def parse_create(text: str) -> CreateTable | CreateExternal | CreateView | None:
         return None
     name = _table_name(tree.this.this if isinstance(tree.this, exp.Schema) else tree.this)
     if tree.kind == "VIEW" and defining is not None:
-        refuse_marks(defining.tree, "a view")
+        refuse_marks(defining.tree)
         return _view(tree, name, defining, columns.comments)
     if tree.kind != "TABLE":
         return None

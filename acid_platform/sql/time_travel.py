@@ -131,12 +131,12 @@ def stored_name(name: str) -> str:
     return between[0] if between else unmarked(name)[0]
 
 
-def refuse_marks(tree: exp.Expr, what: str) -> None:
-    """Raises UnsupportedStatement if the statement reads a past snapshot."""
-    for table in tree.find_all(exp.Table):
+def refuse_marks(defining: exp.Expr) -> None:
+    """Raises UnsupportedStatement if the query of a view reads a past snapshot."""
+    for table in defining.find_all(exp.Table):
         if unmarked(table.name)[1] is not None or changes_between(table.name) is not None:
             raise UnsupportedStatement(
-                f"{what} can't read a table as of the past, since histories are cleaned; name a"
+                "a view can't read a table as of the past, since histories are cleaned; name a"
                 " table that keeps those rows"
             )
 
