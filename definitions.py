@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import warnings
 from pathlib import Path
 
 import dagster as dg
 
-# Dagster copies each sensor with an empty list of owners, and warns that owners are beta.
-warnings.filterwarnings("ignore", message="Parameter `owners`", category=dg.BetaWarning)
-
-from acid_platform.orchestration import services  # noqa: E402
-from resources import RESOURCES  # noqa: E402
+from acid_platform.orchestration import services
+from resources import RESOURCES
 
 
 def restore_environment() -> None:

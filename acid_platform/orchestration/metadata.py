@@ -44,12 +44,21 @@ class TableDeclaration:
     """Such as `Constraint.not_null("id")`."""
 
     def __post_init__(self) -> None:
-        """Raises InvalidDefinition for a name that no table can have, and for a table property that
-        is misspelt or has a value that is not allowed."""
+        """Raises InvalidDefinition for a name that no table can have, for a column that is declared
+        twice, and for a table property that is misspelt or has a value that is not allowed."""
         name = table_name(self.name)
         if not all(name.split(".")) or name.count(".") > 1:
             raise InvalidDefinition(
                 f"{self.name!r} is not a name for a table: write orders, or shop.orders"
+            )
+        own, keys = (
+            {column.name for column in parse_columns(text)} if text else set[str]()
+            for text in (self.columns, ", ".join(self.partitioned_by))
+        )
+        if twice := sorted(own & keys):
+            raise InvalidDefinition(
+                f"{name} declares {', '.join(twice)} twice; a partition column stands in"
+                " partitioned_by alone"
             )
         object.__setattr__(self, "name", name)
         check(name, self.properties or {})

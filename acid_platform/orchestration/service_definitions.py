@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import dagster as dg
 
 from acid_platform.orchestration.cleaning_job import cleaning_job
@@ -22,6 +24,8 @@ def services() -> dg.Definitions:
 
     They use the resources `warehouse` and `spark` of the project.
     """
+    # Dagster copies each sensor with an empty list of owners, and warns that owners are beta.
+    warnings.filterwarnings("ignore", message="Parameter `owners`", category=dg.BetaWarning)
     return dg.Definitions(
         jobs=[compaction_job, cleaning_job, erase],
         sensors=[

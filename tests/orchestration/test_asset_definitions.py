@@ -140,6 +140,10 @@ def make(**arguments: Any) -> Callable[[], object]:
             lambda: TableDeclaration("db.t", "id int", properties={"acid.history.retntion": "7d"}),
             "no table property 'acid.history.retntion'; did you mean acid.history.retention?",
         ),
+        (
+            lambda: TableDeclaration("db.t", "id int, Day date", ("day date",)),
+            "db.t declares day twice; a partition column stands in partitioned_by alone",
+        ),
         (lambda: change_sensor(["db/t"]), "change_sensor takes assets, not 'db/t'"),  # type: ignore[list-item]
         (lambda: WarehouseResource(pth="x"), "no setting 'pth'; it takes path, metastore, engine"),
         (lambda: WarehouseResource(engine="lokal"), "'lokal' is no engine"),

@@ -9,9 +9,8 @@ import dagster as dg
 import pytest
 
 import definitions
+from acid_platform.orchestration import SparkResource, WarehouseResource, services
 from tests.conftest import HAS_DEMO
-
-pytestmark = pytest.mark.filterwarnings("ignore:Parameter `owners`")  # Dagster's own copies
 
 with_demo = pytest.mark.skipif(not HAS_DEMO, reason="the demo's assets were removed")
 
@@ -121,6 +120,14 @@ def _kind(line: str) -> tuple[str, str]:
 def test_without_assets_the_services_load(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "assets", None)
     assert described(definitions.defs()) == lines(SERVICES)
+
+
+def test_a_project_with_the_services_is_warned_of_nothing(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    own = dg.Definitions(resources={"warehouse": WarehouseResource(), "spark": SparkResource()})
+    dg.Definitions.validate_loadable(dg.Definitions.merge(services(), own))
+    assert not [str(warning.message) for warning in recwarn]
 
 
 @with_demo
