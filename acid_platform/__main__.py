@@ -11,9 +11,11 @@ from acid_platform.cli.project import enter_project
 def run() -> None:
     """The entry point: adds the project's settings to the environment, then runs the command.
 
-    What is imported stays, so looking for garbage among it so often only costs a short command.
+    What is imported stays, so looking for garbage among it, so often and once more at the end, only
+    costs a short command.
     """
     gc.set_threshold(50_000)
+    gc.freeze()
     enter_project(Path.cwd(), os.environ)
     main(prog_name="acid")
 

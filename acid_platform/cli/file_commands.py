@@ -20,7 +20,6 @@ from acid_platform.cli.console import (
     limit_option,
     main,
 )
-from acid_platform.display import Timeline
 from acid_platform.display.progress import progress
 from acid_platform.errors import NoSuchTable
 from acid_platform.layout.names import is_hidden
@@ -40,6 +39,7 @@ def ls(session: CommandSession, path: str) -> None:
     Directories are listed by write id, with what the current snapshot reads and what is obsolete.
     For a directory its files are listed.
     """
+    from acid_platform.display.timeline_chart import Timeline
     from acid_platform.tables.record_layout import directories
 
     with session.metastore() as metastore:

@@ -6,6 +6,7 @@ Exit codes: 0; 1 if a command failed (a line on stderr says why); 2 for wrong us
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
@@ -170,6 +171,8 @@ def sql(
     from acid_platform.sql import Done
     from acid_platform.sql.present import rows_of
 
+    if gc.get_freeze_count():  # this process is one command: see __main__
+        gc.freeze()
     text = _script(script, file)
     with session.open() as warehouse:
         try:

@@ -6,13 +6,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.display.listing import Listing, show_table, shown
-from acid_platform.display.timeline_chart import Timeline
 from acid_platform.metastore import show_columns
-from acid_platform.metastore.pasts import CursorRow, KeptHistory, SinkRow
 
 if TYPE_CHECKING:
+    from acid_platform.display.timeline_chart import Timeline
     from acid_platform.handles.held_snapshot import TableSnapshot
     from acid_platform.handles.warehouse import Warehouse
+    from acid_platform.metastore.pasts import CursorRow, KeptHistory, SinkRow
 
 SHOWN = {
     "transactions": show_columns.names(
@@ -41,6 +41,7 @@ def timeline(warehouse: Warehouse, table: str) -> Timeline:
 
     Raises NoSuchTable.
     """
+    from acid_platform.display.timeline_chart import Timeline
     from acid_platform.tables.record_layout import directories
 
     record = warehouse.metastore.table(table)

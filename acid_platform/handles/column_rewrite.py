@@ -44,7 +44,7 @@ from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.names import BaseName, original_bucket
 from acid_platform.layout.partition_names import partition_values
-from acid_platform.metastore.operations.transactions import Drop
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import LockRequest, TableRecord
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.open import open_scan
@@ -324,6 +324,6 @@ def move_partition(warehouse: Warehouse, table: str, old: str, new: str) -> int:
             if entity.partition == old and not directory.obsolete
         ]
         if left == [moved.emptied]:
-            metastore.call(Drop(txn.id, table, old))
+            metastore.call(ops.Drop(txn.id, table, old))
             txn.forget()
     return moved.rows

@@ -27,7 +27,7 @@ from acid_platform.handles.import_sources import ImportSource
 from acid_platform.handles.row_statements import RowStatement, require_rows_fit
 from acid_platform.handles.transaction import TransactionTable, autocommit
 from acid_platform.handles.transaction_work import TransactionWork
-from acid_platform.metastore.operations.history import GetSinks
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import Sink, SinkBatch
 from acid_platform.metastore.records import TableRecord
 from acid_platform.scan.arrow_scan import ArrowScan
@@ -119,7 +119,7 @@ class ImportRows(RowStatement[Imported]):
     def _last(self, work: TransactionWork, record: TableRecord) -> Sink | None:
         """What the last import from this source has committed."""
         name = _remembered(self.source)
-        rows = work.warehouse.metastore.call(GetSinks(record.name))
+        rows = work.warehouse.metastore.call(ops.GetSinks(record.name))
         return next((row.sink for row in rows if row.sink.sink == name), None)
 
     def _since(self, record: TableRecord, last: Sink | None) -> str:

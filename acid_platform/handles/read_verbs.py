@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from acid_platform.errors import InvalidDefinition
 from acid_platform.handles.snapshot_view import SnapshotView
 from acid_platform.layout.types import Column
-from acid_platform.metastore.operations.history import GetKept
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import AsOf, KeptHistory, SnapshotName, Tag
 from acid_platform.metastore.records import TableRecord
 from acid_platform.scan.open import arrow_scan
@@ -312,7 +312,7 @@ class Reads(ArrowLender):
 
     def retained(self) -> KeptHistory:
         """Since when the table can be read as of the past now, and what that costs in bytes."""
-        (kept_history,) = self._warehouse.metastore.call(GetKept(self.name))
+        (kept_history,) = self._warehouse.metastore.call(ops.GetKept(self.name))
         return kept_history
 
 

@@ -26,9 +26,7 @@ from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.declarable import table_name
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partition_names import partition_name, partition_values
-from acid_platform.metastore.operations.compaction import RequestErasure
-from acid_platform.metastore.operations.history import PlaceTag, RemoveTag
-from acid_platform.metastore.operations.tables import GetViews
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import AsOf, SnapshotName, Tag
 from acid_platform.metastore.records import LockRequest, TableRecord
 from acid_platform.metastore.view_columns import refuse_names_of_views
@@ -140,7 +138,7 @@ class Table(Reads, Writes):
         warehouse = self._warehouse
         request = ErasureRequest.of(warehouse.metastore, self.name, where, partition)
         return warehouse.metastore.call(
-            RequestErasure(request.table, request.condition, warehouse.info().user)
+            ops.RequestErasure(request.table, request.condition, warehouse.info().user)
         )
 
     # --- the declaration and the files ---------------------------------------------------------
@@ -298,7 +296,7 @@ class Table(Reads, Writes):
     def _needs_files(self, changing: Changing) -> bool:
         """Whether files of before would be read wrongly."""
         change = changing(self.record)
-        views = self._warehouse.metastore.call(GetViews())
+        views = self._warehouse.metastore.call(ops.GetViews())
         refuse_names_of_views(views, change.before, change.after.columns)
         return change.renames or (change.moves and self._by_position(change.before))
 
@@ -411,12 +409,12 @@ class Table(Reads, Writes):
         until = AsOf.of(expires).time if expires else 0
         user = self._warehouse.info().user
         return self._warehouse.metastore.call(
-            PlaceTag(self.name, name, as_of=past, expires=until or 0, user=user)
+            ops.PlaceTag(self.name, name, as_of=past, expires=until or 0, user=user)
         )
 
     def drop_tag(self, name: str) -> None:
         """Raises NoSuchPast."""
-        self._warehouse.metastore.call(RemoveTag(self.name, name))
+        self._warehouse.metastore.call(ops.RemoveTag(self.name, name))
 
     def __repr__(self) -> str:
         return f"<Table {self.name}>"

@@ -26,11 +26,9 @@ from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.declarable import table_name
 from acid_platform.layout.types import parse_columns
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.operations.compaction import AnswerErasure
-from acid_platform.metastore.operations.shows import ShowCompaction
-from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.metastore.records import PLATFORM, ClientInfo, LockRequest
 from acid_platform.metastore.show_columns import Shown
 from acid_platform.services.lease import worker_id
@@ -318,7 +316,7 @@ class Warehouse:
             waiting = {
                 request
                 for request in waiting
-                if not self.metastore.call(ShowCompaction(request)).ended
+                if not self.metastore.call(ops.ShowCompaction(request)).ended
             }
         return [row for row in self.metastore.compactions() if row["compactionid"] in ids]
 
@@ -338,14 +336,14 @@ class Warehouse:
 
     def abort_transactions(self, ids: Sequence[int]) -> str:
         """ABORT TRANSACTIONS: aborts those that are open; says how many (T12)."""
-        return self.metastore.call(AbortMany(tuple(ids), "")).message
+        return self.metastore.call(ops.AbortMany(tuple(ids), "")).message
 
     def withdraw_erasure(self, request: int, reason: str = "") -> None:
         """Settles a recorded erasure request without erasing.
 
         Raises InvalidDefinition if it is settled already.
         """
-        self.metastore.call(AnswerErasure(request, ErasureState.WITHDRAWN, reason, (), ""))
+        self.metastore.call(ops.AnswerErasure(request, ErasureState.WITHDRAWN, reason, (), ""))
 
     def sql(
         self,

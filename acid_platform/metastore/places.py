@@ -8,6 +8,8 @@ locations stay as they are.
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
+from typing import Any, Self
 
 from acid_platform.errors import InvalidDefinition
 
@@ -93,3 +95,24 @@ class Places:
         if not self.root or not location or not is_relative(location):
             return location
         return f"{self.root}/{location}"
+
+
+class Located(ABC):
+    """An answer of the metastore, or a record in one, that holds a location."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def placed(self, places: Places) -> Self:
+        """Returns it with the location as everybody else needs it."""
+
+
+def placed(places: Places, answer: Any) -> Any:
+    """The answer of an operation, with whole paths or URIs in place of relative locations."""
+    if isinstance(answer, Located):
+        return answer.placed(places)
+    if isinstance(answer, list) and answer and isinstance(answer[0], Located):
+        return [record.placed(places) for record in answer]
+    if isinstance(answer, dict):
+        return {key: placed(places, value) for key, value in answer.items()}
+    return answer

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Self
 
 from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.layout.names import AcidName, BaseName, parse_directory
 from acid_platform.metastore.codec import BRIEF
 from acid_platform.metastore.pasts import Cursor, Pin, TableCommit
+from acid_platform.metastore.places import Located, Places
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from acid_platform.transactions.row_sets import RowSet
@@ -46,7 +48,7 @@ class DatabaseRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class TableRecord:
+class TableRecord(Located):
     """A table's declaration. `columns` and `partition_columns` are (name, type) pairs.
 
     The metastore stores a location inside the warehouse relative to it (P31); a client has the
@@ -83,9 +85,12 @@ class TableRecord:
         """The location of a partition, or of the table (None)."""
         return self.location if partition is None else f"{self.location}/{partition}"
 
+    def placed(self, places: Places) -> Self:
+        return replace(self, location=places.outward(self.location))
+
 
 @dataclass(frozen=True, slots=True)
-class ExternalFiles:
+class ExternalFiles(Located):
     """The files of an external table, which belong to somebody else and are only read.
 
     A location inside the warehouse is stored as that of a TableRecord is.
@@ -101,9 +106,13 @@ class ExternalFiles:
     partitions: dict[str, str] = field(default_factory=dict)
     """The location of each partition by its name; empty for one below the table's location."""
 
+    def placed(self, places: Places) -> Self:
+        there = {name: places.outward(where) for name, where in self.partitions.items()}
+        return replace(self, location=places.outward(self.location), partitions=there)
+
 
 @dataclass(frozen=True, slots=True)
-class ViewRecord:
+class ViewRecord(Located):
     """A view, or an external table, which is read as one is: it has no snapshot of its own, and
     nobody writes it. `query` is Hive's SQL in which every table has its database.
 
@@ -123,6 +132,11 @@ class ViewRecord:
     """The comments of the columns that have one."""
     external: ExternalFiles | None = field(default=None, metadata=BRIEF)
     """The files of an external table, which has no query."""
+
+    def placed(self, places: Places) -> Self:
+        if self.external is None:
+            return self
+        return replace(self, external=self.external.placed(places))
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +353,7 @@ class HistoryRow:
 
 
 @dataclass(frozen=True, slots=True)
-class PastTable:
+class PastTable(Located):
     """A table as it was (P36): its declaration and partitions then, under its present name and
     location, and the snapshot."""
 
@@ -349,9 +363,12 @@ class PastTable:
     ended: dict[str, int] = field(default_factory=dict)
     """The partitions whose history was ended after it, and when (milliseconds UTC)."""
 
+    def placed(self, places: Places) -> Self:
+        return replace(self, table=self.table.placed(places))
+
 
 @dataclass(frozen=True, slots=True)
-class TableChanges:
+class TableChanges(Located):
     """What a table's changes between two snapshots are read from (P39).
 
     `table`: the declaration at `after`. `commits`: those after `before` and up to `after`, in their
@@ -369,6 +386,9 @@ class TableChanges:
     """How many earlier commits have the time of the first of these."""
     cursor: Cursor | None = None
     """Where the consumer was, for changes since its last run."""
+
+    def placed(self, places: Places) -> Self:
+        return replace(self, table=self.table.placed(places))
 
 
 PLATFORM = "acid_platform"

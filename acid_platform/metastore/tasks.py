@@ -5,12 +5,13 @@ All times are milliseconds since 1970 UTC by the metastore's clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from acid_platform.compaction.entity_size import EntitySize
 from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
 from acid_platform.metastore.pasts import Pin
+from acid_platform.metastore.places import Located, Places
 from acid_platform.metastore.records import EntityDirectory, Holder
 from acid_platform.transactions import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 
@@ -106,7 +107,7 @@ QueuedTask = CompactionTask | DropTask
 
 
 @dataclass(frozen=True, slots=True)
-class _Cleaning(EntityTask):
+class _Cleaning(EntityTask, Located):
     """What the Cleaner has to know of each cleaning. The lists are those of S17."""
 
     location: str
@@ -114,6 +115,9 @@ class _Cleaning(EntityTask):
     next_txn_id: int
     valid_txns: ValidTxnList
     write_ids: ValidWriteIdList
+
+    def placed(self, places: Places) -> Self:
+        return replace(self, location=places.outward(self.location))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,7 @@ CleaningTask = EntityCleaning | DropCleaning
 
 
 @dataclass(frozen=True, slots=True)
-class Unpublication:
+class Unpublication(Located):
     """Removes `directories` below `location`: the output of an aborted compaction (P46)."""
 
     table: str
@@ -152,6 +156,9 @@ class Unpublication:
     directories: tuple[str, ...]
     lock: int
     """The lock that ends when they are gone."""
+
+    def placed(self, places: Places) -> Self:
+        return replace(self, location=places.outward(self.location))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +211,7 @@ class EntityCounters(_EntityFacts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntityState(_EntityFacts):
+class EntityState(_EntityFacts, Located):
     """One entity with every directory that the metastore knows.
 
     `write_ids` is the compactor's list for the table (S16, me = 0).
@@ -213,3 +220,6 @@ class EntityState(_EntityFacts):
     location: str
     directories: tuple[EntityDirectory, ...]
     write_ids: CompactorWriteIdList
+
+    def placed(self, places: Places) -> Self:
+        return replace(self, location=places.outward(self.location))

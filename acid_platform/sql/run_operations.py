@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from acid_platform.base.table_properties import check_request
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.errors import AlreadyScheduled, NoSuchTxn, OutcomeUnknown, UnsupportedStatement
-from acid_platform.metastore.operations.compaction import AbortCompactions
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.show_columns import Shown
 from acid_platform.predicates.known_columns import require_columns
 from acid_platform.sql.answers import Done
@@ -75,7 +75,7 @@ def abort_transactions(run: CommandRun, ids: tuple[int, ...]) -> Done:
 
 @OPERATIONS("ABORT COMPACTIONS", r"abort compactions (?P<ids>\d+(?:[ ,]+\d+)*)")
 def abort_compactions(run: CommandRun, ids: tuple[int, ...]) -> Shown:
-    messages = run.metastore.call(AbortCompactions(ids))
+    messages = run.metastore.call(ops.AbortCompactions(ids))
     rows = ({"compactionid": id_, "status": message} for id_, message in messages.items())
     return Shown(("compactionid", "status"), tuple(rows))
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from acid_platform.errors import InvalidExpression, NeedsSpark, NoSuchPartition, UnknownColumn
 from acid_platform.layout.sql_text import sql_string
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore import show_columns
-from acid_platform.metastore.operations.history import GetKept
-from acid_platform.metastore.operations.tables import GetDatabase
 from acid_platform.metastore.show_columns import Shown
 from acid_platform.sql.commands import LIKE, NAME, ONE, SPEC, TABLE, CommandRun, Commands
 from acid_platform.sql.partition_specs import PartitionSpec, fits, matching, whole_name
@@ -172,7 +171,7 @@ def show_create_table(run: CommandRun, table: str) -> Shown:
 def show_tags(run: CommandRun, table: str) -> Shown:
     from acid_platform.display import tag_rows
 
-    (history,) = run.metastore.call(GetKept(run.catalog.target(table).name))
+    (history,) = run.metastore.call(ops.GetKept(run.catalog.target(table).name))
     return Shown(show_columns.TAGS, tuple(tag_rows(history)))
 
 
@@ -189,7 +188,7 @@ def describe_history(run: CommandRun, table: str) -> Shown:
 def describe_database(run: CommandRun, database: str, extended: bool = False) -> Shown:
     """What is known of a database; EXTENDED shows its properties too."""
     metastore = run.metastore
-    record = metastore.call(GetDatabase(run.catalog.require_database(database)))
+    record = metastore.call(ops.GetDatabase(run.catalog.require_database(database)))
     pairs = (f"{name}={text}" for name, text in sorted(record.properties.items()))
     row = {
         "db_name": record.name,

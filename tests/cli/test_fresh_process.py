@@ -28,6 +28,11 @@ sys.argv = {arguments!r}
 with contextlib.suppress(SystemExit):
     run()
 """
+SERVICES = {
+    f"acid_platform.metastore.{name}"
+    for name in ("tasks", "operations.compaction", "operations.history", "operations.shows")
+}
+"""Declares what only services and commands about the past ask the metastore."""
 NEVER = ("pandas", "great_expectations", "dagster", "prometheus_client", "psutil")
 
 
@@ -64,6 +69,9 @@ def test_acid_show_tables_asks_the_metastore_and_prints(small: Small) -> None:
         "duckdb",
         "sqlglot",
         "acid_platform.handles.warehouse",
+        "acid_platform.metastore.operations.transactions",
+        "acid_platform.scan.acid_directory",
+        *SERVICES,
     }
 
 
@@ -98,6 +106,7 @@ def test_a_count_by_acid_sql_starts_no_engine(small: Small) -> None:
     )
     assert printed == '[{"n": 2}]\n'
     assert not loaded & {*NEVER, "duckdb", "pyarrow.compute", "acid_platform.engine.local.engine"}
+    assert not loaded & SERVICES
 
 
 def test_an_insert_loads_neither_pandas_nor_duckdb(small: Small) -> None:

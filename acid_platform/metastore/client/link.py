@@ -32,11 +32,7 @@ from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client import start
 from acid_platform.metastore.client.target import Target
 from acid_platform.metastore.codec import JsonObject, encode
-from acid_platform.metastore.operations.base import (
-    Answer,
-    MetastoreOperation,
-    read_answer,
-)
+from acid_platform.metastore.operations.base import Answer, MetastoreOperation, read_answer
 from acid_platform.metastore.wire import LARGEST_MESSAGE, Channel, Malformed, Refused
 
 A = TypeVar("A")

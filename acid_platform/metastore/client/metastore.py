@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from acid_platform.base.config import Settings
 from acid_platform.layout.constraints import Constraint
@@ -21,15 +21,16 @@ from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.heartbeats import Heartbeats
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.client.open_transaction import CompactionTransaction, OpenTransaction
-from acid_platform.metastore.client.placed_answers import placed
 from acid_platform.metastore.client.target import find
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.operations.base import MetastoreOperation, Row, Values
-from acid_platform.metastore.places import Places
+from acid_platform.metastore.places import Places, placed
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord, ViewRecord
-from acid_platform.metastore.tasks import CompactionTask, EntityCounters, EntityState
 from acid_platform.transactions import TxnType
 from acid_platform.transactions.locks import LockType
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.tasks import CompactionTask, EntityCounters, EntityState
 
 A = TypeVar("A")
 

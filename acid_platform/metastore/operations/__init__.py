@@ -1,11 +1,21 @@
 """All operations of the metastore, and their answers. Client and server share each declaration.
 
-To add an operation, declare it here and write its handler in the rules.
+To add an operation, declare it in a module of this package and write its handler in the rules.
+What a program asks rarely is loaded when it asks: a read never loads what services ask.
 """
 
-from acid_platform.metastore.operations.compaction import *  # noqa: F403
-from acid_platform.metastore.operations.history import *  # noqa: F403
-from acid_platform.metastore.operations.other_engines import *  # noqa: F403
-from acid_platform.metastore.operations.shows import *  # noqa: F403
-from acid_platform.metastore.operations.tables import *  # noqa: F403
-from acid_platform.metastore.operations.transactions import *  # noqa: F403
+from typing import TYPE_CHECKING
+
+from acid_platform.base.first_use import names_in
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.operations.compaction import *  # noqa: F403
+    from acid_platform.metastore.operations.history import *  # noqa: F403
+    from acid_platform.metastore.operations.other_engines import *  # noqa: F403
+    from acid_platform.metastore.operations.shows import *  # noqa: F403
+    from acid_platform.metastore.operations.tables import *  # noqa: F403
+    from acid_platform.metastore.operations.transactions import *  # noqa: F403
+else:
+    __getattr__ = names_in(
+        __name__, "tables", "transactions", "shows", "history", "other_engines", "compaction"
+    )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from acid_platform.compaction.states import ErasureState
 from acid_platform.metastore.codec import BRIEF, FLAT
 from acid_platform.metastore.operations.base import MetastoreOperation, Unrecorded
 from acid_platform.metastore.operations.transactions import Granted, Ticket
+from acid_platform.metastore.places import Located, Places
 from acid_platform.metastore.records import ClientInfo, WriteReport
 from acid_platform.metastore.tasks import (
     BlockedCleaning,
@@ -60,11 +61,14 @@ class CompactionGranted:
 
 
 @dataclass(frozen=True, slots=True)
-class Cleanings:
+class Cleanings(Located):
     """The cleanings that may run now, and those that have to wait."""
 
     ready: list[CleaningTask]
     blocked: list[BlockedCleaning]
+
+    def placed(self, places: Places) -> Self:
+        return replace(self, ready=[task.placed(places) for task in self.ready])
 
 
 # --- the Initiator ------------------------------------------------------------------------------

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from acid_platform.metastore.codec import BRIEF
 from acid_platform.metastore.operations.base import MetastoreOperation, Unrecorded
 from acid_platform.metastore.pasts import CursorMove, SinkBatch
+from acid_platform.metastore.places import Located, Places
 from acid_platform.metastore.records import (
     ClientInfo,
     Holder,
@@ -42,7 +44,7 @@ class BeginTicket(Ticket):
 
 
 @dataclass(frozen=True, slots=True)
-class SeenTable:
+class SeenTable(Located):
     """What a transaction sees of a table: its declaration, its partitions or, of a table without
     partitions, its recorded directories. None: it has to ask."""
 
@@ -50,9 +52,12 @@ class SeenTable:
     partitions: list[PartitionRecord] | None = None
     directories: list[RecordedDirectory] | None = None
 
+    def placed(self, places: Places) -> Self:
+        return replace(self, record=self.record.placed(places))
+
 
 @dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(Located):
     """What the client of an open transaction receives.
 
     `write_ids` and `lists` have table names as keys. `stale`: something that conflicts was
@@ -71,6 +76,9 @@ class Granted:
     interval: int
     set: dict[str, str]
     seen: tuple[SeenTable, ...] = field(default=(), metadata=BRIEF)
+
+    def placed(self, places: Places) -> Self:
+        return replace(self, seen=tuple(one.placed(places) for one in self.seen))
 
 
 @dataclass(frozen=True, slots=True)
