@@ -3,6 +3,7 @@
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 import datetime
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -265,6 +266,24 @@ def test_a_partition_is_a_parameter(folder: Path, place: Place) -> None:
     for day in ("2024-01-02", "2024-01-03"):
         assert materialize(place, definitions, partition_key=day).success
     assert [row[0] for row in stored(place, "shop.daily")] == [2, 3]
+
+
+@pytest.mark.slow
+def test_the_component_of_the_page_fills_its_partition(folder: Path, place: Place) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "dagster-projects.md").read_text()
+    [written, _] = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    (folder / "totals").mkdir()
+    (folder / "totals" / "defs.yaml").write_text(written)
+    (folder / "totals" / "totals.sql").write_text(
+        "SELECT day, sum(amount) AS amount FROM shop.orders WHERE day = :partition_key GROUP BY day"
+    )
+    orders = place.warehouse.create_table(
+        "shop.orders", "amount decimal(9,2)", partitioned_by=["day date"]
+    )
+    days = [datetime.date(2024, 1, day) for day in (2, 3)]
+    orders.insert([{"amount": 5, "day": day} for day in days])
+    assert materialize(place, load(folder), partition_key="2024-01-03").success
+    assert stored(place, "shop.totals") == [(Decimal(5), days[1])]
 
 
 @pytest.mark.parametrize(
