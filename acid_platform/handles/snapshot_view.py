@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from acid_platform.base.config import Settings
 from acid_platform.layout.file_entries import EntityListing
@@ -19,12 +19,14 @@ from acid_platform.metastore.records import (
     ViewRecord,
     WriteReport,
 )
-from acid_platform.scan.change_scan import ChangeScan
 from acid_platform.scan.open import open_scan
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.tables.record_layout import directory_listing, table_layout
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+
+if TYPE_CHECKING:
+    from acid_platform.scan.change_scan import ChangeScan
 
 
 class ScanRequest(NamedTuple):

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from acid_platform.base.config import Settings
 from acid_platform.base.similar_names import nearest_name
@@ -13,11 +14,13 @@ from acid_platform.errors import InvalidDefinition, NoSuchTable, UnsupportedStat
 from acid_platform.handles.snapshot_view import ScanRequest, SnapshotView
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import PastTable, TableRecord, ViewRecord
-from acid_platform.scan.change_scan import ChangeScan
 from acid_platform.scan.scans import Scan
 from acid_platform.sql.text import Query
 from acid_platform.sql.time_travel import changes_between, unmarked
 from acid_platform.sql.views import query_now
+
+if TYPE_CHECKING:
+    from acid_platform.scan.change_scan import ChangeScan
 
 _NONE: Mapping[str, ViewRecord] = MappingProxyType({})
 
