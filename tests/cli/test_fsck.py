@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,6 +21,7 @@ from acid_platform.base.location import Location
 from acid_platform.layout.file_entries import Footer, RecordedFiles
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.log.local import LocalLog
+from acid_platform.metastore.operations.base import MetastoreOperation
 from acid_platform.metastore.operations.tables import GetDoubtful, RegisterPartitions
 from acid_platform.metastore.records import WriteReport
 from acid_platform.metastore.server.saving import write_copy
@@ -568,6 +570,21 @@ def test_without_rows_no_key_is_read(place: Small) -> None:
     report = fsck.examine(small.metastore, [small.name], rows=False)
     assert [finding.check for finding in report.findings] == [Check.MISSING]
     assert report.rows == 0
+
+
+def test_a_warehouse_without_doubts_is_asked_for_them_once(
+    place: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, call = [new_table(place).name for _ in range(3)], Metastore.call
+    asked: list[type[MetastoreOperation[Any]]] = []
+
+    def counted(metastore: Metastore, operation: MetastoreOperation[Any]) -> Any:
+        asked.append(type(operation))
+        return call(metastore, operation)
+
+    monkeypatch.setattr(Metastore, "call", counted)
+    assert fsck.examine(place.metastore, names).tables == 3
+    assert asked.count(GetDoubtful) == 1  # each answer is computed from all tables
 
 
 def test_P24_write_ids_in_doubt_are_named_with_their_directories(small: Small) -> None:

@@ -57,6 +57,7 @@ def examine(
         else sorted(metastore.tables(), key=lambda table: table.name)
     )
     every: list[Findings] = []
+    doubtful = metastore.call(ops.GetDoubtful())
     for record in records:
         try:
             opened = metastore.open_snapshot([record.name])
@@ -65,7 +66,8 @@ def examine(
                 continue
             raise
         with opened as lease:
-            look = _TableLook(metastore, record, lease, rows, *Files.of(record.location))
+            in_doubt, place = record.name in doubtful, Files.of(record.location)
+            look = _TableLook(metastore, record, lease, rows, in_doubt, *place)
             for out in look.findings(progress or (lambda *_: None)):
                 if repair and not record.foreign:
                     out.apply(metastore)
@@ -87,6 +89,7 @@ class _TableLook:
     _record: TableRecord
     _lease: OpenTransaction
     _rows: bool
+    _has_doubts: bool
     _files: Files
     _root: str
 
@@ -227,6 +230,8 @@ class _TableLook:
 
     def _in_doubt(self, out: Findings, listings: dict[str, EntityListing | AcidError]) -> None:
         """Write ids that a restore left in doubt, with the directories that they wrote (P24)."""
+        if not self._has_doubts:
+            return
         name = self._record.name
         doubtful = {
             write_id
