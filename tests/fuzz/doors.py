@@ -39,6 +39,7 @@ from acid_platform.layout.partition_names import (
 )
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore import wire
+from acid_platform.metastore.codec import json_text
 from acid_platform.metastore.endpoint import Endpoint, Home
 from acid_platform.metastore.log import segment
 from acid_platform.metastore.log.local import LocalLog
@@ -140,7 +141,7 @@ def _requests(data: bytes) -> None:
         handled = world.machine.handle(operation, request_id, world.clock.moment())
         world.take(handled)
         for reply in handled.replies:
-            reception._ENCODE(reply.value)
+            json_text(reply.value)
         for event in handled.events:
             json.dumps(event.as_json())
     world.tick(1000)
