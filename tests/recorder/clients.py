@@ -5,9 +5,10 @@ A row that is there twice is read as an element that nobody has written, so that
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from queue import Empty, Queue
@@ -67,7 +68,7 @@ def version_of(step: Step, values: Sequence[Any]) -> Version:
     return values[0] if values else None
 
 
-def _place(step: Step) -> tuple[str, str, int]:
+def cell_of(step: Step) -> tuple[str, str, int]:
     """Table, column and k."""
     table, _, k = step.key.partition("/")
     column = {"lists": "elements", "parts": "elements", "sets": "e", "files": "e"}.get(table, "v")
@@ -101,12 +102,12 @@ class PythonClient:
         return self._txn.table(name) if self._txn else self._warehouse.table(name)
 
     def read(self, step: Step) -> Version:
-        table, column, k = _place(step)
+        table, column, k = cell_of(step)
         rows = self._table(table).to_arrow(columns=[column], where=_where(table, k))
         return version_of(step, rows.column(0).to_pylist())
 
     def write(self, step: Step) -> None:
-        table, column, k = _place(step)
+        table, column, k = cell_of(step)
         handle = self._table(table)
         if table == "j.whole":
             handle.overwrite([{"k": k, column: step.value}])
@@ -139,7 +140,7 @@ class SqlClient:
         self._warehouse.sql("START TRANSACTION")
 
     def read(self, step: Step) -> Version:
-        table, column, k = _place(step)
+        table, column, k = cell_of(step)
         answer: Any = self._warehouse.sql(f"SELECT {column} FROM {table} WHERE {_where(table, k)}")
         return version_of(step, answer.to_arrow().column(0).to_pylist())
 
@@ -148,7 +149,7 @@ class SqlClient:
         self._warehouse.sql(self._statement(step))
 
     def _statement(self, step: Step) -> str:
-        table, _, k = _place(step)
+        table, _, k = cell_of(step)
         if table == "j.whole":
             return f"INSERT OVERWRITE TABLE {table} VALUES ({k}, {step.value})"
         if table == "j.files" and self._writes % _ANEW == 0:
@@ -187,7 +188,7 @@ class SnapshotClient:
 
     def read(self, step: Step) -> Version:
         assert self._snapshot is not None
-        table, column, k = _place(step)
+        table, column, k = cell_of(step)
         rows = self._snapshot.table(table).to_arrow(columns=[column], where=_where(table, k))
         return version_of(step, rows.column(0).to_pylist())
 
@@ -203,8 +204,10 @@ class SnapshotClient:
             snapshot.close()
 
 
-def version_of_copy(step: Step, rows: Mapping[tuple[int, Any], int]) -> Version:
+def version_of_copy(step: Step, copy: Mapping[tuple[int, Any], int]) -> Version:
     """What the rows of a key are, by how often a consumer has each after inserts and deletes."""
+    k = cell_of(step)[2]
+    rows = {row: count for row, count in copy.items() if row[0] == k and count}
     if all(count == 1 for count in rows.values()):
         return version_of(step, [value for _, value in rows])
     # A row that is there twice, or that was deleted without ever having been inserted.
@@ -216,6 +219,21 @@ def version_of_copy(step: Step, rows: Mapping[tuple[int, Any], int]) -> Version:
 _SIGNS = {"insert": 1, "update_postimage": 1, "delete": -1, "update_preimage": -1}
 
 
+def copy_after(
+    changes: Iterable[Any], column: str, copy: Mapping[tuple[int, Any], int] | None = None
+) -> Counter[tuple[int, Any]]:
+    """The rows of a copy, by k and value, after rows of the change feed."""
+    after = Counter(copy)
+    for row in changes:
+        after[row["k"], row[column]] += _SIGNS[row["_change_type"]]
+    return after
+
+
+def _new_consumer() -> str:
+    """A name that no other process has either."""
+    return f"copy-{os.getpid()}-{time.monotonic_ns()}"
+
+
 class ChangesClient:
     """A consumer of the change feed: what it reads is its copy of a table, which each transaction
     brings up to date by what has changed since the one before. It only reads."""
@@ -225,7 +243,7 @@ class ChangesClient:
     def __init__(self, warehouse: Warehouse) -> None:
         self._warehouse = warehouse
         self._txn: Transaction | None = None
-        self._consumer = 0
+        self._consumer = _new_consumer()
         self._copies: dict[str, Counter[tuple[int, Any]]] = {}
         """The rows of each table as of the last committed transaction, by k and value."""
         self._current: dict[str, Counter[tuple[int, Any]]] = {}
@@ -235,25 +253,18 @@ class ChangesClient:
         self._txn, self._current = self._warehouse.transaction(), {}
 
     def read(self, step: Step) -> Version:
-        table, column, k = _place(step)
+        table, column, _ = cell_of(step)
         if table not in self._current:
             self._current[table] = self._brought_up_to_date(table, column)
-        rows = {row: count for row, count in self._current[table].items() if row[0] == k and count}
-        return version_of_copy(step, rows)
+        return version_of_copy(step, self._current[table])
 
     def _brought_up_to_date(self, table: str, column: str) -> Counter[tuple[int, Any]]:
         assert self._txn is not None
-        copy = Counter(self._copies.get(table, ()))
         try:
-            changes = self._txn.table(table).changes_arrow(consumer=self._name()).read_all()
+            changes = self._txn.table(table).changes_arrow(consumer=self._consumer).read_all()
         except NotEnoughHistory as error:  # it was stopped for too long
             raise SnapshotExpired(str(error)) from error
-        for row in changes.select(["k", column, "_change_type"]).to_pylist():
-            copy[row["k"], row[column]] += _SIGNS[row["_change_type"]]
-        return copy
-
-    def _name(self) -> str:
-        return f"copy-{id(self._warehouse)}-{self._consumer}"
+        return copy_after(changes.to_pylist(), column, self._copies.get(table))
 
     def write(self, step: Step) -> None:
         raise AssertionError(step)
@@ -266,7 +277,7 @@ class ChangesClient:
 
     def abort(self) -> None:
         """Whether the cursor has moved may be unknown: another consumer begins with all rows."""
-        self._consumer += 1
+        self._consumer = _new_consumer()
         self._copies = {}
         txn, self._txn = self._txn, None
         if txn:
@@ -353,7 +364,7 @@ class ThriftClient:
         self._rows = []
 
     def read(self, step: Step) -> Version:
-        table, column, k = _place(step)
+        table, column, k = cell_of(step)
         assert self._statement is not None and not self._rows
         self._statement.lock(table, SELECT, SHARED_READ)
         request = m.GetValidWriteIdsRequest(fullTableNames=[table], validTxnList=str(self._txns))
@@ -376,7 +387,7 @@ class ThriftClient:
         return AcidTable(Path(place_of(self._client, "j.sets")), "k int, e bigint")
 
     def write(self, step: Step) -> None:
-        self._rows.append((_place(step)[2], step.value))
+        self._rows.append((cell_of(step)[2], step.value))
 
     def commit(self) -> None:
         assert self._statement is not None

@@ -45,6 +45,8 @@ _WEIGHTS = {
 _MOST_BYTES = 20_000
 """A file can't grow beyond some number of bytes below this while its disk is full."""
 _DAYS = 2
+_STREAMS_SHARE = 0.25
+"""Of the kills that may hit the client of streams."""
 
 
 def fill_disk(pid: int, size: int) -> None:
@@ -81,8 +83,9 @@ class Clocks:
 
 @dataclass
 class Faults:
-    """`clients`: the processes by kind. Those of Spark are stopped and not killed, since their JVM
-    takes seconds to start. A client's disk is full until it next writes in its journal."""
+    """`clients`: the processes by kind; each leads a group, with its JVM. The one whose engine is
+    Spark is stopped and not killed, since a JVM takes seconds to start; the one of Spark's streams
+    is killed less often. A client's disk is full until it next writes in its journal."""
 
     random: Random
     service: Service
@@ -141,9 +144,9 @@ class Faults:
             return False
         with suppress(ProcessLookupError):
             if how == "killed":
-                os.kill(pid, signal.SIGKILL)
+                self._signal(pid, signal.SIGKILL)
             elif how == "stopped":
-                os.kill(pid, signal.SIGSTOP)
+                self._signal(pid, signal.SIGSTOP)
                 self._stopped.add(pid)
                 self._later(lambda: self._go_on(pid), 1 if metastore else 2)
             else:
@@ -153,7 +156,8 @@ class Faults:
         return True
 
     def _client(self, how: str) -> int | None:
-        able = [pid for pid, kind in self.clients.items() if how == "stopped" or kind != "spark"]
+        spared = {"spark"} if self.random.random() < _STREAMS_SHARE else {"spark", "stream"}
+        able = [pid for pid, kind in self.clients.items() if how == "stopped" or kind not in spared]
         return self.random.choice(able) if able else None
 
     def _later(self, undo: Callable[[], None], timeouts: float = 1) -> None:
@@ -164,4 +168,7 @@ class Faults:
     def _go_on(self, pid: int) -> None:
         self._stopped.discard(pid)
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
+            self._signal(pid, signal.SIGCONT)
+
+    def _signal(self, pid: int, which: signal.Signals) -> None:
+        (os.killpg if pid in self.clients else os.kill)(pid, which)

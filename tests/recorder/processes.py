@@ -70,6 +70,7 @@ class Round:
 
 def live(round_: Round, kind: str, number: int, seed: int) -> None:
     """Works until it is killed or the round is stopped. Never returns."""
+    os.setpgid(0, 0)  # a JVM gets the signals of faults, too
     journal = Journal(round_.journals, f"{round_.number}-{number}-{kind}")
     dice = Random(seed)
     plans = Plans(dice, round_.number, round_.number * 1000 + number)
@@ -95,7 +96,7 @@ def _work(round_: Round, kind: str, journal: Journal, plans: Plans) -> None:
         if dice.random() < 0.2:
             time.sleep(dice.uniform(0, 0.15))
 
-    with _client(round_, kind) as client:
+    with _client(round_, kind, journal, dice) as client:
         while not round_.stopped:
             if kind == "snapshot":
                 plan = plans.reads(round_.passed)
@@ -104,6 +105,8 @@ def _work(round_: Round, kind: str, journal: Journal, plans: Plans) -> None:
             elif kind == "thrift":
                 plan = plans.transaction(round_.passed, ("sets",))
                 plan.sort(key=lambda step: step.writes)
+            elif kind == "stream":
+                plan = plans.batch_or_reads(round_.passed)
             else:
                 plan = plans.transaction(round_.passed)
             one_by_one = kind in ("python", "sql", "spark")
@@ -117,11 +120,18 @@ def _work(round_: Round, kind: str, journal: Journal, plans: Plans) -> None:
 
 
 @contextmanager
-def _client(round_: Round, kind: str) -> Iterator[Client]:
+def _client(round_: Round, kind: str, journal: Journal, dice: Random) -> Iterator[Client]:
     if kind == "thrift":
         assert round_.gateway is not None
         with connected(round_.gateway) as client:
             yield ThriftClient(client, nap=1.5 * TIMEOUT if round_.trusting else 0.0)
+        return
+    if kind == "stream":
+        from tests.recorder.streams import StreamClient  # it loads PySpark
+
+        streams = StreamClient(round_.warehouse, journal, dice, lambda: round_.stopped)
+        streams.go_on()
+        yield streams
         return
     engine = "spark" if kind == "spark" else "local"
     with Warehouse.open(round_.warehouse, engine=engine) as warehouse:

@@ -60,7 +60,6 @@ class Journal:
 
     directory: Path
     process: str
-    attempts: int = 0
     _file: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -68,8 +67,8 @@ class Journal:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def attempt(self, attempt: Attempt) -> None:
-        """The transaction that was begun last, as it is now."""
-        self._line({"number": self.attempts, "attempt": attempt.to_json()})
+        """A transaction as it is now; it may be one that a killed process has begun."""
+        self._line({"attempt": attempt.to_json()})
 
     def error(self, place: str, error: BaseException) -> None:
         name = type(error).__name__
@@ -99,6 +98,7 @@ class Recording:
     @classmethod
     def of(cls, directory: Path) -> Recording:
         attempts: dict[tuple[str, int], Attempt] = {}
+        """By process and time; a later line replaces one with an unknown outcome."""
         recording = cls([], Counter(), [])
         for path in sorted(directory.glob("*.jsonl")):
             for text in path.read_text().splitlines(keepends=True):
@@ -106,7 +106,10 @@ class Recording:
                     continue  # its process was killed while it wrote
                 line = json.loads(text)
                 if "attempt" in line:
-                    attempts[path.stem, line["number"]] = Attempt.of_json(line["attempt"])
+                    attempt = Attempt.of_json(line["attempt"])
+                    which = attempt.process, attempt.began
+                    if which not in attempts or attempts[which].outcome == "info":
+                        attempts[which] = attempt
                 elif "error" in line:
                     recording.errors[line["error"]] += 1
                 else:
@@ -130,7 +133,6 @@ def run(
     """
     writes = tuple(step for step in plan if step.writes)
     attempt = Attempt(journal.process, writes, "info", time.monotonic_ns())
-    journal.attempts += 1
     journal.attempt(attempt)
     steps: list[Step] = []
     first_read: int | None = None

@@ -192,6 +192,6 @@ class Rounds:
             if time.monotonic() > deadline:
                 self.counts["processes that did not end"] += len(clients)
                 for pid in clients:
-                    os.kill(pid, signal.SIGKILL)
+                    os.killpg(pid, signal.SIGKILL)
                 deadline = float("inf")
             time.sleep(0.03)

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import acid_platform.metastore.server.server  # noqa: F401, all that it loads has to be there
-from acid_platform import AcidError
+from acid_platform import AcidError, BatchCommitted
 from acid_platform.handles.transaction import Transaction
 from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.records import WriteReport
+from acid_platform.metastore.rules import stream_sinks
 from acid_platform.metastore.server.store import Store
 from acid_platform.scan import deletes
 from acid_platform.transactions import (
@@ -30,7 +31,10 @@ from tests.simulation.mutations import MUTATIONS, Cell, Faulty
 
 SECONDS, ROUNDS = 12.0, 8
 """Of a history, and how many are tried."""
+SECONDS_OF_STREAMS = 90.0
+"""Of a history with a client of Spark's streams, whose JVM takes seconds to start."""
 KINDS = ("python", "python", "sql", "sql", "snapshot", "keeper")
+KINDS_OF_STREAMS = ("python", "sql", "stream")
 _UNLOGGED = 8
 
 
@@ -65,6 +69,16 @@ def _above_open(_real: Any, lists: ValidWriteIdList) -> CompactorWriteIdList:
     return CompactorWriteIdList(lists.high_watermark, (), lists.aborted, NONE_OPEN, lists.table)
 
 
+def _again(real: Any, *args: Any) -> Any:
+    try:
+        return real(*args)
+    except BatchCommitted:
+        return ()
+
+
+OF_STREAMS = (
+    Faulty("P42", "a repeated batch of a stream counts again", stream_sinks.advanced, _again),
+)
 TEETH: tuple[Faulty | Cell, ...] = (
     _of_simulation("T31", "a commit without the conflict check"),
     _of_simulation("T37", "nothing is the same entity"),
@@ -109,16 +123,20 @@ TEETH: tuple[Faulty | Cell, ...] = (
         ValidWriteIdList.for_compactor,
         _above_open,
     ),
+    *OF_STREAMS,
 )
 
 
 def caught(mutation: Faulty | Cell, place: Path, seed: int = 1) -> dict[str, int]:
     """The anomalies of the first history that has any; else empty. Raises RunFailed."""
+    kinds, seconds = KINDS, SECONDS
+    if mutation in OF_STREAMS:
+        kinds, seconds = KINDS_OF_STREAMS, SECONDS_OF_STREAMS
     with mutation.applied():
-        rounds = Rounds(place, seed, KINDS, own_metastore=True)
+        rounds = Rounds(place, seed, kinds, own_metastore=True)
         try:
             for _ in range(ROUNDS):
-                anomalies = rounds.run(SECONDS).anomalies()
+                anomalies = rounds.run(seconds).anomalies()
                 if anomalies:
                     return dict(sorted(anomalies.items()))
         finally:

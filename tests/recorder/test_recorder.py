@@ -8,6 +8,7 @@ import resource
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -67,9 +68,19 @@ def test_a_process_that_is_killed_leaves_its_writes_with_an_unknown_outcome(
     with pytest.raises(SystemExit):
         run(Scripted(SystemExit()), Journal(tmp_path, "1-1-python"), PLAN)
     with (tmp_path / "1-1-python.jsonl").open("a") as file:
-        file.write('{"number": 2, "attem')
+        file.write('{"attem')
     (attempt,) = Recording.of(tmp_path).history
     assert (attempt.outcome, attempt.steps) == ("info", (Step("add", "sets/7", 1),))
+
+
+@pytest.mark.parametrize("successor", ["1-0-stream", "1-2-stream"])
+def test_another_process_ends_what_a_killed_one_has_begun(tmp_path: Path, successor: str) -> None:
+    with pytest.raises(SystemExit):
+        run(Scripted(SystemExit()), Journal(tmp_path, "1-1-stream"), PLAN)
+    (unknown,) = Recording.of(tmp_path).history
+    known = replace(unknown, outcome="ok", sent=unknown.began, ended=unknown.began + 1)
+    Journal(tmp_path, successor).attempt(known)
+    assert Recording.of(tmp_path).history == [known]
 
 
 def test_reads_of_an_aborted_transaction_count_if_the_client_made_sure(tmp_path: Path) -> None:
@@ -197,6 +208,15 @@ def test_T31_S4_T41_a_short_history_is_strong_snapshot_isolation(tmp_path: Path)
     assert counts["committed"] > 100
     workers = {*KINDS} - {"keeper"}
     assert {f"transactions of {kind}" for kind in workers} <= {*counts}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_P42_a_history_of_streams_is_strong_snapshot_isolation(tmp_path: Path) -> None:
+    ended = command("--minutes", "2", "--spark", "--out", str(tmp_path))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    (path,) = tmp_path.glob("*-judge-local.json")
+    assert json.loads(path.read_text())["counts"]["transactions of stream"] > 1
 
 
 @pytest.mark.timeout(400)

@@ -31,6 +31,8 @@ TABLES: dict[str, Do] = {
 """Each table with the write that its keys take."""
 FED = ("lists", "sets", "registers")
 """Tables that keep their changes for a minute."""
+STREAMED = ("sets", "files")
+"""Tables that Spark's streams write."""
 PARTITIONS = 3
 _AT_ONCE = 2
 """Keys of each table that are in use at a time."""
@@ -115,6 +117,14 @@ class Plans:
         chosen = self.random.choices(tables, k=self.random.randint(1, 5))
         steps = [Step(WRITES[TABLES[table]], self._key(table, seconds), None) for table in chosen]
         return steps + steps[: self.random.randint(0, 2)]
+
+    def batch_or_reads(self, seconds: float) -> list[Step]:
+        """What a stream writes into one table, or reads of one."""
+        steps = self.transaction(seconds, (self.random.choice(STREAMED),))
+        writes = [step for step in steps if step.writes]
+        if writes and self.random.random() < 0.7:
+            return writes
+        return self.reads(seconds, (self.random.choice(FED),))
 
     def _key(self, table: str, seconds: float) -> str:
         if table == "whole":
