@@ -14,9 +14,9 @@ def names_in(package: str, *modules: str) -> Callable[[str], Any]:
     def look_for(name: str) -> Any:
         if not name.startswith("_"):
             for module in modules:
-                found = vars(import_module(f"{package}.{module}"))
-                if name in found:
-                    return vars(import_module(package)).setdefault(name, found[name])
+                names = vars(import_module(f"{package}.{module}"))
+                if name in names:
+                    return vars(import_module(package)).setdefault(name, names[name])
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return look_for
