@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -40,6 +41,19 @@ SMALL_BYTES = 4 << 20
 """A file up to this size is one piece of work; a larger file is split by stripe."""
 
 Work: TypeAlias = Callable[[], list[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A stripe or a row group: its place in the file, and which of the file's rows it holds."""
+
+    index: int
+    start: int
+    end: int
+
+    @property
+    def rows(self) -> int:
+        return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +93,7 @@ class FileRead:
                 file = self._open()
                 pieces, every = self._pieces(file), _pieces(file)
             read = replace(self, threads=threads(size // max(every, 1)))
-            yield from (partial(read._alone, index) for index in pieces)
+            yield from (partial(read._alone, piece) for piece in pieces)
 
     @property
     def _result(self) -> ResultColumns:
@@ -88,11 +102,11 @@ class FileRead:
     def _whole(self) -> list[pa.RecordBatch]:
         with reading(self.source.path):
             file = self._open()
-            return [self._piece(file, index) for index in self._pieces(file)]
+            return [self._piece(file, piece) for piece in self._pieces(file)]
 
-    def _alone(self, index: int) -> list[pa.RecordBatch]:
+    def _alone(self, piece: _Piece) -> list[pa.RecordBatch]:
         with reading(self.source.path):
-            return [self._piece(self._open(), index)]
+            return [self._piece(self._open(), piece)]
 
     def _open(self) -> OrcFile | parquet.ParquetFile:
         """A file of an insert-only table is recognized by its magic bytes."""
@@ -123,38 +137,41 @@ class FileRead:
             " read()"
         )
 
-    def _pieces(self, file: OrcFile | parquet.ParquetFile) -> list[int]:
+    def _pieces(self, file: OrcFile | parquet.ParquetFile) -> list[_Piece]:
         """The stripes or row groups that may hold rows of the result."""
-        every = range(_pieces(file))
+        orc = isinstance(file, OrcFile)
+        sizes = file.stripe_rows if orc else row_group_sizes(file, self.source.path)
+        bounds = np.cumsum([0, *sizes])
+        pieces = [_Piece(index, *span) for index, span in enumerate(pairwise(bounds.tolist()))]
         if self.rows is None:
-            return list(every)
-        places = np.searchsorted(_bounds(file, self.source.path), self.rows, side="right") - 1
-        return [int(index) for index in np.unique(places)]
+            return pieces
+        places = np.searchsorted(bounds, self.rows, side="right") - 1
+        return [pieces[index] for index in np.unique(places)]
 
     # --- decoding ------------------------------------------------------------------------------
 
-    def _piece(self, file: OrcFile | parquet.ParquetFile, index: int) -> pa.RecordBatch:
+    def _piece(self, file: OrcFile | parquet.ParquetFile, piece: _Piece) -> pa.RecordBatch:
         if isinstance(file, parquet.ParquetFile):
-            return self._row_group(file, index)
+            return self._row_group(file, piece)
         roots = list(file.schema.names)
         names, prefix, tested = roots, "", dict[int, str]()
         if self.source.kind is SourceKind.ACID:
             names, prefix, tested = self._acid_columns(file)
         result = self._result
         inside = {name: prefix + stored for name, stored in result.find(names).items()}
-        span = _bounds(file, self.source.path)[index : index + 2]
+        index = piece.index
         early, late = result.phases()
         arrays = self._decode(file, index, [*tested.values(), *_of(inside, early).values()])
         ids = {place: _numbers(arrays[name], self.source.path) for place, name in tested.items()}
-        identity = self._identity(ids, span)
-        keep = self._kept(ids, identity, span)
+        identity = self._identity(ids, piece)
+        keep = self._kept(ids, identity, piece)
         stored = {name: arrays[stored] for name, stored in _of(inside, early).items()}
         keep, values = result.accepted(keep, stored, early)
         if late and keep.any():
             arrays = self._decode(file, index, [*_of(inside, late).values()])
             stored = {name: arrays[stored] for name, stored in _of(inside, late).items()}
             values |= result.kept(keep, stored, late)
-        return result.batch(values, keep, identity, self.first_place + int(span[0]))
+        return result.batch(values, keep, identity, self.first_place + piece.start)
 
     def _acid_columns(self, file: OrcFile) -> tuple[list[str], str, dict[int, str]]:
         """The names of the table's columns in the file, what stands before them in the names of
@@ -183,7 +200,7 @@ class FileRead:
             and source.keys.without_gaps(int(file.nrows))
         )
 
-    def _identity(self, ids: Mapping[int, np.ndarray], span: np.ndarray) -> RowKeys:
+    def _identity(self, ids: Mapping[int, np.ndarray], piece: _Piece) -> RowKeys:
         source = self.source
         if self.deleted is None and not self.read.row_id:
             return None
@@ -193,22 +210,22 @@ class FileRead:
         if source.keys is not None:
             lows = (source.keys.write_ids, source.keys.buckets, source.keys.row_ids)
             write_id, bucket, first = (low for low, _ in lows)
-        return KeyRun(write_id, bucket, first + int(span[0]))
+        return KeyRun(write_id, bucket, first + piece.start)
 
     def _kept(
         self,
         ids: Mapping[int, np.ndarray],
         identity: RowKeys,
-        span: np.ndarray,
+        piece: _Piece,
     ) -> np.ndarray:
         """Mask of the rows of a piece that are read, before the predicate."""
-        (start, end), source = span, self.source
+        source = self.source
         if self.rows is not None:
-            keep = np.zeros(end - start, bool)
-            low, high = np.searchsorted(self.rows, span)
-            keep[self.rows[low:high] - start] = True
+            keep = np.zeros(piece.rows, bool)
+            low, high = np.searchsorted(self.rows, [piece.start, piece.end])
+            keep[self.rows[low:high] - piece.start] = True
             return keep
-        keep = np.ones(end - start, bool)
+        keep = np.ones(piece.rows, bool)
         if 0 in ids:
             require_operation(ids[0], schema.INSERT_EVENT, source.path)
         if source.test_rows:
@@ -257,8 +274,8 @@ class FileRead:
                     " Spark"
                 )
 
-    def _row_group(self, file: parquet.ParquetFile, index: int) -> pa.RecordBatch:
-        result = self._result
+    def _row_group(self, file: parquet.ParquetFile, piece: _Piece) -> pa.RecordBatch:
+        result, index = self._result, piece.index
         stored_names = result.find(file.schema_arrow.names)
         table = file.read_row_group(index, columns=list(stored_names.values()))
         if lost := {*stored_names.values()} - {*table.schema.names}:
@@ -268,14 +285,13 @@ class FileRead:
             )
         stored = {name: _joined(table.column(inside)) for name, inside in stored_names.items()}
         self._require_texts(stored)
-        span = _bounds(file, self.source.path)[index : index + 2]
-        if stored and table.num_rows != span[1] - span[0]:
+        if stored and table.num_rows != piece.rows:
             raise CorruptFile(
                 f"{self.source.path}: row group {index} has {table.num_rows} rows, and its footer"
-                f" says {span[1] - span[0]}; restore it or drop its transaction"
+                f" says {piece.rows}; restore it or drop its transaction"
             )
-        keep, values = result.accepted(self._kept({}, None, span), stored, result.needed())
-        return result.batch(values, keep, None, self.first_place + int(span[0]))
+        keep, values = result.accepted(self._kept({}, None, piece), stored, result.needed())
+        return result.batch(values, keep, None, self.first_place + piece.start)
 
     def _lines(self, block: bytes) -> list[pa.RecordBatch]:
         """The rows of a block of lines."""
@@ -302,12 +318,6 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 def _pieces(file: OrcFile | parquet.ParquetFile) -> int:
     return int(file.num_row_groups if isinstance(file, parquet.ParquetFile) else file.nstripes)
-
-
-def _bounds(file: OrcFile | parquet.ParquetFile, path: str) -> np.ndarray:
-    """The number of the first row of each stripe or row group in the file, and of all rows."""
-    orc = isinstance(file, OrcFile)
-    return np.cumsum([0, *(file.stripe_rows if orc else row_group_sizes(file, path))])
 
 
 def _joined(column: pa.ChunkedArray) -> pa.Array:
