@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -61,15 +62,25 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
         super().__init__(_content(files, path, length))
         self.files, self.path, self.length = files, path, length
 
-    @property
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """As Arrow's, which makes another object each time."""
+        return super().schema
+
+    @cached_property
     def footer(self) -> bytes:
         """The footer as ORC defines it, before compression."""
         return footer_of(self.reader.serialized_file_tail())
 
     @cached_property
+    def is_ours(self) -> bool:
+        """Whether this platform wrote the file."""
+        return is_ours(self.footer)
+
+    @cached_property
     def has_checked_text(self) -> bool:
         """Whether it is known that its texts are UTF-8: those of others may hold any bytes."""
-        return is_ours(self.footer) and schema.RAW_TEXT.encode() not in (self.metadata or {})
+        return self.is_ours and schema.RAW_TEXT.encode() not in (self.metadata or {})
 
     @property
     def summary(self) -> Footer:
@@ -80,7 +91,7 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
     @property
     def stripe_rows(self) -> list[int]:
         """The number of rows of each stripe."""
-        return [stripe.rows for stripe in stripes(self.footer)]
+        return [stripe.rows for stripe in islice(stripes(self.footer), self.nstripes)]
 
     def acid_columns(self) -> list[str]:
         """The names of the six ACID columns as this file spells them; some writers use lower case.

@@ -66,10 +66,13 @@ def fields(message: bytes) -> Iterator[Field]:
 
     Fields of other programs may have a fixed width, and are passed over. Raises UnreadableMessage.
     """
-    at = 0
-    while at < len(message):
+    at, size = 0, len(message)
+    while at < size:
         start = at
-        key, at = read_varint(message, at)
+        key = message[at]
+        at += 1
+        if key > 127:
+            key, at = read_varint(message, start)
         value, payload = 0, b""
         if key & 7 == 0:
             value, at = read_varint(message, at)
@@ -81,7 +84,7 @@ def fields(message: bytes) -> Iterator[Field]:
             at += _WIDTHS[key & 7]
         else:
             raise UnreadableMessage(f"a field has the wire type {key & 7}")
-        if at > len(message):
+        if at > size:
             raise UnreadableMessage("a field is cut off")
         yield Field(key >> 3, value, payload, message[start:at])
 

@@ -237,14 +237,15 @@ class Stripe:
         return self.offset + self.index + self.data
 
 
-def stripes(footer: bytes) -> list[Stripe]:
-    """The stripes that a file's footer names. Raises UnreadableMessage."""
-    values = [
-        {part.number: part.value for part in protobuf.fields(field.payload)}
-        for field in protobuf.fields(footer)
-        if field.number == STRIPES
-    ]
-    return [Stripe(*(stripe.get(key, 0) for key in range(1, 6))) for stripe in values]
+def stripes(footer: bytes) -> Iterator[Stripe]:
+    """The stripes that a file's footer names, which most writers put before all that is long.
+
+    Raises UnreadableMessage.
+    """
+    for field in protobuf.fields(footer):
+        if field.number == STRIPES:
+            values = {part.number: part.value for part in protobuf.fields(field.payload)}
+            yield Stripe(*(values.get(key, 0) for key in range(1, 6)))
 
 
 def is_ours(footer: bytes) -> bool:

@@ -38,7 +38,6 @@ from acid_platform.orc.tail import (
     USER_METADATA,
     Postscript,
     Stripe,
-    is_ours,
     stripes,
 )
 from acid_platform.storage.arrow_types import has_leaf, with_leaves
@@ -304,11 +303,10 @@ def stripe_in_utc(file: OrcFile, index: int) -> tuple[bytes, str] | None:
 
 def zone_of(file: OrcFile, index: int) -> tuple[str, Stripe, bytes] | None:
     """The zone of a stripe, where it is, and its footer; None for UTC. Raises CorruptFile."""
-    footer = file.footer
-    if is_ours(footer):
+    if file.is_ours:
         return None
     try:
-        stripe = stripes(footer)[index]
+        stripe = [*stripes(file.footer)][index]
         with file.files.open(file.path) as stream:
             postscript = _postscript(stream, file)
             stream.seek(stripe.footer_offset)

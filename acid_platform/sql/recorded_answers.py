@@ -162,7 +162,7 @@ def _with_literals(
             kind = "bigint"
             if aggregate.function != "count" and aggregate.column is not None:
                 kind = str(columns[aggregate.column].type)
-            written = sql_string(str(value.as_py())) if value.is_valid else "NULL"
+            written = _literal(value)
             if not written.endswith(" '"):  # of such a literal it is asked whether it is a CHAR
                 text = f"CAST({written} AS {kind})"
         items.append(f"{text} AS {quoted(aggregate.name)}")
@@ -172,6 +172,14 @@ def _with_literals(
         if tree.args.get(clause)
     )
     return parsed_query(f"SELECT {', '.join(items)}{rest}")
+
+
+def _literal(value: pa.Scalar) -> str:
+    """What becomes the value when it is cast to its type."""
+    known = value.as_py()
+    if isinstance(known, int) and abs(known) < 1 << 63:  # a text of digits takes longer to cast
+        return str(known)
+    return "NULL" if known is None else sql_string(str(known))
 
 
 def aggregated(tree: exp.Query) -> Aggregated | None:

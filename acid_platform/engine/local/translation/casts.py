@@ -252,7 +252,7 @@ def _parsed(value: Typed, target: HiveType) -> str:
 
 
 _BLANKS = "".join(map(chr, range(33)))
-_CONTROLS = " || ".join(f"chr({code})" for code in (*range(1, 33), 127))
+_CONTROLS = f"'{''.join(map(chr, (*range(1, 33), 127)))}'"
 """What Spark strips from a text before it reads a value: blanks and control characters."""
 
 
