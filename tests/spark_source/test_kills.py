@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from acid_platform.metastore.operations.history import GetSinks
@@ -36,6 +37,7 @@ def start(here: Place) -> subprocess.Popen[bytes]:
                 streaming_program.__file__,
                 here.warehouse.path,
                 str(here.directory / "checkpoint"),
+                str(here.directory / "files"),
             ],
             env={
                 **os.environ,
@@ -76,9 +78,12 @@ def test_P42_a_killed_query_writes_each_row_exactly_once(tmp_path: Path) -> None
         wh = here.warehouse
         wh.create_table("db.t", "id int", properties=KEPT)
         wh.create_table("db.copy", "id int")
+        (here.directory / "files").mkdir()
         for batch in range(BATCHES):
             ids = pa.array(range(ROWS * batch, ROWS * (batch + 1)), pa.int32())
-            wh.table("db.t").insert(pa.table({"id": ids}))
+            rows = pa.table({"id": ids})
+            wh.table("db.t").insert(rows)
+            pq.write_table(rows, here.directory / "files" / f"{batch}.parquet")
         kills = 0
         while True:
             process = start(here)

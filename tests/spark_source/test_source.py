@@ -199,14 +199,14 @@ def test_P42_a_batch_that_spark_repeats_is_written_once(here: Place, spark: Spar
     wh = here.warehouse
     wh.create_table("db.t", "id int", properties=KEPT)
     wh.create_table("db.copy", "id int")
-    for number in range(3):
-        wh.sql(f"INSERT INTO db.t VALUES ({number})")
 
     def run(checkpoint: str = "c", **options: str) -> None:
-        source = here.stream(spark, "db.t", since="0", maxCommitsPerTrigger="1")
+        source = here.stream(spark, "db.t", since="0")
         here.sink(source, "db.copy", checkpoint, **options)
 
-    run(sink="one")
+    for number in range(3):
+        wh.sql(f"INSERT INTO db.t VALUES ({number})")
+        run(sink="one")
     assert here.rows("db.copy") == [(0,), (1,), (2,)]
     noted = here.directory / "c" / "commits" / "2"
     noted.unlink()

@@ -10,7 +10,7 @@ import sqlglot
 from pyspark.errors import AnalysisException
 from sqlglot import exp
 
-from acid_platform import Table, UnknownColumn, UnsupportedStatement, Warehouse
+from acid_platform import InvalidExpression, Table, UnknownColumn, UnsupportedStatement, Warehouse
 from acid_platform.base.similar_names import nearest_name
 from acid_platform.engine.spark.failures import translated
 from acid_platform.handles.transaction import TransactionTable
@@ -115,6 +115,29 @@ def test_an_outer_column_that_spark_can_not_evaluate_is_told() -> None:
     error = RuntimeError("[INTERNAL_ERROR] Cannot generate code for expression: outer(left#141)")
     told = translated(error)
     assert isinstance(told, UnsupportedStatement) and "column left of the query around" in str(told)
+
+
+@pytest.mark.parametrize(
+    ("message", "refusal"),
+    [
+        ('The query operator Sort contains one.\nInvalid expressions: ["count(1)"]', True),
+        (
+            'A query operator contains one.\nInvalid expressions: ["sum(w)"]; line 1 pos 9;\n'
+            "GlobalLimit 3\n+- Sort [v#1 ASC, sum(w#12L) ASC NULLS FIRST], true\n  +- Project [v]",
+            True,
+        ),
+        (
+            'A query operator contains one.\nInvalid expressions: ["sum(w)"]; line 1 pos 9;\n'
+            "Sort [w#12L ASC], true\n+- Join Inner, (sum(w#12L) > 1)",
+            False,
+        ),
+    ],
+    ids=["Spark 4.3", "Spark 4.1", "Spark 4.1, in a join"],
+)
+def test_an_aggregate_that_order_by_can_not_have_is_told(message: str, refusal: bool) -> None:
+    told = translated(AnalysisException(f"[UNSUPPORTED_EXPR_FOR_OPERATOR] {message}"))
+    assert isinstance(told, UnsupportedStatement if refusal else InvalidExpression)
+    assert ("an expression of ORDER BY is not known" in str(told)) == refusal
 
 
 def test_no_error_suggests_the_name_that_was_asked_for() -> None:

@@ -204,7 +204,7 @@ def translated(error: BaseException) -> AcidError | None:
     if isinstance(error, ParseException):
         return InvalidExpression(f"not a SQL expression: {text}")
     if isinstance(error, AnalysisException):
-        return _unresolved(text)
+        return _unresolved(text, str(error))
     return None
 
 
@@ -222,9 +222,9 @@ def _quoted(line: str) -> list[str]:
     return [name.replace("`", "") for name in _QUOTED.findall(line)]
 
 
-def _unresolved(line: str) -> AcidError:
+def _unresolved(line: str, whole: str) -> AcidError:
     named, *others = _quoted(line) or [""]
-    if "[UNSUPPORTED_EXPR_FOR_OPERATOR" in line and " operator Sort " in line:
+    if "[UNSUPPORTED_EXPR_FOR_OPERATOR" in line and _is_of_order_by(whole):
         return unknown_there("an expression of ORDER BY", "")
     if "[UNRESOLVED_COLUMN" in line and named in others:
         return unknown_there(named, "")
@@ -236,6 +236,15 @@ def _unresolved(line: str) -> AcidError:
             f"there is no function {named!r}; SHOW FUNCTIONS lists those of Spark"
         )
     return (UnknownColumn if "UNRESOLVED_COLUMN" in line else InvalidExpression)(line)
+
+
+def _is_of_order_by(message: str) -> bool:
+    """Whether an operator that can't have an expression sorts. Before Spark 4.3 only the plan tells
+    that, in which columns have numbers."""
+    plain = re.sub(r"#\d+L?", "", message)
+    invalid = re.search(r'Invalid expressions: \["([^"]+)"', plain)
+    sorts = f"Sort \\[.*{re.escape(invalid[1])}" if invalid else "Sort"
+    return bool(re.search(rf" operator Sort |^\W*{sorts}", plain, re.MULTILINE))
 
 
 def _without_advice(line: str) -> str:
