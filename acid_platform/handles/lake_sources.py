@@ -35,20 +35,26 @@ class IcebergSource(ImportSource):
         self.name = f"iceberg {table}"
         module = self._library("pyiceberg.table", "pyiceberg")
         catalogs = self._library("pyiceberg.catalog", "pyiceberg")
-        self._table: Any = self._asked(
-            lambda: (
-                module.StaticTable.from_metadata(_uri(table))
-                if "/" in table
-                else catalogs.load_catalog(catalog).load_table(table)
+        if "/" not in table:
+            self._connection = self._asked(lambda: catalogs.load_catalog(catalog))
+        try:
+            self._table: Any = self._asked(
+                lambda: (
+                    module.StaticTable.from_metadata(_uri(table))
+                    if self._connection is None
+                    else self._connection.load_table(table)
+                )
             )
-        )
-        self.name = f"iceberg {self._table.location()}"
-        self._columns = tuple(columns or ("*",))
-        current = self._table.current_snapshot() if snapshot is None else None
-        number = current.snapshot_id if current else snapshot
-        if number is None:
-            raise ImportRefused(f"{self.name} has no snapshot: it is empty")
-        self._snapshot = self._found(number)
+            self.name = f"iceberg {self._table.location()}"
+            self._columns = tuple(columns or ("*",))
+            current = self._table.current_snapshot() if snapshot is None else None
+            number = current.snapshot_id if current else snapshot
+            if number is None:
+                raise ImportRefused(f"{self.name} has no snapshot: it is empty")
+            self._snapshot = self._found(number)
+        except BaseException:
+            self.close()
+            raise
         self.snapshot = str(number)
         with suppress(KeyError, TypeError, ValueError):
             self.rows_known = int(self._snapshot.summary["total-records"])

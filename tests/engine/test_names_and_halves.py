@@ -29,7 +29,13 @@ Case = tuple[str, type[Exception] | tuple[type[Exception], ...], Callable[[Wareh
 
 
 def _rows(form: str, row: dict[str, object]) -> Any:
-    return pd.DataFrame([row]) if form == "pandas" else [row]
+    """pandas 3 makes no text column of half a character, only one of objects."""
+    if form != "pandas":
+        return [row]
+    of_objects = {name: object for name, value in row.items() if value == HALF}
+    return pd.DataFrame(
+        {name: pd.Series([value], dtype=of_objects.get(name)) for name, value in row.items()}
+    )
 
 
 def _insert(form: str, **values: object) -> Callable[[Warehouse, Path], Any]:

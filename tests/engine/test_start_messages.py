@@ -16,6 +16,7 @@ from acid_platform import (
     SnapshotExpired,
     SparkMisconfigured,
     UnknownColumn,
+    UnsupportedLayout,
 )
 from acid_platform.engine.spark.failures import of_files, translated
 
@@ -91,6 +92,19 @@ def test_the_plan_of_an_analysis_error_tells_of_no_damage(told: str, kind: type[
     error = AnalysisException(told + PLAN)
     assert of_files(error) is None
     assert type(translated(error)) is kind
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "[AVRO_DATA_SOURCE_NOT_ENABLED] Failed to find the data source: avro.",
+        "Failed to find data source: avro. Avro is built-in but external data source module",
+    ],
+    ids=["Spark 4.3", "Spark 4.1"],
+)
+def test_a_session_without_avro_is_told_which_package_it_lacks(told: str) -> None:
+    error = translated(AnalysisException(told))
+    assert isinstance(error, UnsupportedLayout) and "spark-avro_2.13" in str(error)
 
 
 def test_what_rows_and_missing_files_tell_is_translated() -> None:

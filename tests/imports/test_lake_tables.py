@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,7 @@ def test_a_delta_table_with_another_column(place: Place, tmp_path: Path) -> None
 
 
 @pytest.fixture
-def iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
+def iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Any]]:
     """Loads the table `shop.customers` of a catalog that the environment describes."""
     pytest.importorskip("pyiceberg", reason="pip install 'acid-platform[import]'")
     pytest.importorskip("sqlalchemy", reason="pip install 'pyiceberg[sql-sqlite]'")
@@ -127,7 +127,8 @@ def iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any
     catalog = load_catalog("default")
     catalog.create_namespace("shop")
     catalog.create_table("shop.customers", schema=SCHEMA)
-    return lambda: load_catalog("default").load_table("shop.customers")
+    yield lambda: catalog.load_table("shop.customers")
+    catalog.close()
 
 
 def test_an_iceberg_table(place: Place, iceberg: Callable[[], Any]) -> None:
@@ -160,6 +161,21 @@ def test_an_iceberg_table(place: Place, iceberg: Callable[[], Any]) -> None:
     assert ids(place) == [1, 2]
     assert "can't be read" in place.refused("iceberg", "shop.none")
     assert "has no snapshot 5" in place.refused("iceberg", "shop.customers", "--snapshot", "5")
+
+
+def test_the_catalog_of_an_iceberg_table_is_closed(
+    place: Place, iceberg: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[object] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            "pyiceberg.catalog.sql.SqlCatalog.close", lambda catalog: closed.append(catalog)
+        )
+        assert "it is empty" in place.refused("iceberg", "shop.customers")
+        assert "can't be read" in place.refused("iceberg", "shop.none")
+        iceberg().append(rows(1))
+        place.run("iceberg", "shop.customers")
+    assert len(closed) == 3
 
 
 def test_columns_of_iceberg_are_refused_by_name(place: Place, iceberg: Callable[[], Any]) -> None:

@@ -55,7 +55,7 @@ _RAISED = r"(?:\[USER_RAISED_EXCEPTION\] |RuntimeException: )"
 another message has our messages too, as literals that no row has reached."""
 
 _QUOTED = re.compile(r"`[^`]+`(?:\.`[^`]+`)*")
-_NO_SOURCE = re.compile(r"AVRO_DATA_SOURCE_NOT_ENABLED")
+_NO_SOURCE = re.compile(r"AVRO_DATA_SOURCE_NOT_ENABLED|^Failed to find data source: avro\.")
 _UNREADABLE = re.compile(
     r"\[FAILED_READ_FILE\S*\] Encountered error while reading file"
     r" (\S+/(?:bucket_\d+\w*|\d+_\d+(?:_copy_\d+)?))\.\s"
