@@ -324,9 +324,9 @@ bench-planning: setup ## a read and a commit of up to 10,000 deltas and 100,000 
 bench-local: setup ## the local engine beside delta-rs, DuckLake, Spark and plain ORC (ARGS="--rows 200000")
 	@$(JAVA) exec $(PY) -m benchmarks.local $(ARGS)
 
-.PHONY: bench-local-memory
-bench-local-memory: setup ## the local engine's peak memory: a scan, GROUP BY and DELETE 5 % of 30 million rows
-	@$(TEST_STATE) exec $(PY) -m benchmarks.local_memory $(ARGS)
+.PHONY: bench-local-growth
+bench-local-growth: setup ## the local engine as a table grows: seconds and peak memory at 200,000 to 30 million rows (ARGS="--rows 200000")
+	@$(TEST_STATE) exec $(PY) -m benchmarks.local_growth $(ARGS)
 
 .PHONY: bench-engines
 bench-engines: setup ## both engines by the size of the table: compactions, queries and writes

@@ -114,7 +114,7 @@ rows stream through DuckDB in batches. All local queries of a process together t
 quarter of the machine's memory, and no more than 1 GB; then DuckDB spills to the directory for
 temporary files. Over 30 million rows, a scan of all columns, a GROUP BY into a million groups and a
 DELETE of 5 % took 0.39 to 0.84 GB of the process, which itself takes 0.11 (`make
-bench-local-memory`).
+bench-local-growth`).
 
 Text that is not UTF-8, such as Latin-1 that Hive stored, is kept by compactions and by UPDATE in
 Spark, and read by Spark alone: `decode(CAST(s AS binary), 'ISO-8859-1')` gives its characters. Both

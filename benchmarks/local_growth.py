@@ -1,0 +1,228 @@
+"""The local engine as a table grows: seconds and peak memory of each statement.
+
+`make bench-local-growth` makes a table of each size with the local engine, a million rows at a
+time. Then each statement runs in a process of its own, after the same statement on a table of a few
+rows; the operating system tells the peak resident memory. The rows of every answer are checked.
+Exit code 1 if an answer is wrong or a statement took more than `--limit` megabytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from acid_platform import Warehouse
+from benchmarks.comparison.rows import row_query
+from benchmarks.comparison.statements import ASSIGNED, MERGED, SCHEMA, WHERE, queries
+from benchmarks.results import machine, save
+
+TABLE, SMALL = "bench.lineitem", "bench.warm"
+SMALL_SIZE = 6000
+MILLION = 1_000_000
+_EVERYTHING = str(1 << 40)
+
+
+def source(ids: str, rows: int) -> Any:
+    """Rows with these ids of a table of so many rows, as an Arrow table."""
+    import duckdb
+
+    with duckdb.connect() as database:
+        database.execute("SET memory_limit = '1GB'; SET threads = 2")
+        return database.sql(row_query(f"range({ids}) t(i)", rows, 1)).to_arrow_table()
+
+
+def load(warehouse: Warehouse, name: str, rows: int) -> int:
+    """Makes a table; returns its rows."""
+    table = warehouse.create_table(name, SCHEMA)
+    for low in range(0, rows, MILLION):
+        table.insert(source(f"{low}, {min(rows, low + MILLION)}", rows))
+    return table.count()
+
+
+def rows_of(warehouse: Warehouse, query: str) -> int:
+    """The rows of a query's answer, read in batches."""
+    result: Any = warehouse.sql(query)
+    return sum(batch.num_rows for batch in result.batches())
+
+
+def statements(
+    warehouse: Warehouse, name: str, rows: int
+) -> dict[str, tuple[Callable[[], int], int]]:
+    """The statement by its name, which returns a count, and the count that it must return."""
+    reads = queries(name, rows)
+    groups = (
+        "SELECT l_partkey, count(*) AS n, sum(l_extendedprice) AS p, max(l_comment) AS c"
+        f" FROM {name} GROUP BY l_partkey"
+    )
+    table = warehouse.table(name)
+
+    def merge() -> int:
+        """A hundred rows, of which fifty are new."""
+        table.merge(
+            source(f"{rows - 50}, {rows + 50}", rows),
+            "t.l_id = s.l_id",
+            when_matched_update={column: f"s.{column}" for column in MERGED},
+            when_not_matched_insert="*",
+        )
+        return table.count()
+
+    def insert() -> int:
+        table.insert(source(f"{2 * rows}, {2 * rows + 1000}", rows))
+        return table.count()
+
+    def compact() -> int:
+        table.compact("major")
+        return table.count()
+
+    few = f"l_id BETWEEN {rows // 2} AND {rows // 2 + 99}"
+    every_100th = f"l_id < {rows} AND {WHERE['update']}"
+    deleted = rows // 20
+    left = rows + 50 + 1000 - deleted
+    return {
+        "count": (lambda: rows_of(warehouse, reads["count"]), 1),
+        "narrow": (lambda: rows_of(warehouse, reads["narrow"]), 1),
+        "selective": (lambda: rows_of(warehouse, reads["selective"]), 1),
+        "wide": (lambda: rows_of(warehouse, reads["wide"]), 1),
+        "all rows in batches": (lambda: rows_of(warehouse, f"SELECT * FROM {name}"), rows),
+        "GROUP BY": (lambda: rows_of(warehouse, groups), rows // 30),
+        "UPDATE of 100 rows": (lambda: table.update(ASSIGNED, few), 100),
+        "MERGE of 100 rows": (merge, rows + 50),
+        "INSERT of 1,000 rows": (insert, rows + 50 + 1000),
+        "UPDATE 1 %": (lambda: table.update(ASSIGNED, every_100th), rows // 100),
+        "DELETE 5 %": (
+            lambda: table.delete(f"l_id < {rows} AND {WHERE['delete_5pct']}"),
+            deleted,
+        ),
+        "count after the DELETE": (lambda: rows_of(warehouse, reads["count"]), 1),
+        "narrow after the DELETE": (lambda: rows_of(warehouse, reads["narrow"]), 1),
+        "wide after the DELETE": (lambda: rows_of(warehouse, reads["wide"]), 1),
+        "all rows after the DELETE": (lambda: rows_of(warehouse, f"SELECT * FROM {name}"), left),
+        "major compaction": (compact, left),
+    }
+
+
+def run_here(path: Path, name: str, rows: int) -> dict[str, Any]:
+    """Runs a statement in this process; returns what it measured."""
+    with Warehouse.open(path, engine="local") as warehouse:
+        warehouse.metastore.set("acid.local.max.bytes", _EVERYTHING)
+        if name == "load":
+            load(warehouse, SMALL, SMALL_SIZE)
+            began = time.perf_counter()
+            loaded = load(warehouse, TABLE, rows)
+            return {"rows": loaded, "seconds": round(time.perf_counter() - began, 1)}
+        run, expected = statements(warehouse, TABLE, rows)[name]
+        warm, _ = statements(warehouse, SMALL, SMALL_SIZE)[name]
+        warm()
+        before, began = _peak(), time.perf_counter()
+        found = run()
+        return {
+            "seconds": round(time.perf_counter() - began, 3),
+            "peak MB": _peak(),
+            "MB before": before,
+            "rows": found,
+            "rows expected": expected,
+        }
+
+
+def _peak() -> int:
+    """The most resident memory that this process had so far, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+
+def run_apart(path: Path, name: str, rows: int) -> dict[str, Any]:
+    """`run_here` in a new process."""
+    this = [sys.executable, "-m", "benchmarks.local_growth", "--rows", str(rows)]
+    done = subprocess.run(
+        [*this, "--here", str(path), "--statement", name],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.local_growth",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--rows",
+        type=int,
+        nargs="+",
+        default=[200_000, 2 * MILLION, 6 * MILLION, 30 * MILLION],
+        help="multiples of 6,000",
+    )
+    parser.add_argument("--limit", type=int, default=1500, help="MB that a statement may take")
+    parser.add_argument("--here", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--statement", help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    chosen = parser.parse_args(argv)
+    sizes = [max(rows // 6000, 1) * 6000 for rows in chosen.rows]
+    if chosen.here:
+        print(json.dumps(run_here(chosen.here, chosen.statement, sizes[0])))
+        return 0
+    results: dict[str, Any] = {}
+    for rows in sizes:
+        results[f"{rows:,}"] = measure(rows)
+        show(results)
+        save(
+            chosen.out / f"{datetime.date.today().isoformat()}-local-growth.json",
+            {"machine": machine(), "rows": results},
+        )
+    wrong = any(
+        measured["rows"] != measured["rows expected"] or measured["peak MB"] > chosen.limit
+        for size in results.values()
+        for measured in size["statements"].values()
+    )
+    return 1 if wrong else 0
+
+
+def measure(rows: int) -> dict[str, Any]:
+    """Every statement on a new table of so many rows, one after the other."""
+    with TemporaryDirectory(dir=os.environ.get("ACID_BENCH_DIR"), prefix="acid-bench-") as home:
+        path = Path(home, "wh")
+        with Warehouse.open(path, engine="local") as warehouse:
+            try:
+                loaded = run_apart(path, "load", rows)
+                measured = {
+                    name: run_apart(path, name, rows) for name in statements(warehouse, TABLE, rows)
+                }
+            finally:
+                warehouse.release()
+                warehouse.metastore.stop()
+    return {"load": loaded, "statements": measured}
+
+
+def show(results: dict[str, Any]) -> None:
+    shown = RichTable(title="Seconds, and the peak of the process's memory in MB")
+    shown.add_column("statement")
+    for size in results:
+        shown.add_column(f"{size} rows", justify="right")
+        shown.add_column("MB", justify="right")
+    for name in next(iter(results.values()))["statements"]:
+        cells: list[str] = []
+        for size in results.values():
+            measured = size["statements"][name]
+            cells += [f"{measured['seconds']:,.3f}", f"{measured['peak MB']:,}"]
+        shown.add_row(name, *cells)
+    Console(width=160).print(shown)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
