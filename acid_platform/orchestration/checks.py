@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from acid_platform.base.similar_names import nearest_name
 from acid_platform.errors import AcidError, CheckErrored, InvalidDefinition
 from acid_platform.orchestration.docs_site import DocsSite
 from acid_platform.orchestration.known_expectations import require_known, require_names
@@ -331,9 +332,11 @@ def require_columns(
         if unknown := sorted(
             column for column in expectation.columns if column.lower() not in names
         ):
+            near = nearest_name(unknown[0].lower(), names)
             raise InvalidDefinition(
                 f"{owner}: the expectation {expectation.name} names the column"
                 f" {', '.join(map(repr, unknown))}; the columns are {', '.join(sorted(names))}"
+                f"{f'; did you mean {near}?' if near else ''}"
             )
 
 

@@ -33,7 +33,7 @@ from acid_platform.handles.transaction import Transaction
 from acid_platform.layout.declarable import table_name
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import INTEGRAL, Column, parse_columns
-from acid_platform.orchestration.checks import Expectation
+from acid_platform.orchestration.checks import Expectation, require_columns
 from acid_platform.orchestration.decorators import acid_asset
 from acid_platform.orchestration.external_assets import (
     ExternalAssetsComponent as ExternalAssetsComponent,  # dg finds it here, with the others
@@ -45,8 +45,9 @@ from acid_platform.orchestration.scaffolding import (
     SqlAssetScaffolder,
     TableAssetScaffolder,
 )
+from acid_platform.orchestration.suites import expectations_of
 from acid_platform.sql.parameters import bound, parameters_of
-from acid_platform.sql.script_tables import column_lineage, tables_of_script
+from acid_platform.sql.script_tables import column_lineage, column_names, tables_of_script
 from acid_platform.sql.text import Query
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
@@ -107,9 +108,21 @@ class _Table(dg.Component, dg.Model, dg.Resolvable):
         deps: Sequence[dg.AssetKey] = (),
         kinds: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> dg.Definitions:
         """The asset of the table with this body, whose files are in `place`; it has `kinds` unless
-        the YAML names others."""
+        the YAML names others. `columns` are those of its rows, if they are known."""
+        expectations = expectations_of(
+            [
+                *(Expectation(**each.model_dump()) for each in self.expectations),
+                *(place / suite for suite in self.suites),
+            ],
+            f"asset of {self.table}",
+        )
+        if self.columns is None and columns is not None:
+            keys = parse_columns(", ".join(self.partitioned_by)) if self.partitioned_by else ()
+            names = [*columns, *(key.name for key in keys)]
+            require_columns(expectations, names, f"asset of {self.table}")
         attributes = dict(self.asset or {})
         spec = {
             **attributes,
@@ -128,10 +141,7 @@ class _Table(dg.Component, dg.Model, dg.Resolvable):
             write_mode=self.write_mode,
             key=self.key,
             partition_expr=self.partition_expr,
-            expectations=[
-                *(Expectation(**each.model_dump()) for each in self.expectations),
-                *(place / suite for suite in self.suites),
-            ],
+            expectations=expectations,
             schema_mode=self.schema_mode,
             coerce=self.coerce,
             **spec,
@@ -221,7 +231,8 @@ class SqlAssetComponent(_Table):
 
         upstream = [asset_key(name) for name in sorted(tables.reads - {own})]
         shown = {"sql": dg.MetadataValue.md(f"```sql\n{script}\n```")}
-        return self._declared(context.path, run, upstream, ["sql"], shown)
+        columns = column_names(tables.query) if tables.query else None
+        return self._declared(context.path, run, upstream, ["sql"], shown, columns)
 
 
 def _lineage(

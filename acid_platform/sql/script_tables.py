@@ -51,6 +51,14 @@ def tables_of_script(script: str) -> ScriptTables:
     )
 
 
+def column_names(query: Query) -> list[str] | None:
+    """The names of its columns, in lower case; None if its text alone does not tell all of them."""
+    plain = (exp.Column, exp.Alias, exp.Aliases)
+    names = [name.lower() for name in query.tree.named_selects]
+    told = all(isinstance(column, plain) for column in query.tree.selects) and "*" not in names
+    return names if told else None
+
+
 def _read(statements: Sequence[Statement]) -> Iterator[str]:
     for part in _parts(statements):
         for table in stored_tables(part.tree):

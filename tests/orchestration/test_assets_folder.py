@@ -217,6 +217,35 @@ def test_a_suite_beside_the_yaml_is_the_checks_of_the_table(folder: Path) -> Non
     assert checked.name == "column_to_exist_id"
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT b AS Amount FROM shop.u",
+        "WITH x AS (SELECT amount FROM shop.u) SELECT amount FROM x UNION ALL SELECT 1",
+        "SELECT * FROM shop.u",  # these tell no names
+        "SELECT u.* FROM shop.u AS u",
+        "SELECT sum(amount) FROM shop.u",
+        "INSERT INTO shop.t SELECT b FROM shop.u",
+    ],
+)
+def test_an_expectation_about_a_column_that_a_query_may_have_is_taken(
+    folder: Path, query: str
+) -> None:
+    component(
+        folder,
+        "t",
+        SQL,
+        """
+        table: shop.t
+        sql: t.sql
+        expectations:
+          - {name: given, kind: ExpectColumnValuesToNotBeNull, arguments: {column: amount}}
+        """,
+        t_sql=query,
+    )
+    assert "shop/t" in assets_of(load(folder))
+
+
 @pytest.mark.slow
 def test_statements_are_one_transaction_and_a_failed_check_undoes_them(
     folder: Path, place: Place
@@ -298,6 +327,13 @@ def test_the_component_of_the_page_fills_its_partition(folder: Path, place: Plac
             "the parameter key; there are partition_key",
         ),
         ("table: shop.t\nsql: t.sql", "-- later", "t.sql: there is no statement"),
+        (
+            "table: shop.t\nsql: t.sql\npartitioned_by: [day date]\nexpectations:\n"
+            "  - {name: given, kind: ExpectColumnToExist, arguments: {column: amonut}}",
+            "SELECT sum(a) AS amount, b, day FROM shop.u",
+            "asset of shop.t: the expectation given names the column 'amonut'; the columns are"
+            " amount, b, day; did you mean amount?",
+        ),
         ("table: shop.t.u\nsql: t.sql", "SELECT 1 AS a", "'shop.t.u' is not a name for a table"),
         ("table: shop.t\nsql: t.sql", "SELECT 1 AS a; SELECT 2 AS a", "write one SELECT"),
         ("table: shop.t\nsql: t.sql", "CREATE TABLE shop.t (id int)", "write one SELECT"),

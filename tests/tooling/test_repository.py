@@ -13,10 +13,12 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from click.testing import CliRunner
 from dagster._core.workspace.load import location_origins_from_yaml_paths
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from acid_platform.cli.main import main
 from scripts import unique_names
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -172,8 +174,17 @@ def test_every_name_in_env_example_is_read_somewhere() -> None:
     assert {name for name in names if not re.search(rf"\b{name}\b", text)} == set()
 
 
-def test_dagster_accepts_its_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", tmp_path)
+NEW_PROJECT = ROOT / "acid_platform" / "cli" / "project_files"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [ROOT / "dagster_home" / "dagster.yaml", NEW_PROJECT / "dagster_home" / "dagster.yaml.in"],
+)
+def test_dagster_accepts_its_configuration(
+    written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(written, tmp_path / "dagster.yaml")
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     with dg.DagsterInstance.get() as instance:
         assert not instance.telemetry_enabled
@@ -185,6 +196,23 @@ def test_dagster_accepts_its_configuration(tmp_path: Path, monkeypatch: pytest.M
         assert concurrency.pool_config.pool_granularity.value == "run"
         assert instance.get_runs() == []
     assert (tmp_path / "history" / "runs.db").exists()
+
+
+def test_the_readme_of_a_new_project_names_what_it_has(tmp_path: Path) -> None:
+    place = tmp_path / "shop"
+    assert CliRunner().invoke(main, ["new", str(place)]).exit_code == 0
+    readme, makefile = ((place / name).read_text() for name in ("README.md", "Makefile"))
+    targets = set(re.findall(r"^(\w+):", makefile, re.MULTILINE))
+    assert set(re.findall(r"`make (\w+)`", readme)) == targets == {"setup", "dev", "test", "check"}
+    places = re.findall(r"^\| `([\w/.]+)` \|", readme, re.MULTILINE)
+    assert len(places) == 5 and "@NAME@" not in readme
+    made_later = {"var/warehouse/"}
+    assert [name for name in places if not (place / name).exists()] == [*made_later]
+    subprocess.run(["git", "init", "--quiet"], cwd=place, check=True)
+    state = ["dagster_home/storage/x", "var/x", ".venv/x"]
+    ignored = ["git", "check-ignore", *state, "dagster_home/dagster.yaml"]
+    said = subprocess.run(ignored, cwd=place, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == state
 
 
 def test_the_workspace_names_the_composition_root() -> None:
