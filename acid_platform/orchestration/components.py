@@ -83,6 +83,9 @@ class _Table(dg.Component, dg.Model, dg.Resolvable):
     )
     partitioned_by: Sequence[str] = Field(default=(), examples=[["day date"]])
     comment: str = ""
+    comments: Mapping[str, str] | None = Field(
+        default=None, description="The comments of columns.", examples=[{"amount": "in euros"}]
+    )
     properties: Mapping[str, str] | None = None
     write_mode: WriteMode = "overwrite"
     key: Sequence[str] = Field(default=(), description="Columns, for upsert and delete+insert.")
@@ -136,6 +139,7 @@ class _Table(dg.Component, dg.Model, dg.Resolvable):
                 self.columns,
                 tuple(self.partitioned_by),
                 self.properties,
+                self.comments,
                 comment=self.comment,
             ),
             write_mode=self.write_mode,
