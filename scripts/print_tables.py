@@ -190,10 +190,10 @@ field of exactly that type; results that grow beyond
 
 The platform is written for Spark 4.0 to 4.3, with the differences that the table names. The lock
 has the newest, with which all tests run; `pip install pyspark==4.1.4` is enough for another one.
-`make test-sparks` runs the suites that use Spark with each version, and writes what passed into
-benchmarks/results. So far only the suite of Iceberg and Delta beside our tables was run whole, with
-4.1. By hand, inserts, changes, clustered tables, compactions, the data source and streams were
-tried with 4.0.5 and 4.1.4. Nothing was run with 4.2 yet.
+`make test-sparks` runs the suites that use Spark with each version. So far it ran with 4.0.5, 4.1.4
+and 4.2.1 the suites of SQL, compaction, history, streams and a small cluster, with 4.1.4 also that
+of the engine, and that of Iceberg and Delta beside our tables. What passed, and with which Python
+and pandas, is in `benchmarks/results/2026-11-28-matrix.md`.
 
 The format that reads ACID files is compiled for the Spark of the session. Where that fails, as it
 may in a Spark that is newer than these or that its vendor has changed, Spark's own ORC reader reads
@@ -203,6 +203,11 @@ otherwise the session is refused.
 Spark 3.5 is refused. Its Scala is 2.12, so the format would have to be written anew; it has no data
 sources in Python; and the classes behind PySpark's frames are others. Let it write Parquet files,
 and [load these](ingesting.md).
+
+The platform needs pandas 2.2 or newer, and works with pandas 3. PySpark 4.3 warns that it does not
+support pandas 3 in all parts, so the lock has pandas 2.3. Here PySpark uses pandas only where you
+ask it to, as in `toPandas`; rows come and go as Arrow. Python 3.11, 3.12 and 3.13 were run. Python
+3.14 is admitted, and all packages of the lock can be installed there, but nothing was run with it.
 """
 
 

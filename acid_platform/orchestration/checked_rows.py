@@ -192,6 +192,8 @@ def in_pandas(rows: pa.Table, expectations: Sequence[Expectation]) -> pd.DataFra
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         if name in pairs and column.null_count:
             raise NeedsSpark(f"NULL in a pair of columns, {name}, of a check")
+        if pa.types.is_string(column.type):  # in a text column of pandas 3 it would be NaN
+            frame[name] = pd.Series(column.to_numpy(), dtype=object)
         if not pa.types.is_floating(column.type):
             continue
         nan = pc.any(pc.is_nan(column)).as_py()

@@ -30,8 +30,11 @@ class Authority:
         self._directory, self._key = directory, ec.generate_private_key(ec.SECP256R1())
         self._name = _named(name)
         self.path = str(directory / f"{name}.pem")
-        own = _unsigned(self._name, self._name, self._key, 30).add_extension(
-            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
+        own = (
+            _unsigned(self._name, self._name, self._key, 30)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(usage, critical=True)
         )
         _written(self.path, own.sign(self._key, hashes.SHA256()))
 
@@ -44,6 +47,10 @@ class Authority:
                 x509.SubjectAlternativeName(
                     [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
                 ),
+                critical=False,
+            )
+            .add_extension(  # Python 3.13 wants it
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
                 critical=False,
             )
             .sign(self._key, hashes.SHA256())
@@ -77,6 +84,7 @@ def _unsigned(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - 10 * _DAY)
         .not_valid_after(now + days * _DAY)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
 
 

@@ -7,6 +7,7 @@ import json
 from decimal import Decimal
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -148,7 +149,8 @@ def test_P33_what_pandas_can_t_tell_is_left_to_spark() -> None:
         in_pandas(pa.table({"x": pa.array([1]), "y": pa.array([None], pa.int64())}), [pair])
 
 
-def test_P33_null_is_found_in_every_type_alike() -> None:
+@pytest.mark.parametrize("strings", [False, True], ids=["texts are objects", "as in pandas 3"])
+def test_P33_null_is_found_in_every_type_alike(strings: bool) -> None:
     values: dict[str, pa.Array] = {
         "string": pa.array(["a", None, "b", None]),
         "decimal": pa.array([Decimal(1), None, Decimal(2), None], pa.decimal128(9, 2)),
@@ -163,7 +165,8 @@ def test_P33_null_is_found_in_every_type_alike() -> None:
     answers = {}
     for kind, array in values.items():
         rows = pa.table({"x": array, "key": [1, 2, 3, 4], "other": [None, 1.0, float("nan"), 0.0]})
-        answers[kind] = told(evaluate(in_pandas(rows, checks), checks, ["key", "other"]))
+        with pd.option_context("future.infer_string", strings):
+            answers[kind] = told(evaluate(in_pandas(rows, checks), checks, ["key", "other"]))
     assert len({json.dumps(answer) for answer in answers.values()}) == 1
     assert json.loads(answers["decimal"]["all"])[0] is False
     assert json.loads(answers["decimal"]["half"])[0] is True
