@@ -9,7 +9,7 @@ Errors are OSErrors with obstore's text, of which the store's `arrow_fault` tell
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import obstore
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _AT_ONCE = 8 << 20
 """A file up to this size is fetched by one request."""
 _PART = 10 << 20
+_MARK = "hdi_isfolder"
+"""The metadata of an object that is a directory."""
 
 
 @contextmanager
@@ -112,7 +114,11 @@ class _Upload:
 
 
 class ObjectFiles(FileSystemHandler):  # type: ignore[misc]  # Arrow has no types
-    """Paths are `bucket/key`. There are no directories but those that keys make."""
+    """Paths are `bucket/key`.
+
+    A directory is there as long as it has files, or an object of its own: an empty one that is
+    marked as Hadoop's connector and an account with a hierarchical namespace mark theirs.
+    """
 
     def __init__(self, name: str, bucket: str, store: ObjectStore) -> None:
         self._name, self._bucket, self._store = name, bucket, store
@@ -137,24 +143,31 @@ class ObjectFiles(FileSystemHandler):  # type: ignore[misc]  # Arrow has no type
 
     def _info(self, path: str) -> FileInfo:
         key = self._key(path)
-        if key:
-            try:
-                with _asked(path):
-                    return _file(path, obstore.head(self._store, key))
-            except FileNotFoundError:
-                pass
+        if key and (named := self._named(path)):
+            return named
         with _asked(path):
             for page in obstore.list(self._store, key or None, chunk_size=1):
                 if page or not key:
                     return FileInfo(path, FileType.Directory)
         return FileInfo(path, FileType.Directory if not key else FileType.NotFound)
 
+    def _named(self, path: str) -> FileInfo | None:
+        """The object of this name."""
+        try:
+            with _asked(path):
+                found = obstore.get(self._store, self._key(path), options={"head": True})
+                if _MARK in found.attributes:
+                    return FileInfo(path, FileType.Directory)
+                return _file(path, found.meta)
+        except FileNotFoundError:
+            return None
+
     def get_file_info_selector(self, selector: FileSelector) -> list[FileInfo]:
         base = selector.base_dir.rstrip("/")
         found: dict[str, FileInfo] = {}
         for key, meta in self._below(base):
             path = f"{self._bucket}/{key}"
-            found[path] = _file(path, meta)
+            found[path] = _file(path, meta) if meta["size"] else self._info(path)
             above = path.rpartition("/")[0]
             while len(above) > len(base) and above not in found:
                 found[above] = FileInfo(above, FileType.Directory)
@@ -170,18 +183,35 @@ class ObjectFiles(FileSystemHandler):  # type: ignore[misc]  # Arrow has no type
             pages = obstore.list(self._store, key or None)
             return [(one["path"], one) for page in pages for one in page if one["path"] != key]
 
-    def create_dir(self, path: str, recursive: bool) -> None:
-        """A directory is there as long as it has files."""
+    def create_dir(self, path: str, _recursive: bool) -> None:
+        with _asked(path), suppress(exceptions.AlreadyExistsError):
+            marked: Any = {_MARK: "true"}
+            obstore.put(self._store, self._key(path), b"", attributes=marked, mode="create")
 
     def delete_dir(self, path: str) -> None:
-        self.delete_dir_contents(path, missing_dir_ok=True)
+        """Also the directories that are left empty, deepest first: a hierarchical namespace lists
+        none, and refuses to remove one that is not empty."""
+        keys = self._deleted_below(path)
+        if (named := self._named(path)) is None or named.is_file:
+            return
+        top = self._key(path)
+        above = {top}
+        for key in keys:
+            parts = key.removeprefix(f"{top}/").split("/")[:-1]
+            above |= {"/".join((top, *parts[:end])) for end in range(1, len(parts) + 1)}
+        for directory in sorted(above, reverse=True):
+            with suppress(FileNotFoundError):
+                self.delete_file(f"{self._bucket}/{directory}")
 
     def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:
-        keys = [key for key, _ in self._below(path)]
-        if not keys and not missing_dir_ok:
+        if not self._deleted_below(path) and not missing_dir_ok:
             raise FileNotFoundError(path)
+
+    def _deleted_below(self, path: str) -> list[str]:
+        keys = [key for key, _ in self._below(path)]
         with _asked(path):
             obstore.delete(self._store, keys)
+        return keys
 
     def delete_root_dir_contents(self) -> None:
         raise NotImplementedError("a whole bucket is not emptied")
