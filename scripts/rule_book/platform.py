@@ -574,7 +574,7 @@ GROUP = Group(
                 "test_P41_a_write_that_fails_shows_and_leaves_nothing",
                 "test_P41_a_read_blames_the_store_and_no_file",
                 "test_P41_what_a_killed_writer_left_is_cleaned_but_for_its_unfinished_upload",
-                "test_P41_spark_writes_reads_and_compacts_on_s3",
+                "test_P41_spark_writes_reads_and_compacts_in_a_store",
             ),
         ),
         Rule(

@@ -8,18 +8,20 @@ the hierarchical namespace. `make test-stores ARGS="fake-gcs-server azurite"` fe
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from http.client import responses
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, parse_qs, quote, urlsplit
 from urllib.request import Request, urlopen
 from xml.sax.saxutils import escape
 
 from acid_platform.base import azure_storage, google_storage
-from tests.stores import real
+from tests.stores import as_google, real
 from tests.stores.server import (
     Answer,
     Headers,
@@ -43,7 +45,7 @@ Query = dict[str, list[str]]
 
 def _google_operation(environ: dict[str, Any], query: Query) -> str:
     method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
-    if "/rewriteTo/" in path:
+    if "/rewriteTo/" in path or "/moveTo/" in path:
         return "COPY"
     if path.startswith("/upload/"):
         if method == "POST":
@@ -86,8 +88,15 @@ GOOGLE = Protocol(
 )
 
 
+def _encrypted(headers: Headers) -> Headers:
+    """With the place of an upload as Google names it."""
+    host = f"//{as_google.HOST}/"
+    return [(name, value.replace(f"http:{host}", f"https:{host}")) for name, value in headers]
+
+
 class XmlApi:
-    """Answers the requests of Google's XML API by those of its JSON API; passes others on.
+    """Answers the requests of Google's XML API by those of its JSON API, and gives everybody a
+    token; passes others on.
 
     A client that asks how far an upload got is told so, as by Google: the emulator takes the
     question for the end of an empty file.
@@ -104,11 +113,21 @@ class XmlApi:
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
         query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
+        if path == "/token":
+            read(environ)
+            start("200 OK", [("Content-Type", "application/json")])
+            return [b'{"access_token": "tests", "token_type": "Bearer", "expires_in": 3600}']
         if environ["REQUEST_METHOD"] == "PUT" and "upload_id" in query:
             status, told, body = self._upload(query["upload_id"][0], environ)
             start(f"{status} {responses[status]}", told)
             return [body]
-        if re.match("/(?:(?:upload|download)/)?storage/v1/|/batch/", path):
+        if move := re.fullmatch("(/storage/v1/b/[^/]+)(/o/.+)/moveTo(/o/.+)", path):
+            status, told, body = self._moved(*(quote(part) for part in move.groups()), environ)
+            start(f"{status} {responses[status]}", told)
+            return [body]
+        if path.startswith("/upload/"):
+            return self._passed(environ, lambda status, told: start(status, _encrypted(told)))
+        if re.match("/(?:download/)?storage/v1/|/batch/", path):
             return self._passed(environ, start)
         headers, content = headers_of(environ), read(environ)
         bucket, _, key = path.lstrip("/").partition("/")
@@ -117,6 +136,19 @@ class XmlApi:
         )
         start(f"{status} {responses[status]}", told)
         return [body]
+
+    def _moved(self, bucket: str, old: str, new: str, environ: dict[str, Any]) -> Answer:
+        """The emulator knows no move: a copy, and a removal of what was copied."""
+        read(environ)
+        name = bucket.removeprefix("/storage/v1")
+        target = f"{bucket}{old}/rewriteTo{name}{new}"
+        kind = {"content-type": "application/json"}
+        status, told, body = asked(self._server, "POST", target, kind, b"{}")
+        if status == 200:
+            asked(self._server, "DELETE", f"{bucket}{old}", {})
+            told = [pair for pair in told if pair[0].lower() != "content-length"]
+            body = json.dumps(json.loads(body)["resource"]).encode()
+        return status, told, body
 
     def _upload(self, number: str, environ: dict[str, Any]) -> Answer:
         headers, content = headers_of(environ), read(environ)
@@ -225,6 +257,18 @@ class GoogleServer(StoreServer):
         listed = json.loads(self.ask(f"/storage/v1/b/{bucket}/o?prefix={quote(below, safe='')}"))
         return sorted(one["name"] for one in listed.get("items", ()))
 
+    @contextmanager
+    def on_spark(self, directory: Path) -> Iterator[dict[str, str]]:
+        credentials = directory / "credentials.json"
+        credentials.write_text(json.dumps(as_google.CREDENTIALS))
+        with as_google.java_options(self.url, directory) as options:
+            given = os.environ.get("ACID_SPARK_JAVA_OPTIONS", "")
+            yield {
+                "ACID_SPARK_PACKAGES": self.scheme,
+                "ACID_SPARK_JAVA_OPTIONS": f"{given} {options}",
+                "GOOGLE_APPLICATION_CREDENTIALS": str(credentials),
+            }
+
     @staticmethod
     def hurry(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(google_storage, "_SECONDS", 2.0)
@@ -298,6 +342,29 @@ class AzureServer(StoreServer):
         }
         text = "".join(f"{name}={value};" for name, value in fields.items())
         return {"AZURE_STORAGE_CONNECTION_STRING": text}
+
+    @contextmanager
+    def on_spark(self, directory: Path) -> Iterator[dict[str, str]]:
+        settings = {
+            "fs.abfss.impl": f"{azure_storage.CONNECTOR}.AzureBlobFileSystem",
+            "fs.azure.abfs.endpoint": urlsplit(self.url).netloc,
+            "fs.azure.account.hns.enabled": "false",
+            "fs.azure.always.use.https": "false",
+            "fs.azure.fns.account.service.type": "BLOB",
+            "fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION",
+        }
+        lines = (
+            f"<property><name>{name}</name><value>{value}</value></property>"
+            for name, value in settings.items()
+        )
+        text = f"<configuration>{''.join(lines)}</configuration>"
+        (directory / "core-site.xml").write_text(text)
+        yield {
+            "ACID_SPARK_PACKAGES": self.scheme,
+            "HADOOP_CONF_DIR": str(directory),
+            "AZURE_STORAGE_ACCOUNT_NAME": real.ACCOUNT,
+            "AZURE_STORAGE_ACCOUNT_KEY": real.ACCOUNT_KEY,
+        }
 
     def uri(self, bucket: str, path: str) -> str:
         return f"{self.scheme}://{bucket}@{real.ACCOUNT}.dfs.core.windows.net/{path}"

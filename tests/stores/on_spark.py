@@ -1,9 +1,13 @@
-"""Statements and compactions with Spark on the warehouse of the environment, in S3."""
+"""Statements and compactions with Spark on the warehouse of the environment, in a store.
+
+python -m tests.stores.on_spark URL     # of the server that counts the requests
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from collections import Counter
 from typing import Any
 from urllib.request import Request, urlopen
@@ -69,7 +73,7 @@ def main() -> None:
             cleaner.run(warehouse.metastore)
         require(table, expected)
         warehouse.release()
-        found = examine(warehouse.metastore, warehouse=f"s3://{warehouse.path}").findings
+        found = examine(warehouse.metastore, warehouse=os.environ["ACID_WAREHOUSE"]).findings
         print(json.dumps({"requests": told, "findings": [str(one) for one in found]}))
         warehouse.metastore.stop()
 
@@ -82,7 +86,7 @@ def requests() -> dict[str, int]:
 
 def control(what: str, content: object = None) -> object:
     """Asks the server for something, see `server.Watched`."""
-    url = f"{os.environ['AWS_ENDPOINT_URL']}{CONTROL}{what}"
+    url = f"{sys.argv[1]}{CONTROL}{what}"
     with urlopen(Request(url, json.dumps(content).encode(), method="POST")) as answer:
         return json.load(answer)
 

@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import SplitResult, parse_qs, urlsplit
 from urllib.request import Request, urlopen
@@ -303,6 +304,12 @@ class StoreServer:
     @staticmethod
     def hurry(patch: pytest.MonkeyPatch) -> None:
         """Has clients give up soon, so that the tests are short."""
+
+    @contextmanager
+    def on_spark(self, _directory: Path) -> Iterator[dict[str, str]]:
+        """The other variables with which Spark reads from the server during the block, in a process
+        of its own. What they need stands in the directory."""
+        yield {"ACID_SPARK_PACKAGES": self.scheme}
 
     def close(self) -> None:
         assert self._process.stdin is not None

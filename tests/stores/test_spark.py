@@ -1,4 +1,4 @@
-"""Spark on S3 through Hadoop's connector, in a process of its own, whose JVM has the connector."""
+"""Spark on each kind of store through Hadoop's connector, in a process whose JVM has that."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from acid_platform import (
     StoreRefused,
     StoreUnavailable,
 )
+from acid_platform.base.object_store import BY_SCHEME
 from acid_platform.base.s3 import HADOOP, PACKAGES
 from acid_platform.engine.spark import jvm, session
 from acid_platform.engine.spark.failures import of_files
 from acid_platform.engine.spark.jvm import store_settings
 from scripts import spark_connect
-from tests.stores.conftest import ONLY_S3, Bucket
+from tests.stores.conftest import Bucket
 
 _UNRESOLVED = "unresolved dependency"
 
@@ -124,18 +125,19 @@ def test_P41_what_hadoop_says_of_the_store_is_no_damaged_file() -> None:
         assert type(of_files(RuntimeError(said))) is kind
 
 
-@ONLY_S3
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_P41_spark_writes_reads_and_compacts_on_s3(bucket: Bucket) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.stores.on_spark"],
-        env={**os.environ, "ACID_SPARK_PACKAGES": "s3"},
-        capture_output=True,
-        text=True,
-    )
+def test_P41_spark_writes_reads_and_compacts_in_a_store(bucket: Bucket, tmp_path: Path) -> None:
+    with bucket.server.on_spark(tmp_path) as variables:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.stores.on_spark", bucket.server.url],
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+        )
     if _UNRESOLVED in done.stdout + done.stderr:
-        pytest.skip(f"{', '.join(PACKAGES)} can't be fetched from Maven Central")
+        packages = BY_SCHEME[bucket.server.scheme].packages
+        pytest.skip(f"{', '.join(packages)} can't be fetched from Maven Central")
     assert done.returncode == 0, done.stderr[-6000:]
     told = json.loads(done.stdout.splitlines()[-1])
     print(told["requests"])
