@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.base import azure_storage, google_storage, s3
@@ -41,6 +41,8 @@ class ObjectStore:
     """The Java package of Hadoop's connector."""
     packages: tuple[str, ...] = ()
     """What Spark fetches from Maven Central for it, if ACID_SPARK_PACKAGES names the store."""
+    older_packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What it fetches instead, by the version of its Hadoop."""
     left_out: tuple[str, ...] = ()
     """What these packages ask for in vain."""
     log_settings: Callable[[str], tuple[dict[str, Any], str]] = lambda _uri: ({}, "")
@@ -64,6 +66,7 @@ STORES = (
         hadoop_settings=s3.hadoop_settings,
         connector=s3.CONNECTOR,
         packages=s3.PACKAGES,
+        older_packages=s3.OLDER_PACKAGES,
         left_out=s3.LEFT_OUT,
         log_settings=s3.log_settings,
         places=s3.PLACES,

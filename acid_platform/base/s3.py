@@ -46,14 +46,16 @@ _HADOOP_ERROR = re.compile(
 _STATUS = re.compile(r"Status Code: (\d+)")
 
 HADOOP = "3.5.0"
-"""The version of the Hadoop client in PySpark: the connector must have the same."""
+"""The version of the Hadoop client in the newest PySpark, and of the connectors."""
 _SDK = "2.35.4"
 """The version of Amazon's SDK that this connector was made for."""
-PACKAGES = (
-    f"org.apache.hadoop:hadoop-aws:{HADOOP}",
-    *(f"software.amazon.awssdk:{name}:{_SDK}" for name in ("s3", "s3-transfer-manager", "sts")),
+_SDK_PARTS = tuple(
+    f"software.amazon.awssdk:{name}:{_SDK}" for name in ("s3", "s3-transfer-manager", "sts")
 )
+PACKAGES = (f"org.apache.hadoop:hadoop-aws:{HADOOP}", *_SDK_PARTS)
 """20 MB instead of 700: the connector asks for the SDK's bundle, which has every service of AWS."""
+OLDER_PACKAGES = {"3.4.1": ("org.apache.hadoop:hadoop-aws:3.4.1", *_SDK_PARTS)}
+"""Newer connectors call what that Hadoop, of Spark 4.0, does not have."""
 LEFT_OUT = ("software.amazon.awssdk:bundle",)
 CONNECTOR = "org.apache.hadoop.fs.s3a"
 

@@ -23,15 +23,29 @@ from acid_platform.base.s3 import HADOOP, PACKAGES
 from acid_platform.engine.spark import jvm, session
 from acid_platform.engine.spark.failures import of_files
 from acid_platform.engine.spark.jvm import store_settings
+from acid_platform.engine.spark.spark_versions import installed_version, spark_version
 from scripts import spark_connect
 from tests.stores.conftest import Bucket
 
 _UNRESOLVED = "unresolved dependency"
 
 
-def test_the_connector_has_the_version_of_the_hadoop_client_in_pyspark() -> None:
+def test_the_hadoop_client_in_pyspark_has_the_version_in_the_table() -> None:
     (client,) = Path(pyspark.__file__).parent.glob("jars/hadoop-client-api-*.jar")
-    assert client.stem.rpartition("-")[2] == HADOOP
+    assert client.stem.rpartition("-")[2] == installed_version().hadoop
+
+
+@pytest.mark.parametrize(
+    ("spark", "hadoop"),
+    [("4.0.5", "3.4.1"), ("4.1.4", HADOOP), ("4.2.1", HADOOP), ("4.3.0", HADOOP)],
+)
+def test_spark_gets_a_connector_that_runs_on_its_hadoop(
+    spark: str, hadoop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jvm, "installed_version", lambda: spark_version(spark))
+    told = store_settings({"ACID_SPARK_PACKAGES": "s3"})
+    assert f"org.apache.hadoop:hadoop-aws:{hadoop}" in told["spark.jars.packages"].split(",")
+    assert "software.amazon.awssdk:bundle" in told["spark.jars.excludes"].split(",")
 
 
 def test_the_settings_follow_the_environment() -> None:

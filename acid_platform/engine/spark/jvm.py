@@ -19,6 +19,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
 from acid_platform.base.object_store import BY_SCHEME, STORES
+from acid_platform.engine.spark.spark_versions import installed_version
 
 _IN_SPARK = ("org.slf4j:slf4j-api", "commons-logging:commons-logging")
 """Spark has both. Maven leaves their descriptions alone in ~/.m2 when it chose other versions of
@@ -32,13 +33,17 @@ def store_settings(environment: Mapping[str, str] = os.environ) -> dict[str, str
     settings: dict[str, str] = {}
     for store in STORES:
         settings |= store.hadoop_settings(environment)
+    hadoop = installed_version().hadoop
+    fetched = {store.name: store.older_packages.get(hadoop, store.packages) for store in STORES}
     packages: list[str] = []
     for name in filter(None, environment.get("ACID_SPARK_PACKAGES", "").split(",")):
         named = BY_SCHEME.get(name.strip())
-        packages += (named and named.packages) or (name.strip(),)
+        packages += fetched[named.name] if named else (name.strip(),)
     if packages:
         settings["spark.jars.packages"] = ",".join(packages)
-    connected = [store for store in STORES if store.packages and {*store.packages} <= {*packages}]
+    connected = [
+        store for store in STORES if store.packages and {*fetched[store.name]} <= {*packages}
+    ]
     if connected:
         left_out = [name for store in connected for name in store.left_out]
         settings["spark.jars.excludes"] = ",".join((*left_out, *_IN_SPARK))

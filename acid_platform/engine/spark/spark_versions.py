@@ -28,6 +28,8 @@ class SparkVersion:
 
     java: str
     """The directory below `java/` with the sources that are for some versions only."""
+    hadoop: str
+    """The version of Hadoop in PySpark."""
     lists_of_functions: int
     """How many lists `UserDefinedPythonFunction` takes behind its flags."""
     names_have_depths: bool
@@ -46,11 +48,11 @@ class SparkVersion:
 _UTC = {"timezone": "UTC"}
 # fmt: off
 VERSIONS: Mapping[tuple[int, int], SparkVersion] = {
-    #                     java        lists  depths  by number  by Arrow  limits  zone
-    (4, 0): SparkVersion("spark_4_0", 0,     False,  False,     False,    False,  {}),
-    (4, 1): SparkVersion("spark_4_0", 0,     True,   True,      True,     False,  {}),
-    (4, 2): SparkVersion("spark_4_0", 0,     True,   True,      True,     True,   _UTC),
-    (4, 3): SparkVersion("spark_4_3", 2,     True,   True,      True,     True,   _UTC),
+    #                     java        hadoop   lists  depths  by number  by Arrow  limits  zone
+    (4, 0): SparkVersion("spark_4_0", "3.4.1", 0,     False,  False,     False,    False,  {}),
+    (4, 1): SparkVersion("spark_4_0", "3.4.2", 0,     True,   True,      True,     False,  {}),
+    (4, 2): SparkVersion("spark_4_0", "3.5.0", 0,     True,   True,      True,     True,   _UTC),
+    (4, 3): SparkVersion("spark_4_3", "3.5.0", 2,     True,   True,      True,     True,   _UTC),
 }
 # fmt: on
 """The versions with which `make test-sparks` runs the tests."""
