@@ -82,7 +82,9 @@ class _Table(dg.Component, dg.Model, dg.Resolvable):
         examples=["id int, amount decimal(9,2)"],
     )
     partitioned_by: Sequence[str] = Field(default=(), examples=[["day date"]])
-    comment: str = ""
+    comment: str = Field(
+        default="", description="The comment of the table, and the description of the asset."
+    )
     comments: Mapping[str, str] | None = Field(
         default=None, description="The comments of columns.", examples=[{"amount": "in euros"}]
     )
@@ -128,6 +130,7 @@ class _Table(dg.Component, dg.Model, dg.Resolvable):
             require_columns(expectations, names, f"asset of {self.table}")
         attributes = dict(self.asset or {})
         spec = {
+            **({"description": self.comment} if self.comment else {}),
             **attributes,
             "kinds": {*attributes.get("kinds", ("orc", *kinds))},
             "deps": [*deps, *(attributes.get("deps") or ())],
@@ -241,7 +244,7 @@ class SqlAssetComponent(_Table):
 
 def _lineage(
     context: dg.AssetExecutionContext, txn: Transaction, query: Query
-) -> dict[str, dg.TableColumnLineage]:
+) -> dict[str, object]:
     """Metadata of a materialization; empty for a query whose columns are not resolved."""
 
     import pandas as pd
@@ -256,7 +259,7 @@ def _lineage(
     except UnsupportedStatement as error:
         context.log.info(f"no lineage of columns: {error}")
         return {}
-    return {"dagster/column_lineage": table_lineage(sources)}
+    return table_lineage(sources)
 
 
 # --- files and functions -------------------------------------------------------------------------

@@ -149,4 +149,4 @@ def _of_query(view: ViewRecord, columns: Mapping[str, Sequence[str]]) -> dict[st
         sources = column_lineage(query(view.query), lambda name: columns.get(name, ()))
     except UnsupportedStatement:  # sqlglot does not resolve it
         return shown
-    return {**shown, "dagster/column_lineage": table_lineage(sources)}
+    return {**shown, **table_lineage(sources)}

@@ -161,14 +161,27 @@ def declared_metadata(record: TableRecord) -> dict[str, Any]:
     }
 
 
-def table_lineage(sources: Mapping[str, Iterable[tuple[str, str]]]) -> dg.TableColumnLineage:
-    """By column of a table the columns that it is computed of, each with its table."""
-    return dg.TableColumnLineage(
-        {
-            column: [dg.TableColumnDep(asset_key(table), name) for table, name in sorted(of_column)]
-            for column, of_column in sources.items()
-        }
-    )
+def table_lineage(sources: Mapping[str, Iterable[tuple[str, str]]]) -> dict[str, object]:
+    """Metadata: by column of a table the columns that it is computed of, each with its table.
+
+    Also as a table, since the pages of open-source Dagster do not show `dagster/column_lineage`.
+    """
+    every = {column: sorted(of_column) for column, of_column in sources.items()}
+    deps = {
+        column: [dg.TableColumnDep(asset_key(table), name) for table, name in of_column]
+        for column, of_column in every.items()
+    }
+    rows = [
+        dg.TableRecord(
+            {"column": column, "computed of": ", ".join(".".join(pair) for pair in of_column)}
+        )
+        for column, of_column in every.items()
+    ]
+    schema = dg.TableSchema([dg.TableColumn("column"), dg.TableColumn("computed of")])
+    return {
+        "dagster/column_lineage": dg.TableColumnLineage(deps),
+        "sources of columns": dg.MetadataValue.table(rows, schema),
+    }
 
 
 def table_schema(

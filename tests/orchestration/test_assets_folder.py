@@ -200,17 +200,19 @@ def test_a_query_fills_its_table(folder: Path, place: Place) -> None:
     ]
 
 
-def test_the_yaml_has_the_comments_of_columns(folder: Path) -> None:
+def test_comments_in_yaml_are_shown_as_descriptions(folder: Path) -> None:
     component(
         folder,
         "t",
         SQL,
-        "table: shop.t\nsql: t.sql\ncolumns: id int, v int\ncomments: {id: a number}",
+        "table: shop.t\nsql: t.sql\ncolumns: id int, v int\ncomment: some numbers\n"
+        "comments: {id: a number}",
         t_sql="SELECT 1 AS id, 2 AS v",
     )
     [spec] = assets_of(load(folder))["shop/t"].specs
     schema = spec.metadata["dagster/column_schema"]
     assert [column.description for column in schema.columns] == ["a number", None]
+    assert spec.description == "some numbers"
 
 
 def test_a_suite_beside_the_yaml_is_the_checks_of_the_table(folder: Path) -> None:

@@ -93,6 +93,11 @@ def test_a_view_is_virtual_and_shows_what_its_columns_are_computed_of(hr: Place)
             "years": [dg.TableColumnDep(STAFF, "age")],
         }
     )
+    table = [record.data for record in adults.metadata["sources of columns"].records]
+    assert table == [
+        {"column": "who", "computed of": "hr.staff.name"},
+        {"column": "years", "computed of": "hr.staff.age"},
+    ]
     assert bosses.metadata["dagster/column_lineage"] == dg.TableColumnLineage(
         {"boss": [dg.TableColumnDep(ADULTS, "who")]}
     )

@@ -202,6 +202,9 @@ def test_the_readme_of_a_new_project_names_what_it_has(tmp_path: Path) -> None:
     place = tmp_path / "shop"
     assert CliRunner().invoke(main, ["new", str(place)]).exit_code == 0
     readme, makefile = ((place / name).read_text() for name in ("README.md", "Makefile"))
+    [origin] = location_origins_from_yaml_paths([str(place / "workspace.yaml")])
+    names = tomllib.loads((place / "pyproject.toml").read_text())["tool"]["dagster"]
+    assert origin.location_name == names["code_location_name"] == "shop"  # as dg dev calls it
     targets = set(re.findall(r"^(\w+):", makefile, re.MULTILINE))
     assert set(re.findall(r"`make (\w+)`", readme)) == targets == {"setup", "dev", "test", "check"}
     places = re.findall(r"^\| `([\w/.]+)` \|", readme, re.MULTILINE)
