@@ -138,9 +138,7 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
         Raises CorruptFile, also for an event without a row key.
         """
         names = self.acid_columns()[:5]
-        # A small file is read at once: there may be hundreds.
-        small = self.nrows <= BATCH_ROWS
-        yield from map(self._ids, [self.read(columns=names)] if small else self.batches(names))
+        yield from map(self._ids, self.batches(names))
 
     def _ids(self, rows: pa.Table | pa.RecordBatch) -> list[np.ndarray]:
         if any(column.null_count for column in rows.columns):
@@ -188,10 +186,15 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
                     raise WideTimestamps
                 yield batch
             return
-        from pyarrow import dataset  # imports pandas, which takes long
-
-        content = _content(self.files, self.path, self.length)
         try:
+            if self.nstripes <= 1 and self.nrows <= BATCH_ROWS:
+                # A scanner takes longer than such a file, of which there may be hundreds.
+                if self.nrows:
+                    yield self.read_stripe(0, columns=list(names)).select(list(names))
+                return
+            from pyarrow import dataset  # imports pandas, which takes long
+
+            content = _content(self.files, self.path, self.length)
             yield from (
                 dataset.OrcFileFormat()
                 .make_fragment(content)

@@ -8,7 +8,7 @@ stripes, however large the table is.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,6 +34,8 @@ from acid_platform.storage.arrow_types import arrow_type
 T = TypeVar("T")
 SPLIT_BYTES = 1 << 20
 """From this size on, several threads may decode the columns of a piece."""
+SMALL_FILE = SPLIT_BYTES // 4
+"""Local files below this size in bytes are read one after the other by one thread."""
 
 ENTITY = Column("__entity", HiveType("int"))
 """The place of a row's partition among the entities of its scan."""
@@ -76,15 +78,16 @@ class ArrowScan:
                 for piece in pieces:
                     yield from piece()
                 return
-        yield from read_ahead(self._work(workers), workers)
+        yield from read_ahead(self._joined_work(workers), workers)
 
-    def mapped(self, made: Callable[[pa.RecordBatch], T], threads: int) -> Iterator[T]:
-        """What `made` makes of each batch, in the thread that decoded it; in file order."""
+    def mapped(self, made: Callable[[list[pa.RecordBatch]], T], threads: int) -> Iterator[T]:
+        """What `made` makes of a few batches at a time, in the thread that decoded them; in file
+        order."""
 
         def of(piece: Work) -> list[T]:
-            return [made(batch) for batch in piece()]
+            return [made(piece())]
 
-        yield from read_ahead((partial(of, piece) for piece in self._work(threads)), threads)
+        yield from read_ahead((partial(of, piece) for piece in self._joined_work(threads)), threads)
 
     def table(self, threads: int | None = None) -> pa.Table:
         return pa.Table.from_batches(self.batches(threads), schema=self.schema)
@@ -182,12 +185,31 @@ class ArrowScan:
             return int(open_source(self.scan.files, source).nrows)
 
     def _work(self, threads: int) -> Iterator[Work]:
-        every = self.scan.read_bytes
+        """The pieces in file order."""
+        for read in self._reads():
+            yield from read.work(partial(self._decoders, threads))
 
-        def decoders(size: int) -> int:
-            """Threads for a piece: several for one that the others would have to wait for."""
-            return threads if size >= SPLIT_BYTES and size * threads > every else 1
+    def _joined_work(self, threads: int) -> Iterator[Work]:
+        """The pieces in file order, where small local files after each other are one: to hand a
+        piece to a thread takes about as long as to read one of them."""
+        small, size, local = list[Work](), 0, self.scan.files.local
+        for read in self._reads():
+            work, joined = read.work(partial(self._decoders, threads)), False
+            if local and read.source.size < SMALL_FILE:
+                small, size, joined = [*small, *work], size + read.source.size, True
+            if small and (size >= SPLIT_BYTES or not joined):
+                yield partial(_one_after_another, small)
+                small, size = [], 0
+            if not joined:
+                yield from work
+        if small:
+            yield partial(_one_after_another, small)
 
+    def _decoders(self, threads: int, size: int) -> int:
+        """Threads for a piece: several for one that the others would have to wait for."""
+        return threads if size >= SPLIT_BYTES and size * threads > self.scan.read_bytes else 1
+
+    def _reads(self) -> Iterator[FileRead]:
         file_places = count(0, FILE_PLACES)
         for place, entity in enumerate(self.scan.entities):
             values = partition_scalars(self.scan.partition_columns, entity.values)
@@ -201,8 +223,7 @@ class ArrowScan:
                 elif not len(rows):
                     continue
                 gone = deleted if touched else None
-                read = FileRead(self, values, source, gone, rows, first)
-                yield from read.work(decoders)
+                yield FileRead(self, values, source, gone, rows, first)
 
     def _rows_at(self, first: int) -> np.ndarray | None:
         """The numbers of the rows of `places` in the file whose first row has the place `first`."""
@@ -210,6 +231,10 @@ class ArrowScan:
             return None
         low, high = np.searchsorted(self.places, [first, first + FILE_PLACES])
         return np.asarray(self.places[low:high] - first)
+
+
+def _one_after_another(pieces: Sequence[Work]) -> list[pa.RecordBatch]:
+    return [batch for piece in pieces for batch in piece()]
 
 
 def read_ahead(work: Iterator[Callable[[], list[T]]], workers: int) -> Iterator[T]:

@@ -28,7 +28,7 @@ def test_closing_a_scan_waits_for_no_thread(monkeypatch: pytest.MonkeyPatch) -> 
         yield slow
         yield slow
 
-    monkeypatch.setattr(ArrowScan, "_work", work)
+    monkeypatch.setattr(ArrowScan, "_joined_work", work)
     files, _ = Files.of("/")
     scan = ArrowScan(Scan(files, "", (), (), (), ValidWriteIdList("db.t", 1)), ())
     batches = scan.batches(threads=2)

@@ -297,6 +297,7 @@ def test_large_files_are_read_stripe_by_stripe_and_little_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(decode, "SMALL_BYTES", 0)
+    monkeypatch.setattr(module, "SMALL_FILE", 0)
     rows = [(1, P, i, f"{i:06d}") for i in range(60_000)]
     table = AcidTable(tmp_path).inserts("d1", rows, stripe_size=1024)
     stripes = orc.ORCFile(str(table.file("d1"))).nstripes
@@ -317,6 +318,34 @@ def test_large_files_are_read_stripe_by_stripe_and_little_ahead(
     assert first.num_rows < len(rows) and len(started) < stripes
     values = scan.table(threads=2).column("v").to_pylist()
     assert values == [row[3] for row in rows], "in the order of the file"
+
+
+def test_small_files_after_each_other_are_read_by_one_thread_and_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, rows = AcidTable(tmp_path), list[str]()
+    for number in range(1, 8):
+        values = [f"{number}-{i}" for i in range(3000 if number == 4 else 3)]
+        table.inserts(f"d{number}", [(number, P, i, value) for i, value in enumerate(values)])
+        rows += values
+    sizes = [table.file(f"d{number}").stat().st_size for number in range(1, 8)]
+    monkeypatch.setattr(module, "SMALL_FILE", sizes[3])
+    pieces: list[int] = []
+    keep = module.read_ahead
+
+    def watched(work: Any, workers: int) -> Any:
+        every = list(work)
+        pieces.append(len(every))
+        return keep(iter(every), workers)
+
+    monkeypatch.setattr(module, "read_ahead", watched)
+    scan = arrow_scan(table.layout, write_ids("9:M::"), txns())
+    assert scan.table(threads=2).column("v").to_pylist() == rows
+    monkeypatch.setattr(module, "SPLIT_BYTES", 1)
+    assert scan.table(threads=2).column("v").to_pylist() == rows
+    monkeypatch.setattr(module, "SMALL_FILE", 0)
+    assert scan.table(threads=2).column("v").to_pylist() == rows
+    assert pieces == [3, 7, 7]
 
 
 @pytest.mark.parametrize("small", [0, 1 << 30])

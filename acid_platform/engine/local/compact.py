@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter
 
 import pyarrow as pa
 
@@ -76,16 +78,19 @@ class LocalCompaction:
         insert-only table have no row ids."""
         row_id = self.compaction.plain is None
         names = [column.name for column in self.compaction.written]
+        empty = ValueSums(names).profile()
 
-        def of(batch: pa.RecordBatch) -> Profile:
-            values = ValueSums(names)
-            values.add(batch.select(list(range(len(columns)))).to_struct_array())
-            keys = batch.column(len(columns)) if row_id else None
-            ids = 0 if keys is None else row_id_checksum(*map(values_of, keys.flatten()))
-            return replace(values.profile(), rows=batch.num_rows, row_id_checksum=ids)
+        def of(batches: list[pa.RecordBatch]) -> Profile:
+            values, profiles = ValueSums(names), [empty]
+            for _, alike in groupby(batches, attrgetter("schema")):  # units of timestamps differ
+                for batch in pa.Table.from_batches(alike).combine_chunks().to_batches():
+                    values.add(batch.select(list(range(len(columns)))).to_struct_array())
+                    keys = batch.column(len(columns)) if row_id else None
+                    ids = 0 if keys is None else row_id_checksum(*map(values_of, keys.flatten()))
+                    profiles.append(Profile(rows=batch.num_rows, row_id_checksum=ids))
+            return combine([*profiles, values.profile()])
 
         read = ArrowScan(scan, columns, row_id=row_id, as_stored=True)
-        empty = ValueSums(names).profile()
         return combine([empty, *read.mapped(of, -(-usable_cores() // 2))])
 
 
