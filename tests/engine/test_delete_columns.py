@@ -21,13 +21,13 @@ def test_only_the_row_keys_of_delete_files_are_decoded(
     table.inserts("d1", [(1, P, i, *["x"] * 250) for i in range(3)])
     table.deletes("D2", [(1, P, 1)], current=2).deletes("D3", [(1, P, 2)], current=3)
     asked: list[list[str]] = []
-    keep = OrcFile.read
+    keep = OrcFile.batches
 
-    def watched(file: OrcFile, columns: list[str]) -> Any:
-        asked.append(columns)
-        return keep(file, columns)
+    def watched(file: OrcFile, names: list[str], *args: Any) -> Any:
+        asked.append(names)
+        return keep(file, names, *args)
 
-    monkeypatch.setattr(OrcFile, "read", watched)
+    monkeypatch.setattr(OrcFile, "batches", watched)
     assert table.values(columns=["c0"]) == ["x"]
     assert (
         asked == [["operation", "originalTransaction", "bucket", "rowId", "currentTransaction"]] * 2
