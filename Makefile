@@ -324,6 +324,10 @@ bench-planning: setup ## a read and a commit of up to 10,000 deltas and 100,000 
 bench-local: setup ## the local engine beside delta-rs, DuckLake, Spark and plain ORC (ARGS="--rows 200000")
 	@$(JAVA) exec $(PY) -m benchmarks.local $(ARGS)
 
+.PHONY: bench-local-profile
+bench-local-profile: setup ## where the time of each of the local engine's statements goes (ARGS="--rows 200000")
+	@$(TEST_STATE) exec $(PY) -m benchmarks.local.profile $(ARGS)
+
 .PHONY: bench-local-growth
 bench-local-growth: setup ## the local engine as a table grows: seconds and peak memory at 200,000 to 30 million rows (ARGS="--rows 200000")
 	@$(TEST_STATE) exec $(PY) -m benchmarks.local_growth $(ARGS)

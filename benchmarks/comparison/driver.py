@@ -40,8 +40,12 @@ class Worker:
         data: Path,
         environment: Mapping[str, str],
         log: Path | None = None,
+        directory: Path = ROOT,
     ) -> None:
-        """`log`: a file for what the process writes to stderr, which is ours otherwise."""
+        """`log`: a file for what the process writes to stderr, which is ours otherwise.
+
+        `directory`: where the process finds the library and the benchmarks.
+        """
         command = [str(python), "-m", "benchmarks.comparison.worker", module, ",".join(names)]
         with ExitStack() as opened:
             self.process = subprocess.Popen(
@@ -50,8 +54,8 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=opened.enter_context(log.open("ab")) if log else None,
                 text=True,
-                cwd=ROOT,
-                env={**os.environ, **environment},
+                cwd=directory,
+                env={**os.environ, "PYTHONPATH": str(directory), **environment},
                 start_new_session=True,
             )
 

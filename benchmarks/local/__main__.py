@@ -25,6 +25,8 @@ from benchmarks.results import machine, save
 RESULTS = ROOT / "benchmarks" / "results"
 IN_SPARK = ("spark", "plain-orc")
 """These share a process, so that there is one JVM."""
+BEFORE = "local@before"
+"""The local engine of another checkout."""
 
 
 PACKAGES = (
@@ -81,8 +83,19 @@ def fresh_processes(times: int) -> dict[str, float]:
     return {name: statistics.median(seconds[1:]) for name, seconds in taken.items()}
 
 
+def with_library_of(checkout: Path, directory: Path) -> Path:
+    """The directory, in which these benchmarks meet the library of another checkout."""
+    directory.mkdir()
+    (directory / "acid_platform").symlink_to(checkout.resolve() / "acid_platform")
+    for name in ("benchmarks", "tests"):
+        (directory / name).symlink_to(ROOT / name)
+    return directory
+
+
 def measure(arguments: argparse.Namespace, size: int, python: Path | None) -> dict[str, Any]:
     names = [name for name in arguments.contenders if python or name not in PEERS]
+    if arguments.before:
+        names.insert(1, BEFORE)
     data = arguments.data / str(size)
     source_rows.make(data, size)
     expected = json.loads((data / "expected.json").read_text())
@@ -92,6 +105,7 @@ def measure(arguments: argparse.Namespace, size: int, python: Path | None) -> di
         in_spark = [name for name in names if name in IN_SPARK]
         groups = [[name] for name in names if name not in IN_SPARK]
         groups += [in_spark] if in_spark else []
+        before = arguments.before and with_library_of(arguments.before, Path(home) / "before")
         for group in groups:
             chosen = python if group[0] in PEERS else Path(sys.executable)
             worker = Worker(
@@ -101,6 +115,7 @@ def measure(arguments: argparse.Namespace, size: int, python: Path | None) -> di
                 Path(home),
                 data,
                 {"ACID_SPARK_MEMORY": "3g"},
+                directory=before if group == [BEFORE] else ROOT,
             )
             processes.append(worker)
             workers |= dict.fromkeys(group, worker)
@@ -134,6 +149,7 @@ def main() -> None:
         nargs="+",
         default=["local", "delta-rs", "ducklake", "spark", "plain-orc"],
     )
+    parser.add_argument("--before", type=Path, help="another checkout, as one more contender")
     parser.add_argument("--data", type=Path, default=ROOT / "build" / "bench-local")
     parser.add_argument("--work", type=Path, default=ROOT / "build")
     parser.add_argument("--fresh", type=int, default=7, help="new processes of each kind")

@@ -26,6 +26,7 @@ from benchmarks.peers.contenders import BASELINES, peer_of
 from benchmarks.peers.report import markdown, merged
 from benchmarks.peers.versions import CACHE, PEERS, cache_directory, python_of
 from benchmarks.results import machine, save
+from tests.sparks.environments import environment
 
 DEFAULT = (
     "ours",
@@ -41,10 +42,15 @@ MODULE = "benchmarks.peers.contenders"
 WARM_ROWS = 200_000
 
 
-def interpreter(contender: str, cache: Path) -> Path | None:
-    """What runs the contender; None if its packages can't be installed."""
+def interpreter(contender: str, cache: Path, spark: str | None) -> Path | None:
+    """What runs the contender, ours with this version of Spark or with the lock's.
+
+    None if its packages can't be installed.
+    """
     peer = peer_of(contender)
-    return Path(sys.executable) if peer is None else python_of(peer, cache)
+    if peer is not None:
+        return python_of(peer, cache)
+    return environment(spark, cache / "ours") if spark else Path(sys.executable)
 
 
 def start(
@@ -54,19 +60,20 @@ def start(
     workers: dict[str, Worker] = {}
     told: dict[str, dict[str, Any]] = {}
     missing: dict[str, str] = {}
-    environment = {"ACID_SPARK_MEMORY": "2g", "SPARK_LOCAL_IP": "127.0.0.1", "TZ": "UTC"}
+    variables = {"ACID_SPARK_MEMORY": "2g", "SPARK_LOCAL_IP": "127.0.0.1", "TZ": "UTC"}
     cache = arguments.cache
     for name in arguments.contenders:
-        python = interpreter(name, cache)
+        python = interpreter(name, cache, arguments.spark)
         if python is None:
-            peer = PEERS[str(peer_of(name))]
-            missing[name] = f"PySpark {peer.spark} can't be installed into {cache}"
+            peer = peer_of(name)
+            spark = PEERS[peer].spark if peer else arguments.spark
+            missing[name] = f"PySpark {spark} can't be installed into {cache}"
             continue
         group = [name]
         if not name.startswith("plain-"):
             group += [f"{baseline}@{name}" for baseline in arguments.baselines]
-        environment |= {"PYSPARK_PYTHON": str(python), CACHE: str(cache)}
-        worker = Worker(MODULE, group, python, home, arguments.data, environment, log)
+        variables |= {"PYSPARK_PYTHON": str(python), CACHE: str(cache)}
+        worker = Worker(MODULE, group, python, home, arguments.data, variables, log)
         try:
             told[name] = worker.call(name, "versions")
         except RuntimeError:
@@ -170,7 +177,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="after one that warms up")
     parser.add_argument("--reads", type=int, default=3, help="wide scans after a phase")
     parser.add_argument("--contenders", nargs="+", default=DEFAULT, choices=DEFAULT)
-    parser.add_argument("--baselines", nargs="+", default=BASELINES, choices=BASELINES)
+    parser.add_argument("--spark", help="the version of Spark for ours; the lock's by default")
+    parser.add_argument("--baselines", nargs="*", default=BASELINES, choices=BASELINES)
     parser.add_argument(
         "--until", type=moment, default=math.inf, help="HH:MM: the run ends by then"
     )
@@ -189,7 +197,8 @@ def main() -> None:
         if not content["seconds"]:
             sys.exit(f"{size:,} rows: nothing was measured in time, so no result was written")
         content = {"date": datetime.date.today().isoformat(), **content}
-        path = arguments.out / f"{content['date']}-peers-{size}.json"
+        beside = f"-spark-{arguments.spark}" if arguments.spark else ""
+        path = arguments.out / f"{content['date']}-peers-{size}{beside}.json"
         if arguments.add and path.exists():
             content = merged(json.loads(path.read_text()), content)
         save(path, content)

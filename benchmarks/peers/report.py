@@ -65,6 +65,8 @@ class Ratios:
         self.subjects = [name for name in self.names if name in SUBJECTS]
         self.peers = [name for name in self.names if name not in SUBJECTS]
         self.phases = list(self.medians[self.names[0]])
+        versions = content["versions"]
+        self.sparks = {name: versions.get(name, {}).get("pyspark", name) for name in self.names}
 
     def plain(self, name: str, phase: str, form: str) -> float | None:
         """Seconds of plain files in the contender's Spark for what the phase is compared with."""
@@ -83,8 +85,9 @@ class Ratios:
         return _divided(self.over_plain(subject, phase, form), self.over_plain(peer, phase, form))
 
     def kind(self, subject: str, peer: str, kind: str) -> float | None:
-        """The geometric mean of the normalised ratios of a kind of work."""
-        found = [self.over_peer(subject, peer, phase, "parquet") for phase in KINDS[kind]]
+        """The geometric mean of a kind's ratios, which in the same Spark are not normalised."""
+        form = None if self.sparks[subject] == self.sparks[peer] else "parquet"
+        found = [self.over_peer(subject, peer, phase, form) for phase in KINDS[kind]]
         known = [ratio for ratio in found if ratio]
         return math.exp(sum(map(math.log, known)) / len(known)) if known else None
 
@@ -156,8 +159,8 @@ def _kinds(ratios: Ratios, subject: str) -> list[str]:
         "",
         f"## {SUBJECTS[subject]}, over the peer: kinds of work",
         "",
-        "Each side is divided by plain Parquet of its own Spark, a change or compaction by the load"
-        " of all rows. Below 1 ours is ahead.",
+        "Below 1 ours is ahead. If the peer has another Spark than ours, each side is divided by"
+        " plain Parquet of its own Spark, a change or compaction by the load of all rows.",
         *_table(ratios.peers, [*rows, ("ours is ahead in", ahead)]),
     ]
 

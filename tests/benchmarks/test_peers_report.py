@@ -61,6 +61,14 @@ def test_what_was_not_measured_is_no_ratio() -> None:
     assert "| ours is ahead in | 2 of 3 |" in markdown(TWICE_AS_FAST)
 
 
+def test_in_the_same_spark_seconds_are_compared_as_they_are() -> None:
+    versions = {"ours": {"pyspark": "4.1.4"}, "delta": {"pyspark": "4.1.4"}}
+    assert Ratios(TWICE_AS_FAST).kind("ours", "delta", "bulk load") == pytest.approx(2 / 6)
+    same = Ratios({**TWICE_AS_FAST, "versions": versions})
+    assert same.kind("ours", "delta", "bulk load") == pytest.approx(4 / 9)
+    assert same.kind("ours", "delta", "UPDATE") == pytest.approx(2 / 3)
+
+
 def test_a_wrong_answer_is_in_the_report() -> None:
     wrong = {**TWICE_AS_FAST, "failures": ["ours, after merge: x"]}
     assert "- WRONG: ours, after merge: x" in markdown(wrong)
