@@ -22,9 +22,11 @@ from acid_platform.errors import (
     AcidError,
     BatchCommitted,
     NeedsSpark,
+    NoSuchTxn,
     PublicationFailed,
     StoreRefused,
     StoreUnavailable,
+    TxnAborted,
     UnsupportedStatement,
     WrongType,
 )
@@ -226,7 +228,7 @@ def write_rows(
 
     `bucket`: the number of the task. `attempt` is unique among all attempts of the write's tasks.
     Raises UnknownColumn, WrongType, UnsupportedStatement (a conversion that only a query does),
-    PublicationFailed, StoreRefused, StoreUnavailable.
+    PublicationFailed, StoreRefused, StoreUnavailable; TxnAborted, NoSuchTxn (it has ended).
     """
     files: dict[str, TaskFiles] = {}
     written: list[StagedFile] = []
@@ -241,6 +243,8 @@ def write_rows(
             for partition, writing in files.items():
                 written += (replace(file, partition=partition) for file in writing.finish())
     except OSError as error:
+        if isinstance(error, FileNotFoundError):
+            _require_open(write)
         raise PublicationFailed(
             f"{write.task.directory} can't be written: {error}; nothing was published: free space,"
             " or grant the permission, see that every executor reaches the warehouse, and run the"
@@ -251,6 +255,16 @@ def write_rows(
             writing.give_up()
     received = sum((writing.received for writing in files.values()), Received())
     return TaskResult(tuple(file.packed() for file in written), received.rows)
+
+
+def _require_open(write: OpenWrite) -> None:
+    """Raises TxnAborted, NoSuchTxn if the write's transaction has ended: its files were removed."""
+    try:
+        opened(write.place).metastore.resume(write.txn).forget()
+    except (TxnAborted, NoSuchTxn):
+        raise
+    except AcidError:  # this machine reaches neither the metastore nor the directory
+        return
 
 
 def _files(write: OpenWrite, bucket: int, attempt: int, place: int) -> TaskFiles:

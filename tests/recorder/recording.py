@@ -52,6 +52,13 @@ EXPECTED = (
 """Errors that clients may get under faults. Any other is a finding: such as a file that is gone."""
 FULL = os.strerror(errno.EFBIG)
 """What an error of a write on a full disk says."""
+BUSY = "Python worker failed to connect back"
+"""What Spark says if Python does not start in time: the machine is busy, or a process stopped."""
+
+
+def is_explained(error: BaseException) -> bool:
+    """Whether the faults of a run explain an error."""
+    return isinstance(error, EXPECTED) or any(why in str(error) for why in (FULL, BUSY))
 
 
 @dataclass
@@ -72,7 +79,7 @@ class Journal:
 
     def error(self, place: str, error: BaseException) -> None:
         name = type(error).__name__
-        if isinstance(error, EXPECTED) or FULL in str(error):
+        if is_explained(error):
             self._line({"error": f"{place}: {name}"})
         else:
             self._line({"unexpected": f"{self.process}, {place}: {name}: {error}"})

@@ -31,7 +31,7 @@ from acid_platform import AcidError, NotEnoughHistory, OutcomeUnknown, SnapshotE
 from acid_platform.engine.spark.session import start_session
 from tests.judge.recorded import Step, Version
 from tests.recorder.clients import cell_of, copy_after, version_of_copy
-from tests.recorder.recording import EXPECTED, Journal, Recording
+from tests.recorder.recording import Journal, Recording, is_explained
 
 _NOTES_REMOVED = 0.3
 """After this part of the queries."""
@@ -178,9 +178,9 @@ class StreamClient:
                 break
             except NotEnoughHistory:
                 raise
-            except AcidError as error:
+            except (AcidError, PySparkException) as error:
                 self._journal.error("batch", error)
-                if self._stopped() or not isinstance(error, EXPECTED):
+                if self._stopped() or not is_explained(error):
                     raise OutcomeUnknown(f"the query of {checkpoint} has not ended") from error
             time.sleep(0.3)
         notes = [note for note in (checkpoint / "commits").glob("*") if note.name.isdigit()]

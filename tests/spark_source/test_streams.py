@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -182,6 +183,18 @@ def test_P42_random_streams_lead_to_the_rows_of_the_table(
         assert here.rows("db.copy") == sorted(inserted)
         stream.stop()
         require_healthy(here)
+
+
+def test_a_task_says_that_its_transaction_has_ended(here: Place) -> None:
+    """A writer that was stopped for longer than the timeout finds its directory gone."""
+    write = batch_write.begin(options(here), SCHEMA.names, False)
+    shutil.rmtree(write.staging)
+    with pytest.raises(PublicationFailed, match="can't be written"):
+        tasks(write, [[row(1)]])
+    here.warehouse.metastore.call(AbortMany((write.txn,), "no heartbeat"))
+    with pytest.raises(TxnAborted, match="no heartbeat"):
+        tasks(write, [[row(1)]])
+    assert here.rows("db.t") == [] and here.open_transactions() == []
 
 
 def test_P42_only_what_the_commit_names_is_visible(here: Place) -> None:
