@@ -110,7 +110,7 @@ def test_several_source_rows_for_one_row_are_refused_and_nothing_is_written(tabl
 @pytest.mark.parametrize("warehouse", ["auto"], indirect=True)
 def test_a_volatile_source_decides_once(table: Table, spark: SparkSession) -> None:
     frame = spark.range(0, 2000, 1, 4).select(
-        F.col("id").cast("int"), F.uuid().alias("v"), (F.rand() * 2).cast("int").alias("m")
+        F.col("id").cast("int"), F.expr("uuid()").alias("v"), (F.rand() * 2).cast("int").alias("m")
     )
     counts = table.merge(
         frame, "t.id = s.id", when_matched_update={"v": "s.v"}, when_not_matched_insert="*"
