@@ -321,9 +321,9 @@ def refuse_quarantine(expectations: Sequence[Expectation], owner: str) -> None:
 
 
 def require_columns(
-    expectations: Sequence[Expectation], columns: Iterable[str], owner: str
+    expectations: Sequence[Expectation], columns: Iterable[str], owner: str, advice: str = ""
 ) -> None:
-    """Raises InvalidDefinition if an expectation names an unknown column.
+    """Raises InvalidDefinition, with the advice, if an expectation names an unknown column.
 
     It is called when a module is loaded, so a misspelt column is found before a run starts.
     """
@@ -336,7 +336,7 @@ def require_columns(
             raise InvalidDefinition(
                 f"{owner}: the expectation {expectation.name} names the column"
                 f" {', '.join(map(repr, unknown))}; the columns are {', '.join(sorted(names))}"
-                f"{f'; did you mean {near}?' if near else ''}"
+                f"{advice}{f'; did you mean {near}?' if near else ''}"
             )
 
 

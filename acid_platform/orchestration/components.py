@@ -116,7 +116,8 @@ class _Table(dg.Component, dg.Model, dg.Resolvable):
         columns: Sequence[str] | None = None,
     ) -> dg.Definitions:
         """The asset of the table with this body, whose files are in `place`; it has `kinds` unless
-        the YAML names others. `columns` are those of its rows, if they are known."""
+        the YAML names others. `columns` are those of its rows, if they are known: an overwritten
+        table has values in no other column, while the rows of others may have some."""
         expectations = expectations_of(
             [
                 *(Expectation(**each.model_dump()) for each in self.expectations),
@@ -124,10 +125,11 @@ class _Table(dg.Component, dg.Model, dg.Resolvable):
             ],
             f"asset of {self.table}",
         )
-        if self.columns is None and columns is not None:
+        if self.columns is None and columns is not None and self.write_mode == "overwrite":
             keys = parse_columns(", ".join(self.partitioned_by)) if self.partitioned_by else ()
             names = [*columns, *(key.name for key in keys)]
-            require_columns(expectations, names, f"asset of {self.table}")
+            advice = " (declare them if the table has more)"
+            require_columns(expectations, names, f"asset of {self.table}", advice)
         attributes = dict(self.asset or {})
         spec = {
             **({"description": self.comment} if self.comment else {}),

@@ -261,6 +261,30 @@ def test_an_expectation_about_a_column_that_a_query_may_have_is_taken(
     assert "shop/t" in assets_of(load(folder))
 
 
+@pytest.mark.parametrize("mode", ["append", "upsert", "delete+insert"])
+def test_an_expectation_may_be_about_a_column_that_only_the_table_has(
+    folder: Path, place: Place, mode: str
+) -> None:
+    """Rows of others may have values there: only an overwrite leaves NULL in all rows."""
+    place.warehouse.create_table("shop.t", "id int, note string").insert([{"id": 1, "note": "a"}])
+    component(
+        folder,
+        "t",
+        SQL,
+        f"""
+        table: shop.t
+        sql: t.sql
+        write_mode: {mode}
+        {"" if mode == "append" else "key: [id]"}
+        expectations:
+          - {{name: noted, kind: ExpectColumnValuesToNotBeNull, arguments: {{column: note}}}}
+        """,
+        t_sql=f"SELECT {1 if mode == 'upsert' else 2} AS id",
+    )
+    assert materialize(place, load(folder)).success == (mode == "upsert")
+    assert stored(place, "shop.t") == [(1, "a")]
+
+
 @pytest.mark.slow
 def test_statements_are_one_transaction_and_a_failed_check_undoes_them(
     folder: Path, place: Place
@@ -347,7 +371,7 @@ def test_the_component_of_the_page_fills_its_partition(folder: Path, place: Plac
             "  - {name: given, kind: ExpectColumnToExist, arguments: {column: amonut}}",
             "SELECT sum(a) AS amount, b, day FROM shop.u",
             "asset of shop.t: the expectation given names the column 'amonut'; the columns are"
-            " amount, b, day; did you mean amount?",
+            " amount, b, day (declare them if the table has more); did you mean amount?",
         ),
         ("table: shop.t.u\nsql: t.sql", "SELECT 1 AS a", "'shop.t.u' is not a name for a table"),
         ("table: shop.t\nsql: t.sql", "SELECT 1 AS a; SELECT 2 AS a", "write one SELECT"),
