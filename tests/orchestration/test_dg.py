@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from psutil import process_iter
 
 from acid_platform.cli.main import main
 from tests.conftest import temporary_warehouse
@@ -62,17 +63,29 @@ def project(place: Path) -> Path:
     return place / "shop"
 
 
-def test_a_new_project_is_checked_and_tested(tmp_path: Path) -> None:
-    place = project(tmp_path)
-    assert "All definitions loaded successfully" in dg_says(place, "check", "defs")
+def tests_say(place: Path) -> str:
+    """What the tests of a project print; they leave no metastore running."""
+    warehouses = place.parent / "warehouses"
+    quiet = ["-q", "-p", "no:cacheprovider", "--basetemp", str(warehouses)]
     tests = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"],
+        [sys.executable, "-m", "pytest", *quiet, "tests"],
         cwd=place,
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": f"{place}{os.pathsep}{ROOT}", "ACID_WAREHOUSE": ""},
     )
-    assert "1 passed" in tests.stdout, tests.stdout + tests.stderr
+    commands = [" ".join(process.info["cmdline"] or ()) for process in process_iter(["cmdline"])]
+    assert not [command for command in commands if str(warehouses) in command]
+    return tests.stdout + tests.stderr
+
+
+def test_a_new_project_is_checked_and_tested(tmp_path: Path) -> None:
+    place = project(tmp_path)
+    assert "All definitions loaded successfully" in dg_says(place, "check", "defs")
+    assert "1 passed" in tests_say(place)
+    with (place / "shop" / "defs" / "orders" / "orders.csv").open("a") as orders:
+        orders.write("1,Ada,3\n")  # the order 1 twice
+    assert "1 failed" in tests_say(place)
     said = subprocess.run(
         ["make", "--dry-run", "setup"], cwd=place, capture_output=True, text=True, check=True
     )
