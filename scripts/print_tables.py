@@ -112,9 +112,9 @@ Timestamps are wall clocks without a zone, as in `Table.to_arrow`, unless they a
 local time zone. Columns and conditions go into the scan, partitions, files and stripes are pruned,
 rows stream through DuckDB in batches. All local queries of a process together take at most a
 quarter of the machine's memory, and no more than 1 GB; then DuckDB spills to the directory for
-temporary files. Over 30 million rows, a scan of all columns took 0.23 GB of the process, a DELETE of
-5 % 0.57, a GROUP BY into a million groups 0.71 and a major compaction 1.2; the process itself takes
-0.11 (`make bench-local-growth`). [How it compares with DuckLake and delta-rs, and what limits
+temporary files. Over 30 million rows, a scan of all columns took 0.23 GB of the process, a DELETE
+of 5 % 0.57, a GROUP BY into a million groups 0.71 and a major compaction 1.2; the process itself
+takes 0.11 (`make bench-local-growth`). [How it compares with DuckLake and delta-rs, and what limits
 it](../benchmarks/results/2026-11-28-local-summary.md).
 
 Text that is not UTF-8, such as Latin-1 that Hive stored, is kept by compactions and by UPDATE in
