@@ -20,8 +20,9 @@ from acid_platform.layout.types import Column
 
 BATCH = 1 << 17
 """Rows of a batch, where a library asks."""
-_READ_AHEAD = {"batch_readahead": 4, "fragment_readahead": 1}
-"""How many batches and files Arrow reads before they are asked for."""
+_READ_AHEAD = {"batch_readahead": 4, "fragment_readahead": 1, "use_threads": False}
+"""How many batches and files Arrow reads before they are asked for; with threads it is up to 1 GB.
+"""
 
 
 class ImportSource(ABC):

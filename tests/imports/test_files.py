@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -354,3 +356,16 @@ def test_an_import_may_be_part_of_a_transaction(place: Place, tmp_path: Path) ->
     assert len(place.rows()) == 2
     said = f"{place.table} has the 2 rows of parquet {tmp_path}/in, and no others"
     assert str(done) == f"{said}; counts and sums agree"
+
+
+def test_a_source_is_not_read_before_its_rows_are_asked_for(tmp_path: Path) -> None:
+    """64 MB in 16 files: a slow reader holds a few batches of them."""
+    for number in range(16):
+        rows = pa.table({"id": np.arange(500_000) * 7919 + number})
+        parquet.write_table(rows, tmp_path / f"{number:02d}.parquet")
+    before = pa.total_allocated_bytes()
+    reader = FolderSource(str(tmp_path)).rows(())
+    rows_read = reader.read_next_batch().num_rows
+    time.sleep(0.5)
+    assert pa.total_allocated_bytes() - before < 16 << 20
+    assert rows_read + sum(batch.num_rows for batch in reader) == 8_000_000
