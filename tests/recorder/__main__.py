@@ -71,14 +71,19 @@ def record(
 
 
 def bite(place: Path, chosen: str) -> dict[str, dict[str, int]]:
-    """What each switched-off rule, or the chosen one, is caught by. Raises RunFailed."""
+    """What each switched-off rule is caught by, or those with the chosen id or name.
+
+    Raises RunFailed, also if none has it.
+    """
     results = {}
     for number, one in enumerate(TEETH):
         name = f"{one.rule}: {one.what}"
-        if chosen in ("", name):
+        if chosen in ("", one.rule, name):
             (place / str(number)).mkdir()
             results[name] = caught(one, place / str(number))
             print(f"{name}: {results[name] or 'OVERLOOKED'}", flush=True)
+    if not results:
+        raise RunFailed(f"no rule to be switched off is called {chosen!r}, such as {TEETH[0].rule}")
     return results
 
 

@@ -219,6 +219,11 @@ def test_P42_a_history_of_streams_is_strong_snapshot_isolation(tmp_path: Path) -
     assert json.loads(path.read_text())["counts"]["transactions of stream"] > 1
 
 
+def test_a_rule_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    ended = command("--teeth", "P0", "--out", str(tmp_path))
+    assert ended.returncode == 1 and "called 'P0', such as T31" in ended.stdout
+
+
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     "name", slow_then_soak([f"{one.rule}: {one.what}" for one in TEETH], slow=2)
