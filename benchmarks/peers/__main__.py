@@ -42,7 +42,7 @@ MODULE = "benchmarks.peers.contenders"
 WARM_ROWS = 200_000
 
 
-def interpreter(contender: str, cache: Path, spark: str | None) -> Path | None:
+def interpreter(contender: str, cache: Path, spark: str | None = None) -> Path | None:
     """What runs the contender, ours with this version of Spark or with the lock's.
 
     None if its packages can't be installed.
