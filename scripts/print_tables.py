@@ -191,9 +191,10 @@ field of exactly that type; results that grow beyond
 
 The platform is written for Spark 4.0 to 4.3, with the differences that the table names. The lock
 has the newest, with which all tests run; `pip install pyspark==4.1.4` is enough for another one.
-`make test-sparks` runs the suites that use Spark with each version. So far it ran with 4.0.5, 4.1.4
-and 4.2.1 the suites of SQL, compaction, history, streams and a small cluster, with 4.1.4 also that
-of the engine, and that of Iceberg and Delta beside our tables. What passed, and with which Python
+`make test-sparks` runs the suites that use Spark with each version. It ran with 4.0.5, 4.1.4 and
+4.2.1 the suites of the engine, SQL, compaction, history, streams and a small cluster; Iceberg and
+Delta beside our tables with 4.1.4, and Delta with 4.2.1 (Iceberg has no build for it).
+What passed, and with which Python
 and pandas, is in `benchmarks/results/2026-11-28-matrix.md`.
 
 The format that reads ACID files is compiled for the Spark of the session. Where that fails, as it

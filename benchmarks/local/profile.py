@@ -2,8 +2,8 @@
 
 The statements of `make bench-local`, in this process, on two threads. A statement's CPU is that of
 all threads of the process (not of the metastore's); decoding is what Arrow's ORC reader takes of
-it, encoding what the columns of a new ORC file take, and the rest is DuckDB's and Python's. Of
-the calls to the metastore and of the syncs the report has seconds by the clock: the caller waits.
+it (not Arrow's scanner, by which a compaction merges), encoding what the columns of a new ORC file
+take, and the rest is DuckDB's and Python's. Of the calls to the metastore and of the syncs the report has seconds by the clock: the caller waits.
 """
 
 from __future__ import annotations
