@@ -1,9 +1,10 @@
 """`make bench-local-profile`: where the seconds of each statement of the local engine go.
 
 The statements of `make bench-local`, in this process, on two threads. A statement's CPU is that of
-all threads of the process (not of the metastore's); decoding is what Arrow's ORC reader takes of
-it (not Arrow's scanner, by which a compaction merges), encoding what the columns of a new ORC file
-take, and the rest is DuckDB's and Python's. Of the calls to the metastore and of the syncs the report has seconds by the clock: the caller waits.
+all threads of the process (not of the metastore's). Decoding is what Arrow's ORC reader takes of
+it, without Arrow's scanner, by which a compaction merges. Encoding is what the columns of a new
+ORC file take, and the rest is DuckDB's and Python's. Of the calls to the metastore and of the
+syncs the report has seconds by the clock: the caller waits.
 """
 
 from __future__ import annotations
