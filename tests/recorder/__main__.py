@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.results import machine, save
 from tests.judge.verdict import LEVELS, PROMISED
-from tests.recorder.rounds import KINDS, Rounds, RunFailed
+from tests.recorder.rounds import KINDS, OF_SPARK, Rounds, RunFailed
 from tests.recorder.service import LOGS
 from tests.recorder.switched_off import TEETH, caught
 
@@ -30,10 +30,10 @@ _SHOWN = 20
 
 
 def record(
-    place: Path, minutes: float, seed: int, log: str, spark: bool, trusting: bool
+    place: Path, minutes: float, seed: int, log: str, kinds: tuple[str, ...], trusting: bool
 ) -> dict[str, Any]:
     """Rounds until the time is over; the result of all. Raises RunFailed."""
-    kinds = (*KINDS, "spark", "stream") if spark else KINDS
+    long = not {*kinds}.isdisjoint(OF_SPARK)
     rounds = Rounds(place, seed, kinds, log, trusting=trusting)
     allowed: Counter[str] = Counter()
     findings: Counter[str] = Counter()
@@ -42,7 +42,7 @@ def record(
     deadline = time.monotonic() + 60 * minutes
     try:
         while (left := deadline - time.monotonic()) > _SHORTEST:
-            result = rounds.run(min(ROUND_SECONDS_WITH_SPARK if spark else ROUND_SECONDS, left))
+            result = rounds.run(min(ROUND_SECONDS_WITH_SPARK if long else ROUND_SECONDS, left))
             verdict = result.verdict
             levels &= {*verdict.levels()}
             allowed += Counter(verdict.counts()) - result.anomalies()
@@ -98,6 +98,13 @@ def main() -> int:
         "--spark", action="store_true", help="clients with Spark, and its streams, too"
     )
     parser.add_argument(
+        "--clients",
+        nargs="+",
+        choices=sorted({*KINDS, *OF_SPARK}),
+        default=KINDS,
+        help="the kinds of the clients, one word for each client",
+    )
+    parser.add_argument(
         "--trusting",
         action="store_true",
         help="reads by Thrift count even if their transaction was reaped meanwhile",
@@ -117,9 +124,8 @@ def main() -> int:
                 results = bite(place, chosen.teeth)
                 save(chosen.out / f"{day}-judge-teeth.json", {"caught": results})
                 return 0 if all(results.values()) else 1
-            result = record(
-                place, chosen.minutes, chosen.seed, chosen.log, chosen.spark, chosen.trusting
-            )
+            kinds = (*chosen.clients, *(OF_SPARK if chosen.spark else ()))
+            result = record(place, chosen.minutes, chosen.seed, chosen.log, kinds, chosen.trusting)
         except RunFailed as failed:
             print(f"FAILED: {failed}")
             return 1

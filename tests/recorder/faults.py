@@ -49,6 +49,18 @@ _STREAMS_SHARE = 0.25
 """Of the kills that may hit the client of streams."""
 
 
+@dataclass(frozen=True)
+class Running:
+    """A client's process."""
+
+    kind: str
+    journal: Path
+
+    def works(self) -> bool:
+        """Whether it has had a transaction committed."""
+        return self.journal.exists() and '"outcome":"ok"' in self.journal.read_text()
+
+
 def fill_disk(pid: int, size: int) -> None:
     """No file that the process writes can grow beyond `size` bytes: EFBIG in place of ENOSPC."""
     with suppress(ProcessLookupError):
@@ -83,13 +95,14 @@ class Clocks:
 
 @dataclass
 class Faults:
-    """`clients`: the processes by kind; each leads a group, with its JVM. The one whose engine is
-    Spark is stopped and not killed, since a JVM takes seconds to start; the one of Spark's streams
-    is killed less often. A client's disk is full until it next writes in its journal."""
+    """`clients`: the processes; each leads a group, with its JVM. The one whose engine is Spark is
+    stopped and not killed, since a JVM takes seconds to start; the one of Spark's streams is killed
+    less often, and not before its first commit, or it might never get to one. A client's disk is
+    full until it next writes in its journal."""
 
     random: Random
     service: Service
-    clients: Mapping[int, str]
+    clients: Mapping[int, Running]
     gate: Gate | None
     clocks: Clocks | None = None
     counts: Counter[str] = field(default_factory=Counter)
@@ -156,8 +169,13 @@ class Faults:
         return True
 
     def _client(self, how: str) -> int | None:
-        spared = {"spark"} if self.random.random() < _STREAMS_SHARE else {"spark", "stream"}
-        able = [pid for pid, kind in self.clients.items() if how == "stopped" or kind not in spared]
+        streams_too = self.random.random() < _STREAMS_SHARE
+
+        def spared(client: Running) -> bool:
+            of_streams = client.kind == "stream"
+            return client.kind == "spark" or (of_streams and not (streams_too and client.works()))
+
+        able = [pid for pid, one in self.clients.items() if how == "stopped" or not spared(one)]
         return self.random.choice(able) if able else None
 
     def _later(self, undo: Callable[[], None], timeouts: float = 1) -> None:

@@ -59,6 +59,10 @@ class Round:
     """Whether reads by Thrift count even if their transaction was reaped meanwhile, as it is now
     and then."""
 
+    def process(self, number: int, kind: str) -> str:
+        """The name of a process in the history; its journal is called so."""
+        return f"{self.number}-{number}-{kind}"
+
     @property
     def stopped(self) -> bool:
         return (self.journals / "stop").exists() or os.getppid() != self.driver
@@ -71,7 +75,7 @@ class Round:
 def live(round_: Round, kind: str, number: int, seed: int) -> None:
     """Works until it is killed or the round is stopped. Never returns."""
     os.setpgid(0, 0)  # a JVM gets the signals of faults, too
-    journal = Journal(round_.journals, f"{round_.number}-{number}-{kind}")
+    journal = Journal(round_.journals, round_.process(number, kind))
     dice = Random(seed)
     plans = Plans(dice, round_.number, round_.number * 1000 + number)
     while not round_.stopped:
@@ -155,7 +159,7 @@ def last_reads(round_: Round) -> None:
     """Python and SQL read every key of the round, each in one transaction."""
     with Warehouse.open(round_.warehouse, engine="local") as warehouse:
         for kind in ("sql", "python"):
-            journal = Journal(round_.journals, f"{round_.number}-{LAST}-last-{kind}")
+            journal = Journal(round_.journals, round_.process(LAST, f"last-{kind}"))
             client, plan = _MADE[kind](warehouse), all_reads(round_.number, round_.seconds)
             outcomes = (run(client, journal, plan) for _ in range(_LAST_READS_TRIED))
             assert "ok" in outcomes, f"the last reads failed: {kind}"

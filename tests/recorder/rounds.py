@@ -19,7 +19,7 @@ from acid_platform import Warehouse
 from tests.interop.history import Gate
 from tests.judge.recorded import save
 from tests.judge.verdict import Verdict, judge
-from tests.recorder.faults import SETTINGS, Clocks, Faults
+from tests.recorder.faults import SETTINGS, Clocks, Faults, Running
 from tests.recorder.processes import LAST, Round, last_reads, live
 from tests.recorder.recording import Recording
 from tests.recorder.service import (
@@ -32,6 +32,7 @@ from tests.recorder.service import (
 from tests.recorder.workload import make_rows, make_tables
 
 KINDS = ("python", "python", "sql", "sql", "snapshot", "changes", "dagster", "thrift", "keeper")
+OF_SPARK = ("spark", "stream")
 _END_SECONDS = 60.0
 _PATIENCE = 3
 
@@ -120,14 +121,13 @@ class Rounds:
             os.getpid(),
             self.trusting,
         )
-        clients = {self._start(round_, kind): kind for kind in self.kinds}
+        clients = dict(self._start(round_, kind) for kind in self.kinds)
         faults = Faults(self._random, self._service, clients, self._gate, self._clocks)
         try:
             while time.monotonic() < round_.began + seconds:
                 time.sleep(0.03)
                 faults.happen()
-                for kind in self._ended(clients):
-                    clients[self._start(round_, kind)] = kind
+                clients |= dict(self._start(round_, ended.kind) for ended in self._ended(clients))
         finally:
             (journals / "stop").touch()
             faults.undo()
@@ -174,17 +174,19 @@ class Rounds:
                 return
         raise RunFailed("see the errors above")
 
-    def _start(self, round_: Round, kind: str) -> int:
+    def _start(self, round_: Round, kind: str) -> tuple[int, Running]:
         self._started += 1
         seed = self.seed * 10_000 + self._round * LAST + self._started
-        return forked(partial(live, round_, kind, self._started % LAST, seed))
+        number = self._started % LAST
+        running = Running(kind, round_.journals / f"{round_.process(number, kind)}.jsonl")
+        return forked(partial(live, round_, kind, number, seed)), running
 
-    def _ended(self, clients: dict[int, str]) -> list[str]:
-        """The kinds of the clients that have ended since the last call."""
+    def _ended(self, clients: dict[int, Running]) -> list[Running]:
+        """The clients that have ended since the last call."""
         self._service.again()
         return [clients.pop(pid) for pid in [*clients] if os.waitpid(pid, os.WNOHANG)[0]]
 
-    def _await(self, clients: dict[int, str]) -> None:
+    def _await(self, clients: dict[int, Running]) -> None:
         """Waits for all clients; kills those that don't end."""
         deadline = time.monotonic() + _END_SECONDS
         while clients:

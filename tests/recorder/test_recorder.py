@@ -18,10 +18,10 @@ from acid_platform import CorruptFile, MetastoreUnavailable, PublicationFailed, 
 from tests.conftest import slow_then_soak
 from tests.judge.recorded import Step, Version
 from tests.recorder.clients import version_of, version_of_copy
-from tests.recorder.faults import WALL_CLOCK, Clocks, fill_disk
+from tests.recorder.faults import WALL_CLOCK, Clocks, Running, fill_disk
 from tests.recorder.recording import FULL, Journal, Recording, run
 from tests.recorder.rounds import KINDS
-from tests.recorder.switched_off import TEETH
+from tests.recorder.switched_off import KINDS_OF_STREAMS, TEETH
 from tests.recorder.workload import Plans, all_reads
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -139,6 +139,16 @@ def test_the_clocks_of_metastores_and_of_other_processes_are_set_apart(tmp_path:
     assert hours() == "-1"
 
 
+@pytest.mark.parametrize(("errors", "works"), [((), True), ((TxnAborted("reaped"),), False)])
+def test_a_client_works_once_it_has_had_a_commit(
+    tmp_path: Path, errors: tuple[BaseException, ...], works: bool
+) -> None:
+    client = Running("stream", tmp_path / "1-1-python.jsonl")
+    assert not client.works()
+    recorded(tmp_path, Scripted(*errors))
+    assert client.works() is works
+
+
 def test_an_error_that_no_fault_explains_is_a_finding(tmp_path: Path) -> None:
     damaged = recorded(tmp_path, Scripted(CorruptFile("delta_1_1 is gone")))
     assert damaged.unexpected == ["1-1-python, commit: CorruptFile: delta_1_1 is gone"]
@@ -213,15 +223,16 @@ def test_T31_S4_T41_a_short_history_is_strong_snapshot_isolation(tmp_path: Path)
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_P42_a_history_of_streams_is_strong_snapshot_isolation(tmp_path: Path) -> None:
-    ended = command("--minutes", "2", "--spark", "--out", str(tmp_path))
+    clients = ("--clients", *KINDS_OF_STREAMS)
+    ended = command("--minutes", "2", *clients, "--out", str(tmp_path))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     (path,) = tmp_path.glob("*-judge-local.json")
     assert json.loads(path.read_text())["counts"]["transactions of stream"] > 1
 
 
 def test_a_rule_that_nobody_knows_is_refused(tmp_path: Path) -> None:
-    ended = command("--teeth", "P0", "--out", str(tmp_path))
-    assert ended.returncode == 1 and "called 'P0', such as T31" in ended.stdout
+    ended = command("--teeth", "X", "--out", str(tmp_path))
+    assert ended.returncode == 1 and "called 'X', such as T31" in ended.stdout
 
 
 @pytest.mark.timeout(400)
