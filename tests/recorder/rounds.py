@@ -34,7 +34,7 @@ from tests.recorder.workload import make_rows, make_tables
 KINDS = ("python", "python", "sql", "sql", "snapshot", "changes", "dagster", "thrift", "keeper")
 OF_SPARK = ("spark", "stream")
 _END_SECONDS = 60.0
-_PATIENCE = 3
+_PATIENCE = 10
 
 
 class RunFailed(Exception):
