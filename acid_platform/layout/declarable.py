@@ -30,14 +30,32 @@ def refuse_path_trouble(what: str, name: str) -> None:
         )
 
 
+def refuse_shared_name(what: str, name: str) -> None:
+    """As `refuse_path_trouble`, and for the characters that mean something in `db.table`.
+
+    A dot separates the parts, and a star stands for all names: of tables in locks, in grants and in
+    patterns of assets.
+    """
+    refuse_path_trouble(what, name)
+    for character, meaning in _MEANINGS.items():
+        if character in name:
+            raise InvalidDefinition(
+                f"{what} {_short(name)} contains {character!r}, which {meaning}; choose another"
+                " name"
+            )
+
+
+_MEANINGS = {".": "separates a database from its tables", "*": "stands for all names"}
+
+
 def refuse_names(table: str, location: str | None = None) -> None:
     """Checks the name `db.table` of a new table, and its location, before a path is looked at.
 
     Raises InvalidDefinition.
     """
     database, _, short = table.partition(".")
-    refuse_path_trouble("the name of a database", database)
-    refuse_path_trouble("the name of a table", short)
+    refuse_shared_name("the name of a database", database)
+    refuse_shared_name("the name of a table", short)
     for part in (location or "").split("/"):
         if has_half_character(part):
             raise InvalidDefinition(

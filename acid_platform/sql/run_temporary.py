@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from acid_platform.engine.rows import local_table
 from acid_platform.errors import TableExists, UnsupportedStatement
+from acid_platform.layout.declarable import refuse_names
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.records import ExternalFiles, ViewRecord
@@ -79,6 +80,7 @@ def create_temporary(
         raise UnsupportedStatement(
             f"CREATE TEMPORARY TABLE with {refused[0]} is not supported; leave that part out"
         )
+    refuse_names(full)
     text = ", ".join(filter(None, (declared.columns, *declared.keys)))
     columns = parse_columns(text) if rows is None else rows.declared()
     check_columns(full, columns, (), written_before=True)

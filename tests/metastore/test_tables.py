@@ -41,6 +41,8 @@ def test_names_are_lower_case_and_default(world: World) -> None:
         {"location": ""},
         {"location": "/w/t"},
         {"name": "default.a.b"},
+        {"name": "default.*"},
+        {"name": "default.a*"},
     ],
 )
 def test_declarations_that_cant_be_honoured(world: World, table: dict[str, object]) -> None:
@@ -48,6 +50,25 @@ def test_declarations_that_cant_be_honoured(world: World, table: dict[str, objec
     with pytest.raises(InvalidDefinition):
         world.call("create_table", table=whole, if_not_exists=False)
     assert len(world.call("tables")["tables"]) == 1
+
+
+@pytest.mark.parametrize("name", ["*", "a*", "a.b"])
+def test_names_that_stand_for_several_tables(world: World, name: str) -> None:
+    """A lock of `db.*` is one of a whole database, and grants and assets take stars too."""
+    named = {"name": f"default.{name}", "columns": [["id", "int"]]}
+    external = {"external": {"location": "/w/u", "format": "orc"}}
+    new = {"if_not_exists": True, "or_replace": False}
+    doors: list[tuple[str, dict[str, object]]] = [
+        ("create_table", {"table": {**named, "location": "/w/u"}, **new}),
+        ("create_view", {"view": {**named, "query": "SELECT 1 AS id"}, **new}),
+        ("create_view", {"view": {**named, "query": "", **external}, **new}),
+        ("alter_table", {"name": "t", "rename": f"default.{name}"}),
+        ("create_database", {"name": name, "if_not_exists": True}),
+    ]
+    for door, arguments in doors:
+        with pytest.raises(InvalidDefinition, match=r"contains '[.*]', which .* choose another"):
+            world.call(door, **arguments)
+    assert len(world.call("tables")["tables"]) == 1 and world.call("views")["views"] == []
 
 
 def test_databases(world: World) -> None:

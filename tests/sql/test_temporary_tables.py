@@ -98,6 +98,7 @@ def test_views_and_transactions(warehouse: Warehouse) -> None:
         ("CREATE TEMPORARY TABLE p (id int) PARTITIONED BY (d string)", "PARTITIONED BY"),
         ("CREATE TEMPORARY TABLE p (id int) LOCATION '/x'", "LOCATION"),
         ("CREATE TEMPORARY EXTERNAL TABLE p (id int) LOCATION '/x'", "leave one"),
+        ("CREATE TEMPORARY TABLE `*` (id int)", "stands for all names"),
     ],
 )
 def test_what_is_refused(warehouse: Warehouse, statement: str, message: str) -> None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from acid_platform.base import table_properties
 from acid_platform.errors import InvalidDefinition, LockNotAcquired, NoSuchPartition, TableExists
-from acid_platform.layout.declarable import refuse_path_trouble, table_name
+from acid_platform.layout.declarable import refuse_path_trouble, refuse_shared_name, table_name
 from acid_platform.layout.partition_names import parse_partition, partition_name
 from acid_platform.layout.types import folded
 from acid_platform.metastore import operations as ops
@@ -96,9 +96,9 @@ def _check_declaration(state: State, name: str, record: TableRecord) -> None:
     db, _, short = name.partition(".")
     if db not in state.databases:
         raise InvalidDefinition(f"there is no database {db}; create_database({db!r}) first")
-    if not short or "." in short or not record.location:
-        raise InvalidDefinition(f"{name!r} needs a name of the form db.table and a location")
-    refuse_path_trouble("the name of a table", short)
+    refuse_shared_name("the name of a table", short)
+    if not record.location:
+        raise InvalidDefinition(f"table {name} needs a location")
     columns = check_columns(name, record)
     unknown = [column for column in record.bucket_columns if column.lower() not in columns]
     if unknown or bool(record.bucket_columns) != (record.bucket_count > 0):
@@ -196,9 +196,7 @@ def alter_table(turn: Turn, operation: ops.AlterTable) -> TableRecord:
         _refuse_view(turn.state, name)
         if name.partition(".")[0] not in turn.state.databases:
             raise InvalidDefinition(f"{record.name} can't become {name}: no such database")
-        if "." in name.partition(".")[2]:
-            raise InvalidDefinition(f"{record.name} can't become {name!r}: that is not db.table")
-        refuse_path_trouble("the name of a table", name.partition(".")[2])
+        refuse_shared_name("the name of a table", name.partition(".")[2])
         record = replace(record, name=name)
     if operation.columns is not None:
         refuse_names_of_views(turn.state.views.values(), record, operation.columns)

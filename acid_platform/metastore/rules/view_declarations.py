@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 
 from acid_platform.errors import DeclarationChanged, InvalidDefinition, NoSuchTable, TableExists
-from acid_platform.layout.declarable import refuse_path_trouble, table_name
+from acid_platform.layout.declarable import refuse_shared_name, table_name
 from acid_platform.layout.sql_text import has_half_character
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import PLATFORM_OWNER, DatabaseRecord, OwnerKind, ViewRecord
@@ -21,9 +21,7 @@ def create_database(turn: Turn, operation: ops.DeclareDatabase) -> None:
         if operation.if_not_exists:
             return
         raise TableExists(f"database {name} exists; use if_not_exists, or another name")
-    refuse_path_trouble("the name of a database", name)
-    if "." in name:
-        raise InvalidDefinition(f"the name of a database {name!r} has a dot; take another name")
+    refuse_shared_name("the name of a database", name)
     made = DatabaseCreated(
         name,
         operation.comment,
@@ -137,7 +135,7 @@ def create_view(turn: Turn, operation: ops.DeclareView) -> None:
         how = "CREATE OR REPLACE VIEW" if kind == "view" else "use if_not_exists"
         raise TableExists(f"{kind} {name} exists; {how}, or use another name")
     _require_present(turn.state, operation)
-    refuse_path_trouble("the name of a view", name.partition(".")[2])
+    refuse_shared_name("the name of a view", name.partition(".")[2])
     if database not in turn.state.databases:
         raise InvalidDefinition(f"there is no database {database}; create_database({database!r})")
     refuse_half_texts(f"view {name}", {**record.properties, **record.comments})
