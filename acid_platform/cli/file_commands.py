@@ -77,10 +77,8 @@ def cat(session: CommandSession, path: str, limit: int) -> None:
     """
     with session.metastore() as metastore:
         record, below = _in_table(metastore, path)
-        keys = [name for name, _ in record.partition_columns]
-    lines = (
-        _live_rows(session, record, below) if _is_entity(below, keys) else _contents(record, below)
-    )
+        entity = _is_entity(metastore, record, below)
+    lines = _live_rows(session, record, below) if entity else _contents(record, below)
     for number, line in enumerate(lines):
         if limit and number == limit:
             echo(f"the first {limit} lines; --limit 0 prints all", err=True)
@@ -88,9 +86,15 @@ def cat(session: CommandSession, path: str, limit: int) -> None:
         session.say_json(line)
 
 
-def _is_entity(below: str, keys: list[str]) -> bool:
+def _is_entity(metastore: Metastore, record: TableRecord, below: str) -> bool:
+    """Whether that is the table, or the first values of one of its partitions."""
+    if not below:
+        return True
+    keys = [name for name, _ in record.partition_columns]
     depth = below.count("/") + 1
-    return not below or (depth <= len(keys) and parse_partition(below, keys[:depth]) is not None)
+    values = parse_partition(below, keys[:depth])
+    present = (parse_partition(name, keys) or () for name in metastore.partitions(record.name))
+    return values is not None and any(values == each[:depth] for each in present)
 
 
 def _live_rows(

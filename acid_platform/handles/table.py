@@ -256,6 +256,8 @@ class Table(Reads, Writes):
         fulfil them. Raises ConstraintViolated, InvalidDefinition, UnknownColumn,
         UnsupportedStatement, LockTimeout.
         """
+        if not constraints:
+            raise InvalidDefinition(f"{self.name}: name the constraints to add")
         self._constrain(constraints, lambda record: record)
 
     def _constrain(

@@ -139,7 +139,7 @@ def replace_columns(columns: str) -> Changing:
 def alter_column(
     old: str, type: str = "", comment: str | None = None, after: str | None = None
 ) -> Changing:
-    return typed(old, type) if type else altered(old, "", after, comment)
+    return typed(old, type) if type else altered(old, None, after, comment)
 
 
 PARTITIONS = Commands(alone=True)

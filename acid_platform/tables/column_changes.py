@@ -97,12 +97,12 @@ def changed(
 
 
 def altered(
-    old: str, new: str = "", after: str | None = None, comment: str | None = None
+    old: str, new: str | None = None, after: str | None = None, comment: str | None = None
 ) -> Changing:
-    """A column gets another name (empty: it stays), place or comment, and keeps its type."""
+    """A column gets another name (None: it stays), place or comment, and keeps its type."""
 
     def change(record: TableRecord) -> ColumnChange:
-        column = f"{quoted(new or old)} {declared_type(record, old.lower())}"
+        column = f"{quoted(old if new is None else new)} {declared_type(record, old.lower())}"
         return changed(old, column, after, comment)(record)
 
     return change
@@ -118,6 +118,8 @@ def dropped(names: Sequence[str]) -> Changing:
     gone = [name.lower() for name in names]
 
     def change(record: TableRecord) -> ColumnChange:
+        if not gone:
+            raise InvalidDefinition(f"{record.name}: name the columns that go")
         for name in gone:
             declared_type(record, name)
         columns = tuple(pair for pair in record.columns if pair[0] not in gone)

@@ -144,6 +144,16 @@ def test_cat_prints_the_rows_of_a_partition(small: Small, path: str, found: list
     assert sorted(json.loads(line)["id"] for line in lines) == found
 
 
+@pytest.mark.parametrize("command", ["cat", "ls"])
+def test_a_partition_that_is_not_there(small: Small, command: str) -> None:
+    keys = [("year", "int"), ("month", "int")]
+    declare(small.metastore, "db.parts", str(small.path / "parts"), [("id", "int")], keys)
+    small.metastore.call(RegisterPartitions("db.parts", ("year=1/month=1",)))
+    for path in ("year=2", "year=1/month=2", "year=zz", "month=1"):
+        done = small.acid(command, f"db.parts/{path}")
+        assert done.exit_code == 2 and f"{path} is not in db.parts" in done.stderr
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script_for_the_shell(shell: str) -> None:
     done = CliRunner().invoke(main, ["completion", shell])
