@@ -15,7 +15,8 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
 import numpy as np
 
-from acid_platform.engine.exact_values import NUMBER, moment_of_text, plain_text
+from acid_platform.engine.exact_values import NUMBER, plain_text
+from acid_platform.layout.moments import moment_of_text
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, TIMESTAMPS, HiveType
 
 _MOMENT = re.compile(

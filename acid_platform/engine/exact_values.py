@@ -9,12 +9,9 @@ from decimal import Decimal
 
 import numpy as np
 
+from acid_platform.layout.moments import moment_of_text
+
 NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
-_MOMENT = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)"
-    r"(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(Z|[+-]\d\d:\d\d)?)?",
-    re.ASCII,
-)
 _CERTAIN_DIGITS = 15
 """A decimal with so many digits is a double of its own, which every language prints as it is."""
 _WHOLE = 1 << 53
@@ -38,30 +35,6 @@ def decimal_of_float(value: float | np.floating) -> Decimal | None:
 def decimal_of_text(text: str) -> Decimal | None:
     """The number that the text is, such as `-12.10` or `1e3`; None for anything else."""
     return Decimal(text) if NUMBER.fullmatch(text) else None
-
-
-def moment_of_text(text: str) -> datetime.datetime | None:
-    """`2024-02-29`, `2024-02-29 12:30` or `2024-02-29T12:30:01.5`; with `Z` or `+02:00` in UTC.
-
-    None for anything else, also for digits below a microsecond.
-    """
-    parts = _MOMENT.fullmatch(text)
-    if parts is None:
-        return None
-    *numbers, fraction, zone = parts.groups()
-    digits = (fraction or "").ljust(6, "0")
-    if digits[6:].strip("0"):
-        return None
-    year, month, day, hour, minute, second = (int(number or 0) for number in numbers)
-    try:
-        moment = datetime.datetime(year, month, day, hour, minute, second, int(digits[:6]))
-        if zone is None:
-            return moment
-        offset = datetime.datetime.fromisoformat(f"2000-01-01T00:00:00{zone}").utcoffset()
-        assert offset is not None
-        return (moment - offset).replace(tzinfo=datetime.UTC)
-    except (ValueError, OverflowError):  # such as the 30th of February
-        return None
 
 
 def day_of_text(text: str) -> datetime.date | None:

@@ -21,10 +21,10 @@ from acid_platform.engine.exact_values import (
     day_of,
     decimal_of_float,
     decimal_of_text,
-    moment_of_text,
     plain_text,
 )
 from acid_platform.engine.struct_fields import Unfit, spelled_fields
+from acid_platform.layout.moments import moment_of_text
 from acid_platform.layout.types import CHAR_TYPES, FLOATING, INTEGRAL, TIMESTAMPS, HiveType
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.arrow_types import arrow_type

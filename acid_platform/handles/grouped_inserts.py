@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import numpy as np
@@ -35,6 +35,7 @@ from acid_platform.errors import AcidError, Transient
 from acid_platform.handles.row_statements import InsertRows
 from acid_platform.handles.transaction import Transaction, autocommit
 from acid_platform.handles.transaction_work import InsertShares
+from acid_platform.layout.partition_names import written_values
 from acid_platform.metastore.records import TableRecord
 from acid_platform.tables.record_layout import columns_of_record
 
@@ -84,7 +85,7 @@ class GroupedInserts:
         self,
         record: TableRecord,
         rows: Rows,
-        fixed: Mapping[str, str | None] | None = None,
+        fixed: Mapping[str, Any] | None = None,
         computed: bool = False,
     ) -> int | None:
         """Commits the rows with those of other threads and returns their number.
@@ -120,7 +121,7 @@ class GroupedInserts:
         self,
         record: TableRecord,
         rows: Rows,
-        fixed: Mapping[str, str | None] | None,
+        fixed: Mapping[str, Any] | None,
         computed: bool,
     ) -> _Waiting | None:
         """The rows with the table's types; None if the local engine would not take them.
@@ -138,9 +139,10 @@ class GroupedInserts:
             require_partition_columns(rows, left, record.name)
             if {*(fixed or {})} - {column.name for column in keys}:
                 return None
+            texts = written_values(fixed or {}, keys, record.name)
             table = rows if computed else local_table(rows, columns, record.name)
             assert isinstance(table, pa.Table)
-            stored = conform(table, columns, record.name, fixed, own)
+            stored = conform(table, columns, record.name, texts, own)
             places = places_of(stored, keys)
         except AcidError:
             return None

@@ -28,7 +28,7 @@ from acid_platform.errors import (
 )
 from acid_platform.handles.transaction_work import InsertShares, TransactionWork
 from acid_platform.layout.formats import is_insert_only
-from acid_platform.layout.partition_names import partition_name, partition_values
+from acid_platform.layout.partition_names import partition_name, partition_values, written_values
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import TIMESTAMPS, UNNAMED, Column, parse_type
 from acid_platform.metastore.pasts import AsOf
@@ -71,7 +71,7 @@ class InsertRows(RowStatement[int]):
     """Writes.insert; `shares`: of the inserts whose rows these are (P44)."""
 
     rows: Rows
-    fixed: Mapping[str, str | None] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
     shares: InsertShares | None = None
 
     def lock_at_begin(self, record: TableRecord) -> Statement:
@@ -82,8 +82,9 @@ class InsertRows(RowStatement[int]):
     def run(self, work: TransactionWork, record: TableRecord) -> int:
         work.lock(record, self.lock_at_begin(record))
         work.refuse_after_overwrite(record)
+        fixed = written_values(self.fixed, columns_of_record(record)[1], record.name)
         written = work.run(
-            record, lambda engine, target: engine.insert(self.rows, target, self.fixed), self.rows
+            record, lambda engine, target: engine.insert(self.rows, target, fixed), self.rows
         )
         count = work.report(record, RowOperation.INSERT, written, shares=self.shares)
         work.count(record.name, inserted=count)
@@ -96,7 +97,7 @@ class OverwriteRows(RowStatement[int]):
 
     rows: Rows
     partition: Partition = None
-    fixed: Mapping[str, str | None] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
 
     def run(self, work: TransactionWork, record: TableRecord) -> int:
         _, keys = columns_of_record(record)
@@ -107,7 +108,7 @@ class OverwriteRows(RowStatement[int]):
         work.lock(record, Statement.INSERT_OVERWRITE, name)
         emptied = [name] if name else [] if keys else [""]
         work.refuse_after_overwrite(record, emptied)
-        fixed = whole or self.fixed
+        fixed = whole or written_values(self.fixed, keys, record.name)
         written = work.run(
             record,
             lambda engine, target: engine.overwrite(self.rows, target, fixed, emptied),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from acid_platform.engine.coercion import Coerced, ValuesCoerced, description
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts, merge_clauses
@@ -74,7 +74,7 @@ class Writes(ABC):
     def insert(
         self,
         rows: Rows,
-        fixed: Mapping[str, str | None] | None = None,
+        fixed: Mapping[str, Any] | None = None,
         *,
         coerce: bool = False,
         engine: str | None = None,
@@ -96,7 +96,7 @@ class Writes(ABC):
         self,
         rows: Rows,
         partition: Partition = None,
-        fixed: Mapping[str, str | None] | None = None,
+        fixed: Mapping[str, Any] | None = None,
         *,
         coerce: bool = False,
         engine: str | None = None,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import datetime
+import math
 import re
+import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal, localcontext
+from functools import partial
 from typing import Any
 
 from acid_platform.errors import NoSuchPartition, WrongType
-from acid_platform.layout.types import INTEGRAL, Column
+from acid_platform.layout.moments import moment_of_text, text_of_moment
+from acid_platform.layout.types import Column
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
@@ -103,30 +107,38 @@ def partition_values(
     else:
         values_by_name = {str(key).lower(): value for key, value in partition.items()}
     if names and set(values_by_name) == set(names):
-        return {
-            column.name: as_written(values_by_name[column.name], column, table)
-            for column in columns
-        }
+        return written_values(values_by_name, columns, table)
     expected = "/".join(f"{name}=…" for name in names) or "none: it is not partitioned"
     raise NoSuchPartition(f"{partition!r} is not a partition of {table}; use the form {expected}")
+
+
+def written_values(
+    values: Mapping[str, Any], columns: Sequence[Column], table: str
+) -> dict[str, str | None]:
+    """The values of some of the columns `as_written`, in the order of the columns.
+
+    Raises NoSuchPartition.
+    """
+    return {
+        column.name: as_written(values[column.name], column, table)
+        for column in columns
+        if column.name in values
+    }
 
 
 def as_written(value: Any, column: Column, table: str) -> str | None:
     """The text that Spark writes into the directory name, so that each value has one directory.
 
     An int `03` becomes `3`, a decimal(10,2) `1.5` becomes `1.50`, a date `2024-1-5` becomes
-    `2024-01-05`. Raises NoSuchPartition if the text is not a value of the column's type, or would
-    be rounded.
+    `2024-01-05`, a timestamp `2024-01-05T12:30` becomes `2024-01-05 12:30:00`. Raises
+    NoSuchPartition if the value is none of the column's type: out of its range, longer than its
+    texts, or one that would be rounded.
     """
     if value is None or value == "":
         return None
-    kind = column.type.kind
+    write = _WRITTEN.get(column.type.kind)
     try:
-        if kind in INTEGRAL:
-            return _whole(value)
-        if kind in _WRITTEN:
-            return _WRITTEN[kind](value)
-        return _decimal(value, *column.type.sizes) if kind == "decimal" else str(value)
+        return str(value) if write is None else write(value, *column.type.sizes)
     except (ValueError, ArithmeticError) as error:
         raise NoSuchPartition(
             f"{column.name}={value!r} is not a partition of {table}: {column.name} has the type"
@@ -134,12 +146,15 @@ def as_written(value: Any, column: Column, table: str) -> str | None:
         ) from error
 
 
-def _whole(value: Any) -> str:
+def _whole(value: Any, bits: int) -> str:
     if isinstance(value, bool) or (not isinstance(value, int | str) and value != int(value)):
         raise ValueError(value)
     if isinstance(value, str) and not re.fullmatch(r"\s*[+-]?\d+\s*", value, re.ASCII):
         raise ValueError(value)
-    return str(int(value))
+    number = int(value)
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise ValueError(value)
+    return str(number)
 
 
 def _decimal(value: Any, precision: int, scale: int) -> str:
@@ -164,6 +179,22 @@ def _date(value: Any) -> str:
     return datetime.date(*map(int, parts.groups())).isoformat()
 
 
+def _timestamp(value: Any) -> str:
+    padded = re.sub(r"(?<![\d.])(\d)(?!\d)", r"0\1", str(value).strip(), flags=re.ASCII)
+    moment = moment_of_text(padded)  # 2024-1-5 is 2024-01-05
+    if moment is None:
+        raise ValueError(value)
+    return text_of_moment(moment.replace(tzinfo=None))
+
+
+def _varchar(value: Any, longest: int) -> str:
+    """Blanks beyond the length are cut, as those of rows are."""
+    text = str(value)
+    if len(text.rstrip(" ")) > longest:
+        raise ValueError(value)
+    return text[:longest]
+
+
 def _boolean(value: Any) -> str:
     text = str(value).strip().lower()
     if text not in ("true", "false"):
@@ -174,12 +205,27 @@ def _boolean(value: Any) -> str:
 def _floating(value: Any) -> str:
     """Java and Python print small whole numbers alike; others must be given as Java prints them."""
     number = float(value)
+    if math.isinf(number) and "inf" not in str(value).lower():
+        raise ValueError(value)
     return repr(number) if number.is_integer() and abs(number) < 1e7 else str(value)
 
 
-_WRITTEN: dict[str, Callable[[Any], str]] = {
+def _single(value: Any) -> str:
+    struct.pack("<f", float(value))  # OverflowError outside of the range
+    return _floating(value)
+
+
+_WRITTEN: dict[str, Callable[..., str]] = {
+    "tinyint": partial(_whole, bits=8),
+    "smallint": partial(_whole, bits=16),
+    "int": partial(_whole, bits=32),
+    "bigint": partial(_whole, bits=64),
+    "decimal": _decimal,
     "date": _date,
+    "timestamp": _timestamp,
+    "varchar": _varchar,
     "boolean": _boolean,
-    "float": _floating,
+    "float": _single,
     "double": _floating,
 }
+"""Called with a value and the sizes of its type."""

@@ -16,6 +16,7 @@ from acid_platform.layout.partition_names import (
     as_written,
     parse_partition,
     partition_name,
+    written_values,
 )
 from acid_platform.layout.types import Column
 from acid_platform.metastore.records import TableRecord
@@ -142,11 +143,7 @@ def fixed_values(spec: PartitionSpec, record: TableRecord) -> dict[str, str | No
         if name not in names:
             others = f"its partition columns are {', '.join(names)}" if names else "not partitioned"
             raise NoSuchPartition(f"{record.name} has no partition column {name!r}; {others}")
-    return {
-        key.name: as_written(spec.fixed[key.name], key, record.name)
-        for key in keys
-        if key.name in spec.fixed
-    }
+    return written_values(spec.fixed, keys, record.name)
 
 
 def whole_name(spec: PartitionSpec, record: TableRecord) -> str:

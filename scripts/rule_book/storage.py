@@ -44,10 +44,15 @@ GROUP = Group(
         Rule(
             "F4",
             "A partition's directory is called `column=value` for each partition column, escaped"
-            " as Hive escapes; NULL and the empty string are `__HIVE_DEFAULT_PARTITION__`, and"
-            " values are never normalised.",
+            " as Hive escapes; NULL and the empty string are `__HIVE_DEFAULT_PARTITION__`."
+            " A value that a statement gives is written as Spark writes it, so that each has one"
+            " directory; the values of directories are never normalised.",
             ("layout.partition_names",),
-            ("test_F4_values_of_directories", "test_F4_escaped_characters"),
+            (
+                "test_F4_values_of_directories",
+                "test_F4_escaped_characters",
+                "test_F4_a_value_has_one_directory",
+            ),
         ),
         Rule(
             "F5",

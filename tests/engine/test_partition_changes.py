@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import Counter
 from typing import Any
 
@@ -144,3 +145,64 @@ def test_a_column_without_a_value_is_for_rows_of_an_insert(warehouse: Warehouse)
     assert [id for id, _, _ in places(table)] == [1, 2, 4, 5]
     warehouse.sql(f"INSERT INTO {table.name} PARTITION (ds, hr=12) VALUES (7, '2024-02-01')")
     assert (7, "2024-02-01", 12) in places(table)
+
+
+# --- one form of each value ----------------------------------------------------------------------
+
+MOMENT = datetime.datetime(2024, 1, 1, 0, 0, 0, 500000)
+MIDNIGHT = "p=2024-01-01 00%3A00%3A00"
+
+
+def test_a_timestamp_has_one_partition_at_every_door(warehouse: Warehouse) -> None:
+    table = warehouse.create_table("db.moments", "id int", partitioned_by=["p timestamp"])
+    table.insert([{"id": 1, "p": MOMENT}])
+    assert table.partitions() == [f"{MIDNIGHT}.5"]
+    assert table.insert([{"id": 2}], fixed={"p": MOMENT}) == 1
+    assert table.insert([{"id": 3}], fixed={"p": "2024-01-01T00:00:00.500"}) == 1
+    warehouse.sql(
+        "INSERT INTO db.moments PARTITION (p=TIMESTAMP'2024-01-01 00:00:00.500') VALUES (4)"
+    )
+    assert table.partitions() == [f"{MIDNIGHT}.5"] and table.count() == 4
+    table.compact("major", {"p": MOMENT}, wait=False)
+    assert table.overwrite([{"id": 5, "p": MOMENT}], partition={"p": MOMENT}) == 1
+    assert table.overwrite([{"id": 6}], fixed={"p": MOMENT}) == 1
+    assert table.count() == 1
+    table.truncate({"p": MOMENT})
+    assert table.count() == 0
+    warehouse.sql(
+        "ALTER TABLE db.moments DROP IF EXISTS PARTITION (p=TIMESTAMP'2024-01-01 00:00:00.500')"
+    )
+    assert table.partitions() == []
+    for text in ("2024-01-01", "2024-01-01 00:00:00", "2024-01-01 0:0:0.0", "2024-01-01T00:00:00"):
+        warehouse.sql(f"ALTER TABLE db.moments ADD IF NOT EXISTS PARTITION (p='{text}')")
+    assert table.partitions() == [MIDNIGHT]
+    warehouse.sql(
+        "ALTER TABLE db.moments PARTITION (p='2024-01-01') RENAME TO PARTITION (p='2024-1-2')"
+    )
+    table.drop_partition({"p": datetime.date(2024, 1, 2)})
+    assert table.partitions() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("tinyint", 300), ("int", 99999999999), ("varchar(2)", "abcdef"), ("timestamp", "1.1.2024")],
+)
+def test_a_value_outside_of_its_type_is_no_partition(
+    warehouse: Warehouse, kind: str, value: object
+) -> None:
+    name = f"db.outside_{kind[:3]}"
+    table = warehouse.create_table(name, "id int", partitioned_by=[f"p {kind}"])
+    rows = [{"id": 1}]
+    for door in (
+        lambda: warehouse.sql(f"ALTER TABLE {name} ADD PARTITION (p='{value}')"),
+        lambda: warehouse.sql(f"ALTER TABLE {name} DROP PARTITION (p='{value}')"),
+        lambda: warehouse.sql(f"INSERT INTO {name} PARTITION (p='{value}') VALUES (1)"),
+        lambda: table.insert(rows, fixed={"p": value}),
+        lambda: table.overwrite(rows, fixed={"p": value}),
+        lambda: table.overwrite(rows, partition={"p": value}),
+        lambda: table.truncate({"p": value}),
+    ):
+        with pytest.raises(NoSuchPartition) as told:
+            door()
+        assert all(part in str(told.value) for part in ("p=", str(value), name, kind))
+    assert table.partitions() == []

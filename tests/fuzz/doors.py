@@ -278,7 +278,10 @@ def _property(data: bytes) -> None:
     table_properties.check_change("db.t", {}, properties)
 
 
-_KINDS = "tinyint smallint int bigint float double decimal(10,2) date timestamp boolean string"
+_KINDS = (
+    "tinyint smallint int bigint float double decimal(10,2) date timestamp boolean string"
+    " varchar(3)"
+)
 _PARTITIONED = [parse_columns(f"p {kind}")[0] for kind in _KINDS.split()]
 
 

@@ -121,6 +121,20 @@ def test_partition_name_round_trip(values: dict[str, str | None]) -> None:
         ("decimal(38,38)", "1e-38", f"0.{'0' * 37}1"),
         ("date", "2024-1-5", "2024-01-05"),
         ("date", datetime.datetime(2024, 1, 5), "2024-01-05"),
+        ("timestamp", datetime.datetime(2024, 1, 5, 0, 0, 0, 500000), "2024-01-05 00:00:00.5"),
+        ("timestamp", datetime.date(2024, 1, 5), "2024-01-05 00:00:00"),
+        ("timestamp", "2024-1-5", "2024-01-05 00:00:00"),
+        ("timestamp", "2024-01-05T12:30", "2024-01-05 12:30:00"),
+        ("timestamp", "2024-01-05 1:2:3.0", "2024-01-05 01:02:03"),
+        ("timestamp", "2024-01-05 12:30:01.500000000", "2024-01-05 12:30:01.5"),
+        ("timestamp", "2024-01-05T12:30:01.000007+02:00", "2024-01-05 10:30:01.000007"),
+        ("timestamp", datetime.datetime(2024, 1, 5, tzinfo=datetime.UTC), "2024-01-05 00:00:00"),
+        ("varchar(2)", "ab  ", "ab"),
+        ("varchar(2)", "é€", "é€"),
+        ("tinyint", -128, "-128"),
+        ("smallint", "32767", "32767"),
+        ("bigint", 2**63 - 1, "9223372036854775807"),
+        ("float", "-Infinity", "-Infinity"),
         ("int", " 03", "3"),
         ("bigint", 3.0, "3"),
         ("boolean", True, "true"),
@@ -130,7 +144,7 @@ def test_partition_name_round_trip(values: dict[str, str | None]) -> None:
         ("string", "1.50", "1.50"),
     ],
 )
-def test_a_value_has_one_directory(kind: str, given: object, written: str) -> None:
+def test_F4_a_value_has_one_directory(kind: str, given: object, written: str) -> None:
     columns = parse_columns(f"p {kind}")
     assert partition_values({"P": given}, columns, "db.t") == {"p": written}
     assert partition_values(f"p={written}", columns, "db.t") == {"p": written}
@@ -149,7 +163,20 @@ def test_a_value_has_one_directory(kind: str, given: object, written: str) -> No
         ("int", "1_0"),
         ("int", 1.5),
         ("int", True),
+        ("tinyint", 300),
+        ("tinyint", -129),
+        ("smallint", "32768"),
+        ("int", 99999999999),
+        ("bigint", 2**63),
+        ("varchar(2)", "abcdef"),
+        ("timestamp", "x"),
+        ("timestamp", "2024-02-30 00:00:00"),
+        ("timestamp", "2024-01-05 24:00:00"),
+        ("timestamp", "2024-01-05 00:00:00.0000001"),
+        ("timestamp", 5),
         ("boolean", "yes"),
+        ("float", "1e39"),
+        ("double", "1e400"),
         ("double", "x"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.errors import NeedsSpark
+from acid_platform.layout.moments import text_of_moment
 from acid_platform.layout.partition_names import (
     DEFAULT_PARTITION,
     partition_name,
@@ -128,11 +128,6 @@ def fixed_value(text: str | None, column: Column) -> pa.Scalar:
     return scalar_of(value, arrow_type(column.type))
 
 
-def _timestamp(value: datetime.datetime) -> str:
-    whole = value.replace(microsecond=0).isoformat(" ")
-    return f"{whole}.{value.microsecond:06d}".rstrip("0") if value.microsecond else whole
-
-
 def _floating(value: float) -> str:
     """Java and Python print small whole numbers alike; ValueError for others."""
     if (value.is_integer() and 1 <= abs(value) < 1e7) or str(value) == "0.0":
@@ -146,6 +141,6 @@ _SPELLED: dict[str, Callable[[Any], str]] = {
     **dict.fromkeys(("float", "double"), _floating),
     "boolean": lambda value: str(value).lower(),
     "date": lambda value: str(value.isoformat()),
-    "timestamp": _timestamp,
+    "timestamp": text_of_moment,
     "decimal": lambda value: f"{value:f}",
 }
