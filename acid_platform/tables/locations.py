@@ -71,7 +71,8 @@ def new_location(metastore: Metastore, table: str, address: str | None) -> str:
     raise InvalidDefinition(
         f"{table}: {where} holds data, such as {there}, and a new table needs an empty directory:"
         f" `adopt_table({table!r}, {where!r})` makes a table of Hive's files; or move the data"
-        " away, or give another location"
+        " away, or give another location; what CREATE TABLE … AS SELECT by another engine left"
+        " there can be removed: create the table first, then INSERT"
     )
 
 

@@ -256,6 +256,7 @@ def test_P34_a_directory_with_files_becomes_no_new_table(client: Any, warehouse:
     with pytest.raises(m.InvalidObjectException) as refused:
         client.create_table(declared("filled"))
     assert "holds data" in refused.value.message
+    assert "create the table first, then INSERT" in refused.value.message
 
 
 def warehouse_root(warehouse: Warehouse) -> Any:
