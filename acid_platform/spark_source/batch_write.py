@@ -34,6 +34,7 @@ from acid_platform.handles.row_statements import require_rows_fit
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.layout.names import temporary_name
 from acid_platform.layout.types import Column
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.orc import WRITTEN_CODECS
 from acid_platform.spark_source import keeper
@@ -258,9 +259,13 @@ def write_rows(
 
 
 def _require_open(write: OpenWrite) -> None:
-    """Raises TxnAborted, NoSuchTxn if the write's transaction has ended: its files were removed."""
+    """Raises TxnAborted, NoSuchTxn if the write's transaction has ended: its files were removed.
+
+    Starts and makes no metastore: this machine may lack the warehouse's directory.
+    """
     try:
-        opened(write.place).metastore.resume(write.txn).forget()
+        with Metastore.connect(write.place.metastore, autostart=False) as metastore:
+            metastore.resume(write.txn).forget()
     except (TxnAborted, NoSuchTxn):
         raise
     except AcidError:  # this machine reaches neither the metastore nor the directory

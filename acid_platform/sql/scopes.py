@@ -22,8 +22,10 @@ def stored_tables(tree: exp.Expr) -> list[exp.Table]:
 
 
 def full_name(table: exp.Table, database: str) -> str:
-    """`db.table` in lower case."""
-    return f"{table.db or database}.{table.name}".lower()
+    """`db.table` in lower case, after whatever else was written before it: such a name is of no
+    table here."""
+    *before, name = (part.name for part in table.parts)
+    return ".".join((*(before or (database,)), name)).lower()
 
 
 def cte_of(table: exp.Table) -> exp.CTE | None:

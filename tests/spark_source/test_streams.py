@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from acid_platform import (
     UnsupportedStatement,
     WrongType,
 )
+from acid_platform.base.location import Location
 from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.services import cleaner
@@ -185,12 +187,21 @@ def test_P42_random_streams_lead_to_the_rows_of_the_table(
         require_healthy(here)
 
 
-def test_a_task_says_that_its_transaction_has_ended(here: Place) -> None:
+def test_a_task_says_that_its_transaction_has_ended(here: Place, tmp_path: Path) -> None:
     """A writer that was stopped for longer than the timeout finds its directory gone."""
     write = batch_write.begin(options(here), SCHEMA.names, False)
     shutil.rmtree(write.staging)
     with pytest.raises(PublicationFailed, match="can't be written"):
         tasks(write, [[row(1)]])
+    elsewhere = tmp_path / "not mounted"
+    unreached = replace(
+        write,
+        place=Location.of(elsewhere),
+        task=replace(write.task, location=f"{elsewhere}/t", directory=f"{elsewhere}/t/d"),
+    )
+    with pytest.raises(PublicationFailed, match="every executor reaches the warehouse"):
+        tasks(unreached, [[row(1)]])
+    assert not elsewhere.exists()
     here.warehouse.metastore.call(AbortMany((write.txn,), "no heartbeat"))
     with pytest.raises(TxnAborted, match="no heartbeat"):
         tasks(write, [[row(1)]])
