@@ -300,7 +300,8 @@ class TableAssetComponent(_Table):
             raise InvalidDefinition(
                 f"{self.table}: a CSV file has no types, so declare the columns"
             )
-        every = parse_columns(", ".join([columns or "", *self.partitioned_by]).strip(", "))
+        declared = [text for text in (columns, *self.partitioned_by) if text]
+        every = parse_columns(", ".join(declared)) if declared else ()
         names = frozenset(_PARAMETER.findall(source))
         self._require_parameters(names, f"source: {source}")
 

@@ -451,6 +451,19 @@ def test_the_rows_of_files(tmp_path: Path, place: Place) -> None:
         rows_of(str(tmp_path / "bad.csv"), COLUMNS)
 
 
+@pytest.mark.parametrize("kind", ["json", "jsonl", "parquet"])
+def test_a_file_that_has_types_needs_no_columns(folder: Path, place: Place, kind: str) -> None:
+    component(folder, "t", TABLE, f"table: shop.t\nsource: rows.{kind}")
+    rows = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+    if kind == "parquet":
+        pyarrow.parquet.write_table(pa.Table.from_pylist(rows), folder / "t" / "rows.parquet")
+    else:
+        lines = json.dumps(rows) if kind == "json" else "\n".join(map(json.dumps, rows))
+        (folder / "t" / f"rows.{kind}").write_text(lines)
+    assert materialize(place, load(folder)).success
+    assert stored(place, "shop.t") == [(1, "a"), (2, "b")]
+
+
 def test_a_file_or_a_function_fills_a_table(folder: Path, place: Place) -> None:
     component(
         folder,
