@@ -21,6 +21,7 @@ from acid_platform.cli.console import (
 from acid_platform.display.looks import cursor_rows, sink_rows, tag_rows
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore import show_columns
+from acid_platform.metastore.pasts import NOW
 from acid_platform.metastore.pasts import past_named as as_of
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def rollback(session: CommandSession, table: str, when: str) -> None:
 @command(main)
 @TABLE
 @click.argument("before")
-@click.argument("after", default="now")
+@click.argument("after", default=NOW)
 @_limit
 def diff(session: CommandSession, table: str, before: str, after: str, limit: int) -> None:
     """Count and show the rows of TABLE that differ between BEFORE and AFTER.
@@ -83,7 +84,7 @@ def diff(session: CommandSession, table: str, before: str, after: str, limit: in
     Each is a write id, a time in UTC, a tag, or now.
     """
     with session.open() as warehouse, session.working(f"comparing {table}"):
-        then, later = (None if text == "now" else as_of(text) for text in (before, after))
+        then, later = (None if text == NOW else as_of(text) for text in (before, after))
         difference = warehouse.table(table).diff(then, later, limit)
     _say(session, difference)
 
@@ -91,7 +92,7 @@ def diff(session: CommandSession, table: str, before: str, after: str, limit: in
 @command(main)
 @TABLE
 @click.argument("since", required=False)
-@click.argument("until", default="now")
+@click.argument("until", default=NOW)
 @click.option("--count", "only_count", is_flag=True, help="Count the changes; print no rows.")
 @_limit
 @click.option("--forget", metavar="CONSUMER", help="Let it begin again with all rows of TABLE.")
@@ -128,8 +129,8 @@ def changes(
         )
 
         with session.working(f"reading the changes of {table}"):
-            first, last = (None if text == "now" else as_of(text) for text in (since, until))
-            if since == "now":
+            first, last = (None if text == NOW else as_of(text) for text in (since, until))
+            if since == NOW:
                 raise click.UsageError("SINCE has to be a snapshot of the past")
             counts = change_counts(handle, first, last, 0 if only_count else limit)
     _say(session, counts)

@@ -403,7 +403,8 @@ class Table(Reads, Writes):
         """Names a snapshot, the present one or that of `as_of`, and keeps its files.
 
         They stay until the tag is dropped or expires, whatever the retention. Raises NoSuchPast,
-        NotEnoughHistory, and InvalidDefinition for a name that is in use.
+        NotEnoughHistory, and InvalidDefinition for a name that is in use, or that commands would
+        take for a write id, a time or the present.
         """
         past = None if as_of is None else AsOf.of(as_of)
         if isinstance(expires, timedelta):

@@ -134,12 +134,23 @@ class AsOf:
 
 def past_named(text: str) -> int | datetime | str:
     """What people mean by a write id, a time (UTC if it has no zone) or the name of a tag."""
-    if text.isdigit():
+    if text.isdecimal():
         return int(text)
     try:
         return datetime.fromisoformat(text)
     except ValueError:
         return text
+
+
+NOW = "now"
+"""The word of commands and options for the present snapshot."""
+
+
+def tag_mistaken_for(name: str) -> str:
+    """What else than a tag of this name people could mean by it; empty: nothing."""
+    if name == NOW:
+        return "the present snapshot"
+    return {int: "a write id", datetime: "a time"}.get(type(past_named(name)), "")
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -12,7 +12,7 @@ from acid_platform.base.similar_names import nearest_name
 from acid_platform.errors import InvalidDefinition
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.declarable import table_name
-from acid_platform.metastore.pasts import AsOf, past_named
+from acid_platform.metastore.pasts import NOW, AsOf, past_named
 
 PURPOSES = {
     "path": "any",
@@ -29,7 +29,6 @@ PURPOSES = {
     "replay": "writeStream",
 }
 """Our options, and what they are for."""
-_NOW = "now"
 _UNNAMED = "without a checkpoint: "
 """Keys that begin so may be those of several queries with equal options."""
 
@@ -95,11 +94,11 @@ class Options:
     @property
     def start(self) -> AsOf | None:
         """The snapshot after which a stream begins; None: all rows of its first one."""
-        return None if self.since in (None, _NOW) else AsOf.of(past_named(self.since or ""))
+        return None if self.since in (None, NOW) else AsOf.of(past_named(self.since or ""))
 
     @property
     def starts_now(self) -> bool:
-        return self.since == _NOW
+        return self.since == NOW
 
 
 def shared_key(key: str) -> bool:

@@ -114,7 +114,7 @@ def filled(warehouse: Warehouse, engine: str, name: str = NAME) -> Table:
         table.insert([{"id": number, "v": "a", "p": number % 3} for number in range(6)])
         table.update({"v": "'b'"}, "id < 3")
         table.delete("id = 5")
-    table.tag("now")
+    table.tag("last")
     return table
 
 

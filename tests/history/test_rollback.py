@@ -101,14 +101,14 @@ def test_P36_tags_in_sql_and_python(warehouse: Warehouse) -> None:
         warehouse.sql(f"INSERT INTO named VALUES ({id})")
     table = warehouse.table("named")
     warehouse.sql("ALTER TABLE named CREATE TAG `End of March` AS OF VERSION 1 RETAIN 3 DAYS")
-    warehouse.sql("ALTER TABLE named CREATE TAG now")
+    warehouse.sql("ALTER TABLE named CREATE TAG last")
     table.tag("two", as_of=2, expires=timedelta(hours=1))
-    (march, two, now) = table.tags()
-    assert [tag.name for tag in (march, two, now)] == ["End of March", "two", "now"]
-    assert [tag.write_id for tag in (march, two, now)] == [1, 2, 3]
-    assert abs(march.expires - march.created - 3 * 86_400_000) < 60_000 and now.expires == 0
+    (march, two, last) = table.tags()
+    assert [tag.name for tag in (march, two, last)] == ["End of March", "two", "last"]
+    assert [tag.write_id for tag in (march, two, last)] == [1, 2, 3]
+    assert abs(march.expires - march.created - 3 * 86_400_000) < 60_000 and last.expires == 0
     shown = warehouse.sql("SHOW TAGS named").to_dict("records")
-    assert [row["tag"] for row in shown] == ["End of March", "two", "now"]
+    assert [row["tag"] for row in shown] == ["End of March", "two", "last"]
     found = warehouse.sql("SELECT * FROM named VERSION AS OF 'End of March'").to_arrow()
     assert found.to_pylist() == [{"id": 0}]
     warehouse.sql("ALTER TABLE named ROLLBACK TO TAG `End of March`")
@@ -117,11 +117,11 @@ def test_P36_tags_in_sql_and_python(warehouse: Warehouse) -> None:
         table.tag("two")
     with pytest.raises(InvalidDefinition, match="in the past"):
         table.tag("old", expires=datetime(2020, 1, 1, tzinfo=UTC))
-    with pytest.raises(NoSuchPast, match="no tag 'three'; its tags: End of March, now, two"):
+    with pytest.raises(NoSuchPast, match="no tag 'three'; its tags: End of March, last, two"):
         warehouse.sql("ALTER TABLE named DROP TAG three")
     warehouse.sql("ALTER TABLE named DROP TAG IF EXISTS three")
     warehouse.sql("ALTER TABLE named DROP TAG two")
-    assert [tag.name for tag in table.tags()] == ["End of March", "now"]
+    assert [tag.name for tag in table.tags()] == ["End of March", "last"]
 
 
 def test_P36_the_rows_that_differ_are_counted_and_shown(warehouse: Warehouse) -> None:

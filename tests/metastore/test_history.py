@@ -113,6 +113,16 @@ def test_P36_a_retention_holds_the_cleaner_and_is_forgotten_after_it(world: Worl
         past(world, write_id=1)
 
 
+@pytest.mark.parametrize("name", ["now", "2", "0", "20240101", "2024-01-01", "2024-01-01 12:00"])
+def test_P36_a_tag_whose_name_means_another_snapshot_is_refused(world: World, name: str) -> None:
+    world.insert()
+    tag: dict[str, Any] = {"table": "t", "as_of": None, "expires": 0, "user": "u"}
+    with pytest.raises(errors.InvalidDefinition, match=f"such as 'tag {name}'"):
+        world.call("create_tag", name=name, **tag)
+    for other in (f"tag {name}", "Now", "v2", "²", "2024/03"):
+        world.call("create_tag", name=other, **tag)
+
+
 def test_P36_a_shorter_retention_of_the_table_wins(world: World) -> None:
     world.set("acid.history.retention", "7d")
     change = {"name": "t", "columns": None, "rename": None, "read": None}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from acid_platform.base.table_properties import HISTORY_RETENTION
 from acid_platform.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.pasts import AsOf, KeptHistory, Pin, Tag, utc_text
+from acid_platform.metastore.pasts import AsOf, KeptHistory, Pin, Tag, tag_mistaken_for, utc_text
 from acid_platform.metastore.records import PastTable, TableRecord
 from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.rules.declared import partitions_at, seen_table
@@ -179,10 +179,15 @@ def since_text(state: State, table: TableState, as_of: str) -> str:
 @handles(ops.PlaceTag)
 def create_tag(turn: Turn, operation: ops.PlaceTag) -> Tag:
     """Raises NoSuchTable, NoSuchPast, NotEnoughHistory, and InvalidDefinition for a name that is in
-    use or a time of expiry that is past."""
+    use or means something else, or a time of expiry that is past."""
     table, name = turn.state.table(operation.table), operation.name
     if not name or not name.isprintable() or len(name) > 200:
         raise InvalidDefinition(f"{name!r} can't be the name of a tag: 1 to 200 printable letters")
+    if other := tag_mistaken_for(name):
+        raise InvalidDefinition(
+            f"{name!r} can't be the name of a tag: commands take it for {other}; choose another,"
+            f" such as 'tag {name}'"
+        )
     if name in table.tags:
         raise InvalidDefinition(f"{table.record.name} has a tag {name!r}; drop it first")
     if operation.expires and operation.expires <= turn.now:
