@@ -6,7 +6,6 @@ by a Python function. `dg scaffold defs` writes an instance of each, and an `aci
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import re
@@ -17,7 +16,6 @@ from typing import Any
 
 import dagster as dg
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet
 from dagster.components.lib.executable_component.function_component import ResolvableCallable
 from dagster.components.resolved.core_models import ResolvedAssetAttributes
@@ -29,10 +27,11 @@ from acid_platform.errors import (
     UnsupportedStatement,
     WrongType,
 )
+from acid_platform.handles.csv_files import PARSED, CsvFormat
 from acid_platform.handles.transaction import Transaction
 from acid_platform.layout.declarable import table_name
 from acid_platform.layout.sql_text import quoted
-from acid_platform.layout.types import INTEGRAL, Column, parse_columns
+from acid_platform.layout.types import Column, parse_columns
 from acid_platform.orchestration.checks import Expectation, require_columns
 from acid_platform.orchestration.decorators import acid_asset
 from acid_platform.orchestration.external_assets import (
@@ -52,10 +51,8 @@ from acid_platform.sql.text import Query
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
 
-_PARSED = (*INTEGRAL, "boolean", "float", "double")
-"""Types that a CSV file's text is read as; all others take a text (`docs/ingesting.md`)."""
 _LONGEST_ROW = 1 << 26
-"""Bytes of CSV that Arrow reads at a time; it refuses longer rows."""
+"""Bytes of a row of CSV; the whole file is in memory anyway."""
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
 dg.scaffold_with(PythonAssetScaffolder)(acid_asset)
@@ -327,26 +324,15 @@ def rows_of(path: str, columns: Sequence[Column]) -> pa.Table | list[dict[str, A
 
 
 def _of_csv(file: Any, columns: Sequence[Column]) -> pa.Table:
-    data = file.read()
+    data, form = file.read(), CsvFormat(longest_row=_LONGEST_ROW)
     kinds = {column.name: column.type for column in columns}
-    names = next(csv.reader(io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", newline="")), [])
     types = {
         name: arrow_type(kinds[name.lower()])
-        if name.lower() in kinds and kinds[name.lower()].kind in _PARSED
+        if name.lower() in kinds and kinds[name.lower()].kind in PARSED
         else pa.string()
-        for name in names
+        for name in form.names(io.BytesIO(data))
     }
-    return pyarrow.csv.read_csv(
-        pa.BufferReader(data),
-        pyarrow.csv.ReadOptions(block_size=_LONGEST_ROW),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types=types,
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
-        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
-    )
+    return pa.Table.from_batches(form.batches(io.BytesIO(data), types), pa.schema(types))
 
 
 def _of_json(file: Any, _: Sequence[Column]) -> list[dict[str, Any]]:

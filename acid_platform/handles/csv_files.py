@@ -1,0 +1,200 @@
+"""Files of CSV, read by Arrow, and refused where Arrow guesses what their quotes mean."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+
+from acid_platform.layout.types import INTEGRAL
+
+PARSED = (*INTEGRAL, "boolean", "float", "double")
+"""Types that no other text than a number or boolean is read as; the others take a text
+(`docs/ingesting.md`)."""
+_QUOTE = ord('"')
+
+
+@dataclass(frozen=True, slots=True)
+class CsvFormat:
+    """Files that begin with the names of their columns; an empty value without quotes is NULL.
+
+    Raises ValueError, also as pyarrow.ArrowInvalid and UnicodeError, for files that are not so.
+    """
+
+    delimiter: str = ","
+    encoding: str = "UTF-8"
+    longest_row: int = 1 << 24
+    """Bytes of text that Arrow reads at a time, and so the most that a row may have."""
+
+    def names(self, file: IO[bytes]) -> list[str]:
+        """The names of the columns. The file is read no further than needed."""
+        text = io.TextIOWrapper(file, self.encoding, newline="")
+        lines = chain([text.readline().removeprefix("\ufeff")], text)
+        rows = csv.reader(lines, delimiter=self.delimiter, strict=True)
+        try:
+            names = next(filter(None, rows), [])
+        except csv.Error as error:
+            raise ValueError(f"the names of the columns can't be read: {error}") from error
+        if not names:
+            raise ValueError("it is empty, and should begin with the names of the columns")
+        if twice := [name for name, times in Counter(names).items() if times > 1]:
+            raise ValueError(f"it has two columns {twice[0]!r}")
+        return names
+
+    def batches(
+        self, file: IO[bytes], types: Mapping[str, pa.DataType]
+    ) -> Iterator[pa.RecordBatch]:
+        """The columns that are named, as these types."""
+        with self._reader(file, types) as reader:
+            yield from reader
+
+    @contextmanager
+    def _reader(
+        self, file: IO[bytes], types: Mapping[str, pa.DataType]
+    ) -> Iterator[arrow_csv.CSVStreamingReader]:
+        text = _CheckedText(file, self.delimiter, self.encoding)
+        try:
+            with arrow_csv.open_csv(
+                text,
+                arrow_csv.ReadOptions(block_size=self.longest_row, use_threads=False),
+                arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+                arrow_csv.ConvertOptions(
+                    column_types=types,
+                    include_columns=[*types],
+                    null_values=[""],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            ) as reader:
+                yield reader
+        except pa.ArrowInvalid as error:
+            if "straddling" not in str(error):
+                raise
+            raise ValueError(
+                f"{text.quotes.place()} does not end within {self.longest_row >> 20} MB, the most"
+                " that a row may have"
+            ) from error
+
+
+class _CheckedText:
+    """A file as UTF-8, for Arrow. Reading it raises ValueError for quotes that are wrong."""
+
+    closed = False
+
+    def __init__(self, file: IO[bytes], delimiter: str, encoding: str) -> None:
+        self.quotes = CsvQuotes(delimiter)
+        self._file = file
+        plain = codecs.lookup(encoding).name == "utf-8"
+        self._decoder = None if plain else codecs.getincrementaldecoder(encoding)()
+        self._held = b""
+        self._ended = False
+
+    def read(self, size: int) -> bytes:
+        while not self._ended and len(self._held) < size:
+            block = self._file.read(size - len(self._held))
+            self._ended = not block
+            if self._decoder is not None:
+                block = self._decoder.decode(block, final=self._ended).encode()
+            self.quotes.add(block)
+            self._held += block
+        if self._ended:
+            self.quotes.end()
+        block, self._held = self._held[:size], self._held[size:]
+        return block
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class CsvQuotes:
+    """Follows the quotes of a text in UTF-8 from block to block, as Arrow's reader does.
+
+    A quote at the beginning of a value opens it, and two inside of it are one of its letters. Arrow
+    takes a value that is not closed, and letters after the quote that closes one: both are errors.
+    """
+
+    def __init__(self, delimiter: str) -> None:
+        self._ends = delimiter.encode() + b"\r\n"
+        beside = np.zeros(256, bool)
+        beside[[*self._ends, _QUOTE]] = True
+        self._beside = beside
+        ends = re.escape(delimiter.encode()) + rb"\r\n"
+        value = rb'"[^"]*+(?:""[^"]*+)*+"'
+        bare = rb'[^"%b][^%b]*+' % (ends, ends)
+        self._values = re.compile(rb"(?:(?:%b|%b)?+[%b])*+" % (value, bare, ends))
+        self._begun = re.compile(rb"(?:%b?|%b)?" % (value, bare))
+        self._before = b""
+        """Stands for the beginning of the value that the next block goes on with."""
+        self._line = 1
+        self._opened = 1
+        """The line of the last quote that opened a value, if that may go on."""
+        self._first = True
+
+    def add(self, block: bytes) -> None:
+        """Raises ValueError."""
+        if self._first and block:
+            block, self._first = block.removeprefix(codecs.BOM_UTF8), False
+        text = self._before + block
+        begin = self._last_value(text)
+        if begin is None:
+            whole = self._values.match(text)
+            begin = whole.end() if whole else 0
+        if begin or not self._before:
+            self._opened = self._line + _lines(text, begin)
+        if text[begin : begin + 1] == b'"' and not self._begun.fullmatch(text, begin):
+            raise ValueError(
+                f"letters follow the quote that closes a value which begins in line {self._opened};"
+                ' a quote inside of such a value is written twice, ""'
+            )
+        self._line += _lines(text, len(text))
+        if begin == len(text):
+            self._before = b""
+        elif text[begin] != _QUOTE:
+            self._before = b"-"
+        else:
+            self._before = b'"' if text.count(b'"', begin) % 2 else b'""'
+
+    def _last_value(self, text: bytes) -> int | None:
+        """Where the value that the text ends in begins, or a later letter of one without quotes.
+
+        None if a quote is not beside the beginning or end of a value, or another quote. Otherwise
+        every second quote closes what the one before it has opened.
+        """
+        letters = np.frombuffer(text, np.uint8)
+        quotes = np.flatnonzero(letters == _QUOTE)
+        opening, closing = quotes[0::2], quotes[1::2]
+        inner = opening[1:] if len(opening) and not opening[0] else opening
+        closed = closing[:-1] if len(closing) and closing[-1] == len(text) - 1 else closing
+        if not (self._beside[letters[inner - 1]].all() and self._beside[letters[closed + 1]].all()):
+            return None
+        if len(quotes) % 2 or text.endswith(b'"'):
+            again = np.zeros(len(opening), bool)  # the second of two quotes that are a letter
+            again[1:] = np.diff(quotes)[1::2] == 1
+            return int(opening[~again][-1])
+        return len(text) - (text[-1:] not in self._ends)
+
+    def end(self) -> None:
+        """Raises ValueError if the text ends inside of a value."""
+        if self._before == b'"':
+            raise ValueError(f"the quote that opens a value in line {self._opened} is not closed")
+
+    def place(self) -> str:
+        """What is being read, as the subject of an error."""
+        if self._before == b'"':
+            return f"the value whose quote opens in line {self._opened}"
+        return f"a row before line {self._line}"
+
+
+def _lines(text: bytes, end: int) -> int:
+    return text.count(b"\n", 0, end) or text.count(b"\r", 0, end)
