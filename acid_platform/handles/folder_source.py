@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,9 +19,11 @@ from acid_platform.handles.import_sources import (
     chosen_fields,
     rows_of_dataset,
 )
-from acid_platform.layout.types import Column, HiveType
+from acid_platform.layout.types import Column
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
+
+_WHOLE = re.compile(r"0|-?[1-9]\d*", re.ASCII)
 
 
 class FolderSource(ImportSource):
@@ -30,6 +33,7 @@ class FolderSource(ImportSource):
 
     `kind`: `parquet` or `csv`. Files of CSV begin with the names of their columns; an empty value
     without quotes is NULL. Their values are read as the types of the table, so it has to be there.
+    So is the text of a directory; for a new table it is an `int` if all are whole numbers.
     `encoding` is one that Python knows, such as `latin-1`.
     """
 
@@ -62,20 +66,21 @@ class FolderSource(ImportSource):
         if not fragments:
             raise ImportRefused(f"{self.name} has no file; name the directory that has them")
         values = [dataset.get_partition_keys(one.partition_expression) for one in fragments]
-        self._keys = sorted({key for one in values for key in one})
+        named = dict.fromkeys(name for path in found.files for name in _keys_in(path))
+        self._keys = [name for name in named if any(name in one for one in values)]
         if self._csv is None:
             schemas = self._asked(lambda: [one.physical_schema for one in fragments])
             self.rows_known = self._asked(found.count_rows)
-            schemas.append(pa.schema([field for field in found.schema if field.name in self._keys]))
         else:
             self._files = [
                 _CsvFile(one.path, self._names(self._csv, one.path), keys)
                 for one, keys in zip(fragments, values, strict=True)
             ]
             schemas = [
-                pa.schema([(name, pa.string()) for name in (*file.names, *file.keys)])
-                for file in self._files
+                pa.schema([(name, pa.string()) for name in file.names]) for file in self._files
             ]
+        guesses = [(key, _guess({one.get(key) for one in values})) for key in self._keys]
+        schemas.append(pa.schema(guesses))
         self._schema: pa.Schema = self._asked(lambda: pa.unify_schemas(schemas))
         chosen_fields(self._schema, self._columns, self.name)
 
@@ -89,19 +94,27 @@ class FolderSource(ImportSource):
         return chosen_fields(self._schema, self._columns, self.name)
 
     def rows(self, _columns: Sequence[Column]) -> pa.RecordBatchReader:
-        if self._csv is None:
-            found = self._asked(lambda: self._found(self._schema))
-            return self._asked(lambda: rows_of_dataset(found, self._columns))
         kinds = {column.name: column.type for column in _columns}
-        target = pa.schema(
-            [
-                field.with_type(_read_type(kinds[name], field.name in self._keys))
-                if (name := field.name.lower()) in kinds
-                else field
-                for field in chosen_fields(self._schema, self._columns, self.name)
-            ]
-        )
-        return pa.RecordBatchReader.from_batches(target, self._csv_rows(self._csv, target))
+        fields = []
+        for field in chosen_fields(self._schema, self._columns, self.name):
+            hive = kinds.get(field.name.lower())
+            if field.name in self._keys:
+                number = hive is not None and hive.kind in PARSED
+                field = field.with_type(arrow_type(hive) if number else pa.string())
+            elif self._csv and hive is not None:
+                field = field.with_type(arrow_type(hive))
+            fields.append(field)
+        target = pa.schema(fields)
+        if self._csv is not None:
+            return pa.RecordBatchReader.from_batches(target, self._csv_rows(self._csv, target))
+        texts = [
+            field.with_type(pa.string()) if field.name in self._keys else field
+            for field in self._schema
+        ]
+        reader = self._asked(lambda: rows_of_dataset(self._found(pa.schema(texts)), self._columns))
+        if reader.schema == target:
+            return reader
+        return pa.RecordBatchReader.from_batches(target, (batch.cast(target) for batch in reader))
 
     def _csv_rows(self, form: CsvFormat, target: pa.Schema) -> Iterator[pa.RecordBatch]:
         for file in self._files:
@@ -116,9 +129,7 @@ class FolderSource(ImportSource):
                         [
                             batch.column(field.name)
                             if field.name in types
-                            else pa.repeat(file.keys.get(field.name), batch.num_rows)
-                            .cast(pa.string())
-                            .cast(field.type)
+                            else _repeated(file.keys.get(field.name), batch.num_rows, field.type)
                             for field in target
                         ],
                         schema=target,
@@ -152,12 +163,11 @@ class FolderSource(ImportSource):
                 partitioning=partitioning,
             )
 
-        if self._csv is None:
-            return opened(schema, "hive")
         empty = pa.schema([])
-        names = {name for path in opened(empty, None).files for name in _keys_in(path)}
-        texts = pa.schema([(name, pa.string()) for name in sorted(names)])
-        return opened(empty, dataset.partitioning(texts, flavor="hive"))
+        names = dict.fromkeys(name for path in opened(empty, None).files for name in _keys_in(path))
+        texts = pa.schema([(name, pa.string()) for name in names])
+        keys = dataset.partitioning(texts, flavor="hive")
+        return opened(schema if self._csv is None else empty, keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +184,12 @@ def _keys_in(path: str) -> list[str]:
     return [unquote(part.partition("=")[0]) for part in parts if "=" in part]
 
 
-def _read_type(hive: HiveType, key: bool) -> pa.DataType:
-    """As what a text of a column is read; the text of a directory as a number, or as it is."""
-    return arrow_type(hive) if not key or hive.kind in PARSED else pa.string()
+def _guess(texts: set[str | None]) -> pa.DataType:
+    """The type of a column for the texts of directories: `int` if no text loses a letter by it."""
+    whole = all(text is None or _WHOLE.fullmatch(text) for text in texts) and texts != {None}
+    fits = whole and all(-(2**31) <= int(text) < 2**31 for text in texts if text is not None)
+    return pa.int32() if fits else pa.string()
+
+
+def _repeated(text: str | None, rows: int, kind: pa.DataType) -> pa.Array:
+    return pa.repeat(pa.scalar(text, pa.string()), rows).cast(kind)

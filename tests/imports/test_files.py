@@ -68,6 +68,46 @@ def test_a_folder_of_parquet_makes_a_table_once(place: Place, tmp_path: Path) ->
     assert "import parquet" in lines
 
 
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_the_text_of_a_directory_is_read_as_the_type_of_its_column(
+    place: Place, tmp_path: Path, kind: str
+) -> None:
+    days = ["2024-02-28", "2024-02-29"]
+    for text, day in zip(["01", "1"], days, strict=True):
+        below = tmp_path / f"code={text}" / f"number={text}" / f"amount={text}.10" / f"day={day}"
+        below.mkdir(parents=True)
+        if kind == "csv":
+            (below / "a.csv").write_text("id\n7\n")
+        else:
+            parquet.write_table(pa.table({"id": [7]}), below / "a.parquet")
+    keys = ["code string", "number smallint", "amount decimal(9,2)", "day date"]
+    place.warehouse.create_table(place.table, "id bigint", keys)
+    place.run(kind, tmp_path)
+    others = {"id": 7, "number": 1, "amount": Decimal("1.10")}
+    expected = [
+        {"code": text, "day": dt.date.fromisoformat(day), **others}
+        for text, day in zip(["01", "1"], days, strict=True)
+    ]
+    assert sorted(place.rows(), key=lambda row: str(row["code"])) == expected
+    place.table += "_wrong"
+    place.warehouse.create_table(place.table, "id bigint, code int, number int", ["day date"])
+    options = ("--columns", "id,code,number,day")
+    place.run(kind, tmp_path, *options)
+    (tmp_path / "code=1").rename(tmp_path / "code=one")
+    error = place.refused(kind, tmp_path, *options, "--overwrite")
+    assert "can't be read" in error and "'one'" in error
+
+
+def test_a_new_table_keeps_the_zeros_of_directories(place: Place, tmp_path: Path) -> None:
+    for text in ("00123", "1"):
+        below = tmp_path / f"zip={text}" / "month=1" / "big=3000000000"
+        below.mkdir(parents=True)
+        parquet.write_table(pa.table({"id": [7]}), below / "a.parquet")
+    place.run("parquet", tmp_path)
+    assert place.columns() == "id bigint, zip string, month int, big string"
+    assert sorted(row["zip"] for row in place.rows()) == ["00123", "1"]
+
+
 def test_a_column_of_some_files_only_is_not_lost(place: Place, tmp_path: Path) -> None:
     for name, values in {"a": {"id": [1]}, "b": {"id": [2], "more": ["x"]}}.items():
         parquet.write_table(pa.table(values), tmp_path / f"{name}.parquet")
