@@ -5,13 +5,17 @@ SHELL := /bin/sh
 
 # --- settings ---------------------------------------------------------------------------------
 
-# .env holds NAME=value lines. The environment overrides it, hence `?=`.
+# .env holds NAME=value lines, read as python-dotenv does. The environment overrides it, hence `?=`.
 ifneq ($(wildcard .env),)
 -include var/env.mk
 endif
 var/env.mk: .env
 	@mkdir -p var
-	@sed -n -e 's/[$$]/$$$$/g' -e 's/#/\\#/g' -e "s/=[\"']\(.*\)[\"']\$$/=\1/" \
+	@sed -n -e 's/^ *//' -e 's/^export  *//' -e 's/^\([A-Z][A-Z0-9_]*\) *= */\1=/' \
+	    -e "/^[A-Z0-9_]*=[\"']/!s/  *#.*//" -e 's/ *$$//' \
+	    -e "s/^\([A-Z0-9_]*=\)\([\"']\)\(.*\)\2 *#.*/\1\3/" \
+	    -e "s/^\([A-Z0-9_]*=\)\([\"']\)\(.*\)\2\$$/\1\3/" -e 's/[$$]/$$$$/g' -e 's/#/\\#/g' \
+	    -e '/^ACID_HOME=$$/d' -e '/^ACID_WAREHOUSE=$$/d' -e '/^ACID_METASTORE=$$/d' \
 	    -e 's/^\([A-Z][A-Z0-9_]*\)=\(.*\)$$/export \1 ?= \2/p' .env > $@
 
 # `make dev ACID_HOME=var/demo` uses that home only, whatever .env or the environment says.

@@ -17,7 +17,8 @@ from acid_platform.metastore.endpoint import FILES, SYSTEM
 MARK = "workspace.yaml"
 """The file that marks a project's directory: it names the definitions that Dagster loads."""
 
-_LINE = re.compile(r"(ACID_[A-Z0-9_]+|JAVA_HOME)=(.*)")
+_LINE = re.compile(r"\s*(?:export\s+)?(ACID_[A-Z0-9_]+|JAVA_HOME)\s*=\s*(.*)")
+_QUOTED = re.compile(r"""(["'])(.*)\1\s*(?:#.*)?""")
 _PATHS = ("ACID_WAREHOUSE", "ACID_METASTORE", *FILES)
 
 
@@ -44,16 +45,22 @@ def project_root(start: Path) -> Path | None:
 
 
 def read_settings(file: Path) -> dict[str, str]:
-    """The platform's NAME=value lines of an `.env` file; none if the file does not exist."""
+    """The platform's NAME=value lines of an `.env` file; none if the file does not exist.
+
+    A path without a value is not set. Bytes that are not UTF-8 stay as they are, as in a path.
+    """
     if not file.is_file():
         return {}
-    matches = filter(None, map(_LINE.fullmatch, file.read_text().splitlines()))
-    return {match[1]: _unquoted(match[2]) for match in matches}
+    lines = file.read_text(errors="surrogateescape").splitlines()
+    values = {match[1]: _value(match[2]) for match in map(_LINE.fullmatch, lines) if match}
+    paths = (*_PATHS, "ACID_HOME")
+    return {name: value for name, value in values.items() if value or name not in paths}
 
 
-def _unquoted(value: str) -> str:
-    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
-    return value[1:-1] if quoted else value
+def _value(text: str) -> str:
+    """What is written after `=`, without quotes or a comment."""
+    quoted = _QUOTED.fullmatch(text)
+    return quoted[2] if quoted else re.sub(r"\s+#.*", "", text).rstrip()
 
 
 def nearby(warehouse: str) -> list[str]:

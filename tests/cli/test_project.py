@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from dotenv import dotenv_values
 
 import acid_platform
 from acid_platform.base.location import Location
-from acid_platform.cli.project import enter_project
+from acid_platform.cli.project import enter_project, read_settings
 from acid_platform.metastore.client.metastore import Metastore
 from scripts.setup import Venv, write_command
 
@@ -113,6 +116,7 @@ def test_acid_finds_the_warehouse_of_the_project_and_names_others(
         ("# ACID_WAREHOUSE=no\nACID_WAREHOUSE='in a # blank'\n", {}, "{root}/in a # blank"),
         ("ACID_WAREHOUSE=s3://bucket/w\n", {}, "s3://bucket/w"),
         ("ACID_WAREHOUSE=var/w\n", {"ACID_WAREHOUSE": "mine"}, "mine"),
+        ("ACID_WAREHOUSE=\n", {}, "{root}/var/warehouse"),
     ],
 )
 def test_environment_before_env_file_before_the_usual_place(
@@ -124,6 +128,34 @@ def test_environment_before_env_file_before_the_usual_place(
     assert environment["ACID_WAREHOUSE"] == warehouse.format(root=tmp_path)
     assert environment["ACID_METASTORE"] == "tcp://host:1"
     assert "PATH" not in environment
+
+
+def test_an_env_file_is_read_as_dg_and_make_read_it(tmp_path: Path) -> None:
+    """`dg` reads it by python-dotenv."""
+    lines = """
+      export ACID_A = a b  # c
+    ACID_B='from $file # 1'
+    ACID_C="x"   # y 'z'
+    ACID_E=#x
+    ACID_F=a#b
+    ACID_G=s3://b/w?x=1&y="q"
+    ACID_EXTRAS=
+    """
+    (tmp_path / ".env").write_text(textwrap.dedent(lines))
+    values = read_settings(tmp_path / ".env")
+    assert values == dotenv_values(tmp_path / ".env")
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    printed = "".join(f'\n\t@echo "$${name}"' for name in values)
+    (tmp_path / "printed.mk").write_text(f"include Makefile\nprinted:{printed}\n")
+    make = ["make", "-s", "-f", "printed.mk", "printed"]
+    bare = {"PATH": os.environ["PATH"]}
+    shown = subprocess.run(make, cwd=tmp_path, env=bare, text=True, capture_output=True, check=True)
+    assert shown.stdout.splitlines() == [*values.values()]
+
+
+def test_bytes_of_an_env_file_that_are_not_utf8_stay(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_bytes(b"ACID_WAREHOUSE=stra\xdfe\n")
+    assert os.fsencode(read_settings(tmp_path / ".env")["ACID_WAREHOUSE"]) == b"stra\xdfe"
 
 
 def test_outside_of_a_project_the_environment_stays_as_it_is(tmp_path: Path) -> None:

@@ -79,6 +79,9 @@ def test_settings_of_make_command_line_before_environment_before_env_file(tmp_pa
     assert f'ACID_WAREHOUSE="{tmp_path}/from $file # 1"' in make("-n", "dev", cwd=tmp_path)
     assert f'DAGSTER_HOME="{tmp_path}/state/dagster"' in make("-n", "dev", cwd=tmp_path)
     assert "-p 4000" in make("-n", "dev", cwd=tmp_path)
+    (tmp_path / ".env").write_text("ACID_WAREHOUSE=\nACID_HOME=state\nPORT=4000\n")
+    assert f'ACID_WAREHOUSE="{tmp_path}/state/warehouse"' in make("-n", "dev", cwd=tmp_path)
+    (tmp_path / ".env").write_text("ACID_WAREHOUSE='from $file'\n")
     assert f'ACID_WAREHOUSE="{tmp_path}/env"' in make(
         "-n", "dev", cwd=tmp_path, ACID_WAREHOUSE="env"
     )
