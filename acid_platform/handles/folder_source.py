@@ -68,6 +68,7 @@ class FolderSource(ImportSource):
         values = [dataset.get_partition_keys(one.partition_expression) for one in fragments]
         named = dict.fromkeys(name for path in found.files for name in _keys_in(path))
         self._keys = [name for name in named if any(name in one for one in values)]
+        self._files: list[_CsvFile] = []
         if self._csv is None:
             schemas = self._asked(lambda: [one.physical_schema for one in fragments])
             self.rows_known = self._asked(found.count_rows)
@@ -83,6 +84,13 @@ class FolderSource(ImportSource):
         schemas.append(pa.schema(guesses))
         self._schema: pa.Schema = self._asked(lambda: pa.unify_schemas(schemas))
         chosen_fields(self._schema, self._columns, self.name)
+        for file in self._files:
+            if lacking := [name for name in self._columns or () if not file.has(name)]:
+                raise ImportRefused(
+                    f"{file.path} lacks {', '.join(map(repr, lacking))} of the columns to import:"
+                    f" its first line has {', '.join(map(repr, file.names))[:200]}; move the file"
+                    " away, or give it a line with the names of its columns"
+                )
 
     @property
     def schema(self) -> pa.Schema:
@@ -176,6 +184,9 @@ class _CsvFile:
     names: Sequence[str]
     keys: Mapping[str, str | None]
     """The values of its directories."""
+
+    def has(self, name: str) -> bool:
+        return name in self.names or name in self.keys
 
 
 def _keys_in(path: str) -> list[str]:

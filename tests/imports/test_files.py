@@ -191,6 +191,21 @@ def test_csv_with_another_delimiter_and_partitions(place: Place, tmp_path: Path)
     assert place.rows() == [{"id": 1, "name": "a;\nb", "day": dt.date(2024, 2, 29)}]
 
 
+@pytest.mark.parametrize("text", ["2,b\n3,c\n", "Read me.\nThese are orders.\n", "ID,name\n1,a\n"])
+def test_a_file_without_the_chosen_columns_is_refused(
+    place: Place, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "a.csv").write_text("id,name,more\n1,a,x\n")
+    (tmp_path / "b.txt").write_text(text)
+    options = ("--schema", "id int, name string", "--columns", "id,name")
+    error = place.refused("csv", tmp_path, *options)
+    lacking = "'id'" if text.startswith("ID") else "'id', 'name'"
+    assert f"b.txt lacks {lacking} of the columns" in error
+    (tmp_path / "b.txt").write_text("name,id\nb,2\n")
+    place.run("csv", tmp_path, *options)
+    assert place.rows() == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+
+
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
 def test_csv_in_another_encoding(place: Place, tmp_path: Path, encoding: str) -> None:
     (tmp_path / "a.csv").write_bytes("id,name\n1,Zürich\n".encode(encoding))
