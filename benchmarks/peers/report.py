@@ -175,11 +175,12 @@ def _beside_ours(ratios: Ratios, subject: str) -> list[str]:
             )
             cells.append(_cell(raw) + (f" ({normalised:.2f})" if normalised else ""))
         rows.append((phase, cells))
+    brackets = ["", "In brackets after division by plain Parquet of each one's own Spark."]
+    divided = any("(" in cell for _, cells in rows for cell in cells)
     return [
         "",
         f"## {SUBJECTS[subject]}, over the peer: seconds",
-        "",
-        "In brackets after division by plain Parquet of each one's own Spark.",
+        *(brackets if divided else ()),
         *_table(ratios.peers, rows),
     ]
 
