@@ -50,6 +50,11 @@ class MergeClause:
             )
 
     @property
+    def takes_all(self) -> bool:
+        """Whether it takes all columns of the source, by name."""
+        return self.values is None and self.action is not MergeAction.DELETE
+
+    @property
     def rows(self) -> str:
         """The rows that it is for, as SQL says it."""
         if self.by_source:

@@ -11,6 +11,7 @@ from acid_platform.engine.coercion import Coerced, ValuesCoerced, description
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts, merge_clauses
 from acid_platform.engine.reads import Where
 from acid_platform.engine.rows import Rows, coerced_table, plain_rows
+from acid_platform.handles.left_out_columns import are_mixed, filled, refuse_mixed
 from acid_platform.handles.row_statements import (
     DeleteRows,
     InsertRows,
@@ -27,6 +28,9 @@ from acid_platform.metastore.pasts import AsOf, SnapshotName
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from acid_platform.handles.warehouse import Warehouse
+    from acid_platform.metastore.records import TableRecord
 
 _Result = TypeVar("_Result")
 
@@ -48,12 +52,18 @@ class Writes(ABC):
     @abstractmethod
     def all_columns(self) -> tuple[Column, ...]: ...
 
+    @property
+    @abstractmethod
+    def record(self) -> TableRecord: ...
+
+    _warehouse: Warehouse
+
     @abstractmethod
     def _run(self, statement: RowStatement[_Result], engine: str | None) -> _Result: ...
 
     def _note(self, counts: Mapping[str, Coerced]) -> None:
         """Says what `coerced` has changed."""
-        warnings.warn(f"{self.name}: {description(counts)}", ValuesCoerced, stacklevel=4)
+        warnings.warn(f"{self.name}: {description(counts)}", ValuesCoerced, stacklevel=5)
 
     def coerced(self, rows: Rows) -> pa.Table:
         """The rows with the table's types, converted as Hive's CAST does.
@@ -63,13 +73,25 @@ class Writes(ABC):
         Transaction.coerced. Raises WrongType for values without a conversion, UnknownColumn for a
         field of a struct, UnsupportedStatement for rows that Spark or a query computes.
         """
+        return self._converted(self.filled(rows))
+
+    def _converted(self, rows: Rows) -> pa.Table:
         converted, counts = coerced_table(rows, self.all_columns, self.name)
         if counts:
             self._note(counts)
         return converted
 
-    def _plain(self, rows: Rows, coerce: bool) -> Rows:
-        return self.coerced(rows) if coerce else plain_rows(rows)
+    def filled(self, rows: Rows, engine: str | None = None) -> Rows:
+        """The rows as a write takes them; a dict of a list has the DEFAULT of each column that it
+        leaves out and another one has. Raises WrongType, UnknownColumn."""
+        plain = plain_rows(rows)
+        if not are_mixed(plain):
+            return plain
+        with self._warehouse.using(engine):
+            return filled(plain, self.record, self._warehouse)
+
+    def _given(self, rows: Rows, coerce: bool, engine: str | None) -> Rows:
+        return self.coerced(rows) if coerce else self.filled(rows, engine)
 
     def insert(
         self,
@@ -79,7 +101,8 @@ class Writes(ABC):
         coerce: bool = False,
         engine: str | None = None,
     ) -> int:
-        """Appends rows; columns match by name, missing ones become NULL. Returns how many.
+        """Appends rows; columns match by name, missing ones become NULL, or their DEFAULT, in each
+        dict of a list by itself. Returns how many.
 
         Makes the partitions that the rows need. `fixed`: values of partition columns that the rows
         lack; None is the default partition. With the table's property
@@ -87,7 +110,8 @@ class Writes(ABC):
         transaction (P44). Raises UnknownColumn, WrongType, NoSuchPartition for rows without a
         partition column.
         """
-        return self._insert(InsertRows(self.name, self._plain(rows, coerce), fixed or {}), engine)
+        given = self._given(rows, coerce, engine)
+        return self._insert(InsertRows(self.name, given, fixed or {}), engine)
 
     def _insert(self, statement: InsertRows, engine: str | None) -> int:
         return self._run(statement, engine)
@@ -108,8 +132,8 @@ class Writes(ABC):
         replaced, even by no rows. `fixed`: as in `insert`. Returns the number of rows. Raises
         UnknownColumn, WrongType, NoSuchPartition.
         """
-        plain = self._plain(rows, coerce)
-        return self._run(OverwriteRows(self.name, plain, partition, fixed or {}), engine)
+        given = self._given(rows, coerce, engine)
+        return self._run(OverwriteRows(self.name, given, partition, fixed or {}), engine)
 
     def update(
         self, assignments: Mapping[str, str], where: Where = None, *, engine: str | None = None
@@ -158,9 +182,14 @@ class Writes(ABC):
         NoSuchPartition for inserted rows without a partition column, UnsupportedStatement for an
         insert-only table.
         """
-        source = self._plain(source, coerce)
+        source = plain_rows(source)
         short = merge_clauses(when_matched_update, when_matched_delete, when_not_matched_insert)
-        statement = MergeRows(self.name, source, on, [*(clauses or ()), *short], aliases)
+        all_clauses = [*(clauses or ()), *short]
+        if any(clause.takes_all for clause in all_clauses) and are_mixed(source):
+            refuse_mixed(source, self.record)
+        if coerce:
+            source = self._converted(source)
+        statement = MergeRows(self.name, source, on, all_clauses, aliases)
         return self._run(statement, engine)
 
     def truncate(self, partition: Partition = None) -> None:

@@ -41,6 +41,7 @@ def write(
     ensure_table(warehouse, out, rows)
     table = txn.table(out.name)
     _match_columns(table, out, rows)
+    rows = table.filled(rows)
     if out.coerce:
         rows = table.coerced(rows)
     key = [name.lower() for name in out.key]

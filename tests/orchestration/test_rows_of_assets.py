@@ -9,7 +9,7 @@ import dagster as dg
 import pandas as pd
 import pytest
 
-from acid_platform import Transaction, ValuesCoerced
+from acid_platform import Constraint, Transaction, ValuesCoerced
 from acid_platform.orchestration import TableDeclaration, acid_asset
 from acid_platform.orchestration.resources import SparkResource
 from tests.orchestration.conftest import Place, quiet
@@ -60,6 +60,25 @@ def test_coerce_says_what_it_changed(place: Place, write_mode: str) -> None:
     assert result.success and stored(place) == [(1, Decimal("1.01")), (2, None)]
     [record] = metadata(result)["coerced values"]
     assert record.data == {"column": "amount", "changed": 1, "became NULL": 1}
+
+
+@pytest.mark.parametrize("write_mode", ["overwrite", "append", "upsert", "delete+insert"])
+def test_each_dict_gets_the_default_of_what_it_leaves_out(place: Place, write_mode: str) -> None:
+    by_key = write_mode in ("upsert", "delete+insert")
+    declared = TableDeclaration(
+        "shop.orders", "id int, amount int", constraints=[Constraint.default("amount", "7")]
+    )
+
+    @acid_asset(
+        table=declared,
+        write_mode=write_mode,  # type: ignore[arg-type]
+        key=["id"] if by_key else [],
+    )
+    def orders() -> list[dict[str, object]]:
+        return [{"id": 1}, {"id": 2, "amount": 1}, {"id": 3, "amount": None}]
+
+    assert run(place, orders).success
+    assert stored(place) == [(1, 7), (2, 1), (3, None)]
 
 
 def test_without_coerce_the_row_is_named(place: Place) -> None:

@@ -76,6 +76,58 @@ def test_columns_that_are_left_out_get_their_default(warehouse: Warehouse, perso
     ]
 
 
+def test_each_dict_gets_the_default_of_what_it_leaves_out(
+    warehouse: Warehouse, person: Table
+) -> None:
+    since = {"since": None}
+    mixed = [{"id": 3}, {"id": 4, "NAME": "dan", **since}, {"id": 5, "NAME": None}]
+    person.insert(mixed)
+    kept = [(3, "nobody", "2024-01-02"), (4, "dan", "None"), (5, "None", "2024-01-02")]
+
+    def stored() -> list[object]:
+        found = person.to_arrow(["id", "name", "since"], "id > 2").to_pylist()
+        return sorted((row["id"], str(row["name"]), str(row["since"])) for row in found)
+
+    assert stored() == kept
+    person.overwrite(mixed)
+    assert stored() == kept
+    person.overwrite([{**row, "id": str(row["id"])} for row in mixed], coerce=True)
+    assert stored() == kept
+    with warehouse.transaction() as txn:
+        txn.table(person.name).overwrite(mixed)
+    assert stored() == kept
+    name = f"default.first_{next(_numbers)}"
+    warehouse.sql(f"CREATE TABLE {name} (n int DEFAULT 7, k int DEFAULT 8, id int)")
+    warehouse.table(name).insert([{}])
+    warehouse.table(name).insert([{"id": 1, "k": 2}, {}])
+    answer = warehouse.table(name).to_arrow().to_pylist()
+    assert sorted(str(tuple(row.values())) for row in answer) == [
+        "(7, 2, 1)",
+        "(7, 8, None)",
+        "(7, 8, None)",
+    ]
+
+
+def test_a_merge_refuses_dicts_of_which_some_leave_out_a_column_with_a_default(
+    person: Table,
+) -> None:
+    source = [{"id": 8, "name": "ann"}, {"id": 9}]
+    with pytest.raises(UnknownColumn, match=r"row 2 lacks 'name', which has a DEFAULT"):
+        person.merge(source, "t.id = s.id", when_not_matched_insert="*")
+    with pytest.raises(UnknownColumn, match=r"row 2 lacks 'name', which has a DEFAULT"):
+        person.merge(source, "t.id = s.id", when_not_matched_insert="*", coerce=True)
+    named = {"id": "s.id", "name": "coalesce(s.name, 'none')"}
+    person.merge(source, "t.id = s.id", when_not_matched_insert=named)
+    person.merge([{"id": 7}, {"id": 6, "age": 5}], "t.id = s.id", when_not_matched_insert="*")
+    found = person.to_arrow(["id", "name"], "id > 5").to_pylist()
+    assert sorted(tuple(row.values()) for row in found) == [
+        (6, "nobody"),
+        (7, "nobody"),
+        (8, "ann"),
+        (9, "none"),
+    ]
+
+
 REFUSED = [
     ("INSERT INTO {t} VALUES (9, 'x', 1, NULL), (NULL, 'x', 1, NULL)", "has_id", "id=NULL"),
     ("INSERT INTO {t} VALUES (9, 'x', 1, NULL), (4, 'x', -1, NULL)", "age_known", "age=-1"),
