@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 
 from acid_platform.base.object_store import BY_SCHEME
-from acid_platform.errors import InvalidDefinition
+from acid_platform.errors import InvalidDefinition, MetastoreUnavailable
 
 METASTORE_DIRECTORY = "_metastore"
 """The metastore's directory in a local warehouse; the underscore hides it from readers."""
+_LOG_FILES = ("journal-*.log", "snapshot-*.duckdb")
 
 REMOTE = (*BY_SCHEME, "hdfs", "viewfs")
 """The schemes of warehouses and tables that are not on a local disk."""
@@ -74,8 +76,18 @@ def metastore_place(text: str) -> str:
 
 
 def holds_log(directory: Path) -> bool:
-    """Whether the directory has a metastore's log."""
-    return any(directory.glob("journal-*.log")) or any(directory.glob("snapshot-*.duckdb"))
+    """Whether the directory has a metastore's log. Raises MetastoreUnavailable if it can't be
+    read, such as by another user than its owner."""
+    try:
+        names = os.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise MetastoreUnavailable(
+            f"{directory} can't be read: {error.strerror}; only the user who made a metastore may"
+            " read it: run as that one, or connect to it by tcp://, see docs/shared-metastore.md"
+        ) from error
+    return any(fnmatch(name, log) for name in names for log in _LOG_FILES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,9 +217,15 @@ def require_own(session: CommandSession, what: str) -> None:
 
 def _running(session: CommandSession) -> Metastore | None:
     try:
+        place = session.existing()
+    except NoSuchWarehouse:
+        return None
+    if not place.made:
+        return None
+    try:
         # Also a metastore of another warehouse: its status can be read, and it can be stopped.
-        return Metastore.connect(session.existing().metastore, autostart=False)
-    except (MetastoreUnavailable, NoSuchWarehouse):
+        return Metastore.connect(place.metastore, autostart=False)
+    except MetastoreUnavailable:
         return None
 
 

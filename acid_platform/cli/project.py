@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import MutableMapping
+from contextlib import suppress
 from pathlib import Path
 
 from acid_platform.base.location import holds_log, local_path
+from acid_platform.errors import MetastoreUnavailable
 from acid_platform.metastore.endpoint import FILES, SYSTEM
 
 MARK = "workspace.yaml"
@@ -67,4 +69,8 @@ def nearby(warehouse: str) -> list[str]:
     """Warehouses near a path that has none, such as the demo's."""
     above = Path(warehouse).parent
     metastores = sorted(above.glob("*/_metastore")) + sorted(above.glob("*/*/_metastore"))
-    return [os.path.relpath(each.parent) for each in metastores if holds_log(each)]
+    warehouses = []
+    for metastore in metastores:
+        with suppress(MetastoreUnavailable):  # somebody else's
+            warehouses += [os.path.relpath(metastore.parent)] if holds_log(metastore) else []
+    return warehouses

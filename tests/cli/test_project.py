@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -105,6 +106,48 @@ def test_acid_finds_the_warehouse_of_the_project_and_names_others(
     assert call(acid, "show", "tables", cwd=project / "assets").stdout == "no tables\n"
     elsewhere = call(acid, "show", "tables", cwd=tmp_path)
     assert "call `acid` in a project's directory" in elsewhere.stderr
+
+
+def without_the_rights_of_root() -> None:
+    """In a process that is about to start a program: it may read what its user may."""
+    for right in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        ctypes.CDLL(None).prctl(24, right, 0, 0, 0)  # PR_CAPBSET_DROP
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="drops capabilities of Linux")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "show tables",
+        "fsck",
+        "doctor",
+        "metastore start",
+        "metastore start --empty",
+        "metastore status",
+        "metastore stop",
+        "metastore rebuild",
+    ],
+)
+def test_a_metastore_that_may_not_be_read_is_not_taken_for_none(
+    acid: Path, tmp_path: Path, command: str
+) -> None:
+    """Such as that of another user."""
+    hidden = tmp_path / "wh/_metastore"
+    hidden.mkdir(parents=True)
+    (hidden / "journal-1.log").touch()
+    hidden.chmod(0)
+    refused = subprocess.run(
+        [str(acid), "--warehouse", str(tmp_path / "wh"), *command.split()],
+        env=QUIET,
+        text=True,
+        capture_output=True,
+        check=False,
+        preexec_fn=without_the_rights_of_root,
+    )
+    hidden.chmod(0o700)
+    assert refused.returncode == 1
+    assert f"{hidden} can't be read: Permission denied" in refused.stderr
+    assert [path.name for path in hidden.iterdir()] == ["journal-1.log"]
 
 
 @pytest.mark.parametrize(
