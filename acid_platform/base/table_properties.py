@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from acid_platform.base.arguments import require_texts
 from acid_platform.base.config import REGISTRY, Setting, SettingKind, Treatment, Value
 from acid_platform.base.similar_names import nearest_name
 from acid_platform.errors import InvalidDefinition, SettingRefused
@@ -225,6 +226,12 @@ _BY_UPPER_NAME = {entry.name.upper(): entry for entry in TABLE_PROPERTIES if ent
 def registered(name: str) -> TableProperty | None:
     """The property with this name; None for a name that the platform doesn't read."""
     return _BY_NAME.get(name) or _BY_UPPER_NAME.get(name.upper())
+
+
+def require_property_texts(properties: object) -> None:
+    """Raises InvalidDefinition unless that is None, or a mapping of texts."""
+    expected = "a dict of texts, such as {'orc.compress': 'ZSTD'}"
+    require_texts("properties", properties, expected, InvalidDefinition)
 
 
 def check(what: str, properties: Mapping[str, str]) -> None:

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
+from acid_platform.base.arguments import require_texts
 from acid_platform.errors import InvalidExpression
+
+VALUES = "a dict of columns and SQL texts, such as {'v': 's.v'}"
 
 
 class MergeAction(Enum):
@@ -34,6 +37,7 @@ class MergeClause:
     def __post_init__(self) -> None:
         """Raises InvalidExpression for a condition that is not text, such as True, and for what
         needs a row of the source where there is none."""
+        require_texts("values", self.values, VALUES, InvalidExpression)
         if self.condition is not None and not isinstance(self.condition, str):
             raise InvalidExpression(
                 f"the condition of WHEN … THEN {self.action.name} is {self.condition!r}: write SQL"
@@ -70,6 +74,9 @@ def merge_clauses(
     """The clauses of the short form: a row that the delete condition accepts is not updated."""
     if delete is not None:
         yield MergeClause(MergeAction.DELETE, None, delete)
+    for name, values in (("when_matched_update", update), ("when_not_matched_insert", insert)):
+        if values != "*":
+            require_texts(name, values, f"'*', or {VALUES}", InvalidExpression)
     if update is not None:
         yield MergeClause(MergeAction.UPDATE, None if update == "*" else update)
     if insert is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from acid_platform.base.arguments import require_limit
 from acid_platform.base.visible import visible
 from acid_platform.layout.types import Column
 from acid_platform.storage.arrow_lending import ArrowLender, polars_frame, to_frame
@@ -90,6 +91,7 @@ class Result(ArrowLender):
 
     def head(self, limit: int = 5) -> pd.DataFrame:
         """The first rows, as pandas."""
+        require_limit(limit)
         return to_frame(self.to_arrow(limit))
 
     def collect(self) -> list[tuple[Any, ...]]:
@@ -138,6 +140,7 @@ class ArrowResult(Result):
         return declared_columns(self.schema)
 
     def to_arrow(self, limit: int | None = None) -> pa.Table:
+        require_limit(limit)
         return self.table if limit is None else self.table.slice(0, limit)
 
     def batches(self) -> pa.RecordBatchReader:

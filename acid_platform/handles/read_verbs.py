@@ -7,6 +7,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from acid_platform.base.arguments import (
+    require_condition,
+    require_kind,
+    require_limit,
+    require_list,
+)
 from acid_platform.errors import InvalidDefinition
 from acid_platform.handles.snapshot_view import SnapshotView
 from acid_platform.layout.types import Column
@@ -116,6 +122,7 @@ class Reads(ArrowLender):
         """
         from acid_platform.engine.spark.query import table_rows
 
+        _require_reading(columns, where)
         write_ids, past = _parsed(snapshot, as_of)
         with self._lasting_view() as view:
             (scan,) = view.scans([view.request(self.name, where, write_ids, past)])
@@ -193,6 +200,7 @@ class Reads(ArrowLender):
 
         Raises as `to_arrow`.
         """
+        require_limit(limit)
         with self._opened(columns, where, as_of=as_of) as scan:
             return to_frame(scan.first(limit))
 
@@ -214,6 +222,7 @@ class Reads(ArrowLender):
         as_of: SnapshotName | None = None,
     ) -> Iterator[ArrowScan]:
         """A scan without a JVM, whose files stay until the block ends."""
+        _require_reading(columns, where)
         write_ids, past = _parsed(snapshot, as_of)
         with self._brief_view() as view:
             source = view.source(view.request(self.name, None, write_ids, past))
@@ -257,6 +266,7 @@ class Reads(ArrowLender):
         """
         from acid_platform.engine.spark.change_frames import changed_rows
 
+        _require_reading(columns)
         first, last = _between(since, until, consumer)
         with self._lasting_view() as view:
             scan = view.changes(self.name, first, last)
@@ -275,6 +285,7 @@ class Reads(ArrowLender):
         or the reader is closed. Raises as `changes`, while batches are read also CorruptFile and
         SnapshotExpired.
         """
+        _require_reading(columns)
         first, last = _between(since, until, consumer)
 
         @contextmanager
@@ -293,6 +304,7 @@ class Reads(ArrowLender):
         """
         from acid_platform.handles.snapshot_comparison import row_difference
 
+        require_limit(limit)
         pasts = [_named(before), _named(after)]
         with self._brief_view() as view:
             first, second = view.scans([view.request(self.name, as_of=past) for past in pasts])
@@ -314,6 +326,12 @@ class Reads(ArrowLender):
         """Since when the table can be read as of the past now, and what that costs in bytes."""
         (kept_history,) = self._warehouse.metastore.call(ops.GetKept(self.name))
         return kept_history
+
+
+def _require_reading(columns: object, where: object = None) -> None:
+    """Raises WrongType unless the columns are a list, InvalidExpression for a wrong predicate."""
+    require_list("columns", columns, "a list of names, such as ['id']")
+    require_condition("where", where, type(None))
 
 
 def _named(name: SnapshotName | None) -> AsOf | None:
@@ -338,6 +356,8 @@ def _parsed(
     snapshot: ValidWriteIdList | str | None, as_of: SnapshotName | None
 ) -> tuple[ValidWriteIdList | None, AsOf | None]:
     """Raises InvalidDefinition if both are given, WrongType."""
+    given = "a write id list, or its text"
+    require_kind("snapshot", snapshot, (str, ValidWriteIdList, type(None)), given)
     if snapshot is not None and as_of is not None:
         raise InvalidDefinition("snapshot= and as_of= both say what to read; pass one of them")
     write_ids = ValidWriteIdList.parse(snapshot) if isinstance(snapshot, str) else snapshot

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from acid_platform.base.arguments import require_kind
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.errors import (
     AcidError,
@@ -200,6 +201,7 @@ class Table(Reads, Writes):
 
     def rename_column(self, old: str, new: str) -> int:
         """See `change_columns`."""
+        require_kind("new", new, str, "the name of a column", InvalidDefinition)
         return self.change_columns(column_changes.altered(old, new))
 
     def drop_columns(self, *names: str) -> int:

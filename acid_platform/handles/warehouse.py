@@ -12,11 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from acid_platform.base.arguments import require_kind
 from acid_platform.base.location import Location
-from acid_platform.base.table_properties import COMMENT
+from acid_platform.base.table_properties import COMMENT, require_property_texts
 from acid_platform.compaction.states import CompactionKind, ErasureState
 from acid_platform.engine.choice import Engines, Preference, preference_of
-from acid_platform.errors import AlreadyScheduled, CompactionFailed, WarehouseNotWritable
+from acid_platform.errors import (
+    AlreadyScheduled,
+    CompactionFailed,
+    InvalidDefinition,
+    WarehouseNotWritable,
+)
 from acid_platform.handles.constraint_checks import require_computable
 from acid_platform.handles.grouped_inserts import GroupedInserts
 from acid_platform.handles.held_snapshot import Leases, Snapshot
@@ -164,7 +170,9 @@ class Warehouse:
         from acid_platform.tables.locations import create
 
         full = table_name(name)
+        require_kind("location", location, (str, type(None)), "a path or URI", InvalidDefinition)
         if comment:
+            require_property_texts(properties)
             properties = {**(properties or {}), COMMENT: comment}
         declared = Declaration.of(
             full,
@@ -205,6 +213,8 @@ class Warehouse:
         from acid_platform.tables.adoption import adopt
 
         full = table_name(name)
+        require_property_texts(properties)
+        require_kind("schema", schema, (str, type(None)), "a text such as 'id int'")
         write_ids = ValidWriteIdList.parse(snapshot) if isinstance(snapshot, str) else snapshot
         with progress() as report:
             adopted = adopt(

@@ -7,10 +7,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from acid_platform.base.arguments import (
+    require_condition,
+    require_kind,
+    require_list,
+    require_texts,
+)
 from acid_platform.engine.coercion import Coerced, ValuesCoerced, description
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts, merge_clauses
-from acid_platform.engine.reads import Where
+from acid_platform.engine.reads import Condition, Where
 from acid_platform.engine.rows import Rows, coerced_table, plain_rows
+from acid_platform.errors import InvalidExpression
 from acid_platform.handles.left_out_columns import are_mixed, filled, refuse_mixed
 from acid_platform.handles.row_statements import (
     DeleteRows,
@@ -33,6 +40,7 @@ if TYPE_CHECKING:
     from acid_platform.metastore.records import TableRecord
 
 _Result = TypeVar("_Result")
+_FIXED = "a dict of partition columns and values, such as {'month': 3}"
 
 
 class Writes(ABC):
@@ -110,6 +118,7 @@ class Writes(ABC):
         transaction (P44). Raises UnknownColumn, WrongType, NoSuchPartition for rows without a
         partition column.
         """
+        require_kind("fixed", fixed, (Mapping, type(None)), _FIXED)
         given = self._given(rows, coerce, engine)
         return self._insert(InsertRows(self.name, given, fixed or {}), engine)
 
@@ -132,6 +141,7 @@ class Writes(ABC):
         replaced, even by no rows. `fixed`: as in `insert`. Returns the number of rows. Raises
         UnknownColumn, WrongType, NoSuchPartition.
         """
+        require_kind("fixed", fixed, (Mapping, type(None)), _FIXED)
         given = self._given(rows, coerce, engine)
         return self._run(OverwriteRows(self.name, given, partition, fixed or {}), engine)
 
@@ -144,6 +154,10 @@ class Writes(ABC):
         in its other fields. Raises PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn,
         WrongType, InvalidExpression, UnsupportedStatement for an insert-only table.
         """
+        given = "a dict of columns and SQL texts, such as {'v': 'v + 1'}"
+        require_kind("assignments", assignments, Mapping, given, InvalidExpression)
+        require_texts("assignments", assignments, given, InvalidExpression)
+        require_condition("where", where, Condition, type(None))
         return self._run(UpdateRows(self.name, assignments, where), engine)
 
     def delete(self, where: Where = None, *, engine: str | None = None) -> int:
@@ -151,6 +165,7 @@ class Writes(ABC):
 
         Raises UnknownColumn, InvalidExpression, UnsupportedStatement for an insert-only table.
         """
+        require_condition("where", where, Condition, type(None))
         return self._run(DeleteRows(self.name, where), engine)
 
     def merge(
@@ -182,6 +197,12 @@ class Writes(ABC):
         NoSuchPartition for inserted rows without a partition column, UnsupportedStatement for an
         insert-only table.
         """
+        require_condition("on", on)
+        require_list("aliases", aliases, "two names, such as ('t', 's')")
+        given = "a list of MergeClause"
+        require_kind("clauses", clauses, (Sequence, type(None)), given)
+        for clause in clauses or ():
+            require_kind("one of clauses", clause, MergeClause, given)
         source = plain_rows(source)
         short = merge_clauses(when_matched_update, when_matched_delete, when_not_matched_insert)
         all_clauses = [*(clauses or ()), *short]

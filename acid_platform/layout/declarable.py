@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
+from acid_platform.base.arguments import require_kind
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.partition_names import LONGEST_NAME
 from acid_platform.layout.sql_text import has_half_character
@@ -74,6 +75,7 @@ def _short(name: str) -> str:
 
 
 def table_name(name: str) -> str:
-    """`db.t` in lower case; a name without a database is in `default`."""
+    """`db.t` in lower case; a name without a database is in `default`. Raises InvalidDefinition."""
+    require_kind("table", name, str, "a name such as 'db.t'", InvalidDefinition)
     lower = name.strip().lower()
     return lower if "." in lower else f"default.{lower}"

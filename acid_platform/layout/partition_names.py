@@ -104,7 +104,7 @@ def partition_values(
         values_by_name = dict(zip(names, values or (), strict=False))
         if partition in existing and set(values_by_name) == set(names):
             return values_by_name
-    else:
+    elif isinstance(partition, Mapping):
         values_by_name = {str(key).lower(): value for key, value in partition.items()}
     if names and set(values_by_name) == set(names):
         return written_values(values_by_name, columns, table)
@@ -139,7 +139,7 @@ def as_written(value: Any, column: Column, table: str) -> str | None:
     write = _WRITTEN.get(column.type.kind)
     try:
         return str(value) if write is None else write(value, *column.type.sizes)
-    except (ValueError, ArithmeticError) as error:
+    except (TypeError, ValueError, ArithmeticError) as error:
         raise NoSuchPartition(
             f"{column.name}={value!r} is not a partition of {table}: {column.name} has the type"
             f" {column.type}"

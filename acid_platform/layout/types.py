@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from acid_platform.base.arguments import require_kind
 from acid_platform.errors import InvalidDefinition
 
 INTEGRAL = ("tinyint", "smallint", "int", "bigint")
@@ -266,6 +267,7 @@ def folded(name: str) -> str:
 
 def parse_columns(text: str) -> tuple[Column, ...]:
     """`'id int, v string'` → columns, names in lower case. Raises InvalidDefinition."""
+    require_kind("columns", text, str, "a text such as 'id int, v string'", InvalidDefinition)
     parser = _Parser(text)
     columns: list[Column] = []
     while True:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from acid_platform.base.arguments import require_condition
 from acid_platform.compaction.cleaning_plan import PINNED, no_cleanup
 from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
 from acid_platform.errors import (
@@ -64,6 +65,7 @@ class ErasureRequest:
         UnsupportedStatement: for an insert-only table, for one that keeps its files (NO_CLEANUP),
         and for a predicate that only Spark evaluates, since the erasure could not be proven.
         """
+        require_condition("where", where)
         record = metastore.table(table)
         layout = listed_layout(metastore, record)
         columns, keys = columns_of_record(record)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from acid_platform.base.arguments import require_kind, require_list
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.sql_text import quoted
@@ -60,6 +61,7 @@ class ColumnChange:
         return [name for name, _ in self.after.columns[: len(old)]] != old
 
 
+_NAME = "the name of a column"
 Changing: TypeAlias = Callable[[TableRecord], ColumnChange]
 """Computes the change of a declaration. Raises UnknownColumn, InvalidDefinition."""
 
@@ -81,7 +83,13 @@ def changed(
 
     `comment` None: it stays; empty: there is none any more.
     """
-    (new,) = parse_columns(column)
+    new, *more = parse_columns(column)
+    if more:
+        raise InvalidDefinition(
+            f"{column!r} declares {1 + len(more)} columns, and {old} becomes one; write one"
+        )
+    require_kind("old", old, str, _NAME, InvalidDefinition)
+    require_kind("after", after, (str, type(None)), _NAME, InvalidDefinition)
 
     def change(record: TableRecord) -> ColumnChange:
         check_columns(record.name, [new])
@@ -101,6 +109,9 @@ def altered(
 ) -> Changing:
     """A column gets another name (None: it stays), place or comment, and keeps its type."""
 
+    require_kind("old", old, str, _NAME, InvalidDefinition)
+    require_kind("new", new, (str, type(None)), _NAME, InvalidDefinition)
+
     def change(record: TableRecord) -> ColumnChange:
         column = f"{quoted(old if new is None else new)} {declared_type(record, old.lower())}"
         return changed(old, column, after, comment)(record)
@@ -115,6 +126,7 @@ def typed(old: str, kind: str) -> Changing:
 
 def dropped(names: Sequence[str]) -> Changing:
     """DROP COLUMN."""
+    require_list("names", names, "each name as an argument of its own", InvalidDefinition)
     gone = [name.lower() for name in names]
 
     def change(record: TableRecord) -> ColumnChange:

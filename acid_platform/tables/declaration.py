@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from acid_platform.base import table_properties
+from acid_platform.base.arguments import require_kind, require_list, require_texts
 from acid_platform.base.table_properties import BUCKETING_VERSION, CODEC, LAYOUT, TRANSACTIONAL
 from acid_platform.errors import InvalidDefinition, UnknownColumn
 from acid_platform.layout.bucketing import refuse_unhashable
@@ -77,6 +79,11 @@ class Declaration:
         the comment or constraint of no column, UnsupportedStatement for a constraint that can't be
         enforced.
         """
+        require_list(
+            "partitioned_by", partitioned_by, "a list, such as ['p int']", InvalidDefinition
+        )
+        table_properties.require_property_texts(properties)
+        _require_clustering(clustered_by)
         all_properties = {TRANSACTIONAL.name: "true", **(properties or {})}
         clustered, buckets = clustered_by or ((), 0)
         names = tuple(name.lower() for name in clustered)
@@ -104,6 +111,8 @@ def comments_of(
 
     Raises UnknownColumn for the comment of no column.
     """
+    given = "a dict of columns and texts, such as {'id': 'the key'}"
+    require_texts("comments", comments, given, InvalidDefinition)
     require_columns(comments, columns, table)
     return {name.lower(): text for name, text in comments.items() if text}
 
@@ -119,6 +128,7 @@ def with_codec(properties: Mapping[str, str] | None) -> dict[str, str]:
 
     Raises InvalidDefinition.
     """
+    table_properties.require_property_texts(properties)
     all_properties = dict(properties or {})
     if FileFormat.of(all_properties) == ORC and LAYOUT.text(all_properties) != "hive3":
         all_properties.setdefault(CODEC.name, NEW_CODEC)
@@ -149,6 +159,19 @@ def widened(
         columns=(*record.columns, *new),
         comments={**record.comments, **new_comments},
     )
+
+
+def _require_clustering(clustered_by: Any) -> None:
+    """Raises InvalidDefinition unless that is None, or columns and a number of buckets."""
+    expected = "columns and a number of buckets, such as (['id'], 4)"
+    if clustered_by is None:
+        return
+    pair = isinstance(clustered_by, (tuple, list)) and len(clustered_by) == 2
+    kinds = (tuple, list) if pair else ()
+    require_kind("clustered_by", clustered_by, kinds, expected, InvalidDefinition)
+    names, count = clustered_by
+    require_list("the columns of clustered_by", names, expected, InvalidDefinition)
+    require_kind("the buckets of clustered_by", count, int, expected, InvalidDefinition)
 
 
 def _check_properties(table: str, properties: Mapping[str, str]) -> None:

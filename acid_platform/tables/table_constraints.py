@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from acid_platform.base.arguments import require_kind
 from acid_platform.errors import (
     InvalidDefinition,
     InvalidExpression,
@@ -34,8 +35,11 @@ def declared_constraints(
     `columns` are the table's, `keys` its partition columns. Raises InvalidDefinition,
     UnknownColumn, UnsupportedStatement for what is not supported.
     """
+    given = "a list of Constraint"
+    require_kind("constraints", constraints, Iterable, given, InvalidDefinition)
     every = [*present]
     for new in constraints:
+        require_kind("one of constraints", new, Constraint, given, InvalidDefinition)
         checked = _checked(table, columns, keys, new)
         for other in every:
             if checked.kind in _ONE_OF_A_KIND and (other.kind, other.columns) == (

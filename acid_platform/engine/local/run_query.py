@@ -15,6 +15,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from acid_platform.base import arrow_functions as pc
+from acid_platform.base.arguments import require_limit
 from acid_platform.base.recent import Recent
 from acid_platform.engine.local.computation import reading
 from acid_platform.engine.local.query_sources import QuerySource
@@ -87,6 +88,7 @@ class LocalResult(Result):
         return declared_columns(self.schema)
 
     def to_arrow(self, limit: int | None = None) -> pa.Table:
+        require_limit(limit)
         try:
             return pa.Table.from_batches(self._computed(limit), self.schema)
         except NeedsSpark as error:

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from acid_platform.base.arguments import require_limit
 from acid_platform.engine.reads import ChangeRead, Sources, TableRead
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.engine.spark.change_frames import change_frame
@@ -71,6 +72,7 @@ class SparkResult(Result):
 
     def to_arrow(self, limit: int | None = None) -> pa.Table:
         """Raises AcidError if the query fails, such as InvalidExpression for a division by zero."""
+        require_limit(limit)
         frame = self.frame if limit is None else self.frame.limit(limit)
         try:
             with raise_as_ours():
