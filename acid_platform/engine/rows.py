@@ -182,6 +182,13 @@ def column_names(rows: Rows) -> list[str]:
     return names
 
 
+def are_none(rows: Rows) -> bool:
+    """Whether the rows are none at all and name no column, such as `[]` or an empty frame."""
+    if not isinstance(rows, Sequence | pa.Table) and not is_pandas_frame(rows):
+        return False
+    return not len(rows) and not column_names(rows)  # type: ignore[arg-type]
+
+
 def columns_of_rows(rows: Rows, names: Sequence[str] | None = None) -> tuple[Column, ...]:
     """Some columns of rows in this process, or all, as the Hive types that hold their values.
 

@@ -18,7 +18,7 @@ from acid_platform.engine.merge_clauses import (
     require_reachable,
 )
 from acid_platform.engine.reads import Condition, TableRead, Where
-from acid_platform.engine.rows import Rows, column_names, require_partition_columns
+from acid_platform.engine.rows import Rows, are_none, column_names, require_partition_columns
 from acid_platform.errors import (
     CompactionRefused,
     InvalidExpression,
@@ -202,10 +202,10 @@ class MergeRows(RowStatement[MergeCounts]):
                 " or to those that don't"
             )
         require_reachable(self.clauses)
-        self._complete(record)
+        clauses = self._complete(record)
         _refuse_insert_only(record, "MERGE")
         require_writable(record)
-        for clause in self.clauses:
+        for clause in clauses:
             if clause.action is MergeAction.INSERT:
                 self._require_partition(clause, record)
         return Statement.MERGE_INSERT if self._only_inserts else Statement.UPDATE
@@ -213,11 +213,15 @@ class MergeRows(RowStatement[MergeCounts]):
     def run(self, work: TransactionWork, record: TableRecord) -> MergeCounts:
         work.lock(record, self.lock_at_begin(record))
         work.refuse_after_overwrite(record)
+        clauses = self._complete(record)
+        if not clauses:
+            return MergeCounts()
+        on = "false" if are_none(self.source) else self.on
         scan = _scan(work, record, None)
         written, counts = work.run(
             record,
             lambda engine, target: engine.merge(
-                scan, target, self.source, self.on, self._complete(record), self.aliases
+                scan, target, self.source, on, clauses, self.aliases
             ),
             self.source,
             scan.read_bytes,
@@ -230,6 +234,10 @@ class MergeRows(RowStatement[MergeCounts]):
         return counts
 
     def _complete(self, record: TableRecord) -> list[MergeClause]:
+        """The clauses that may apply, with their values. A source without rows and columns matches
+        no row and inserts none, and what is said of its columns can't be checked."""
+        if are_none(self.source):
+            return [clause for clause in self.clauses if clause.by_source]
         return [self._with_all_columns(clause, record) for clause in self.clauses]
 
     def _with_all_columns(self, clause: MergeClause, record: TableRecord) -> MergeClause:

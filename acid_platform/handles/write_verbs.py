@@ -16,7 +16,7 @@ from acid_platform.base.arguments import (
 from acid_platform.engine.coercion import Coerced, ValuesCoerced, description
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts, merge_clauses
 from acid_platform.engine.reads import Condition, Where
-from acid_platform.engine.rows import Rows, coerced_table, plain_rows
+from acid_platform.engine.rows import Rows, are_none, coerced_table, plain_rows
 from acid_platform.errors import InvalidExpression
 from acid_platform.handles.left_out_columns import are_mixed, filled, refuse_mixed
 from acid_platform.handles.row_statements import (
@@ -190,7 +190,8 @@ class Writes(ABC):
         NULL for those that the source lacks). `clauses` is any list of conditional clauses, also
         for rows that no source row matches, of which the first that applies to a row is used.
         `aliases`: other names for the table and the source. The source may have more columns than
-        the table.
+        the table. One without rows and columns, such as `[]`, matches and inserts nothing, and
+        what `on` and the clauses say of its columns is not checked.
 
         Raises SourceRowsAmbiguous if several source rows change one row, and don't all delete it,
         PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn, WrongType, InvalidExpression,
@@ -208,7 +209,7 @@ class Writes(ABC):
         all_clauses = [*(clauses or ()), *short]
         if any(clause.takes_all for clause in all_clauses) and are_mixed(source):
             refuse_mixed(source, self.record)
-        if coerce:
+        if coerce and not are_none(source):
             source = self._converted(source)
         statement = MergeRows(self.name, source, on, all_clauses, aliases)
         return self._run(statement, engine)

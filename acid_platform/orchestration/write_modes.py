@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import (
     Rows,
+    are_none,
     column_names,
     columns_of_rows,
     is_spark_frame,
@@ -40,6 +41,8 @@ def write(
     rows = plain_rows(rows)
     ensure_table(warehouse, out, rows)
     table = txn.table(out.name)
+    if out.write_mode in ("upsert", "delete+insert") and are_none(rows):
+        return Quarantined()
     _match_columns(table, out, rows)
     rows = table.filled(rows)
     if out.coerce:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from acid_platform import NoSuchPartition, UnknownColumn, Warehouse, WrongType
-from acid_platform.engine.merge_clauses import MergeAction, MergeClause
+from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
 
 if TYPE_CHECKING:
     from acid_platform import Table
@@ -192,6 +192,37 @@ def test_one_dict_without_a_partition_column_is_told(warehouse: Warehouse) -> No
 
 
 # --- changes of a source --------------------------------------------------------------------------
+
+
+NOTHING: dict[str, Callable[[], Any]] = {
+    "list": lambda: [],
+    "pandas": lambda: pd.DataFrame(),
+    "arrow": lambda: pa.table({}),
+}
+
+
+@pytest.mark.parametrize("kind", NOTHING)
+def test_a_source_without_rows_and_columns_merges_nothing(warehouse: Warehouse, kind: str) -> None:
+    table = warehouse.create_table(f"m.none_{kind}", "id int, v string", partitioned_by=["p int"])
+    table.insert([{"id": 1, "v": "a", "p": 1}, {"id": 2, "v": "b", "p": 2}])
+    before, on = stored(table), "t.id = s.id AND t.p = s.p AND s.op = 'u'"
+    values = {"id": "s.id", "v": "s.v", "p": "s.p"}
+    ways: tuple[dict[str, Any], ...] = (
+        {"when_matched_update": {"v": "s.v"}},
+        {"when_matched_update": "*"},
+        {"when_matched_delete": "s.gone"},
+        {"when_not_matched_insert": values},
+        {"when_not_matched_insert": "*", "when_matched_update": {"v": "s.v"}},
+    )
+    for way in ways:
+        for coerce in (False, True):
+            counts = table.merge(NOTHING[kind](), on, **way, coerce=coerce)
+            assert counts == MergeCounts(0, 0, 0)
+    assert stored(table) == before
+    # No row of the source matches the rows of the table.
+    gone = MergeClause(MergeAction.DELETE, None, "t.id = 1", by_source=True)
+    counts = table.merge(NOTHING[kind](), on, {"v": "s.v"}, clauses=[gone])
+    assert counts == MergeCounts(deleted=1) and stored(table) == before[1:]
 
 
 def test_the_rows_of_a_feed_are_merged_with_its_other_columns(warehouse: Warehouse) -> None:

@@ -81,6 +81,25 @@ def test_each_dict_gets_the_default_of_what_it_leaves_out(place: Place, write_mo
     assert stored(place) == [(1, 7), (2, 1), (3, None)]
 
 
+@pytest.mark.parametrize("write_mode", ["upsert", "delete+insert"])
+@pytest.mark.parametrize("coerce", [False, True])
+def test_no_rows_change_nothing_by_key(place: Place, write_mode: str, coerce: bool) -> None:
+    table = place.warehouse.create_table("shop.orders", "id int, amount int")
+    table.insert([{"id": 1, "amount": 5}])
+
+    @acid_asset(
+        table=TableDeclaration("shop.orders", "id int, amount int"),
+        write_mode=write_mode,  # type: ignore[arg-type]
+        key=["amount"],
+        coerce=coerce,
+    )
+    def orders() -> list[dict[str, object]]:
+        return []
+
+    assert run(place, orders).success
+    assert stored(place) == [(1, 5)]
+
+
 def test_without_coerce_the_row_is_named(place: Place) -> None:
     @acid_asset(table=ORDERS)
     def orders() -> list[dict[str, object]]:
