@@ -101,13 +101,16 @@ def _live_rows(
     session: CommandSession, record: TableRecord, below: str
 ) -> Iterator[dict[str, Any]]:
     from acid_platform.predicates.analysis import partition_condition
+    from acid_platform.storage.python_dates import far_dates_as_text, far_dates_named
 
     with session.open() as warehouse:
         table = warehouse.table(record.name)
         where = partition_condition(below, table.partition_columns) if below else None
         rows = table.to_arrow(where=where)
     for batch in rows.to_batches(ROWS):
-        yield from batch.to_pylist()
+        with far_dates_named():
+            dicts = far_dates_as_text(batch).to_pylist()
+        yield from dicts
 
 
 def _contents(record: TableRecord, below: str) -> Iterator[Any]:

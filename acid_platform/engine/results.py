@@ -14,6 +14,7 @@ from acid_platform.base.visible import visible
 from acid_platform.layout.types import Column
 from acid_platform.storage.arrow_lending import ArrowLender, polars_frame, to_frame
 from acid_platform.storage.arrow_types import declared_columns
+from acid_platform.storage.python_dates import far_dates_named
 from acid_platform.storage.wall_clocks import instants
 
 if TYPE_CHECKING:
@@ -95,11 +96,12 @@ class Result(ArrowLender):
         return to_frame(self.to_arrow(limit))
 
     def collect(self) -> list[tuple[Any, ...]]:
-        """The rows as tuples of Python values."""
+        """The rows as tuples of Python values. Raises WrongType for dates that Python lacks."""
         table = self.to_arrow()
         if not table.num_columns:
             return [()] * table.num_rows
-        columns = [column.to_pylist(maps_as_pydicts="strict") for column in table.columns]
+        with far_dates_named():
+            columns = [column.to_pylist(maps_as_pydicts="strict") for column in table.columns]
         return list(zip(*columns, strict=True))
 
     def count(self) -> int:

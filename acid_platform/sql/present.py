@@ -42,10 +42,13 @@ def rows_of(answer: Outcome, limit: int | None = None) -> ResultRows | None:
         return None
     if isinstance(answer, Shown):
         return ResultRows(answer.columns, tuple(answer.dicts()))
+    from acid_platform.storage.python_dates import far_dates_as_text, far_dates_named
+
     table = answer.to_arrow(None if limit is None else limit + 1)
     cut = limit is not None and table.num_rows > limit
     unique = _unique(table.column_names)
-    rows = table.rename_columns(unique).slice(0, limit).to_pylist()
+    with far_dates_named():  # those inside of structs and lists
+        rows = far_dates_as_text(table.rename_columns(unique).slice(0, limit)).to_pylist()
     return ResultRows(tuple(unique), tuple(rows), cut, data=True)
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from acid_platform.base import arrow_functions as pc
 from acid_platform.storage.arrow_types import leaves
+from acid_platform.storage.python_dates import far_dates_named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,13 +75,14 @@ _EXACT = 1 << 53
 
 
 def to_frame(table: pa.Table) -> pd.DataFrame:
-    """The rows as a frame, with dates as objects.
+    """The rows as a frame, with dates as objects. Raises WrongType for dates that Python lacks.
 
     pandas makes whole numbers beside NULLs floats. If that changes a number of the table, columns
     of whole numbers with NULLs have Python's integers instead.
     """
     rounded = any(map(_rounds, table.columns))
-    frame: pd.DataFrame = table.to_pandas(date_as_object=True, integer_object_nulls=rounded)
+    with far_dates_named():
+        frame: pd.DataFrame = table.to_pandas(date_as_object=True, integer_object_nulls=rounded)
     return frame
 
 
