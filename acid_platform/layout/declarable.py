@@ -31,11 +31,14 @@ def refuse_path_trouble(what: str, name: str) -> None:
         )
 
 
+BACKTICK = "ends a name in SQL, where nothing stands for it inside of one"
+
+
 def refuse_shared_name(what: str, name: str) -> None:
     """As `refuse_path_trouble`, and for the characters that mean something in `db.table`.
 
     A dot separates the parts, and a star stands for all names: of tables in locks, in grants and in
-    patterns of assets.
+    patterns of assets. No statement can name what has a backtick in its name.
     """
     refuse_path_trouble(what, name)
     for character, meaning in _MEANINGS.items():
@@ -46,7 +49,11 @@ def refuse_shared_name(what: str, name: str) -> None:
             )
 
 
-_MEANINGS = {".": "separates a database from its tables", "*": "stands for all names"}
+_MEANINGS = {
+    ".": "separates a database from its tables",
+    "*": "stands for all names",
+    "`": BACKTICK,
+}
 
 
 def refuse_names(table: str, location: str | None = None) -> None:

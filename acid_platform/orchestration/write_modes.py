@@ -103,7 +103,7 @@ def ensure_table(warehouse: Warehouse, out: AcidOut, rows: Rows | None = None) -
                 f"{out.name} does not exist and the rows have no columns; CREATE TABLE it, or"
                 " declare it as TableDeclaration(name, columns)"
             )
-        columns = ", ".join(f"`{column.name}` {column.type}" for column in own)
+        columns = ", ".join(f"{quoted(column.name)} {column.type}" for column in own)
     table = warehouse.create_table(
         declared.name,
         columns,
@@ -151,7 +151,7 @@ def _match_columns(table: TransactionTable, out: AcidOut, rows: Rows) -> None:
             f" {', '.join(sorted(columns))}; leave it out of the rows, or set schema_mode='add'"
         )
     table.add_columns(
-        ", ".join(f"`{column.name}` {column.type}" for column in declared_by(rows, new))
+        ", ".join(f"{quoted(column.name)} {column.type}" for column in declared_by(rows, new))
     )
 
 

@@ -11,6 +11,7 @@ from sqlglot import exp
 from acid_platform.base.table_properties import COMMENT, FIELD_DELIMITER, FILE_FORMAT, NULL_TEXT
 from acid_platform.errors import InvalidDefinition, InvalidExpression, UnsupportedStatement
 from acid_platform.layout.external_formats import ESCAPE, FIELD, ITEM, KEY, NULL
+from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import LOCAL_ZONE
 from acid_platform.predicates.grammar import HiveSql
 from acid_platform.sql.column_lists import ColumnList
@@ -321,9 +322,9 @@ def _column(table: str, node: exp.Expr) -> str:
             )
         if node.kind is None:
             raise InvalidDefinition(f"column {node.name!r} of {table} needs a type")
-        return f"`{node.name}` {_type(node.kind)}"
+        return f"{quoted(node.name)} {_type(node.kind)}"
     if isinstance(node, exp.Identifier):
-        return f"`{node.name}`"
+        return quoted(node.name)
     raise UnsupportedStatement(
         f"{node.sql('hive')!r} in the columns of {table} is not supported; leave that part out"
     )

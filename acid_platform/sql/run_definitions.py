@@ -15,6 +15,7 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.layout.formats import is_insert_only
+from acid_platform.layout.sql_text import quoted
 from acid_platform.metastore.operations.tables import (
     DeclareView,
     DropView,
@@ -248,7 +249,7 @@ def _like(run: CommandRun, declared: CreateTable) -> CreateTable:
 
 
 def _listed(columns: Sequence[tuple[str, str]]) -> str:
-    return ", ".join(f"`{name}` {kind}" for name, kind in columns)
+    return ", ".join(f"{quoted(name)} {kind}" for name, kind in columns)
 
 
 def _create_from_query(run: CommandRun, declared: CreateTable, query: Query) -> Done | None:
@@ -272,7 +273,7 @@ def _create_from_query(run: CommandRun, declared: CreateTable, query: Query) -> 
         keys.append(str(by_name.pop(name)) if " " not in key else key)
     if not by_name:
         raise InvalidDefinition(f"{full}: every column of the query is a partition column")
-    columns = ", ".join(f"`{column.name}` {column.type}" for column in by_name.values())
+    columns = ", ".join(f"{quoted(column.name)} {column.type}" for column in by_name.values())
     table = warehouse.create_table(
         full,
         columns,

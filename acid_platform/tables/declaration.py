@@ -12,6 +12,7 @@ from acid_platform.base.table_properties import BUCKETING_VERSION, CODEC, LAYOUT
 from acid_platform.errors import InvalidDefinition, UnknownColumn
 from acid_platform.layout.bucketing import refuse_unhashable
 from acid_platform.layout.constraints import Constraint
+from acid_platform.layout.declarable import BACKTICK
 from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
 from acid_platform.layout.schema import VIRTUAL_COLUMNS
 from acid_platform.layout.types import (
@@ -192,6 +193,11 @@ def check_columns(
             raise InvalidDefinition(
                 f"{table}: column {column.name!r} {column.type} can't be"
                 " declared, because its name is reserved: use another name"
+            )
+        if "`" in column.name and not written_before:
+            raise InvalidDefinition(
+                f"{table}: the name of a column {column.name!r} contains '`', which {BACKTICK};"
+                " choose another name"
             )
     _check_letters(table, [(column.name, column.type) for column in (*columns, *keys)])
     for column in keys:

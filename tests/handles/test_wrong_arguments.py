@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from acid_platform import (
@@ -170,3 +171,28 @@ def test_a_declaration_names_the_wrong_argument(
     with pytest.raises(InvalidDefinition, match=message):
         local.create_table("db.wrong", **{"columns": "id int", **arguments})
     assert local.tables() == ["db.t"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda w: w.table("db.t").rename_column("v", "a`b"),
+        lambda w: w.table("db.t").add_columns("`a``b` int"),
+        lambda w: w.table("db.t").add_columns(pa.schema({"a`b": pa.int32()})),
+        lambda w: w.table("db.t").change_column("v", "`a``b` string"),
+        lambda w: w.table("db.t").replace_columns("id int, `a``b` int"),
+        lambda w: w.create_table("db.u", "`a``b` int"),
+        lambda w: w.create_table("db.u", "id int", ["`a``b` int"]),
+        lambda w: w.sql("CREATE TABLE db.u AS SELECT 1 AS `a``b`"),
+        lambda w: w.sql("CREATE TABLE db.u (`a``b` int)"),
+        lambda w: w.create_table("db.a`b", "id int"),
+        lambda w: w.table("db.t").rename("db.a`b"),
+    ],
+)
+def test_a_name_that_no_statement_can_say(
+    local: Warehouse, call: Callable[[Warehouse], object]
+) -> None:
+    with pytest.raises(InvalidDefinition, match="contains '`', which ends a name in SQL"):
+        call(local)
+    assert local.tables() == ["db.t"]
+    assert [column.name for column in local.table("db.t").columns] == ["id", "v"]
