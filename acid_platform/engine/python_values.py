@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from acid_platform.base import arrow_functions as pc
 from acid_platform.engine.arrow_values import TEXTS, require_keys, row_of
 from acid_platform.engine.coercion import Coerced, Coercion, NoCast, cast, cut
 from acid_platform.engine.exact_values import (
@@ -26,7 +27,7 @@ from acid_platform.engine.exact_values import (
 from acid_platform.engine.struct_fields import Unfit, spelled_fields
 from acid_platform.layout.moments import moment_of_text
 from acid_platform.layout.types import CHAR_TYPES, FLOATING, INTEGRAL, TIMESTAMPS, HiveType
-from acid_platform.storage.arrow_numpy import from_numpy
+from acid_platform.storage.arrow_numpy import filled, from_numpy
 from acid_platform.storage.arrow_types import arrow_type
 
 _EXACT: dict[str, type] = {
@@ -190,8 +191,8 @@ def _leaves(values: Sequence[object], hive: HiveType) -> pa.Array:
         stored = pa.array(ready, target, from_pandas=False)
     except (ValueError, OverflowError, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise _first_refused(values, ready, target, error) from error
-    if kind == "float":
-        _require_finite(ready, stored)
+    if kind in FLOATING:
+        _require_finite(values, stored)
     return stored
 
 
@@ -236,9 +237,10 @@ def _cast(values: Sequence[object], hive: HiveType, coercion: Coercion, place: s
 
 
 def _require_finite(values: Sequence[object], stored: pa.Array) -> None:
-    numbers = stored.to_pylist()
-    for row, (value, number) in enumerate(zip(values, numbers, strict=True)):
-        if number is not None and abs(number) == float("inf") and abs(value) != float("inf"):  # type: ignore[arg-type]
+    """Raises Unfit for a number that became infinite."""
+    for row in np.flatnonzero(filled(pc.is_inf(stored), False)).tolist():
+        value = _unwrapped(values[row])
+        if abs(value) != float("inf"):
             raise Unfit(f"{value!r} is too large", row)
 
 

@@ -17,7 +17,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
+from acid_platform.base import arrow_functions as pc
 from acid_platform.layout.types import INTEGRAL
+from acid_platform.storage.arrow_numpy import filled
 
 PARSED = (*INTEGRAL, "boolean", "float", "double")
 """Types that no other text than a number or boolean is read as; the others take a text
@@ -56,8 +58,14 @@ class CsvFormat:
         self, file: IO[bytes], types: Mapping[str, pa.DataType]
     ) -> Iterator[pa.RecordBatch]:
         """The columns that are named, as these types."""
-        with self._reader(file, types) as reader:
-            yield from reader
+        target = pa.schema(types)
+        texts = {
+            field.name: pa.string() if pa.types.is_floating(field.type) else field.type
+            for field in target
+        }
+        with self._reader(file, texts) as reader:
+            for batch in reader:
+                yield parsed(batch, target)
 
     @contextmanager
     def _reader(
@@ -85,6 +93,32 @@ class CsvFormat:
                 f"{text.quotes.place()} does not end within {self.longest_row >> 20} MB, the most"
                 " that a row may have"
             ) from error
+
+
+def parsed(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+    """The batch with these types of its columns. Raises ValueError for a text that is no value."""
+    columns = []
+    for column, field in zip(batch.columns, target, strict=True):
+        if column.type != field.type:
+            try:
+                column = _parsed_texts(column, field.type)
+            except ValueError as error:
+                raise ValueError(f"column {field.name!r}: {error}") from error
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+def _parsed_texts(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    if not pa.types.is_floating(kind):
+        return texts.cast(kind)
+    texts = pc.ascii_trim(texts, " \t")
+    numbers = texts.cast(kind)
+    lost = filled(pc.is_inf(numbers), False)
+    if lost.any():
+        lost &= ~filled(pc.match_substring(texts, "inf", ignore_case=True), False)
+    if lost.any():
+        raise ValueError(f"{texts[int(lost.argmax())].as_py()!r} is too large for a {kind}")
+    return numbers
 
 
 class _CheckedText:

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from acid_platform.errors import ImportRefused
-from acid_platform.handles.csv_files import PARSED, CsvFormat
+from acid_platform.handles.csv_files import PARSED, CsvFormat, parsed
 from acid_platform.handles.import_sources import (
     ImportSource,
     absolute,
@@ -122,7 +122,9 @@ class FolderSource(ImportSource):
         reader = self._asked(lambda: rows_of_dataset(self._found(pa.schema(texts)), self._columns))
         if reader.schema == target:
             return reader
-        return pa.RecordBatchReader.from_batches(target, (batch.cast(target) for batch in reader))
+        return pa.RecordBatchReader.from_batches(
+            target, (parsed(batch, target) for batch in reader)
+        )
 
     def _csv_rows(self, form: CsvFormat, target: pa.Schema) -> Iterator[pa.RecordBatch]:
         for file in self._files:
@@ -133,15 +135,13 @@ class FolderSource(ImportSource):
             }
             with self._reading(file.path) as stream:
                 for batch in form.batches(stream, types or {file.names[0]: pa.string()}):
-                    yield pa.RecordBatch.from_arrays(
-                        [
-                            batch.column(field.name)
-                            if field.name in types
-                            else _repeated(file.keys.get(field.name), batch.num_rows, field.type)
-                            for field in target
-                        ],
-                        schema=target,
-                    )
+                    columns = [
+                        batch.column(field.name)
+                        if field.name in types
+                        else file.values(field, batch.num_rows)
+                        for field in target
+                    ]
+                    yield parsed(pa.RecordBatch.from_arrays(columns, target.names), target)
 
     def _names(self, form: CsvFormat, path: str) -> list[str]:
         with self._reading(path) as stream:
@@ -188,6 +188,12 @@ class _CsvFile:
     def has(self, name: str) -> bool:
         return name in self.names or name in self.keys
 
+    def values(self, field: pa.Field, rows: int) -> pa.Array:
+        """The text of its directory for a column that is not in the file, or NULL."""
+        if field.name in self.keys:
+            return pa.repeat(pa.scalar(self.keys[field.name], pa.string()), rows)
+        return pa.nulls(rows, field.type)
+
 
 def _keys_in(path: str) -> list[str]:
     """The names of directories such as `day=2024-02-29`."""
@@ -200,7 +206,3 @@ def _guess(texts: set[str | None]) -> pa.DataType:
     whole = all(text is None or _WHOLE.fullmatch(text) for text in texts) and texts != {None}
     fits = whole and all(-(2**31) <= int(text) < 2**31 for text in texts if text is not None)
     return pa.int32() if fits else pa.string()
-
-
-def _repeated(text: str | None, rows: int, kind: pa.DataType) -> pa.Array:
-    return pa.repeat(pa.scalar(text, pa.string()), rows).cast(kind)

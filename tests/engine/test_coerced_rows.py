@@ -59,6 +59,7 @@ CASTS: list[tuple[str, object, object, bool]] = [
     ("double", "Infinity", math.inf, True),
     ("double", (1 << 53) + 1, float(1 << 53), False),
     ("float", 1e300, math.inf, False),
+    ("double", Decimal("1e400"), math.inf, False),
     ("boolean", "TRUE", True, True),
     ("boolean", "n", False, True),
     ("boolean", "maybe", None, False),

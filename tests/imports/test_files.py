@@ -16,13 +16,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from acid_platform import BatchCommitted, ImportRefused, PublicationFailed, WriteConflict
+from acid_platform import BatchCommitted, ImportRefused, PublicationFailed, WriteConflict, WrongType
 from acid_platform.engine.local import write
 from acid_platform.handles.folder_source import FolderSource
 from acid_platform.handles.import_sources import ImportSource
 from acid_platform.handles.imports import Imported, ImportRows, import_table
-from acid_platform.layout.types import Column
+from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.operations.history import GetSinks
+from acid_platform.orchestration.components import rows_of
 from tests.imports.conftest import Place
 
 ROWS = [
@@ -204,6 +205,39 @@ def test_a_file_without_the_chosen_columns_is_refused(
     (tmp_path / "b.txt").write_text("name,id\nb,2\n")
     place.run("csv", tmp_path, *options)
     assert place.rows() == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+
+
+@pytest.mark.parametrize(("kind", "text"), [("float", "1e39"), ("double", "-1e400")])
+def test_a_number_that_is_too_large_is_no_infinity(
+    place: Place, tmp_path: Path, kind: str, text: str
+) -> None:
+    for number in (text, '"' + text + '"'):
+        (tmp_path / "a.csv").write_text(f"id,x\n1,0.5\n2,{number}\n")
+        error = place.refused("csv", tmp_path, "--schema", f"id int, x {kind}")
+        assert f"a.csv: column 'x': '{text}' is too large" in error
+        with pytest.raises(WrongType, match=f"column 'x': '{text}' is too large"):
+            rows_of(str(tmp_path / "a.csv"), parse_columns(f"id int, x {kind}"))
+    (tmp_path / "a.csv").write_text('id,x\n1, 0.1 \n2,-inf\n3,Infinity\n4,\n5,"nan"\n6,1e-3\n')
+    place.run("csv", tmp_path)
+    found = [row["x"] for row in place.rows()]
+    assert [str(x) for x in found[1:5]] == ["-inf", "inf", "None", "nan"]
+    assert [found[0], found[5]] == pytest.approx([0.1, 0.001])
+    (tmp_path / "x.csv").write_text("id,x\n1,one\n")
+    assert "x.csv: column 'x'" in place.refused("csv", tmp_path, "--overwrite")
+
+
+@pytest.mark.parametrize("stored", ["parquet", "csv"])
+def test_a_directory_with_a_number_that_is_too_large(
+    place: Place, tmp_path: Path, stored: str
+) -> None:
+    below = tmp_path / "x=1e400"
+    below.mkdir()
+    if stored == "csv":
+        (below / "a.csv").write_text("id\n7\n")
+    else:
+        parquet.write_table(pa.table({"id": [7]}), below / "a.parquet")
+    place.warehouse.create_table(place.table, "id bigint, x double")
+    assert "is too large" in place.refused(stored, tmp_path)
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])

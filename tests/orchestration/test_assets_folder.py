@@ -449,6 +449,10 @@ def test_the_rows_of_files(tmp_path: Path, place: Place) -> None:
     (tmp_path / "bad.csv").write_text("id\n1\none\n")
     with pytest.raises(WrongType, match=r"bad\.csv: .*one"):
         rows_of(str(tmp_path / "bad.csv"), COLUMNS)
+    (tmp_path / "large.json").write_text('{"x": 1e400}')
+    table = place.warehouse.create_table("shop.large", "x double")
+    with pytest.raises(WrongType, match="too large"):
+        table.insert(rows_of(str(tmp_path / "large.json"), parse_columns("x double")))
 
 
 @pytest.mark.parametrize("kind", ["json", "jsonl", "parquet"])
