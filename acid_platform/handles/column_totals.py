@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal, localcontext
 from enum import Enum
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -125,7 +126,8 @@ class ColumnMeasure(Enum):
     """What is compared of a column beside the number of its values."""
 
     WHOLE = "the sum of integers or decimals"
-    FLOATS = "the sum of floats"
+    DOUBLES = "the sum of floats"
+    SINGLES = "the sum of floats, each as a column of `float` stores it"
     TEXTS = "the bytes of texts"
     TIMES = "the first and last date or time"
 
@@ -136,7 +138,9 @@ def _measure(kind: str, source: pa.DataType) -> ColumnMeasure | None:
     if kind in (*INTEGRAL, "decimal"):
         return ColumnMeasure.WHOLE if exact else None
     if kind in ("float", "double"):
-        return ColumnMeasure.FLOATS if exact or pa.types.is_floating(source) else None
+        if not exact and not pa.types.is_floating(source):
+            return None
+        return ColumnMeasure.SINGLES if kind == "float" else ColumnMeasure.DOUBLES
     if kind in ("date", *TIMESTAMPS):
         timed = pa.types.is_date(source) or pa.types.is_timestamp(source)
         return ColumnMeasure.TIMES if timed else None
@@ -155,11 +159,17 @@ def _exact_sum(values: pa.Array) -> _Sums:
     return {"sum": Fraction((int(high.sum()) << 32) + int(low.sum()))}
 
 
-def _float_sum(values: pa.Array) -> _Sums:
-    """The exact sum of the finite numbers, and how many are NaN or infinite."""
-    if not pa.types.is_floating(values.type):
+def _float_sum(values: pa.Array, single: bool = False) -> _Sums:
+    """The exact sum of the finite numbers as they are stored, and how many are NaN or infinite."""
+    if pa.types.is_integer(values.type):  # those that are not exact are refused
         return _exact_sum(values)
-    numbers = values_of(values).astype(np.float64)
+    if pa.types.is_decimal(values.type):
+        numbers = np.array([float(value) for value in values.to_pylist()])
+    else:
+        numbers = values_of(values).astype(np.float64)
+    if single:
+        with np.errstate(over="ignore"):
+            numbers = numbers.astype(np.float32).astype(np.float64)
     finite = numbers[np.isfinite(numbers)]
     fractions, exponents = np.frexp(finite)
     digits = np.ldexp(fractions, 53).astype(np.int64)
@@ -194,6 +204,7 @@ def _ends(values: pa.Array) -> tuple[Fraction, Fraction]:
 
 _SUMS: dict[ColumnMeasure, Callable[[pa.Array], _Sums]] = {
     ColumnMeasure.WHOLE: _exact_sum,
-    ColumnMeasure.FLOATS: _float_sum,
+    ColumnMeasure.DOUBLES: _float_sum,
+    ColumnMeasure.SINGLES: partial(_float_sum, single=True),
     ColumnMeasure.TEXTS: _text_bytes,
 }

@@ -59,6 +59,9 @@ SAME = [
         pa.array([2**64 - 1], pa.uint64()),
     ),
     ("double", pa.array([1.5, 2.0]), pa.array([1.5, 2.0], pa.float32())),
+    ("float", pa.array([0.1, 1e-3], pa.float32()), pa.array([0.1, 1e-3])),
+    ("double", pa.array([0.1, -2.7]), pa.array([Decimal("0.1"), Decimal("-2.7")])),
+    ("float", pa.array([0.1], pa.float32()), pa.array([Decimal("0.1")])),
     ("string", pa.array(["a", "äb"]), pa.array(["a", "äb"]).dictionary_encode()),
     ("string", pa.array(["a", "äb"]), pa.array(["a", "äb"], pa.large_string())),
     (

@@ -129,6 +129,15 @@ def test_a_type_that_no_table_has_is_refused_by_its_column(place: Place, tmp_pat
     assert "no column 'ids'" in place.refused("parquet", tmp_path, "--columns", "ids")
 
 
+def test_doubles_and_decimals_are_compared_as_they_are_stored(place: Place, tmp_path: Path) -> None:
+    amounts = pa.array([Decimal("0.10"), Decimal("0.20")])
+    rows = pa.table({"x": [0.1, 1e-3], "y": amounts, "z": amounts})
+    parquet.write_table(rows, tmp_path / "a.parquet")
+    place.run("parquet", tmp_path, "--schema", "x float, y double, z float")
+    [first, _] = sorted(place.rows(), key=lambda row: -float(row["x"]))
+    assert (first["x"], first["y"]) == (pytest.approx(0.1), 0.1)
+
+
 def test_no_files_and_wrong_words(place: Place, tmp_path: Path) -> None:
     assert "can't be read" in place.refused("parquet", tmp_path / "none")
     (tmp_path / "empty").mkdir()
