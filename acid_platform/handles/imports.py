@@ -98,15 +98,17 @@ class ImportRows(RowStatement[Imported]):
         own, keys = columns_of_record(record)
         whole = since is None
         reader = self.source.rows((*own, *keys)) if whole else self.source.added(str(since))
-        names = column_names(reader.schema.empty_table())
-        require_rows_fit(record, names)
-        if missing := {column.name for column in keys} - {name.lower() for name in names}:
-            raise NoSuchPartition(
-                f"{self.source.name} lacks {min(missing)!r}, a partition column of {record.name}:"
-                " add it in a view of the source, or import into a table without partitions"
-            )
-        totals = ColumnTotals((*own, *keys), reader.schema)
-        rows = self._write(work, record, reader, totals, whole)
+        with reader:  # also after an error, whose frames would keep it
+            names = column_names(reader.schema.empty_table())
+            require_rows_fit(record, names)
+            if missing := {column.name for column in keys} - {name.lower() for name in names}:
+                raise NoSuchPartition(
+                    f"{self.source.name} lacks {min(missing)!r}, a partition column of"
+                    f" {record.name}: add it in a view of the source, or import into a table"
+                    " without partitions"
+                )
+            totals = ColumnTotals((*own, *keys), reader.schema)
+            rows = self._write(work, record, reader, totals, whole)
         self._compare(work, record, totals)
         number = 1 if last is None else last.batch + 1
         name, snapshot = _remembered(self.source), self.source.snapshot or ""

@@ -16,8 +16,16 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from acid_platform import BatchCommitted, ImportRefused, PublicationFailed, WriteConflict, WrongType
+from acid_platform import (
+    BatchCommitted,
+    ImportRefused,
+    PublicationFailed,
+    UnknownColumn,
+    WriteConflict,
+    WrongType,
+)
 from acid_platform.engine.local import write
+from acid_platform.handles.database_sources import DuckDBSource
 from acid_platform.handles.folder_source import FolderSource
 from acid_platform.handles.import_sources import ImportSource
 from acid_platform.handles.imports import Imported, ImportRows, import_table
@@ -285,6 +293,33 @@ def test_a_table_of_duckdb(place: Place, tmp_path: Path) -> None:
     assert place.warehouse.sql(query).collect() == right
     assert "nope" in place.refused("duckdb", file, "--source-table", "nope")
     assert "does not exist" in place.refused("duckdb", tmp_path / "no.duckdb", *table)
+
+
+def test_a_failed_import_leaves_no_reader_of_the_file(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = str(tmp_path / "shop.duckdb")
+    with duckdb.connect(file) as other:
+        other.execute("CREATE TABLE t AS SELECT 3000000000 + i AS v FROM range(300000) r(i)")
+    table = place.warehouse.create_table(place.table, "v int")
+    readers: list[pa.RecordBatchReader] = []
+    rows = DuckDBSource.rows
+
+    def kept(source: DuckDBSource, columns: Sequence[Column]) -> pa.RecordBatchReader:
+        readers.append(rows(source, columns))
+        return readers[-1]
+
+    monkeypatch.setattr(DuckDBSource, "rows", kept)
+    for wrong in (WrongType, UnknownColumn):
+        with pytest.raises(wrong) as raised, DuckDBSource(file, "t") as source:
+            imported(place, source)
+        with pytest.raises(Exception, match=r"closed|released"):
+            readers[-1].read_next_batch()
+        assert raised.value.__traceback__  # whose frames hold what was read
+        if wrong is WrongType:
+            table.rename_column("v", "w")
+    with DuckDBSource(file, "t", ["v"]) as source:
+        assert source.rows_known == 300000
 
 
 # --- every import ---------------------------------------------------------------------------------
