@@ -337,11 +337,11 @@ def _of_csv(file: Any, columns: Sequence[Column]) -> pa.Table:
 
 def _of_json(file: Any, _: Sequence[Column]) -> list[dict[str, Any]]:
     """A number with a point is a Decimal, as it is written."""
-    text = file.read().decode()
+    text = file.read().decode("utf-8-sig")
     if text.lstrip().startswith("["):
         rows: list[dict[str, Any]] = json.loads(text, parse_float=Decimal)
         return rows
-    return [json.loads(line, parse_float=Decimal) for line in text.splitlines() if line.strip()]
+    return [json.loads(line, parse_float=Decimal) for line in text.split("\n") if line.strip()]
 
 
 _READERS: Mapping[str, Callable[[Any, Sequence[Column]], Any]] = {

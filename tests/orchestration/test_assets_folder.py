@@ -468,6 +468,18 @@ def test_a_file_that_has_types_needs_no_columns(folder: Path, place: Place, kind
     assert stored(place, "shop.t") == [(1, "a"), (2, "b")]
 
 
+@pytest.mark.parametrize("kind", ["json", "jsonl"])
+def test_lines_of_json_end_with_a_line_feed_only(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / f"rows.{kind}"
+    names = ["a\u2028b", "a\u0085b", "a"]
+    lines = [json.dumps({"name": name}, ensure_ascii=False) for name in names]
+    expected = [{"name": name} for name in names]
+    for text in ("\r\n".join([*lines, ""]), "\n\n".join(lines), f"[{','.join(lines)}]"):
+        for mark in ("", "\ufeff"):
+            file.write_bytes((mark + text).encode())
+            assert rows_of(str(file), COLUMNS) == expected
+
+
 def test_a_file_or_a_function_fills_a_table(folder: Path, place: Place) -> None:
     component(
         folder,
