@@ -58,8 +58,13 @@ class FolderSource(ImportSource):
                 "".encode(encoding)
             except LookupError as error:
                 raise ImportRefused(f"{encoding!r} is no encoding; say latin-1 or UTF-8") from error
+            delimiter = "\t" if delimiter == r"\t" else delimiter
+            if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
+                raise ImportRefused(
+                    f"{delimiter!r} is no delimiter; say one letter of ASCII, such as ';' or '\\t'"
+                )
             self._csv = CsvFormat(delimiter, encoding)
-        files, self._path = Files.of(place)
+        files, self._path = self._asked(lambda: Files.of(place))
         self._system = files.system
         found = self._asked(self._found)
         fragments = list(found.get_fragments())
@@ -155,6 +160,8 @@ class FolderSource(ImportSource):
                 yield stream
         except ValueError as error:  # Arrow's, too
             text = " ".join(str(error).split())
+            if isinstance(error, UnicodeError):
+                text += "; if it is CSV, say its encoding (--encoding latin-1)"
             raise ImportRefused(
                 f"{self.name} can't be read: {path}: {text}; nothing was imported"
             ) from error

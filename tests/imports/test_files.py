@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gzip
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -255,6 +256,23 @@ def test_a_directory_with_a_number_that_is_too_large(
         parquet.write_table(pa.table({"id": [7]}), below / "a.parquet")
     place.warehouse.create_table(place.table, "id bigint, x double")
     assert "is too large" in place.refused(stored, tmp_path)
+
+
+def test_what_is_no_csv_is_refused(place: Place, tmp_path: Path) -> None:
+    place.warehouse.create_table(place.table, "id int, name string")
+    (tmp_path / "a.csv").write_text("id\tname\n1\ta\n")
+    for delimiter in ("", "||", "é", '"', "\n"):
+        assert "is no delimiter" in place.refused("csv", tmp_path, "--delimiter", delimiter)
+    place.run("csv", tmp_path, "--delimiter", r"\t")
+    assert place.rows() == [{"id": 1, "name": "a"}]
+    for data in ("id,straße\n1,a\n".encode("latin-1"), gzip.compress(b"id\n1\n")):
+        (tmp_path / "a.csv").write_bytes(data)
+        error = place.refused("csv", tmp_path, "--overwrite")
+        assert "a.csv" in error and "--encoding" in error
+    for uri in ("http://host/a.csv", "ftp://host/a.csv"):
+        for kind in ("csv", "parquet"):
+            error = place.refused(kind, uri)
+            assert f"{kind} {uri} can't be read" in error
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
