@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -92,8 +93,25 @@ def test_a_new_project_is_checked_and_tested(tmp_path: Path) -> None:
     assert f"pip install '{ROOT}[dagster]'" in said.stdout  # no index has the platform
     again = CliRunner().invoke(main, ["new", str(place)])
     assert again.exit_code == 1 and "is not empty" in again.stderr
-    misnamed = CliRunner().invoke(main, ["new", str(tmp_path / "my-shop")])
-    assert misnamed.exit_code == 1 and "no name for a package" in misnamed.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("my-shop", "letters, digits and _"),
+        ("class", "Python's"),
+        ("json", "Python's"),
+        ("var", "folder of this name"),
+        ("dagster", "an installed package"),
+        ("values", "a word of SQL"),
+        ("file/shop", "can't be written: .*Not a directory"),
+    ],
+)
+def test_a_name_that_a_project_cannot_have_is_refused(tmp_path: Path, path: str, why: str) -> None:
+    (tmp_path / "file").touch()
+    refused = CliRunner().invoke(main, ["new", str(tmp_path / path)])
+    assert refused.exit_code == 1 and re.search(why, refused.stderr)
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
 def test_what_dg_scaffolds_is_checked_and_launched(tmp_path: Path) -> None:
