@@ -64,7 +64,7 @@ def project(place: Path) -> Path:
     return place / "shop"
 
 
-def tests_say(place: Path) -> str:
+def project_tests_say(place: Path) -> str:
     """What the tests of a project print; they leave no metastore running."""
     warehouses = place.parent / "warehouses"
     quiet = ["-q", "-p", "no:cacheprovider", "--basetemp", str(warehouses)]
@@ -83,10 +83,10 @@ def tests_say(place: Path) -> str:
 def test_a_new_project_is_checked_and_tested(tmp_path: Path) -> None:
     place = project(tmp_path)
     assert "All definitions loaded successfully" in dg_says(place, "check", "defs")
-    assert "1 passed" in tests_say(place)
+    assert "1 passed" in project_tests_say(place)
     with (place / "shop" / "defs" / "orders" / "orders.csv").open("a") as orders:
         orders.write("1,Ada,3\n")  # the order 1 twice
-    assert "1 failed" in tests_say(place)
+    assert "1 failed" in project_tests_say(place)
     said = subprocess.run(
         ["make", "--dry-run", "setup"], cwd=place, capture_output=True, text=True, check=True
     )
