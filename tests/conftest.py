@@ -71,14 +71,16 @@ def temporary_warehouse(
 ) -> Iterator[Warehouse]:
     """A warehouse whose metastore ends with the block."""
     from acid_platform import Warehouse
+    from tests.forked_metastores import forked_metastores
 
-    opened = Warehouse.open(path, spark=spark, engine=engine)
-    try:
-        yield opened
-    finally:
-        opened.release()  # ending a lease later would start the metastore again
-        opened.metastore.stop()
-        opened.close()
+    with forked_metastores():
+        opened = Warehouse.open(path, spark=spark, engine=engine)
+        try:
+            yield opened
+        finally:
+            opened.release()  # ending a lease later would start the metastore again
+            opened.metastore.stop()
+            opened.close()
 
 
 @pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
