@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from acid_platform.metastore.log.segment import is_part
 from tests.cli.small import Small, write_delta
 from tests.declared import declare
@@ -16,6 +18,7 @@ def stop(small: Small) -> None:
     until(lambda: gone(pid), 20)
 
 
+@pytest.mark.slow
 def test_P31_restore_take_over_and_rebuild_as_commands(small: Small, tmp_path: Path) -> None:
     far, file = tmp_path / "far", str(tmp_path / "copy.duckdb")
     write_delta(far / "delta_0000001_0000001_0000", 1, ((1, "A"),))

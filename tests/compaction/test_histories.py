@@ -24,7 +24,9 @@ from tests.conftest import slow_then_soak
 from tests.hive import hive_rows_with_ids, link_farm
 
 
-@pytest.mark.parametrize("first", range(0, 40, 10))
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in (10, 20, 30))]
+)
 def test_C41_C46_every_held_snapshot_of_a_random_history_keeps_its_rows(first: int) -> None:
     done = [play(seed, 60) for seed in range(first, first + 10)]
     assert sum(line.published for line in done) > 3

@@ -44,6 +44,7 @@ def test_P9_the_printed_tables_are_those_of_the_code() -> None:
         assert page.read_text() == render(), f"{page.name}: run python -m scripts.print_tables"
 
 
+@pytest.mark.slow
 def test_the_documents_build_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(
         [

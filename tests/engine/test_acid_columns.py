@@ -196,6 +196,7 @@ KEYS = st.sets(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(base=KEYS, delta=st.sets(st.integers(0, 200), max_size=6), data=st.data())
 def test_P14_both_ways_agree_for_any_keys_and_deletes(

@@ -166,6 +166,7 @@ ROW_IDS = st.sets(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(row_ids=ROW_IDS, run=st.integers(1, 300), data=st.data())
 def test_P14_the_rows_are_those_that_no_event_deletes(

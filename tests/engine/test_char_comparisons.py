@@ -268,6 +268,7 @@ def test_literals_meet_columns_as_in_the_model(warehouse: Warehouse) -> None:
     assert answered(warehouse, cases) == len(cases)
 
 
+@pytest.mark.slow
 def test_groups_windows_functions_and_fields_are_as_in_the_model(warehouse: Warehouse) -> None:
     cases = list(of_groups())
     assert answered(warehouse, cases) > len(cases) * 0.7

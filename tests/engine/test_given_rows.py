@@ -281,6 +281,7 @@ def test_a_few_generated_rows_are_stored_alike_by_both_engines(
 DEEP = "struct<o:array<struct<name:string,n:int>>,m:map<string,struct<a:int,b:int>>>"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_fields_of_frames_match_by_name(with_spark: Warehouse) -> None:
     spark = with_spark.spark
@@ -493,6 +494,7 @@ def test_a_column_of_a_source_that_is_misspelt_is_told(form: str, local: Warehou
     assert table.merge(source, "t.id = s.id", when_not_matched_insert="*").inserted == 1
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_source_may_have_more_columns_in_spark(
     with_spark: Warehouse,

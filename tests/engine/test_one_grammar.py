@@ -167,6 +167,7 @@ def test_P33_a_condition_means_the_same_in_every_face_of_the_local_engine(tmp_pa
         assert wrong(warehouse, CONDITIONS) == []
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_P33_a_condition_means_the_same_in_faces_of_Spark(
     spark: SparkSession, tmp_path: Path
@@ -314,6 +315,7 @@ def test_P33_names_with_any_character_work_in_the_local_engine(tmp_path: Path) -
         require_names_work(warehouse, NAMES)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_P33_names_with_any_character_work_in_Spark(spark: SparkSession, tmp_path: Path) -> None:
     with temporary_warehouse(tmp_path, spark, engine="spark") as warehouse:

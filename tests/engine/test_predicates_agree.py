@@ -188,7 +188,7 @@ def predicates() -> list[str]:
     return [*found, "i < 12345678901234567890", "st.c = 'a'", "'a' IN (c, 'b')"]
 
 
-@pytest.mark.parametrize("most", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("most", [100, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_arrow_and_pruning_say_what_spark_says(table: Table, truth: DataFrame, most: int) -> None:
     """Sampled with a fixed seed; `slow` takes all of them."""
     everything = predicates()

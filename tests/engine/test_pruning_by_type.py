@@ -234,6 +234,7 @@ IN_SPARK = pytest.mark.parametrize(
 TABLES = pytest.mark.parametrize("table", ["ours", "java", "plain"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", ["", "spark"])
 def test_F19_spark_leaves_out_no_text(
     warehouse: Warehouse, reader: str, monkeypatch: pytest.MonkeyPatch

@@ -255,6 +255,7 @@ def _check_one(table: Table, kind: str, verb: str, rows: Any, frame: Frame, wher
         assert comparable(made.column(column.name).to_pylist()) == comparable(right), where
 
 
+@pytest.mark.slow
 def test_thirty_frames_are_stored_as_they_are_or_refused(tmp_path: Path) -> None:
     with temporary_warehouse(tmp_path, engine="local") as local:
         _check({"local": local}, 11, 30, None)

@@ -63,7 +63,9 @@ def table(warehouse: Warehouse, expected: pd.DataFrame) -> Table:
     return made
 
 
-@pytest.mark.parametrize("reader", ["ours", "spark-union", "spark-path"])
+@pytest.mark.parametrize(
+    "reader", ["ours", pytest.param("spark-union", marks=pytest.mark.slow), "spark-path"]
+)
 @pytest.mark.parametrize("way", ["bitmap", "join", "tasks"])
 def test_P16_P14_every_way_to_scan_gives_the_same_rows(
     warehouse: Warehouse,

@@ -255,7 +255,7 @@ def test_a_search_argument_skips_row_groups(warehouse: Warehouse, spark: SparkSe
         spark.conf.unset("spark.sql.adaptive.enabled")
 
 
-@pytest.mark.parametrize("name", ["orc", "text"])
+@pytest.mark.parametrize("name", ["orc", pytest.param("text", marks=pytest.mark.slow)])
 def test_F17_insert_only_tables_are_compacted(warehouse: Warehouse, name: str) -> None:
     table = warehouse.create_table(
         f"db.merged_{name}",

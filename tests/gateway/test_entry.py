@@ -198,7 +198,9 @@ def test_P34_a_password_lets_in_and_without_one_no_call_is_answered(
             nobody.call("get_all_databases")
 
 
-@pytest.mark.parametrize("change", ["removed", "another password"])
+@pytest.mark.parametrize(
+    "change", ["removed", pytest.param("another password", marks=pytest.mark.slow)]
+)
 def test_P34_the_connections_of_a_former_user_are_closed(
     warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:

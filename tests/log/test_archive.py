@@ -291,7 +291,7 @@ def _kill(client: Metastore) -> None:
     os.kill(client.status()["pid"], signal.SIGKILL)
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(40, marks=pytest.mark.slow)])
 def test_P40_no_batch_is_missing_after_kills(tmp_path: Path, kills: int) -> None:
     home, where = tmp_path / "m", f"file://{tmp_path}/archive"
     with Metastore.connect(home) as client:

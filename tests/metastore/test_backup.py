@@ -70,6 +70,7 @@ def found(write_id: int, txn_id: int = 0) -> Highest:
     return Highest(write_id, txn_id)
 
 
+@pytest.mark.slow
 def test_a_backup_is_one_moment_while_clients_work(home: Home, tmp_path: Path) -> None:
     """Even while the leader replaces batches by snapshots."""
     files = [tmp_path / f"copy-{number}.duckdb" for number in range(5)]
@@ -117,6 +118,7 @@ def test_a_backup_is_one_moment_while_clients_work(home: Home, tmp_path: Path) -
     assert listed == [file.name for file in files]
 
 
+@pytest.mark.slow
 def test_a_backup_begins_again_if_its_batches_were_replaced(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +189,7 @@ def test_P24_write_ids_newer_than_the_backup_are_in_doubt(home: Home, tmp_path: 
         end(metastore)
 
 
+@pytest.mark.slow
 def test_P24_doubt_survives_a_restart_and_a_snapshot(home: Home, tmp_path: Path) -> None:
     file = tmp_path / "copy.duckdb"
     with Metastore.connect(home.path) as metastore:
@@ -251,6 +254,7 @@ def test_restore_refuses_by_name(
         end(metastore)
 
 
+@pytest.mark.slow
 def test_an_interrupted_restore_is_not_served(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,7 +125,7 @@ def _kill_often(directory: Path, kills: int, chance: random.Random) -> None:
 
 @pytest.mark.parametrize(
     "kills",
-    [8, pytest.param(50, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.soak)],
+    [4, pytest.param(50, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.soak)],
 )
 @pytest.mark.timeout(900)
 def test_P3_kills_under_eight_writers_lose_split_and_repeat_no_commit(

@@ -185,6 +185,7 @@ def test_P31_a_warehouse_is_moved_while_its_metastore_runs(root: Path) -> None:
         stop(second)
 
 
+@pytest.mark.slow
 def test_P31_a_new_warehouse_at_the_old_path_is_not_mistaken_for_the_moved_one(root: Path) -> None:
     moved = root.parent / "moved"
     with filled(root) as first:
@@ -239,6 +240,7 @@ def test_P31_every_acknowledged_commit_is_there_after_a_move(root: Path) -> None
 # --- identity ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_P31_a_metastore_refuses_the_root_of_another_warehouse(root: Path) -> None:
     other = root.parent / "other"
     stop(filled(root))
@@ -307,6 +309,7 @@ def test_P31_a_second_metastore_for_one_root_is_refused(root: Path) -> None:
 # --- copies and backups ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_P31_a_restored_copy_leaves_the_original_byte_for_byte_as_it_was(root: Path) -> None:
     copy, outside, file = root.parent / "copy", root.parent / "far", root.parent / "backup"
     warehouse = filled(root, outside)
@@ -350,6 +353,7 @@ def test_P31_a_restored_copy_leaves_the_original_byte_for_byte_as_it_was(root: P
         stop(original)
 
 
+@pytest.mark.slow
 def test_P31_take_over_makes_the_tables_of_a_restored_copy_its_own(root: Path) -> None:
     outside, file = root.parent / "far", root.parent / "backup"
     warehouse = filled(root, outside)

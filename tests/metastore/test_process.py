@@ -136,6 +136,7 @@ def _come_and_go(directory: Path, number: int, together: Any, answers: Any) -> N
     answers.put(done)
 
 
+@pytest.mark.slow
 def test_clients_that_reach_a_stopping_metastore_find_the_next(directory: Path) -> None:
     with Metastore.connect(directory) as handle:
         handle.set("acid.metastore.idle.exit", "0s")

@@ -230,6 +230,7 @@ def test_P42_a_history_of_streams_is_strong_snapshot_isolation(tmp_path: Path) -
     assert json.loads(path.read_text())["counts"]["transactions of stream"] > 1
 
 
+@pytest.mark.slow
 def test_a_rule_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     ended = command("--teeth", "X", "--out", str(tmp_path))
     assert ended.returncode == 1 and "called 'X', such as T31" in ended.stdout

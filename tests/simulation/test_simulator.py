@@ -19,7 +19,7 @@ STEPS = 1500
 
 @pytest.mark.parametrize(
     "first",
-    [1, 11, pytest.param(21, marks=pytest.mark.slow), pytest.param(31, marks=pytest.mark.slow)],
+    [1, *(pytest.param(first, marks=pytest.mark.slow) for first in (11, 21, 31))],
 )
 def test_P3_every_invariant_holds_after_every_step(first: int) -> None:
     """Snapshots, commits, locks, write ids, cleaning and replay: see model.py and checks.py."""
