@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,6 +47,12 @@ def compact_with(warehouse: Warehouse, engine: str) -> None:
     can; statements run as before."""
     limit = {"spark": "0", "local": str(1 << 40)}[engine]
     warehouse.metastore.set("acid.local.compaction.max.bytes", limit)
+
+
+def quick_then_slow(values: Iterable[Any], quick: int) -> list[Any]:
+    """Parameters of a test: the first `quick` run in `make test`, the others in `test-full`."""
+    first, others = list(values)[:quick], list(values)[quick:]
+    return [*first, *(pytest.param(value, marks=pytest.mark.slow) for value in others)]
 
 
 def slow_then_soak(values: Sequence[Any], slow: int) -> list[Any]:

@@ -20,13 +20,11 @@ from acid_platform.services.worker import CompactionRun
 from acid_platform.transactions import RowOperation
 from tests.acid_files import P
 from tests.compaction.histories import TABLE, History, Local, Reader, play
-from tests.conftest import slow_then_soak
+from tests.conftest import quick_then_slow, slow_then_soak
 from tests.hive import hive_rows_with_ids, link_farm
 
 
-@pytest.mark.parametrize(
-    "first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in (10, 20, 30))]
-)
+@pytest.mark.parametrize("first", quick_then_slow(range(0, 40, 10), 1))
 def test_C41_C46_every_held_snapshot_of_a_random_history_keeps_its_rows(first: int) -> None:
     done = [play(seed, 60) for seed in range(first, first + 10)]
     assert sum(line.published for line in done) > 3

@@ -25,6 +25,7 @@ from acid_platform.layout.file_entries import KeyRanges
 from acid_platform.storage.files import Files
 from acid_platform.write.file_records import recorded_file
 from tests.acid_files import B1, AcidTable, P, proven
+from tests.conftest import quick_then_slow
 from tests.spark_scans import leaves, read, rows, scans
 
 pytestmark = pytest.mark.spark
@@ -75,14 +76,14 @@ def updated(tmp_path: Path) -> AcidTable:
 QUERIES: list[dict[str, Any]] = [
     {},
     {"columns": ["v"]},
+    {"where": "v > 50 AND s <> 'c'"},
     {"columns": []},
     {"row_id": True},
-    {"where": "v > 50 AND s <> 'c'"},
     {"where": "row__id.rowid = 6"},
 ]
 
 
-@pytest.mark.parametrize("query", QUERIES, ids=str)
+@pytest.mark.parametrize("query", quick_then_slow(QUERIES, 3), ids=str)
 @pytest.mark.parametrize("words", [1 << 23, 0], ids=["bitmap", "join"])
 def test_P14_recorded_statistics_change_no_row(
     updated: AcidTable,

@@ -23,15 +23,16 @@ from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.services import cleaner
 from acid_platform.tables.column_changes import Changing, altered
+from tests.conftest import quick_then_slow
 
 KEPT = {"acid.history.retention": "1h"}
 INSERT_ONLY = {**KEPT, "transactional_properties": "insert_only"}
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {"properties": KEPT},
-    "hive3": {"properties": {**KEPT, "acid.layout": "hive3"}},
     "partitioned": {"properties": KEPT, "partitioned_by": ["p int"]},
-    "bucketed": {"properties": KEPT, "clustered_by": (["id"], 2)},
     "insert_only": {"properties": INSERT_ONLY},
+    "hive3": {"properties": {**KEPT, "acid.layout": "hive3"}},
+    "bucketed": {"properties": KEPT, "clustered_by": (["id"], 2)},
     "parquet": {"properties": {**INSERT_ONLY, "acid.format": "parquet"}},
 }
 ROWS = [{"id": id, "v": f"v{id}", "s": {"x": id, "y": None}} for id in (1, 2, 3)]
@@ -62,7 +63,7 @@ def last_write_id(warehouse: Warehouse, table: Table) -> int:
     return warehouse.metastore.call(GetLastWriteId(table.record.table_id))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", quick_then_slow(KINDS, 3))
 def test_P36_a_renamed_column_keeps_its_values_and_its_past(
     warehouse: Warehouse, kind: str
 ) -> None:
@@ -94,7 +95,7 @@ def test_P36_a_renamed_column_keeps_its_values_and_its_past(
         table.rollback_to("then")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", quick_then_slow(KINDS, 3))
 def test_a_dropped_name_is_used_again_for_another_type(warehouse: Warehouse, kind: str) -> None:
     table = created(warehouse, f"dropped_{kind}", kind)
     table.tag("then")

@@ -25,7 +25,7 @@ from acid_platform import (
     WrongType,
 )
 from acid_platform.engine.spark import live_rows
-from tests.conftest import temporary_warehouse
+from tests.conftest import quick_then_slow, temporary_warehouse
 
 pytestmark = pytest.mark.spark
 
@@ -127,7 +127,7 @@ def _values(texts: list[str | None]) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("name", ["orc", "parquet", "json", "csv", "text"])
+@pytest.mark.parametrize("name", quick_then_slow(("orc", "parquet", "text", "json", "csv"), 3))
 def test_insert_only_tables_keep_every_value(warehouse: Warehouse, name: str) -> None:
     table = warehouse.create_table(
         f"db.plain_{name}",
@@ -255,7 +255,7 @@ def test_a_search_argument_skips_row_groups(warehouse: Warehouse, spark: SparkSe
         spark.conf.unset("spark.sql.adaptive.enabled")
 
 
-@pytest.mark.parametrize("name", ["orc", pytest.param("text", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", quick_then_slow(("orc", "text"), 1))
 def test_F17_insert_only_tables_are_compacted(warehouse: Warehouse, name: str) -> None:
     table = warehouse.create_table(
         f"db.merged_{name}",
@@ -327,7 +327,7 @@ def test_queries_of_other_columns_of_files_without_acid_columns_share_a_frame(
     assert len(built) == 1
 
 
-@pytest.mark.parametrize("stored", ["orc", "parquet", "json", "csv", "text"])
+@pytest.mark.parametrize("stored", quick_then_slow(("orc", "parquet", "text", "json", "csv"), 3))
 def test_every_verb_takes_every_format_or_says_that_it_needs_spark(
     warehouse: Warehouse, stored: str
 ) -> None:

@@ -346,7 +346,8 @@ _SNAPSHOTS = (
            housekeeping._still_seen, _always([])),
     Faulty("S8", "open write ids are seen", snapshots.write_ids, _every_id_is_seen),
     Faulty("T45", "the mapping is purged under open snapshots", snapshots.low_mark,
-           lambda _real, state: min([state.next_txn, *(txn.txn_id for txn in state.open_txns())]), 11),
+           lambda _real, state: min(
+               [state.next_txn, *(txn.txn_id for txn in state.open_txns())]), 11),
     Faulty("P5", "what was purged is not counted", snapshots.write_ids,
            lambda real, table, txns: real(replace(table, purged=0), txns), 5),
     Faulty("P29", "a snapshot is called the newest although its tables were changed since",

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from acid_platform.metastore.rules import kept_history
+from tests.conftest import quick_then_slow
 from tests.simulation.mutations import MUTATIONS, Faulty
 from tests.simulation.simulator import Failure, Simulation
 from tests.simulation.storage import InDirectory
@@ -17,10 +18,7 @@ from tests.simulation.travellers import Traveller
 STEPS = 1500
 
 
-@pytest.mark.parametrize(
-    "first",
-    [1, *(pytest.param(first, marks=pytest.mark.slow) for first in (11, 21, 31))],
-)
+@pytest.mark.parametrize("first", quick_then_slow((1, 11, 21, 31), 1))
 def test_P3_every_invariant_holds_after_every_step(first: int) -> None:
     """Snapshots, commits, locks, write ids, cleaning and replay: see model.py and checks.py."""
     for seed in range(first, first + 10):

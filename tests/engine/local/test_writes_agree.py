@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from acid_platform import AcidError, InvalidExpression, NeedsSpark, Table, Warehouse
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
 from acid_platform.storage.arrow_types import arrow_type
-from tests.conftest import slow_then_soak, temporary_warehouse
+from tests.conftest import quick_then_slow, slow_then_soak, temporary_warehouse
 
 pytestmark = pytest.mark.spark
 
@@ -295,7 +295,7 @@ def test_P33_a_merge_with_two_mistakes_tells_the_same_one_in_both_engines(
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", quick_then_slow(KINDS, 2))
 def test_P33_a_merge_into_an_empty_table_gives_row_ids_in_the_order_of_the_source(
     warehouses: Warehouses, kind: str
 ) -> None:
