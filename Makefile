@@ -235,7 +235,8 @@ interop-latency: setup ## the gateway's latency beside Hive's own metastore; fet
 	@$(TEST_STATE) exec $(PY) -m tests.interop.latency $(ARGS)
 
 .PHONY: check
-check: lint types layers names ## lint, types, layers and names
+check: lint types layers names ## lint, types, layers and names; then which numbers got worse
+	@$(PY) -m scripts.house_numbers --worse
 
 .PHONY: lint
 lint: packages ## ruff: faults and format
@@ -258,6 +259,10 @@ layers: packages ## which module may import which
 .PHONY: names
 names: packages ## no two modules and no two public classes of the library share a name
 	@$(PY) -m scripts.unique_names
+
+.PHONY: numbers
+numbers: packages ## how large and how tangled the code is (ARGS=--record writes today's numbers)
+	@$(PY) -m scripts.house_numbers $(ARGS)
 
 .PHONY: docs
 docs: packages ## build the documents as HTML pages in build/docs (needs no network)
