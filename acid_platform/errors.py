@@ -129,6 +129,11 @@ class SparkMisconfigured(Terminal):
     tasks lacks our code."""
 
 
+class OwnedByOthers(Terminal):
+    """This process would have to trust a file or directory of another user, or one that others may
+    use (P69)."""
+
+
 class MetastoreInUse(Terminal):
     """Another process owns this metastore file."""
 

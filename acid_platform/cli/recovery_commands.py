@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from acid_platform.base.private_places import scratch_directory
 from acid_platform.cli.console import CommandSession, command, echo
 from acid_platform.cli.metastore_commands import metastore, require_own
 from acid_platform.display.progress import progress
@@ -121,7 +121,7 @@ def restore(
     if session.place.metastore.startswith(TCP):
         require_own(session, "restore")
     if archived and until:
-        with tempfile.TemporaryDirectory(prefix="acid-restore-") as scratch:
+        with scratch_directory("restore") as scratch:
             draft = Path(scratch, "archived.duckdb")
             rebuilt = _rebuild(archived, until, draft, history)
             restored = restore_file(session.place, os.fspath(draft), replace)

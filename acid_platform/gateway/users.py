@@ -14,7 +14,6 @@ import logging
 import os
 import re
 import secrets
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from acid_platform.base.disk import sync_data, sync_path
+from acid_platform.base.private_places import draft_beside
 from acid_platform.errors import InvalidDefinition
 from acid_platform.gateway.reloaded_file import ReloadedFile
 
@@ -200,20 +200,20 @@ def _put(path: str, name: str, secret: Secret) -> Mapping[str, Secret]:
     users = parse(text, path)
     others = [line for line in text.splitlines() if line.strip().partition(":")[0] != name]
     content = "".join(f"{line}\n" for line in (*others, f"{name}:{secret}"))
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    stream, temporary = draft_beside(file)
     try:
-        with os.fdopen(handle, "w") as stream:
-            stream.write(content)
+        with stream:
+            stream.write(content.encode())
             stream.flush()
             sync_data(stream.fileno())
         if file.exists():
             present = file.stat()
-            Path(temporary).chmod(present.st_mode & 0o777)
+            temporary.chmod(present.st_mode & 0o777)
             if (present.st_uid, present.st_gid) != (os.geteuid(), os.getegid()):
                 os.chown(temporary, present.st_uid, present.st_gid)
-        Path(temporary).replace(file)
+        temporary.replace(file)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     sync_path(file.parent)
     return users

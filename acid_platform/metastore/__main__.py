@@ -17,10 +17,10 @@ import logging
 import os
 import secrets
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from acid_platform.base.private_places import scratch_directory
 from acid_platform.base.visible import log_to
 from acid_platform.errors import AcidError, InvalidDefinition, MetastoreUnavailable
 from acid_platform.metastore.endpoint import (
@@ -143,7 +143,7 @@ def serve_log(
         own = Path(os.environ[TLS_CERTIFICATE]).with_name("ca.pem")
         authority = own.read_text() if own.exists() else ""  # a known authority needs none
     service = ListeningService(listen, key, certificate)
-    with tempfile.TemporaryDirectory(prefix="acid-metastore-") as scratch:
+    with scratch_directory("metastore") as scratch:
         offer = Leader(0, advertise, key=key.decode(), authority=authority)
         server = member_of(open_log(where), service, Path(scratch), offer)
         if metrics:

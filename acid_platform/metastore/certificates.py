@@ -8,7 +8,6 @@ nothing new.
 from __future__ import annotations
 
 import ipaddress
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from acid_platform.base.disk import make_directory, sync_path
+from acid_platform.base.private_places import draft_beside
 from acid_platform.errors import InvalidDefinition, MetastoreRefused
 
 DAYS = 397
@@ -167,8 +167,8 @@ def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    file, draft = draft_beside(path)
+    with file:
         file.write(content)
     sync_path(draft)
     draft.rename(path)

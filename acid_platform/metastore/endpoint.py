@@ -16,8 +16,6 @@ import json
 import os
 import re
 import secrets
-import stat
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass
@@ -27,6 +25,7 @@ from typing import TextIO
 
 from acid_platform.base.disk import make_directory, sync_data, sync_path
 from acid_platform.base.location import holds_log, without_credentials
+from acid_platform.base.private_places import own_directory, parents
 from acid_platform.errors import (
     InvalidDefinition,
     MetastoreIncompatible,
@@ -195,21 +194,16 @@ class Home:
         return self.read_authkey()
 
     def socket(self) -> Path:
-        """The path of this directory's socket; it never changes. Raises MetastoreIncompatible."""
+        """The path of this directory's socket; it never changes.
+
+        Raises MetastoreIncompatible, OwnedByOthers.
+        """
         name = hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:16] + ".sock"
-        for parent in (tempfile.gettempdir(), "/tmp"):
+        for parent in parents():
             run = Path(parent) / f"acid-{os.getuid()}"
             if len(os.fsencode(run / name)) <= _LONGEST_SOCKET_PATH - len(".000000"):
-                _private(run)
-                return run / name
+                return own_directory(run) / name
         raise MetastoreIncompatible("no directory for the socket has a path short enough")
-
-
-def _private(run: Path) -> None:
-    run.mkdir(mode=0o700, exist_ok=True)
-    info = run.lstat()
-    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o077:
-        raise MetastoreIncompatible(f"{run} must be a directory of this user alone; remove it")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from acid_platform.base.clock import wall_ms
 from acid_platform.base.location import local_path
+from acid_platform.base.private_places import scratch_directory
 from acid_platform.storage.files import Files, asking
 
 PLACE = "ACID_DATA_DOCS"
@@ -46,7 +46,7 @@ class DocsSite:
 
         Raises OSError, WarehouseNotWritable, StoreRefused, StoreUnavailable.
         """
-        with TemporaryDirectory() as folder:
+        with scratch_directory("docs") as folder:
             backend = {"class_name": "TupleFilesystemStoreBackend", "base_directory": folder}
             context.add_data_docs_site(
                 _NAME,

@@ -15,7 +15,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -27,10 +26,10 @@ from typing import IO, TYPE_CHECKING
 
 from acid_platform.base.clock import wall_ms
 from acid_platform.base.location import Location
+from acid_platform.base.private_places import own_directory, parents
 from acid_platform.errors import (
     AcidError,
     NoSuchTxn,
-    NotAuthorized,
     SnapshotExpired,
     TxnAborted,
 )
@@ -88,17 +87,11 @@ def held_for(place: Location, key: str) -> list[HeldTransaction]:
 
 @cache
 def _directory(place: Location) -> Path:
-    """The keeper's directory, which only this user can read. Raises NotAuthorized."""
+    """The keeper's directory, which only this user can read. Raises OwnedByOthers."""
     owner = _owner()
-    above = Path(tempfile.gettempdir(), f"acid-keeper-{os.getuid()}")
-    directory = above / f"{owner.pid}-{int(owner.create_time())}-{name_of(place)}"
-    for each in (above, directory):
-        with suppress(FileExistsError):
-            each.mkdir(mode=0o700)
-        status = each.lstat()
-        if status.st_uid != os.getuid() or each.is_symlink() or status.st_mode & 0o077:
-            raise NotAuthorized(f"{each} belongs to another user, or others can use it: remove it")
-    return directory
+    above = Path(parents()[0], f"acid-keeper-{os.getuid()}")
+    directory = f"{owner.pid}-{int(owner.create_time())}-{name_of(place)}"
+    return own_directory(own_directory(above) / directory)
 
 
 def name_of(place: Location) -> str:

@@ -6,7 +6,6 @@ so that results which were not computed yet keep their rows.
 
 from __future__ import annotations
 
-import tempfile
 import uuid
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from acid_platform.base.private_places import ScratchDirectory, scratch_directory
 from acid_platform.engine.rows import local_table
 from acid_platform.errors import TableExists, UnsupportedStatement
 from acid_platform.layout.declarable import refuse_names
@@ -40,12 +40,12 @@ class TemporaryTables:
     """By their full names. Their files go with `close`, or when this process ends."""
 
     declared: dict[str, ViewRecord] = field(default_factory=dict)
-    _directory: tempfile.TemporaryDirectory[str] | None = None
+    _directory: ScratchDirectory | None = None
 
     def place(self) -> str:
         """A new directory."""
         if self._directory is None:
-            self._directory = tempfile.TemporaryDirectory(prefix="acid_temporary_")
+            self._directory = scratch_directory("temporary")
         directory = Path(self._directory.name, uuid.uuid4().hex)
         directory.mkdir()
         return str(directory)

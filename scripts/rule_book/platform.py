@@ -738,5 +738,18 @@ GROUP = Group(
                 "test_P50_a_stored_value_that_differs_is_found_before_the_commit",
             ),
         ),
+        Rule(
+            "P69",
+            "What lies in a temporary place can be read by its user only: a directory has mode 0700"
+            " and a random name from its beginning, whatever the umask says, and so have drafts of"
+            " backups. A place with a known name is refused if another user made it or may use it.",
+            ("base.private_places", "metastore.server.state_tables:publish_state"),
+            (
+                "test_P69_places_are_for_their_owner_and_have_names_that_nobody_guesses",
+                "test_P69_the_directory_of_a_process_ends_with_it_and_not_with_its_forks",
+                "test_P69_a_known_name_that_others_may_use_is_refused",
+                "test_P69_a_backup_is_written_where_nobody_else_can_read",
+            ),
+        ),
     ),
 )

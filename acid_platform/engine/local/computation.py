@@ -9,7 +9,6 @@ DuckDB is a calculator here: a database in memory that sees nothing but what it 
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 
@@ -18,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base.per_process import PerProcess
+from acid_platform.base.private_places import process_directory
 from acid_platform.engine.local.query_sources import QuerySource
 from acid_platform.engine.local.running import stoppable
 from acid_platform.engine.local.translation.casts import cast
@@ -68,9 +68,7 @@ def new_database() -> duckdb.DuckDBPyConnection:
     database = duckdb.connect(
         config={
             "memory_limit": f"{limit >> 20}MB",
-            "temp_directory": os.path.join(
-                tempfile.gettempdir(), f"acid_platform_duckdb_{os.getpid()}"
-            ),
+            "temp_directory": process_directory("duckdb") or "",
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
             "python_enable_replacements": False,

@@ -7,7 +7,6 @@ names. A session is refused if its executors lack it.
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import logging
 import os
@@ -15,7 +14,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -24,6 +22,7 @@ from typing import TYPE_CHECKING
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from acid_platform.base.private_places import process_directory
 from acid_platform.engine.spark import jvm
 from acid_platform.engine.spark.few_calls import SUBSTITUTION
 from acid_platform.engine.spark.jvm import executor_variables, store_settings
@@ -252,22 +251,9 @@ def socket_settings(master: str) -> dict[str, str]:
 
 
 @cache
-def _socket_directory(process: int) -> str | None:
-    """A directory of this process; None if none can be made whose path is short enough."""
-    for parent in (tempfile.gettempdir(), "/tmp"):
-        try:
-            directory = tempfile.mkdtemp(prefix="acid-spark-", dir=parent)
-        except OSError:
-            continue
-        atexit.register(_remove_directory, process, directory)
-        if len(os.fsencode(directory)) <= _LONGEST_PATH:
-            return directory
-    return None
-
-
-def _remove_directory(process: int, directory: str) -> None:
-    if os.getpid() == process:  # a fork of it may end first
-        shutil.rmtree(directory, ignore_errors=True)
+def _socket_directory(_process: int) -> str | None:
+    """One for each process; None if none can be made whose path is short enough."""
+    return process_directory("spark", longest=_LONGEST_PATH)
 
 
 def java_version(java: str) -> int | None:

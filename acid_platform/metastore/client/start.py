@@ -7,9 +7,9 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
+from acid_platform.base.private_places import scratch_file
 from acid_platform.errors import MetastoreInUse, MetastoreUnavailable, error_class
 from acid_platform.metastore.endpoint import Home, absolute_files
 
@@ -62,7 +62,7 @@ def _start(home: Home, listen: str | None, without_tls: bool, metrics: str) -> b
     command += ["--metrics", metrics] if metrics else []
     # Files, not pipes: a pipe ends only once every copy of it is closed, and processes that other
     # threads fork in the meantime may keep a copy for ever.
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+    with scratch_file() as out, scratch_file() as err:
         try:
             subprocess.run(
                 command,

@@ -17,6 +17,7 @@ from typing import Protocol
 from acid_platform.base.disk import make_directory, sync_path
 from acid_platform.base.location import local_path
 from acid_platform.base.object_store import BY_SCHEME
+from acid_platform.base.private_places import create_private
 from acid_platform.errors import InvalidDefinition
 
 _DRAFT = ".draft-"
@@ -76,11 +77,12 @@ class Folder:
         make_directory(self._directory, 0o700)
         draft = self._directory / f"{_DRAFT}{token_hex(8)}"
         try:
-            if isinstance(content, Path):
-                shutil.copyfile(content, draft)
-            else:
-                draft.write_bytes(content)
-            os.chmod(draft, 0o600)
+            with create_private(draft) as file:
+                if isinstance(content, Path):
+                    with open(content, "rb") as source:
+                        shutil.copyfileobj(source, file)
+                else:
+                    file.write(content)
             sync_path(draft)
             yield draft
         finally:

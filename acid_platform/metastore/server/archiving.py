@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from acid_platform.base.clock import wall_ms
+from acid_platform.base.private_places import scratch_directory
 from acid_platform.metastore.log.contract import Batch, Log, first_after
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.objects import ObjectLog
@@ -144,7 +144,7 @@ class Archiver:
         self._snapshot_due = time.monotonic() + self._snapshot_interval
         if position <= max(archive.snapshots(), default=0):
             return
-        with tempfile.TemporaryDirectory(prefix="acid-archive-") as scratch:
+        with scratch_directory("archive") as scratch:
             draft = Path(scratch, "draft.duckdb")
             shutil.copyfile(source.get_snapshot(position, Path(scratch)), draft)
             archive.put_snapshot(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from acid_platform.base.private_places import scratch_directory
 from acid_platform.errors import BackupRefused
 from acid_platform.metastore.log.contract import Batch, Log, first_after
 from acid_platform.metastore.pasts import utc_text
@@ -85,7 +85,7 @@ def rebuild(log: Log, until: Until, file: Path) -> Rebuilt:
     """
     if file.exists():
         raise BackupRefused(f"{file} exists; name a new file")
-    with tempfile.TemporaryDirectory(prefix="acid-restore-") as scratch:
+    with scratch_directory("restore") as scratch:
         begun = _snapshot_before(log, until, Path(scratch))
         end = begun.origin if begun else Origin(0, 0, 0, log.history)
         machine = Machine(begun.state() if begun else State())
@@ -126,7 +126,7 @@ def window_of(log: Log) -> Window:
     """Raises what reading the log raises."""
     positions = log.snapshots()
     first = last = None
-    with tempfile.TemporaryDirectory(prefix="acid-restore-") as scratch:
+    with scratch_directory("restore") as scratch:
         for position in positions[:1]:
             file = open_state(log.get_snapshot(position, Path(scratch)), Path(scratch))
             first = last = file.origin

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tempfile
 import uuid
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from acid_platform.base.clock import wall_ms
 from acid_platform.base.disk import sync_path
+from acid_platform.base.private_places import scratch_directory
 from acid_platform.errors import BackupRefused, MetastoreDamaged, MetastoreIncompatible
 from acid_platform.metastore.endpoint import Ground, Home, refuse_network_file_system, take_lock
 from acid_platform.metastore.log.contract import Log
@@ -97,7 +97,7 @@ def restore_metastore(
     owner = owner or Owner(uuid.uuid4().hex)
     if not path.is_file():
         raise BackupRefused(f"{path} is not a file; name one that `acid metastore backup` wrote")
-    with tempfile.TemporaryDirectory(prefix="restore.", dir=_scratch(log)) as scratch:
+    with scratch_directory("restore", _scratch(log)) as scratch:
         try:
             begun = open_state(path, Path(scratch))
         except (MetastoreIncompatible, MetastoreDamaged) as error:

@@ -10,11 +10,11 @@ import argparse
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
 
+from acid_platform.base.private_places import scratch_directory
 from acid_platform.errors import BackupRefused, MetastoreDamaged
 from acid_platform.metastore.client.start import environment
 from acid_platform.metastore.log.contract import Log
@@ -41,7 +41,9 @@ def write_copy(log: Log, file: Path) -> Origin:
     """
     if file.exists():
         raise BackupRefused(f"{file} exists; name a new file")
-    with tempfile.TemporaryDirectory(prefix="acid-copy-") as scratch:
+    if not file.parent.is_dir():
+        raise BackupRefused(f"{file} can't be written: {file.parent} is no directory")
+    with scratch_directory("copy") as scratch:
         for attempts_left in reversed(range(_ATTEMPTS)):
             store = Store(log, Path(scratch))
             try:
@@ -77,7 +79,7 @@ def main() -> None:
     chosen = parser.parse_args()
     os.umask(0o077)
     threading.Thread(target=_end_with, args=(chosen.leader,), daemon=True).start()
-    with tempfile.TemporaryDirectory(prefix="acid-saving-") as scratch:
+    with scratch_directory("saving") as scratch:
         local = "://" not in chosen.log
         log = LocalLog(Path(chosen.log)) if local else open_log(chosen.log)
         store = Store(log, Path(chosen.log if local else scratch))

@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 
 from acid_platform.base.disk import sync_path
+from acid_platform.base.private_places import scratch_directory
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.metastore.codec import json_text
 from acid_platform.metastore.rules.state import State
@@ -210,16 +211,16 @@ def write_state(
 
 
 def publish_state(path: Path, state: State, origin: Origin, before: Path | None) -> None:
-    """As `write_state`, but the file appears once it is complete and synced. Raises
-    FileExistsError."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.duckdb")
-    try:
+    """As `write_state`, but the file appears once it is complete and synced (P69).
+
+    Raises FileExistsError.
+    """
+    with scratch_directory("draft", path.parent) as private:
+        draft = Path(private, "draft.duckdb")
         write_state(draft, state, origin, before)
         sync_path(draft)
         os.link(draft, path)
-        sync_path(path.parent)
-    finally:
-        draft.unlink(missing_ok=True)
+    sync_path(path.parent)
 
 
 def _quoted(path: Path) -> str:

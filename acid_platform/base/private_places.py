@@ -1,0 +1,83 @@
+"""Files and directories for this user only, and temporary ones in particular (P69).
+
+Only this module makes temporary places: the linter refuses `tempfile` elsewhere. Rows that lie
+there may be of tables that other users may not read. So a directory has mode 0700 from its
+beginning and a file 0600, whatever the umask says, and a name is random: nobody can make it before.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from contextlib import suppress
+from multiprocessing.util import Finalize
+from pathlib import Path
+from typing import IO
+
+from acid_platform.errors import OwnedByOthers
+
+ScratchDirectory = tempfile.TemporaryDirectory[str]
+"""Removed by `cleanup`, at the end of a `with` block, and when this process ends."""
+
+
+def scratch_directory(
+    purpose: str, within: str | os.PathLike[str] | None = None
+) -> ScratchDirectory:
+    """A new directory; `purpose` becomes a part of its name. Raises OSError."""
+    return tempfile.TemporaryDirectory(prefix=f"acid-{purpose}-", dir=within)
+
+
+def scratch_file() -> IO[str]:
+    """A file without a name, for text. Raises OSError."""
+    return tempfile.TemporaryFile("w+")
+
+
+def process_directory(purpose: str, longest: int | None = None) -> str | None:
+    """A new directory, which is removed when this process ends, and not by a fork of it.
+
+    None if none can be made, or none whose path has at most `longest` bytes.
+    """
+    for parent in parents():
+        try:
+            directory = tempfile.mkdtemp(prefix=f"acid-{purpose}-", dir=parent)
+        except OSError:
+            continue
+        # Processes of `multiprocessing` end without `atexit`, but not without this.
+        Finalize(None, shutil.rmtree, (directory,), {"ignore_errors": True}, exitpriority=0)
+        if longest is None or len(os.fsencode(directory)) <= longest:
+            return directory
+    return None
+
+
+def parents() -> tuple[str, str]:
+    """The directory for temporary files, and one whose path is short enough for a socket."""
+    return tempfile.gettempdir(), "/tmp"
+
+
+def own_directory(path: Path) -> Path:
+    """A directory with a name that processes of this user know; made if it is missing.
+
+    Raises OwnedByOthers if another user made it, or others may use it.
+    """
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise OwnedByOthers(
+            f"{path} is no directory of this user alone: remove it, or name another directory for"
+            " temporary files by TMPDIR"
+        )
+    return path
+
+
+def create_private(path: str | os.PathLike[str]) -> IO[bytes]:
+    """A new file for its owner only. Raises FileExistsError, OSError."""
+    return open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b")
+
+
+def draft_beside(file: Path) -> tuple[IO[bytes], Path]:
+    """A new file in the same directory, to be renamed to `file`, and its path. Raises OSError."""
+    handle, draft = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    return open(handle, "w+b"), Path(draft)
