@@ -206,6 +206,7 @@ HONOURED: tuple[Setting, ...] = (
     Setting("acid.metastore.archive.snapshot.interval", _T, "24h", 0.001, 720),
     Setting("acid.metastore.archive.retention", _T, "30d", 0, 3650),
     Setting("acid.history.retention", _T, "0s", 0, 315_360_000),
+    Setting("acid.consumer.retention", _T, "7d", 0, 315_360_000),
     Setting("acid.compaction.publication.wait", _T, "30s", 0, 3600),
     Setting("acid.cleaner.watermark", _X, "table", choices=("table", "global")),
     Setting("acid.conflict.detection", _X, "row", choices=("row", "partition")),

@@ -143,6 +143,11 @@ HISTORY_RETENTION = TableProperty(
     "how long past snapshots and changes stay readable",
     "Cleaner, time travel, change feed",
 )
+CONSUMER_RETENTION = TableProperty(
+    REGISTRY["acid.consumer.retention"],
+    "how long changes stay that a registered consumer has not read",
+    "Cleaner, change feed",
+)
 GROUP_COMMIT = TableProperty(
     Setting("acid.group.commit.interval", SettingKind.TIME, "0ms", 0, 10_000),
     "how long a small insert waits for others to commit with",
@@ -211,6 +216,7 @@ TABLE_PROPERTIES: tuple[TableProperty, ...] = (
     DISTRIBUTION,
     CONFLICT_DETECTION,
     HISTORY_RETENTION,
+    CONSUMER_RETENTION,
     GROUP_COMMIT,
     NO_AUTO_COMPACTION,
     NO_CLEANUP,

@@ -168,10 +168,14 @@ def _thresholds(metastore: Metastore) -> Iterator[Row]:
 
 
 def stuck(metastore: Metastore, now_ms: int) -> Iterator[Stuck]:
-    """Cleanings, locks, compactions, erasures and foreign tables that wait, with the reason."""
+    """Cleanings, locks, compactions, erasures, foreign tables and consumers of changes that wait,
+    with the reason."""
     for cleaning in metastore.call(ops.GetCleanings()).blocked:
         where = f"{cleaning.table} {cleaning.partition or ''}".rstrip()
         yield Stuck(f"cleaning of {where}", cleaning.reason, ", ".join(map(str, cleaning.holders)))
+    for row in metastore.call(ops.GetCursors(None)):
+        if row.refused:
+            yield Stuck(f"consumer {row.cursor.consumer} of {row.table}", row.refused)
     for record in metastore.tables():
         if record.foreign:
             yield Stuck(

@@ -126,7 +126,7 @@ def retained_row(history: KeptHistory) -> dict[str, Any]:
 def cursor_rows(cursors: list[CursorRow]) -> list[dict[str, Any]]:
     """A row for each consumer of changes (P39)."""
     rows = (
-        (row.table, own.consumer, own.write_id, own.at, own.txn_id, row.behind)
+        (row.table, own.consumer, own.write_id, own.at, own.txn_id, row.behind, row.refused)
         for row in cursors
         for own in [row.cursor]
     )

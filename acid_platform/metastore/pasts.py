@@ -185,7 +185,8 @@ class Cursor:
     """How far a consumer has read the changes of a table (P39).
 
     `moment`: its snapshot has seen everything up to it. `write_id` and `at`: the last commit up to
-    then, for people. `txn_id`: the transaction that moved the cursor.
+    then, for people. `txn_id`: the transaction that moved the cursor. `table`: the name that the
+    table had then; empty if an earlier version wrote the cursor.
     """
 
     consumer: str
@@ -194,6 +195,7 @@ class Cursor:
     write_id: int
     at: int
     txn_id: int
+    table: str = field(default="", metadata=BRIEF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,13 +211,18 @@ class CursorMove:
 
 @dataclass(frozen=True, slots=True)
 class CursorRow:
-    """A cursor with the name of its table; `behind`: how many commits of the table it has not
-    seen, of which `last` is the last one's moment."""
+    """A cursor with the name of its table.
+
+    `behind`: how many commits of the table it has not seen, of which `last` is the last one's
+    moment; all that are forgotten count as one. `refused`: why its next run gets an error instead
+    of the changes, and what to do; empty if it gets them.
+    """
 
     table: str
     cursor: Cursor
     behind: int
     last: int = 0
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)

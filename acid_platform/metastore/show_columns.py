@@ -38,7 +38,7 @@ HISTORY = names(
 """The history of one table: a row for each committed directory."""
 TAGS = ("table", "tag", "write_id", "snapshot", "created", "expires", "user")
 
-CURSORS = ("table", "consumer", "write_id", "snapshot", "txn", "behind")
+CURSORS = ("table", "consumer", "write_id", "snapshot", "txn", "behind", "refused")
 """How far the consumers of a table's changes have come (P39)."""
 
 SINKS = ("table", "sink", "query", "batch", "rows", "txn", "time")

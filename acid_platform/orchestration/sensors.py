@@ -6,6 +6,7 @@ None needs a JVM. Each skip gives its reason.
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import dagster as dg
@@ -230,7 +231,7 @@ def change_sensor(
     ) -> dg.SensorResult:
         with warehouse.open() as opened:
             verdicts = [
-                _consuming(context.instance, consumer, keys, _news(opened, consumer, tables))
+                _consuming(context.instance, opened, consumer, keys, tables)
                 for consumer, (keys, tables) in consumed.items()
             ]
         return _result(verdicts, "no asset consumes changes")
@@ -249,39 +250,53 @@ def _tables(asset: dg.AssetsDefinition) -> list[str]:
     )
 
 
-def _news(warehouse: Warehouse, consumer: str, tables: Sequence[str]) -> str:
-    """What the consumer has not seen: for each table its cursor and the last commit; '' if all."""
-    news = []
-    for table in tables:
-        try:
-            rows = warehouse.metastore.call(GetCursors(table))
-        except NoSuchTable:
-            continue
-        mine = next((row for row in rows if row.cursor.consumer == consumer), None)
-        if mine is not None:
-            if mine.behind:
-                news.append(f"{table}:{mine.cursor.moment}-{mine.last}")
-            continue
+@dataclass(frozen=True, slots=True)
+class _News:
+    """What a consumer has not read of a table: its cursor and the last commit, '' if nothing.
+    `refused`: why it can't read that."""
+
+    commits: str = ""
+    refused: str = ""
+
+
+def _news(warehouse: Warehouse, consumer: str, table: str) -> _News:
+    """Raises NoSuchTable."""
+    rows = warehouse.metastore.call(GetCursors(table))
+    mine = next((row for row in rows if row.cursor.consumer == consumer), None)
+    if mine is None:
         last = warehouse.metastore.call(GetLastWriteId(warehouse.table(table).record.table_id))
-        if last:
-            news.append(f"{table}:new-{last}")
-    return ",".join(news)
+        return _News(f"{table}:new-{last}" if last else "")
+    if not mine.behind:
+        return _News()
+    return _News(f"{table}:{mine.cursor.moment}-{mine.last}", mine.refused)
 
 
 def _consuming(
-    instance: dg.DagsterInstance, consumer: str, keys: list[dg.AssetKey], news: str
+    instance: dg.DagsterInstance,
+    warehouse: Warehouse,
+    consumer: str,
+    keys: list[dg.AssetKey],
+    tables: Sequence[str],
 ) -> dg.RunRequest | str:
     """A run of the consumer, or why there is none."""
-    if not news:
+    try:
+        news = [_news(warehouse, consumer, table) for table in tables]
+    except NoSuchTable as error:
+        return f"{consumer}: {error}; it was dropped or renamed, or is not made yet"
+    commits = ",".join(each.commits for each in news if each.commits)
+    if not commits:
         return f"{consumer}: it has seen every change"
+    refused = "; ".join(each.refused for each in news if each.refused)
     tags = {CONSUMER_TAG: consumer}
     if _running(instance, None, tags):
         return f"{consumer}: a run is consuming changes"
-    tags |= {CHANGES_TAG: news}
+    tags |= {CHANGES_TAG: commits}
     earlier = instance.get_runs_count(dg.RunsFilter(tags=tags))
+    if refused and earlier:  # the first shows the error on the asset's page, others would repeat it
+        return f"{consumer}: {refused}"
     if earlier >= MOST_ATTEMPTS:
-        failure = f"{earlier} runs have not consumed {news}"
+        failure = f"{earlier} runs have not consumed {commits}"
         return f"{consumer}: {failure}; look at the runs, then launch one"
     return dg.RunRequest(
-        run_key=f"{consumer}:{news}:{earlier + 1}", tags=tags, asset_selection=keys
+        run_key=f"{consumer}:{commits}:{earlier + 1}", tags=tags, asset_selection=keys
     )

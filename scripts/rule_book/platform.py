@@ -739,6 +739,21 @@ GROUP = Group(
             ),
         ),
         Rule(
+            "P55",
+            "A consumer of changes gets each of them, or stays behind: what it has not read is kept"
+            " for `acid.consumer.retention`, and one that has lost some, also by a drop, an erasure"
+            " or a restore, is named with the next step until somebody lets it begin again.",
+            (
+                "metastore.rules.kept_history",
+                "metastore.rules.change_feed",
+            ),
+            (
+                "test_P55_a_consumer_gets_all_or_is_behind_and_told_why",
+                "test_P55_a_consumer_that_vanished_keeps_files_for_a_limited_time",
+                "test_P55_a_lost_change_stays_visible_until_the_consumer_begins_again",
+            ),
+        ),
+        Rule(
             "P69",
             "What lies in a temporary place can be read by its user only: a directory has mode 0700"
             " and a random name from its beginning, whatever the umask says, and so have drafts of"

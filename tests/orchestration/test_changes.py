@@ -20,6 +20,7 @@ from acid_platform import (
     NotEnoughHistory,
     WriteConflict,
 )
+from acid_platform.cli.doctor import stuck
 from acid_platform.metastore.operations.history import ForgetCursor, GetCursors
 from acid_platform.orchestration import (
     AcidOut,
@@ -117,7 +118,8 @@ def test_P39_the_cursor_moves_with_the_commit_of_one_run(place: Place) -> None:
 
 def test_P39_a_consumer_that_came_too_late_is_told_how_to_begin_again(place: Place) -> None:
     wh = place.warehouse
-    table = wh.create_table("db.short", "id int")
+    kept = {"acid.consumer.retention": "0s"}
+    table = wh.create_table("db.short", "id int", properties=kept)
     wh.sql("INSERT INTO db.short VALUES (1)")
     with wh.transaction() as txn:
         txn.table("db.short").changes_arrow(consumer="c").close()
@@ -170,6 +172,44 @@ def test_P39_the_sensor_starts_consumers_when_something_changed(place: Place) ->
             status=dg.DagsterRunStatus.FAILURE,
         )
     assert "3 runs have not consumed" in tick(place, sensor).skip_reason.skip_message
+
+
+@pytest.mark.parametrize("how", ["cleaned", "made again", "dropped"])
+def test_P55_a_lost_change_stays_visible_until_the_consumer_begins_again(
+    place: Place, how: str
+) -> None:
+    wh, sensor, forget = place.warehouse, change_sensor([log]), "acid changes db.t --forget db.log"
+    settings = "'acid.consumer.retention' = '0s', 'acid.history.retention' = '0s'"
+    wh.sql(f"ALTER TABLE db.t SET TBLPROPERTIES ({settings})")
+    wh.sql("INSERT INTO db.t VALUES (1, 'a')")
+    assert materialize(place.resource).success
+    if how == "cleaned":
+        wh.sql("INSERT INTO db.t VALUES (2, 'b')")
+        wh.table("db.t").compact("major")
+        cleaner.run(wh.metastore)
+    else:
+        wh.drop_table("db.t")
+    if how == "dropped":
+        assert "there is no table db.t" in tick(place, sensor).skip_reason.skip_message
+        return
+    if how == "made again":
+        wh.create_table("db.t", "id int, v string").insert([{"id": 2, "v": "b"}])
+    [request] = tick(place, sensor).run_requests
+    place.instance.create_run_for_job(
+        definitions.defs().resolve_job_def("cleaning_job"),  # any job
+        tags=request.tags,
+        status=dg.DagsterRunStatus.FAILURE,
+    )
+    with pytest.raises(NotEnoughHistory, match=forget):
+        materialize(place.resource)
+    assert forget in tick(place, sensor).skip_reason.skip_message
+    [shown] = [each for each in stuck(wh.metastore, 0) if "consumer" in each.what]
+    assert shown.what == "consumer db.log of db.t" and forget in shown.why
+    wh.metastore.call(ForgetCursor("db.t", "db.log"))
+    wh.sql("TRUNCATE TABLE db.log")
+    assert materialize(place.resource).success
+    assert [id for _, _, id in consumed(place)] == ([1, 2] if how == "cleaned" else [2])
+    assert "it has seen every change" in tick(place, sensor).skip_reason.skip_message
 
 
 def test_P39_what_can_not_consume_changes_is_refused_when_the_module_is_loaded() -> None:

@@ -2,7 +2,8 @@
 
 The commits of a table's history say which write ids to read, and in which order they were
 committed. A commit moves the cursors of consumers with everything else that it does, so that what
-a consumer wrote and how far it has read are one.
+a consumer wrote and how far it has read are one. A consumer that has lost changes is behind, and
+its row says what to do (P55).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.rules.declared import directories
 from acid_platform.metastore.rules.past_snapshots import (
     PastPinned,
+    begin_again,
     last_commit,
     record_at,
     resolve,
@@ -55,14 +57,10 @@ def changes(turn: Turn, operation: ops.GetChanges) -> TableChanges:
     _require_unended(table, after, operation.since)
     since, cursor = operation.since, None
     if since is not None and since.consumer is not None:
-        cursor = state.cursors.get((since.consumer, table.record.table_id))
+        cursor = _cursor(state, table, since.consumer)
     before = None
     if since is not None and (since.consumer is None or cursor is not None):
-        before = replace(resolve(turn, table, since), onward=True)
-        _require_unended(table, before, since)
-        _require_kept(state, table, before, after, since, operation.until)
-        before = _after_rewrites(state, table, before, after)
-        _require_columns(table, before, after)
+        before = _start(turn, table, since, after, operation.until)
     pin = before or replace(after, onward=True)
     if pin not in txn.pins:
         turn.record(PastPinned(txn.txn_id, then.name, pin))
@@ -78,6 +76,45 @@ def changes(turn: Turn, operation: ops.GetChanges) -> TableChanges:
         )
     record = record_at(table, after)
     return TableChanges(record, before, after, commits, entities, same_time, cursor)
+
+
+def _cursor(state: State, table: TableState, consumer: str) -> Cursor | None:
+    """Where the consumer has come to; None if it is new. Raises NotEnoughHistory if it has read
+    another table of this name: the rows that it has of that one would stay."""
+    record = table.record
+    cursor = state.cursors.get((consumer, record.table_id))
+    if cursor is None and _of_former(state, record.name, consumer):
+        raise NotEnoughHistory(
+            f"{consumer} has read the changes of another table {record.name}, which was dropped or"
+            f" renamed since; {begin_again(record.name, consumer)}"
+        )
+    return cursor
+
+
+def _of_former(state: State, name: str, consumer: str | None = None) -> list[Cursor]:
+    """The cursors in other tables that had this name when their consumers read them."""
+    now = state.names.get(name)
+    return [
+        cursor
+        for cursor in state.cursors.values()
+        if cursor.table == name
+        and cursor.table_id != now
+        and consumer in (None, cursor.consumer)
+        and (cursor.consumer, now) not in state.cursors
+    ]
+
+
+def _start(turn: Turn, table: TableState, since: AsOf, after: Pin, until: AsOf | None) -> Pin:
+    """The snapshot from which the changes lead to `after`.
+
+    Raises NoSuchPast, NotEnoughHistory, InvalidDefinition.
+    """
+    before = replace(resolve(turn, table, since), onward=True)
+    _require_unended(table, before, since)
+    _require_kept(turn.state, table, before, after, since, until)
+    before = _after_rewrites(turn.state, table, before, after)
+    _require_columns(table, before, after)
+    return before
 
 
 def _require_kept(
@@ -102,11 +139,11 @@ def _require_unended(table: TableState, pin: Pin, since: AsOf | None) -> None:
     """Raises NotEnoughHistory if the history of a partition was ended after the snapshot."""
     name = table.record.name
     consumer = since and since.consumer
-    again = f"forget how far it came: acid changes {name} --forget {consumer}"
     for partition, at in kept_history.ended_after(table, pin.moment).items():
         raise NotEnoughHistory(
             f"the changes of {f'{name} {partition}'.rstrip()} before {utc_text(at)} are not kept:"
-            f" rows were erased from its history then; {again if consumer else 'ask since then'}"
+            " rows were erased from its history then; "
+            + (begin_again(name, consumer) if consumer else "ask since then")
         )
 
 
@@ -213,7 +250,13 @@ def moved(state: State, txn: Txn, moves: Sequence[CursorMove]) -> tuple[Cursor, 
                 write_id, at = commit.write_id, commit.at
         cursors.append(
             Cursor(
-                move.consumer, table.record.table_id, move.after, max(write_id, 0), at, txn.txn_id
+                move.consumer,
+                table.record.table_id,
+                move.after,
+                max(write_id, 0),
+                at,
+                txn.txn_id,
+                table.record.name,
             )
         )
     return tuple(cursors)
@@ -223,31 +266,51 @@ def moved(state: State, txn: Txn, moves: Sequence[CursorMove]) -> tuple[Cursor, 
 def listed(turn: Turn, operation: ops.GetCursors) -> list[CursorRow]:
     """Raises NoSuchTable."""
     state = turn.state
-    only = None if operation.table is None else state.table(operation.table).record.table_id
+    tables = state.tables.values() if operation.table is None else [state.table(operation.table)]
     rows = []
-    for (_, table_id), cursor in sorted(state.cursors.items()):
-        if only in (None, table_id):
-            missed = [
-                commit.moment
-                for commit in state.tables[table_id].commits
-                if commit.changes_rows and commit.moment > cursor.moment
-            ]
-            last = max(missed, default=0)
-            rows.append(CursorRow(state.name_of(table_id), cursor, len(missed), last))
-    return rows
+    for table in tables:
+        own = [each for each in state.cursors.values() if each.table_id == table.record.table_id]
+        for cursor in (*own, *_of_former(state, table.record.name)):
+            rows.append(_row(turn, table, cursor))
+    return sorted(rows, key=lambda row: (row.cursor.consumer, row.cursor.table_id, row.table))
+
+
+def _row(turn: Turn, table: TableState, cursor: Cursor) -> CursorRow:
+    """What the next run of the consumer would read of the table, or why it would be refused."""
+    state, refused = turn.state, ""
+    former = cursor.table_id != table.record.table_id
+    missed = [
+        commit.moment
+        for commit in table.commits
+        if commit.changes_rows and (former or commit.moment > cursor.moment)
+    ]
+    if former or cursor.moment < table.anchor:  # how many commits were forgotten is not known
+        missed.insert(0, table.anchor)
+    if missed:
+        try:
+            _cursor(state, table, cursor.consumer)
+            now = kept_history.pin_at(state, table, state.next_moment - 1)
+            _start(turn, table, AsOf(consumer=cursor.consumer), now, None)
+        except (NotEnoughHistory, InvalidDefinition) as error:
+            refused = str(error)
+    return CursorRow(table.record.name, cursor, len(missed), max(missed, default=0), refused)
 
 
 @handles(ops.ForgetCursor)
 def forget(turn: Turn, operation: ops.ForgetCursor) -> None:
     """Raises NoSuchTable, NoSuchPast."""
-    table = turn.state.table(operation.table).record
-    if (operation.consumer, table.table_id) not in turn.state.cursors:
-        names = sorted(name for name, table_id in turn.state.cursors if table_id == table.table_id)
+    state, table = turn.state, turn.state.table(operation.table).record
+    own = [each for each in state.cursors.values() if each.table_id == table.table_id]
+    cursors = [*own, *_of_former(state, table.name)]
+    mine = [each for each in cursors if each.consumer == operation.consumer]
+    if not mine:
+        names = sorted({each.consumer for each in cursors})
         raise NoSuchPast(
             f"{operation.consumer} does not consume the changes of {table.name}; consumers:"
             f" {', '.join(names) or 'none'}"
         )
-    turn.record(CursorForgotten(operation.consumer, table.table_id))
+    for cursor in mine:
+        turn.record(CursorForgotten(cursor.consumer, cursor.table_id))
 
 
 # --- events ---------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ class CleaningStarted(Event, kind="cleaning"):
         table = state.known_table(self.cleaning.table_id)
         if table is not None:
             table.cleaned_upto = max(table.cleaned_upto, self.upto)
-            kept_history.advance(table, self.since)
+            kept_history.advance(state, table, self.since)
         row = state.queue.get(self.cleaning.id)
         if row is not None:
             state.queue[row.id] = replace(row, cleaner_start=at)

@@ -4,8 +4,9 @@ P21, P22)."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
-from acid_platform.base.table_properties import HISTORY_RETENTION
+from acid_platform.base.table_properties import CONSUMER_RETENTION, HISTORY_RETENTION
 from acid_platform.compaction.states import CompactionState
 from acid_platform.metastore.pasts import Pin, TableCommit, utc_text
 from acid_platform.metastore.records import Holder
@@ -110,18 +111,32 @@ def _past_needs(turn: Turn, row: QueuedTask) -> str:
     later = () if table.dropped else _later(turn, table, row.partition)
     commit = next((past for past in later if past.txn_id == row.txn_id), None)
     if commit is not None:
-        keep = kept_history.retention(turn.state, table)
-        reader = kept_history.reader(turn.state, table, commit.moment)
-        if reader and commit.at + keep <= turn.now:
-            return f"transaction {reader} reads the changes since before it"
-        until = utc_text(commit.at + keep)
-        return f"{HISTORY_RETENTION.name} keeps what it replaced until {until}"
+        return _keeper(turn, table, commit)
     if isinstance(row, DropTask):
         ended = kept_history.ended(table, row.partition)
         for who, pin in kept_history.pins(turn.state, table, ended):
             if not pin.write_ids.is_valid(row.highest_write_id):
                 return f"{who} keeps the partition as it was before its drop"
     return ""
+
+
+def _keeper(turn: Turn, table: TableState, commit: TableCommit) -> str:
+    """What keeps the snapshot before a commit."""
+    until = commit.at + kept_history.retention(turn.state, table)
+    if until > turn.now:
+        return f"{HISTORY_RETENTION.name} keeps what it replaced until {utc_text(until)}"
+    if reader := kept_history.reader(turn.state, table, commit.moment):
+        return f"transaction {reader} reads the changes since before it"
+    waiting = (
+        each
+        for each in kept_history.unread(turn.state, table, turn.now)
+        if each.moment < commit.moment
+    )
+    last = max(waiting, key=attrgetter("until"))
+    return (
+        f"consumer {last.consumer} has not read the changes since before it;"
+        f" {CONSUMER_RETENTION.name} keeps them until {utc_text(last.until)}"
+    )
 
 
 def _later(turn: Turn, table: TableState, partition: str | None) -> Sequence[TableCommit]:

@@ -78,9 +78,10 @@ class Dropped(Event, kind="dropped"):
             state.locations[location] = max(state.locations.get(location, 0), row.highest_write_id)
         if row.partition is None:
             del state.tables[row.table_id], state.names[table.record.name]
-            state.cursors = {
-                key: cursor for key, cursor in state.cursors.items() if key[1] != row.table_id
-            }
+            for key, cursor in state.cursors.items():
+                if key[1] == row.table_id:  # another table of this name has other changes (P55)
+                    name = cursor.table or table.record.name
+                    state.cursors[key] = replace(cursor, table=name)
             state.sinks = {key: sink for key, sink in state.sinks.items() if key[1] != row.table_id}
             state.dropped_tables[row.table_id] = table
             table.dropped = state.moment()

@@ -196,7 +196,7 @@ class Purged(Event, kind="purged"):
         low, writers = self.low, self.writers
         state.forgotten = max(state.forgotten, low)
         for table in state.tables.values():
-            kept_history.advance(table, _horizon(state, table, at))
+            kept_history.advance(state, table, _horizon(state, table, at))
         write_set.purge(state, writers)
         for table in state.tables.values():
             gone = [row for row in table.writes if row.txn_id < low]

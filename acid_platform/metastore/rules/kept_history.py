@@ -3,18 +3,24 @@
 A table has the commits since the moment `since`, in the order in which they were made. What it
 showed at `since`, or after any of them, can be read, since the Cleaner removes no directory that
 one of these snapshots needs. Before it removes others, it moves `since` forward. A pin, which a tag
-or an open transaction holds, keeps one snapshot for longer; it carries its own lists.
+or an open transaction holds, keeps one snapshot for longer; it carries its own lists. A consumer of
+changes keeps what it has not read, for a limited time (P55).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
 
-from acid_platform.base.table_properties import HISTORY_RETENTION
-from acid_platform.metastore.pasts import Pin, TableCommit, before_commits
+from acid_platform.base.table_properties import (
+    CONSUMER_RETENTION,
+    HISTORY_RETENTION,
+    TableProperty,
+)
+from acid_platform.metastore.pasts import Cursor, Pin, TableCommit, before_commits
 from acid_platform.metastore.rules.snapshots import txn_list, write_ids
 from acid_platform.metastore.rules.state import State, TableState
 
@@ -26,18 +32,20 @@ UNKNOWN = -1
 
 
 def retention(state: State, table: TableState) -> int:
-    """Milliseconds for which past snapshots stay readable; 0: until the next cleaning.
+    """Milliseconds for which past snapshots stay readable; 0: until the next cleaning."""
+    return _duration(state, table, HISTORY_RETENTION)
 
-    The property of the table, or the setting for tables without it.
-    """
-    own = HISTORY_RETENTION.stated(table.record.properties)
-    return _milliseconds(state.settings.text(HISTORY_RETENTION.name) if own is None else own)
+
+def _duration(state: State, table: TableState, what: TableProperty) -> int:
+    """Milliseconds: the property of the table, or the setting for tables without it."""
+    own = what.stated(table.record.properties)
+    return _milliseconds(what, state.settings.text(what.name) if own is None else own)
 
 
 @lru_cache(1024)
-def _milliseconds(text: str) -> int:
+def _milliseconds(what: TableProperty, text: str) -> int:
     """Cached, since each commit asks."""
-    return int(HISTORY_RETENTION.values.parse(text))
+    return int(what.values.parse(text))
 
 
 # --- changes of the history -----------------------------------------------------------------------
@@ -64,13 +72,23 @@ def note(
     table.commits.append(TableCommit(moment, write_id, txn, max(at, before), rewrite))
     if len(table.commits) > MOST_WITHOUT_RETENTION and not retention(state, table):
         last = table.commits[-MOST_WITHOUT_RETENTION].moment
-        advance(table, min(last, _onward(state, table, last)))
+        advance(
+            state, table, min(_unread_from(state, table, at, last), _onward(state, table, last))
+        )
 
 
-def advance(table: TableState, moment: int) -> None:
-    """Forgets what the table showed before a moment."""
+def advance(state: State, table: TableState, moment: int) -> None:
+    """Forgets what the table showed before a moment.
+
+    A consumer that misses none of it has come to this moment. Others stay behind: their cursors are
+    older than `anchor` (P55).
+    """
     if moment <= table.since:
         return
+    for key, cursor in _cursors(state, table):
+        unread = first_unread(table, cursor)
+        if cursor.moment < moment and (unread is None or unread.moment > moment):
+            state.cursors[key] = replace(cursor, moment=moment)
     count = bisect_right(table.commits, moment, key=_MOMENT)
     gone, table.commits = table.commits[:count], table.commits[count:]
     table.since = moment
@@ -100,16 +118,60 @@ def ended_after(table: TableState, moment: int) -> dict[str, int]:
 def horizon(state: State, table: TableState, now: int, ended: int = 0) -> int:
     """The moment from which on everything has to stay readable; pins may keep older snapshots.
 
-    Whoever reads the changes since a moment needs all that came after it (P39). `ended`: the moment
-    before which the history of the partition in question was ended.
+    Whoever reads the changes since a moment needs all that came after it (P39), and so will a
+    consumer (P55). `ended`: the moment before which the history of the partition in question was
+    ended, also for consumers.
     """
     duration = retention(state, table)
     if duration:
         oldest = at_time(table, now - duration)
     else:
         oldest = table.commits[-1].moment if table.commits else table.since
-    oldest = max(oldest, ended)
+    oldest = max(_unread_from(state, table, now, oldest), ended)
     return min(oldest, _onward(state, table, oldest))
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """The commits after `moment` are kept for a consumer until a time, milliseconds UTC (P55)."""
+
+    consumer: str
+    moment: int
+    until: int
+
+
+def unread(state: State, table: TableState, now: int) -> Iterator[Unread]:
+    """What consumers of the table's changes have not read, and what is kept of it (P55).
+
+    Nothing is kept for a consumer that has lost changes already, nor for one that came to a halt:
+    the first commit that it has not read is older than `acid.consumer.retention`.
+    """
+    keep = _duration(state, table, CONSUMER_RETENTION)
+    for (consumer, _), cursor in _cursors(state, table):
+        commit = first_unread(table, cursor)
+        if commit is not None and commit.at + keep > now:
+            count = bisect_right(table.commits, commit.moment - 1, key=_MOMENT)
+            moment = table.commits[count - 1].moment if count else table.since
+            yield Unread(consumer, moment, commit.at + keep)
+
+
+def _unread_from(state: State, table: TableState, now: int, otherwise: int) -> int:
+    return min([otherwise, *(each.moment for each in unread(state, table, now))])
+
+
+def _cursors(state: State, table: TableState) -> list[tuple[tuple[str, int], Cursor]]:
+    """The consumers of the table that have lost none of its changes."""
+    return [
+        (key, cursor)
+        for key, cursor in state.cursors.items()
+        if key[1] == table.record.table_id and cursor.moment >= table.anchor
+    ]
+
+
+def first_unread(table: TableState, cursor: Cursor) -> TableCommit | None:
+    """The first kept commit that the consumer has not read, of those that change rows."""
+    later = after(table, max(cursor.moment, table.since))
+    return next((commit for commit in later if commit.changes_rows), None)
 
 
 def reader(state: State, table: TableState, moment: int) -> int:

@@ -105,10 +105,17 @@ def _consumed(turn: Turn, table: TableState, consumer: str) -> Pin:
     if cursor.moment < table.anchor:
         last = f"the last run of {consumer}, {utc_text(cursor.at)}"
         raise NotEnoughHistory(
-            f"{since_text(turn.state, table, last)}; to begin again with all rows of now, forget"
-            f" how far it came: acid changes {table.record.name} --forget {consumer}"
+            f"{since_text(turn.state, table, last)}; {begin_again(table.record.name, consumer)}"
         )
     return kept_history.pin_at(turn.state, table, max(cursor.moment, table.since))
+
+
+def begin_again(table: str, consumer: str) -> str:
+    """What to do for a consumer that has lost changes (P55)."""
+    return (
+        "to begin again with all rows of now, empty what it has made of them, and forget how far it"
+        f" came: acid changes {table} --forget {consumer}"
+    )
 
 
 def _at_moment(state: State, table: TableState, moment: int) -> Pin:

@@ -377,7 +377,9 @@ def create(name: str, columns: Columns) -> str:
     return f"CREATE TABLE {name} ({listed})"
 
 
-MIGRATIONS: tuple[Sequence[str], ...] = ()
+MIGRATIONS: tuple[Sequence[str], ...] = (
+    ("""ALTER TABLE cursors ADD COLUMN "table" VARCHAR DEFAULT ''""",),
+)
 """The statements that lead a snapshot from version 1 to 2, from 2 to 3 and so on. Who changes the
 tables above adds a migration, and a file that the version before made to the tests."""
 
