@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from acid_platform.base.name_patterns import dotted_pattern, name_pattern
 from acid_platform.errors import (
     NoSuchPartition,
     NoSuchTable,
@@ -33,16 +34,6 @@ _NAME_LIKE = re.compile(r'hive_filter_field_tableName__ like "(?:\(\?i\))?((?:\w
 MANAGED, EXTERNAL, VIEW = "MANAGED_TABLE", "EXTERNAL_TABLE", "VIRTUAL_VIEW"
 
 
-def like(pattern: str | None) -> re.Pattern[str]:
-    """Hive's patterns: `*` and `%` stand for any text, `|` separates alternatives."""
-    alternatives = (pattern or "*").split("|")
-    texts = (
-        "".join(".*" if char in "*%" else re.escape(char) for char in alternative.strip())
-        for alternative in alternatives
-    )
-    return re.compile("|".join(f"(?:{text})" for text in texts), re.IGNORECASE)
-
-
 class CatalogCalls(CallHandler):
     """Reading declarations."""
 
@@ -52,7 +43,8 @@ class CatalogCalls(CallHandler):
         return self._metastore.databases()
 
     def get_databases(self, pattern: str | None) -> list[str]:
-        return [name for name in self._metastore.databases() if like(pattern).fullmatch(name)]
+        chosen = name_pattern(pattern)
+        return [name for name in self._metastore.databases() if chosen.matches(name)]
 
     def get_database(self, name: str) -> Any:
         record = self._metastore.call(ops.GetDatabase(name))
@@ -98,24 +90,28 @@ class CatalogCalls(CallHandler):
         return [name for db, name, _ in self._names() if db == database.lower()]
 
     def get_tables(self, database: str, pattern: str | None) -> list[str]:
-        return [name for name in self.get_all_tables(database) if like(pattern).fullmatch(name)]
+        chosen = name_pattern(pattern)
+        return [name for name in self.get_all_tables(database) if chosen.matches(name)]
 
     def get_tables_by_type(self, database: str, pattern: str | None, kind: str) -> list[str]:
+        chosen = name_pattern(pattern)
         return [
             name
             for db, name, _ in self._names(kind or None)
-            if db == database.lower() and like(pattern).fullmatch(name)
+            if db == database.lower() and chosen.matches(name)
         ]
 
     def get_table_meta(
         self, databases: str | None, tables: str | None, kinds: Sequence[str] | None
     ) -> list[Any]:
+        in_databases, in_tables = name_pattern(databases), name_pattern(tables)
+        wanted = {*(kinds or ())}
         return [
             load().TableMeta(dbName=db, tableName=name, tableType=kind, catName=shapes.CATALOG)
             for db, name, kind in self._names()
-            if (not kinds or kind in kinds)
-            and like(databases).fullmatch(db)
-            and like(tables).fullmatch(name)
+            if (not wanted or kind in wanted)
+            and in_databases.matches(db)
+            and in_tables.matches(name)
         ]
 
     def get_table_names_by_filter(self, database: str, text: str, limit: int) -> list[str]:
@@ -125,9 +121,9 @@ class CatalogCalls(CallHandler):
         if "presto_view" in text or "table_type" in text:
             return []
         if pattern := _NAME_LIKE.fullmatch(text):
-            expression = re.compile(pattern[1], re.IGNORECASE)
+            chosen = dotted_pattern(pattern[1])
             names = self.get_all_tables(database)
-            return limited([name for name in names if expression.fullmatch(name)], limit)
+            return limited([name for name in names if chosen.matches(name)], limit)
         raise UnsupportedStatement(f"tables of {database} can't be chosen by the filter {text!r}")
 
     def _shown(self, database: str, name: str) -> Any:
@@ -182,8 +178,7 @@ class CatalogCalls(CallHandler):
     def get_table_objects_by_name_req(self, request: Any) -> Any:
         names = request.tblNames
         if names is None:
-            pattern = like(request.tablesPattern)
-            names = [name for name in self.get_all_tables(request.dbName) if pattern.match(name)]
+            names = self.get_tables(request.dbName, request.tablesPattern)
         return load().GetTablesResult(tables=self.get_table_objects_by_name(request.dbName, names))
 
     def get_fields(self, database: str, name: str) -> list[Any]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from acid_platform.base.name_patterns import name_pattern
 from acid_platform.errors import InvalidExpression, NeedsSpark, NoSuchPartition, UnknownColumn
 from acid_platform.layout.sql_text import sql_string
 from acid_platform.metastore import operations as ops
@@ -35,38 +35,43 @@ _IN = "(?:in|from)"
 
 @SHOWS("SHOW DATABASES", rf"show (?:databases|schemas){LIKE}")
 def show_databases(run: CommandRun, like: str = "") -> Shown:
+    chosen = name_pattern(like)
     names = run.metastore.databases()
-    return Shown.lines("database_name", [name for name in names if matches(like, name)])
+    return Shown.lines("database_name", [name for name in names if chosen.matches(name)])
 
 
 @SHOWS("SHOW TABLES", rf"show tables(?: {_IN} (?P<database>{NAME}))?{LIKE}")
 def show_tables(run: CommandRun, database: str = "", like: str = "") -> Shown:
     """Names of tables and views, as in Hive."""
+    chosen = name_pattern(like)
     database = run.catalog.require_database(database or run.catalog.current_database)
     every = (*run.warehouse.tables(), *run.catalog.views, *run.catalog.externals)
     names = (name.partition(".") for name in every)
     return Shown.lines(
         "tab_name",
-        sorted(table for db, _, table in names if db == database and matches(like, table)),
+        sorted(table for db, _, table in names if db == database and chosen.matches(table)),
     )
 
 
 @SHOWS("SHOW VIEWS", rf"show views(?: {_IN} (?P<database>{NAME}))?{LIKE}")
 def show_views(run: CommandRun, database: str = "", like: str = "") -> Shown:
+    chosen = name_pattern(like)
     database = run.catalog.require_database(database or run.catalog.current_database)
     names = (name.partition(".") for name in run.catalog.views)
     return Shown.lines(
-        "tab_name", sorted(view for db, _, view in names if db == database and matches(like, view))
+        "tab_name", sorted(view for db, _, view in names if db == database and chosen.matches(view))
     )
 
 
 @SHOWS("SHOW COLUMNS", rf"show columns {_IN} {TABLE}(?: {_IN} (?P<database>{ONE}))?{LIKE}")
 def show_columns_of(run: CommandRun, table: str, database: str = "", like: str = "") -> Shown:
     """The names of the columns, those of partitions last, as they are declared."""
+    chosen = name_pattern(like)
     if database and "." in table:
         raise InvalidExpression(f"SHOW COLUMNS: {table} has a database already; leave one out")
     full = run.catalog.full(f"{database}.{table}" if database else table)
-    return Shown.lines("field", [name for name in run.catalog.columns(full) if matches(like, name)])
+    names = run.catalog.columns(full)
+    return Shown.lines("field", [name for name in names if chosen.matches(name)])
 
 
 @SHOWS("SHOW PARTITIONS", rf"show partitions {TABLE}(?: {SPEC})?")
@@ -86,12 +91,13 @@ def show_partitions(run: CommandRun, table: str, spec: PartitionSpec | None = No
 @SHOWS("SHOW TABLE EXTENDED", rf"show table extended(?: {_IN} (?P<database>{NAME}))?{LIKE}")
 def show_table_extended(run: CommandRun, database: str = "", like: str = "") -> Shown:
     """Where tables are and how large, line by line as in Hive; views have no files."""
+    chosen = name_pattern(like)
     database = run.catalog.require_database(database or run.catalog.current_database)
     metastore = run.metastore
     lines: list[str] = []
     for record in sorted(metastore.tables(), key=lambda record: record.name):
         table = record.name.removeprefix(f"{database}.")
-        if table != record.name and matches(like, table):
+        if table != record.name and chosen.matches(table):
             lines += _extended(record, metastore.entities(record.name))
     return Shown.lines("tab_name", lines)
 
@@ -134,8 +140,9 @@ def show_tblproperties(run: CommandRun, table: str, key: str | None = None) -> S
 
 @SHOWS("SHOW FUNCTIONS", rf"show functions{LIKE}")
 def show_functions(run: CommandRun, like: str = "") -> Shown:
+    chosen = name_pattern(like)
     names = _functions(run.warehouse)
-    return Shown.lines("tab_name", [name for name in names if matches(like, name)])
+    return Shown.lines("tab_name", [name for name in names if chosen.matches(name)])
 
 
 @SHOWS(
@@ -258,14 +265,3 @@ def _existing_partition(run: CommandRun, table: str, spec: PartitionSpec) -> str
     record, external = run.declared(table)
     whole_name(spec, record)  # it names all columns
     return matching(partition_names(run.metastore, record, external), record, spec)[0]
-
-
-def matches(pattern: str, name: str) -> bool:
-    """Hive's LIKE of SHOW: `*` and `%` match any text, `|` separates alternatives; ignores case."""
-    if not pattern:
-        return True
-    parts = (
-        re.escape(alternative).replace(r"\*", ".*").replace("%", ".*")
-        for alternative in pattern.split("|")
-    )
-    return any(re.fullmatch(part, name, re.IGNORECASE) for part in parts)

@@ -18,6 +18,7 @@ from acid_platform.layout.sql_text import canonical
 from acid_platform.layout.types import CHAR_TYPES, LOCAL_ZONE, Column, HiveType
 from acid_platform.metastore.records import TableRecord
 from acid_platform.predicates.known_columns import require_columns
+from acid_platform.tables.cheap_conditions import require_cheap, require_short
 from acid_platform.tables.record_layout import columns_of_record
 
 _ONE_OF_A_KIND = (ConstraintKind.NOT_NULL, ConstraintKind.DEFAULT)
@@ -73,6 +74,7 @@ def _checked(
 ) -> Constraint:
     what = f"{table}: {constraint}"
     kind = constraint.kind
+    require_short(what, constraint.text)
     if kind is ConstraintKind.CHECK:
         constraint = _checked_condition(what, columns, keys, constraint)
     names = tuple(name.lower() for name in constraint.columns)
@@ -113,10 +115,9 @@ def _checked_condition(
     tree = parse(constraint.text)
     if tree.find(exp.Query, exp.Star, exp.Window, exp.AggFunc, exp.Lambda, exp.Placeholder):
         raise InvalidDefinition(f"{what}: a CHECK is about the columns of one row alone")
-    if any(node.key.startswith(("current", "rand", "uuid", "local")) for node in tree.walk()) or (
-        any(one.name.lower() in _VARYING for one in tree.find_all(exp.Anonymous))
-    ):
+    if any(node.key.startswith(("current", "rand", "uuid", "local")) for node in tree.walk()):
         raise InvalidDefinition(f"{what}: its answer would differ from one time to another")
+    require_cheap(what, tree)
     names = []
     structs = {column.name for column in columns if column.type.kind == "struct"}
     for node in tree.find_all(exp.Column):
@@ -134,17 +135,6 @@ def _checked_condition(
                 f"{what}: {column} in a CHECK is not supported; declare it as varchar or string"
             )
     return replace(constraint, columns=tuple(names), text=canonical(constraint.text).strip())
-
-
-_VARYING = {
-    "rand",
-    "randn",
-    "random",
-    "uuid",
-    "now",
-    "unix_timestamp",
-    "monotonically_increasing_id",
-}
 
 
 def _default(what: str, column: Column, text: str) -> str:

@@ -766,5 +766,29 @@ GROUP = Group(
                 "test_P69_a_backup_is_written_where_nobody_else_can_read",
             ),
         ),
+        Rule(
+            "P73",
+            "A pattern of names, in SHOW … LIKE and in the gateway's calls, is no regular"
+            " expression: it is matched in proportion to its length and the name's, or refused as"
+            " too long.",
+            ("base.name_patterns",),
+            (
+                "test_P73_patterns_of_names",
+                "test_P73_patterns_match_what_the_regular_expression_of_hive_matches",
+                "test_P73_no_pattern_takes_long",
+            ),
+        ),
+        Rule(
+            "P74",
+            "What everybody's writer computes takes time and memory in proportion to the row, and"
+            " acts on nothing: a CHECK calls listed functions only and no regular expression, and"
+            " a DEFAULT is a literal.",
+            ("tables.cheap_conditions",),
+            (
+                "test_P74_a_condition_that_may_take_long_or_acts_is_refused",
+                "test_P74_every_function_is_listed_or_refused",
+                "test_P74_usual_conditions_are_kept",
+            ),
+        ),
     ),
 )

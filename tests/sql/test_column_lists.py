@@ -8,7 +8,10 @@ from acid_platform import InvalidDefinition, InvalidExpression, UnsupportedState
 from acid_platform.errors import AcidError, UnknownColumn
 from acid_platform.layout.constraints import Constraint, ConstraintKind
 from acid_platform.layout.types import parse_columns
+from acid_platform.predicates.analysis import parse
+from acid_platform.predicates.grammar import SparkSql
 from acid_platform.sql.column_lists import ColumnList, constraint_of
+from acid_platform.tables.cheap_conditions import FUNCTIONS
 from acid_platform.tables.table_constraints import declared_constraints
 
 
@@ -115,12 +118,71 @@ KEYS = parse_columns("p int")
         ("CONSTRAINT there UNIQUE (a) DISABLE", InvalidDefinition, "a constraint there already"),
         ("NOT NULL (a)", InvalidDefinition, "drop that first"),
         ("PRIMARY KEY (z) DISABLE", UnknownColumn, "no column 'z'"),
+        ("CHECK (b = '" + "x" * 10_000 + "')", InvalidDefinition, "at most 10,000"),
     ],
 )
 def test_constraints_that_cant_be_kept(text: str, error: type[AcidError], message: str) -> None:
     present = (Constraint("there", ConstraintKind.NOT_NULL, ("a",)),)
     with pytest.raises(error, match=message):
         declared_constraints("db.t", COLUMNS, KEYS, [constraint_of(text)], present)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "b RLIKE '(a+)+$'",
+        "NOT b REGEXP 'x'",
+        "regexp_like(b, '(a+)+$')",
+        "b LIKE '%a%a%a%a%a%'",
+        "b LIKE concat(b, '%')",
+        "b LIKE ANY ('x', '%a%a%a%a%a%')",
+        "b || b || b = 'x'",
+        "length(repeat(b, 1000000000)) > 1",
+        "assert_true(a > 1) IS NULL",
+        "java_method('java.lang.System', 'exit', 1) = b",
+        "other.length(b) > 1",
+    ],
+)
+def test_P74_a_condition_that_may_take_long_or_acts_is_refused(condition: str) -> None:
+    with pytest.raises(UnsupportedStatement):
+        declared_constraints("db.t", COLUMNS, (), [Constraint.check(condition)])
+
+
+OPERATORS = {"and", "or", "div", "shiftleft", "shiftright", "try_element_at"}
+"""What sqlglot reads as an operator if it is written as a function."""
+
+
+def test_P74_every_function_is_listed_or_refused() -> None:
+    """All that sqlglot knows, and names that it does not."""
+    every = {*map(str.lower, SparkSql.Parser.FUNCTIONS), *FUNCTIONS, "reflect", "sleep", "xpath"}
+    for name in sorted(every):
+        for arguments in ("b", "b, b", "b, b, b"):
+            try:
+                parse(f"{name}({arguments}) = b")
+            except (InvalidExpression, ValueError):
+                continue
+            try:
+                declared_constraints(
+                    "db.t", COLUMNS, (), [Constraint.check(f"{name}({arguments}) = b")]
+                )
+            except (UnsupportedStatement, InvalidDefinition):
+                continue
+            assert name in FUNCTIONS or name in OPERATORS, name
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "length(trim(b)) > 3 AND b LIKE '%@%.%'",
+        "upper(b) IN ('A', 'B') OR substring(b, 1, 2) = 'x' OR b LIKE ANY ('a%', '%b')",
+        "CASE WHEN a > 1 THEN year(d) > 2000 ELSE coalesce(n, 0) >= 0 END",
+        "d BETWEEN DATE'2020-01-01' AND date_add(d, 1) AND CAST(b AS int) < 3 AND s.x > 1",
+        "if(a > 1, b, 'x') IS NOT NULL AND -a % 2 = 0 AND contains(b, 'x')",
+    ],
+)
+def test_P74_usual_conditions_are_kept(condition: str) -> None:
+    (kept,) = declared_constraints("db.t", COLUMNS, (), [Constraint.check(condition)])
+    assert kept.text == condition
 
 
 @pytest.mark.parametrize(

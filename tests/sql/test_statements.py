@@ -20,7 +20,7 @@ from acid_platform.sql.run_definitions import DEFINITIONS
 from acid_platform.sql.run_listings import LISTINGS
 from acid_platform.sql.run_operations import OPERATIONS
 from acid_platform.sql.run_settings import SETTINGS
-from acid_platform.sql.run_shows import SHOWS, matches
+from acid_platform.sql.run_shows import SHOWS
 from acid_platform.sql.statements import (
     Assignment,
     CreateTable,
@@ -651,19 +651,3 @@ def test_a_comment_at_the_end_of_a_script_belongs_to_its_last_statement(end: str
         statements = split(f"{before}INSERT INTO t SELECT 1 {end}")
         assert statements[-1].plain == "INSERT INTO t SELECT 1"
         assert len(statements) == 1 + bool(before)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "name", "wanted"),
-    [
-        ("", "any", True),
-        ("f*", "flights", True),
-        ("F%", "flights", True),
-        ("a|f*", "flights", True),
-        ("f", "flights", False),
-        ("x*", "flights", False),
-        ("a.c", "abc", False),
-    ],
-)
-def test_patterns_of_show(pattern: str, name: str, wanted: bool) -> None:
-    assert matches(pattern, name) is wanted
