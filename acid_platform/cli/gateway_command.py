@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from acid_platform.base.metrics_page import address_of, serve_metrics
+from acid_platform.base.metrics_page import serve_metrics
 from acid_platform.base.visible import log_to
 from acid_platform.cli.console import (
     METRICS,
@@ -109,7 +109,7 @@ def gateway(
 
             numbers = GatewayMetrics()
             calls.observe = numbers.observe
-            page = address_of(serve_metrics(metrics, numbers.registry(server)))
+            page = serve_metrics(metrics, numbers.registry(server)).address
             session.say({"metrics": page}, f"serves {page}")
         thread = threading.Thread(target=server.serve, name="gateway")
         thread.start()

@@ -190,11 +190,11 @@ class Runner:
         self._tell(f"{self._service.value} has stopped", state="stopped")
 
     def _measured(self, cycle: Callable[[], bool], address: str) -> Callable[[], bool]:
-        from acid_platform.base.metrics_page import address_of, serve_metrics
+        from acid_platform.base.metrics_page import serve_metrics
         from acid_platform.cli.service_metrics import ServiceMetrics
 
         self._metrics = metrics = ServiceMetrics(self._service.value)
-        page = address_of(serve_metrics(address, metrics.registry))
+        page = serve_metrics(address, metrics.registry).address
         self._tell(f"serves {page}", metrics=page)
 
         def measured() -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import threading
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
+from acid_platform.base.strangers import network_of
 from acid_platform.gateway.framing import Limits
 
 _WINDOW = 60.0
@@ -64,7 +64,7 @@ class CallRates:
         One that is being checked counts as failed until `end_login`, so that guesses at the same
         time are not more than guesses one after the other.
         """
-        network = _network(host)
+        network = network_of(host)
         with self._guard:
             if len(self._recent(network)) + self._tried[network] >= self._failures:
                 return False
@@ -72,7 +72,7 @@ class CallRates:
             return True
 
     def end_login(self, host: str, failed: bool) -> None:
-        network = _network(host)
+        network = network_of(host)
         with self._guard:
             self._tried[network] -= 1
             if not self._tried[network]:
@@ -89,17 +89,3 @@ class CallRates:
         while times and times[0] < time.monotonic() - _WINDOW:
             times.popleft()
         return times
-
-
-def _network(host: str) -> str:
-    """What is counted together: an address of IPv4, or the 2^64 addresses that one host may take in
-    IPv6."""
-    try:
-        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
-    except ValueError:
-        return host
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped:
-            return str(address.ipv4_mapped)
-        return str(ipaddress.ip_network((address, 64), strict=False))
-    return str(address)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from acid_platform.gateway.authorization import Authorizer, Guard
 from acid_platform.gateway.caller import Caller
@@ -15,6 +15,15 @@ from acid_platform.metastore.records import TableRecord
 LOCATIONS = "acid.gateway.locations"
 """The setting with the directories outside of the warehouse in which clients may make tables."""
 T = TypeVar("T")
+
+
+class Waits(Exception):
+    """A call has to wait, and needs no thread meanwhile: `again` returns its answer, or raises this
+    again, after `pause` seconds."""
+
+    def __init__(self, pause: float, again: Callable[[], Any]) -> None:
+        super().__init__(pause)
+        self.pause, self.again = pause, again
 
 
 class CallHandler:

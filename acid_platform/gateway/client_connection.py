@@ -20,6 +20,7 @@ from acid_platform.gateway.gateway_tls import user_of
 
 if TYPE_CHECKING:
     from acid_platform.gateway.gateway_server import GatewayServer
+    from acid_platform.gateway.users import Proof
 
 _LOG = logging.getLogger(__name__)
 _REFUSED_SECONDS = 5.0
@@ -49,8 +50,12 @@ class ClientConnection(asyncio.Protocol):
         """The bytes before the first call: they tell whether SASL begins, and who logs in."""
         self._counted = 0
         self._busy = self._full = False
-        self.by_password = False
-        """Whether the user logged in by a password; otherwise by a certificate, or not at all."""
+        self.greeting: asyncio.Task[None] | None = None
+        """The handshake, until there is a transport."""
+        self.counted_for = ""
+        """The user whose connections include this one."""
+        self.logged_in_by: Proof | None = None
+        """The password by which the user logged in; None for a certificate, or no login."""
         self._over = False
         self._deadline: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
@@ -60,6 +65,11 @@ class ClientConnection(asyncio.Protocol):
         """Whether a call or a login is under way."""
         return self._busy
 
+    @property
+    def state(self) -> str:
+        """How far it has come, in words."""
+        return self._stage.value
+
     # --- the transport's calls ------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -68,6 +78,8 @@ class ClientConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=1)
         try:
             self.caller.user = user_of(transport.get_extra_info("peercert"))
+            if self.caller.user and not self._refusal:
+                self._refusal = self._server.entered(self)
         except AcidError as error:
             self._refusal = str(error)
         if self._refusal:
@@ -158,22 +170,26 @@ class ClientConnection(asyncio.Protocol):
             return
         self._busy = True
         self._end_deadline()
-        self._server.log_in(login, self.caller, lambda reason: self._checked(login.user, reason))
+        self._server.settled(self)
+        self._server.log_in(login, self.caller, self._checked)
 
-    def _checked(self, user: str, reason: str) -> None:
+    def _checked(self, proof: Proof | None, reason: str) -> None:
         self._busy = False
         if self._over:
             return
-        if reason:
+        if proof is not None and not self.counted_for:
+            self.caller.user = proof.user
+            reason = self._server.entered(self)
+        if proof is None or reason:
             self._refuse_login(reason)
             return
-        self.caller.user, self.by_password = user, True
+        self.logged_in_by = proof
         self._stage = Stage.CALLS
         self._cutter = Cutter(self._server.bounds.message, only_frames=True)
         self._write(sasl.written(sasl.SaslStatus.COMPLETE))
 
     def _refuse_login(self, reason: str) -> None:
-        _LOG.warning("%s: login refused: %s", self.caller, reason)
+        self._server.refusals.note("%s: login refused: %s", self.caller, reason)
         self._write(sasl.written(sasl.SaslStatus.BAD, reason.encode()))
         self._close()
 
@@ -193,12 +209,13 @@ class ClientConnection(asyncio.Protocol):
                 self._await_message()
             return
         if self._refusal:
-            _LOG.warning("%s: refused: %s", self.caller, self._refusal)
+            self._server.refusals.note("%s: refused: %s", self.caller, self._refusal)
             self._write(_framed(message, self._server.refuse(message.payload, self._refusal)))
             self._close()
             return
         self._end_deadline()
         self._busy = True
+        self._server.settled(self)
         assert self._transport is not None
         self._transport.pause_reading()
         self._server.answer(
@@ -265,10 +282,12 @@ class ClientConnection(asyncio.Protocol):
     def end(self, reason: str = "") -> None:
         """Ends the connection now."""
         if reason:
-            _LOG.warning("%s: closed: %s", self.caller, reason)
+            self._server.refusals.note("%s: closed: %s", self.caller, reason)
         self._over = True
         if self._transport is not None:
             self._transport.abort()
+        elif self.greeting is not None:
+            self.greeting.cancel()
 
 
 def _framed(message: Message, answer: bytes) -> bytes:

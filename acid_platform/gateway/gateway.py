@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from acid_platform import errors
@@ -14,13 +16,14 @@ from acid_platform.errors import (
     NoSuchTable,
     NotAuthorized,
 )
+from acid_platform.gateway.call_handler import Waits
 from acid_platform.gateway.call_table import CALLS
 from acid_platform.gateway.caller import Caller
 from acid_platform.gateway.catalog_calls import CatalogCalls
 from acid_platform.gateway.compaction_calls import CompactionCalls
 from acid_platform.gateway.constraint_calls import ConstraintCalls
 from acid_platform.gateway.definition_calls import DefinitionCalls
-from acid_platform.gateway.needs import DATABASE_FIELDS
+from acid_platform.gateway.needs import DATABASE_FIELDS, MAY_WAIT
 from acid_platform.gateway.partition_calls import PartitionCalls
 from acid_platform.gateway.protocol import (
     PROTOCOL_ERROR,
@@ -61,6 +64,14 @@ _EXCEPTIONS: tuple[tuple[type[AcidError], tuple[str, ...]], ...] = (
 errors are MetaException."""
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A call that waits without a thread: `go_on` after so many seconds tells how it goes on."""
+
+    pause: float
+    go_on: Callable[[], bytes | Later]
+
+
 class Gateway(
     CatalogCalls,
     ConstraintCalls,
@@ -77,11 +88,18 @@ class Gateway(
     """Gets the name, the seconds and the error of each known call."""
 
     def answer(self, payload: bytes, peer: Caller) -> bytes:
+        """As `begin`; a call that waits holds this thread."""
+        answer = self.begin(payload, peer)
+        while isinstance(answer, Later):
+            time.sleep(answer.pause)
+            answer = answer.go_on()
+        return answer
+
+    def begin(self, payload: bytes, peer: Caller) -> bytes | Later:
         """The answer to one message, also to one that is wrong, fails or is not allowed.
 
         It is empty for a call that wants none: Hive's clients say `shutdown` before they go.
         """
-        self._present.caller = peer
         try:
             call = Call.decode(payload)
         except Undecodable as error:
@@ -94,31 +112,52 @@ class Gateway(
             _LOG.warning("%s: unknown call %s", peer, call.name)
             text = f"the gateway has no call {call.name}; docs/gateway.md lists its calls"
             return call.failed(text, UNKNOWN_METHOD)
-        began, failed = time.perf_counter(), ""
-        try:
+        answer = row.answer
+
+        def asked() -> Any:
             call.arguments = _plain_names(call.arguments)
             self._guard.admit(row, call, peer)
-            answer = row.answer(self, *call.arguments)
+            return answer(self, *call.arguments)
+
+        return self._answered(call, peer, asked, time.perf_counter())
+
+    def _answered(
+        self, call: Call, peer: Caller, asked: Callable[[], Any], began: float
+    ) -> bytes | Later:
+        """What `asked` returns or raises, as the protocol says it."""
+        self._present.caller = peer
+        failed = ""
+        try:
+            answer = asked()
             self._guard.answered(call, peer, answer)
-            return call.answer(answer)
+            written = call.answer(answer)
+        except Waits as waits:
+            return Later(waits.pause, partial(self._answered, call, peer, waits.again, began))
         except NotAuthorized as error:
             failed = type(error).__name__
             _LOG.warning("%s: %s", peer, error)
-            return _exception(call, error)
+            written = _exception(call, error)
         except AcidError as error:
             failed = type(error).__name__
             _LOG.info("%s: %s: %s: %s", peer, call.name, type(error).__name__, error)
-            return _exception(call, error)
+            written = _exception(call, error)
         except Exception as error:
             failed = type(error).__name__
             if isinstance(error, AttributeError | TypeError) and "NoneType" in str(error):
                 _LOG.info("%s: %s lacks something: %s", peer, call.name, error)
-                return _exception(call, InvalidDefinition(_LACKS.format(call.name, error)))
-            _LOG.exception("%s: %s failed", peer, call.name)
-            return call.failed(f"{call.name} failed: {failed}: {error}")
-        finally:
-            if self.observe is not None:
-                self.observe(call.name, time.perf_counter() - began, failed)
+                written = _exception(call, InvalidDefinition(_LACKS.format(call.name, error)))
+            else:
+                _LOG.exception("%s: %s failed", peer, call.name)
+                written = call.failed(f"{call.name} failed: {failed}: {error}")
+        if self.observe is not None:
+            self.observe(call.name, time.perf_counter() - began, failed)
+        return written
+
+    def may_wait(self, payload: bytes) -> bool:
+        """Whether the call may wait long for a lock, by its name."""
+        call = Call.named(payload)
+        row = CALLS.get(call.name) if call is not None else None
+        return row is not None and row.rule in MAY_WAIT
 
     def refuse(self, payload: bytes, reason: str) -> bytes:
         """The answer to a call of which only the name is looked at; empty if it is none."""

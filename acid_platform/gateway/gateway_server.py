@@ -1,4 +1,8 @@
-"""The listening socket: accepts connections, and gives their calls to workers."""
+"""The listening socket: accepts connections, and gives their calls to workers.
+
+Strangers make room for others (P75), users share the threads (P76), and who is taken out of the
+file of users loses the connections (P77).
+"""
 
 from __future__ import annotations
 
@@ -9,79 +13,22 @@ import ssl
 import threading
 import time
 from asyncio import sslproto
-from collections import deque
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from acid_platform.base.strangers import FewLines, Strangers, most_connections, network_of
 from acid_platform.errors import AcidError, InvalidDefinition
 from acid_platform.gateway import gateway_tls, sasl
 from acid_platform.gateway.bounds import Bounds, CallRates
 from acid_platform.gateway.caller import Caller
 from acid_platform.gateway.client_connection import ClientConnection
-from acid_platform.gateway.gateway import Gateway
+from acid_platform.gateway.gateway import Gateway, Later
 from acid_platform.gateway.gateway_tls import Tls
-from acid_platform.gateway.users import Users
-
-Work = Callable[[], None]
-
-
-class Workers:
-    """Runs work in threads. A thread keeps its connection to the metastore between two works."""
-
-    def __init__(self, most: int, leave: Callable[[], None] = lambda: None) -> None:
-        """`leave` is called in each thread when it ends."""
-        self._most, self._leave = most, leave
-        self._condition = threading.Condition()
-        self._waiting: deque[Work] = deque()
-        self._idle = self._threads = 0
-        self._closed = False
-
-    @property
-    def threads(self) -> int:
-        return self._threads
-
-    @property
-    def waiting(self) -> int:
-        """The works that no thread has begun."""
-        return len(self._waiting)
-
-    def submit(self, work: Work) -> None:
-        """What `work` raises is logged."""
-        with self._condition:
-            self._waiting.append(work)
-            if self._idle >= len(self._waiting) or self._threads >= self._most:
-                self._condition.notify()
-                return
-            self._threads += 1
-            number = self._threads
-        # Daemons: a call that hangs must not keep the process from ending.
-        threading.Thread(target=self._run, daemon=True, name=f"gateway-{number}").start()
-
-    def close(self) -> None:
-        """What waits is forgotten; threads end after the work that they do."""
-        with self._condition:
-            self._closed = True
-            self._waiting.clear()
-            self._condition.notify_all()
-
-    def _run(self) -> None:
-        while (work := self._next()) is not None:
-            try:
-                work()
-            except Exception:
-                _LOG.exception("a thread's work failed")
-        self._leave()
-
-    def _next(self) -> Work | None:
-        with self._condition:
-            self._idle += 1
-            while not self._waiting and not self._closed:
-                self._condition.wait()
-            self._idle -= 1
-            return None if self._closed else self._waiting.popleft()
-
+from acid_platform.gateway.users import Proof, Users
+from acid_platform.gateway.workers import Work, Workers
 
 _LOG = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.2
@@ -90,8 +37,8 @@ _END_SECONDS = 10.0
 """How long running calls may go on after the gateway was stopped."""
 _LOGINS = 2
 """Passwords that are checked at the same time: each takes 128 MiB of memory."""
-_MOST_WAITING = 1000
-"""Logins that wait for their check; further ones are refused."""
+_MOST_WAITING, _MOST_OF_ONE = 1000, 100
+"""Logins that wait for their check, of all and of one address; further ones are refused."""
 _TLS_BUFFER = 32 << 10
 _TOLD_REFUSALS = 64
 """Connections above the limit that are told why they are refused; further ones are just closed."""
@@ -141,16 +88,27 @@ class GatewayServer:
         self.bounds, self.entry = bounds or Bounds(), entry or Entry()
         self.counters = GatewayCounters()
         self._gateway, self._report = gateway, report
+        threads = self.bounds.threads
         self._context = self._new_context()
         self._stamp = self.entry.tls.stamp if self.entry.tls else ()
-        self._users = self.entry.users.secrets() if self.entry.users else {}
-        self._workers = Workers(self.bounds.threads, gateway.leave)
+        self._workers = Workers(threads, -(-threads // 2), gateway.leave)
+        patient = max(1, threads // 4)
+        self._patient = Workers(patient, -(-patient // 4), gateway.leave)
+        """For calls that may wait for a lock; their threads are missing nowhere else."""
         self._logins, self._reports = Workers(_LOGINS), Workers(1)
         self._rates = CallRates(self.bounds)
         self._stopping, self._stopped = threading.Event(), threading.Event()
         self._serving = False
         self._open: set[ClientConnection] = set()
         self._above: set[ClientConnection] = set()
+        self._most = min(self.bounds.connections, most_connections())
+        # Where nobody has to log in, whoever has sent no call yet counts as a stranger.
+        shares = (2, 4) if self.entry.closed else (1, 1)
+        self._strangers = Strangers[ClientConnection](*(-(-self._most // one) for one in shares))
+        self._of_user: Counter[str] = Counter()
+        """The connections of each user."""
+        self.refusals = FewLines(_LOG)
+        """What strangers may fill the log with."""
         self._waiting_bytes = 0
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -180,7 +138,7 @@ class GatewayServer:
 
     @property
     def threads(self) -> int:
-        return self._workers.threads
+        return self._workers.threads + self._patient.threads
 
     @property
     def waiting_bytes(self) -> int:
@@ -196,6 +154,7 @@ class GatewayServer:
         finally:
             self._listener.close()
             self._workers.close()
+            self._patient.close()
             self._logins.close()
             self._reports.close()
             self._stopped.set()
@@ -231,37 +190,43 @@ class GatewayServer:
         await asyncio.sleep(0)
 
     def _tick(self) -> None:
-        """Takes a renewed certificate, sends former users away, and reports."""
+        """What is due every few seconds; a step that fails keeps no other from being done."""
+        for due in (self._renew, self._dismiss, self._tell):
+            try:
+                due()
+            except (OSError, AcidError) as error:
+                _LOG.warning("%s", error)
+            except Exception:  # the gateway goes on
+                _LOG.exception("what is due every few seconds failed")
+
+    def _renew(self) -> None:
+        """Takes a renewed certificate. Raises OSError, InvalidDefinition for files that are missing
+        or wrong: the certificate of before stays in use."""
         certificate = self.entry.tls
-        try:
-            if certificate is not None and self._context is not None:
-                stamp = certificate.stamp
-                if stamp != self._stamp:
-                    certificate.context(False)  # a wrong pair of files must not replace a good one
-                    certificate.load(self._context)
-                    self._stamp = stamp
-                    _LOG.info("new connections get the certificate that %s has now", certificate)
-            self._dismiss()
-            if self._report is not None and not self._reports.waiting:
-                self._reports.submit(partial(self._report, self))
-        except (OSError, AcidError) as error:
-            _LOG.warning("%s", error)
-        except Exception:  # the gateway goes on
-            _LOG.exception("what is due every few seconds failed")
+        if certificate is None or self._context is None:
+            return
+        stamp = certificate.stamp
+        if stamp != self._stamp:
+            certificate.context(False)  # a wrong pair of files must not replace a good one
+            certificate.load(self._context)
+            self._stamp = stamp
+            _LOG.info("new connections get the certificate that %s has now", certificate)
+
+    def _tell(self) -> None:
+        if self._report is not None and not self._reports.waiting:
+            self._reports.submit(partial(self._report, self))
 
     def _dismiss(self) -> None:
-        """Closes the connections of users who are gone, or have another password since the last
-        time. Raises InvalidDefinition for a file of users that is wrong."""
+        """Closes the connections of users who are gone, or have another password than the one by
+        which they logged in. Raises InvalidDefinition for a file of users that is wrong."""
         if self.entry.users is None:
             return
-        users = self.entry.users.secrets()
-        salts = {name: secret.salt for name, secret in users.items()}
-        former = {name for name, secret in self._users.items() if salts.get(name) != secret.salt}
-        self._users = users
-        for connection in [*self._open] if former else ():
-            if connection.by_password and connection.caller.user in former:
-                reason = "the user is gone from the file of users, or has another password there"
-                self._later(partial(connection.end, reason))
+        present = self.entry.users.secrets()
+        for connection in [*self._open]:
+            if connection.logged_in_by is not None and not connection.logged_in_by.is_in(present):
+                connection.end(
+                    "the user is gone from the file of users, or has another password there"
+                )
 
     # --- accepting ------------------------------------------------------------------------------
 
@@ -278,28 +243,43 @@ class GatewayServer:
             if connection is None:
                 accepted.close()
                 continue
-            task = asyncio.create_task(self._greet(accepted, connection))
+            connection.greeting = task = asyncio.create_task(self._greet(accepted, connection))
             greeting.add(task)
             task.add_done_callback(greeting.discard)
+            await asyncio.sleep(0)  # what has arrived is read before the next one comes
 
     def _admitted(self, peer: str) -> ClientConnection | None:
-        """A connection, which may be above the limit and will say so; None for too many of
-        those."""
-        if len(self._open) < self.bounds.connections:
-            self.counters.accepted += 1
-            connection = ClientConnection(self, peer)
-            self._open.add(connection)
+        """A new connection, for which a stranger may have to go.
+
+        If all have logged in, it is above the limit and will say so; None for too many of those.
+        """
+        connection = ClientConnection(self, peer)
+        if len(self._open) >= self._most and not self._make_room():
+            self.counters.refused += 1
+            if len(self._above) >= _TOLD_REFUSALS:
+                return None
+            reason = f"too many connections: {self._most} are open (--connections); try again later"
+            connection = ClientConnection(self, peer, reason)
+            self._above.add(connection)
             return connection
-        self.counters.refused += 1
-        if len(self._above) >= _TOLD_REFUSALS:
-            return None
-        reason = (
-            f"too many connections: {self.bounds.connections} are open (--connections); try again"
-            " later"
-        )
-        connection = ClientConnection(self, peer, reason)
-        self._above.add(connection)
+        self.counters.accepted += 1
+        self._open.add(connection)
+        crowded_out = self._strangers.come(connection, connection.caller.host)
+        if crowded_out is not None:
+            self._turn_away(crowded_out)
         return connection
+
+    def _make_room(self) -> bool:
+        """Whether a stranger had to go for a new connection."""
+        oldest = self._strangers.oldest()
+        if oldest is not None:
+            self._turn_away(oldest)
+        return oldest is not None
+
+    def _turn_away(self, stranger: ClientConnection) -> None:
+        self.counters.refused += 1
+        stranger.end("it made room for newer connections: " + stranger.state)
+        self.left(stranger)
 
     async def _greet(self, accepted: socket.socket, connection: ClientConnection) -> None:
         """Shakes hands, and lets the connection begin."""
@@ -312,18 +292,44 @@ class GatewayServer:
                 ssl=self._context,
                 ssl_handshake_timeout=self.bounds.login_seconds if self._context else None,
             )
+        except asyncio.CancelledError:
+            self.left(connection)
+            accepted.close()
         except Exception as error:  # whatever a handshake raises ends this connection alone
             self.left(connection)
             reason = gateway_tls.reason_of(error)
-            _LOG.warning("%s: no TLS connection: %s", connection.caller, reason)
+            self.refusals.note("%s: no TLS connection: %s", connection.caller, reason)
             with suppress(OSError):
                 accepted.close()
 
     # --- what connections need ------------------------------------------------------------------
 
+    def settled(self, connection: ClientConnection) -> None:
+        """The client has begun to log in, or needs no login and has sent a call."""
+        self._strangers.leave(connection)
+
+    def entered(self, connection: ClientConnection) -> str:
+        """Counts a connection whose user is known; why it can't stay, or an empty text."""
+        user, share = connection.caller.user, -(-self._most // 2)
+        if self._of_user[user] >= share:
+            return (
+                f"user {user} has {share} connections open, half of what the gateway takes"
+                " (--connections)"
+            )
+        self._of_user[user] += 1
+        connection.counted_for = user
+        self.settled(connection)
+        return ""
+
     def left(self, connection: ClientConnection) -> None:
         self._open.discard(connection)
         self._above.discard(connection)
+        self._strangers.leave(connection)
+        if user := connection.counted_for:
+            connection.counted_for = ""
+            self._of_user[user] -= 1
+            if not self._of_user[user]:
+                del self._of_user[user]
 
     def buffered(self, change: int) -> bool:
         """Counts bytes that wait in connections; False if there are too many of them."""
@@ -336,57 +342,78 @@ class GatewayServer:
     def refuse(self, payload: bytes, reason: str) -> bytes:
         return self._gateway.refuse(payload, reason)
 
-    def log_in(self, login: sasl.Login, caller: Caller, reply: Callable[[str], None]) -> None:
-        """Checks a password; `reply` gets the reason of a refusal, or an empty text."""
+    def log_in(
+        self, login: sasl.Login, caller: Caller, reply: Callable[[Proof | None, str], None]
+    ) -> None:
+        """Checks a password; `reply` gets what it was checked by, or the reason of a refusal."""
         users = self.entry.users
         if users is None:
-            reply("this gateway has no file of users; connect without SASL")
+            reply(None, "this gateway has no file of users; connect without SASL")
             return
-        if self._logins.waiting >= _MOST_WAITING:
-            reply("too many logins wait; try again later")
+        network = network_of(caller.host)
+        of_one = self._logins.waiting_of(network)
+        if of_one >= _MOST_OF_ONE or self._logins.waiting >= _MOST_WAITING:
+            reply(None, "too many logins wait; try again later")
             return
 
         def check() -> None:
+            proof = None
             # Counted when the check begins, since logins wait for each other.
             if not self._rates.begin_login(caller.host):
                 reason = "too many failed logins from this address; try again in a minute"
             else:
                 reason = "nobody can log in now; the gateway's log says why"
                 try:
-                    right = users.verify(login.user, login.password)
-                    reason = "" if right else "wrong user or password"
+                    proof = users.verify(login.user, login.password)
+                    reason = "wrong user or password"
                 except Exception:  # as a file of users that is wrong
                     _LOG.exception("a login can't be checked")
                 finally:
-                    self._rates.end_login(caller.host, bool(reason))
-            self._later(lambda: checked(reason))
+                    self._rates.end_login(caller.host, proof is None)
+            self._later(partial(checked, proof, reason))
 
-        def checked(reason: str) -> None:
-            if reason:
+        def checked(proof: Proof | None, reason: str) -> None:
+            try:
+                # The file may have changed during the check.
+                left = proof is not None and not proof.is_in(users.secrets())
+            except InvalidDefinition:
+                left = True
+            if proof is None or left:
                 self.counters.failed_logins += 1
-            reply(reason)
+                proof = None
+            reply(proof, "" if proof else reason)
 
-        self._logins.submit(check)
+        self._logins.submit(check, network)
 
     def answer(self, payload: bytes, caller: Caller, reply: Callable[[bytes], None]) -> None:
         self.counters.calls += 1
+        who = caller.user or network_of(caller.host)
+        workers = self._patient if self._gateway.may_wait(payload) else self._workers
 
-        def work() -> None:
+        def work(begin: Callable[[], bytes | Later]) -> None:
             try:
-                answer = self._gateway.answer(payload, caller)
+                answer = begin()
             except Exception:
                 _LOG.exception("%s: a call failed", caller)
                 answer = self.refuse(payload, "the gateway failed; its log says why")
-            self._later(lambda: reply(answer))
+            if isinstance(answer, Later):  # until then it holds no thread
+                again = partial(work, answer.go_on)
+                self._later(partial(self._loop.call_later, answer.pause, submit, again))
+            else:
+                self._later(partial(reply, answer))
 
-        pause = self._rates.pause(caller.user or caller.host, time.monotonic())
+        def submit(this: Work) -> None:
+            workers.submit(this, who)
+
+        begin = partial(work, partial(self._gateway.begin, payload, caller))
+        pause = self._rates.pause(who, time.monotonic())
         if pause:
             self.counters.slowed += 1
-            self._loop.call_later(pause, self._workers.submit, work)
+            self._loop.call_later(pause, submit, begin)
         else:
-            self._workers.submit(work)
+            submit(begin)
 
-    def _later(self, tell: Callable[[], None]) -> None:
+    def _later(self, tell: Callable[[], object]) -> None:
         """Calls from the event loop, unless it has ended."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(tell)

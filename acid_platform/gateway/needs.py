@@ -225,6 +225,8 @@ DROP_PARTITION = _one(Verb.DROP, Verb.ALTER)
 KEEP_STATISTICS = _one(*_STATISTICS)
 SET_STATISTICS = _each(_STATISTICS, _described, "the table of each description")
 COMPACT = _one(Verb.ALTER)
+MAY_WAIT = (DROP_DATABASE, DROP_TABLE, DROP_PARTITION)
+"""The rules of calls that wait for a lock of their own."""
 
 
 def needs_of_commit(writes: Iterable[WriteReport]) -> list[Need]:

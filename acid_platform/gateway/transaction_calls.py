@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from functools import partial
 from typing import Any
 
 from acid_platform.errors import (
@@ -21,7 +22,7 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.gateway import shapes
-from acid_platform.gateway.call_handler import CallHandler
+from acid_platform.gateway.call_handler import CallHandler, Waits
 from acid_platform.gateway.caller import THROUGH_GATEWAY
 from acid_platform.gateway.external_writes import discard_bases, says_when_written, writes_of
 from acid_platform.gateway.protocol import load
@@ -258,20 +259,25 @@ class TransactionCalls(CallHandler):
         """Raises NoSuchLock, TxnAborted."""
         return self._settled(ops.LockProgress(request.lockid, False), request.txnid or 0)
 
-    def _settled(self, progress: ops.LockProgress, txn: int) -> Any:
-        """Looks at a waiting request for a while: the client's next question may come late."""
-        deadline, pause = time.monotonic() + self._lock_wait, 0.005
-        while not progress.acquired:
+    def _settled(
+        self, progress: ops.LockProgress, txn: int, deadline: float = 0.0, pause: float = 0.005
+    ) -> Any:
+        """Looks at a waiting request for a while: the client's next question may come late.
+
+        Raises Waits, until the lock is acquired or the while is over: no thread is held (P76).
+        """
+        deadline = deadline or time.monotonic() + self._lock_wait
+        if not progress.acquired:
             try:
                 progress = self._metastore.call(ops.CheckLock(progress.ext))
             except NoSuchLock:
                 if txn:  # was it refused with its transaction?
                     self._metastore.call(ops.HeartbeatOne(txn, True))
                 raise
-            if progress.acquired or time.monotonic() >= deadline:
-                break
-            time.sleep(pause)
-            pause = min(2 * pause, 0.1)
+            if not progress.acquired and time.monotonic() < deadline:
+                raise Waits(
+                    pause, partial(self._settled, progress, txn, deadline, min(2 * pause, 0.1))
+                )
         state = HiveLockState.ACQUIRED if progress.acquired else HiveLockState.WAITING
         return load().LockResponse(lockid=progress.ext, state=state)
 

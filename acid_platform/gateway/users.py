@@ -17,7 +17,6 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from acid_platform.base.disk import sync_data, sync_path
@@ -83,6 +82,11 @@ class Secret:
         """Whether a new hash would cost more to guess."""
         return self.cost < _COST
 
+    @property
+    def price(self) -> tuple[int, int, int, int]:
+        """What the time of a check depends on."""
+        return self.cost, self.block, self.lanes, len(self.hashed)
+
     def matches(self, password: str) -> bool:
         """Whether this is the password; a wrong one takes as long as a right one."""
         return hmac.compare_digest(self._hash(password), self.hashed)
@@ -103,10 +107,21 @@ def _from_base64(text: str) -> bytes:
     return base64.b64decode(text.encode(), validate=True)
 
 
-@lru_cache(maxsize=1)
-def _nobody() -> Secret:
-    """What the password of an unknown user is compared with, so that its answer takes as long."""
-    return Secret.of(secrets.token_hex())
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """That somebody knew the password of a user, which the salt tells from a later one."""
+
+    user: str
+    salt: bytes
+
+    def is_in(self, present: Mapping[str, Secret]) -> bool:
+        """Whether the user has this password still."""
+        secret = present.get(self.user)
+        return secret is not None and secret.salt == self.salt
+
+
+_NOBODY = Secret(_COST, _BLOCK, _LANES, b"\0" * 16, b"\0" * _LENGTH)
+"""What passwords are compared with that are no user's."""
 
 
 def parse(text: str, where: str) -> dict[str, Secret]:
@@ -133,27 +148,33 @@ class Users:
         self._path = path
         self._file = ReloadedFile(path, parse, "the file of users")
         self._file.content()
-        _nobody()
 
     def secrets(self) -> Mapping[str, Secret]:
         """The users and their passwords' hashes. Raises InvalidDefinition for a wrong file."""
         return self._file.content()
 
-    def verify(self, name: str, password: str) -> bool:
-        """Whether it is the user's password. A hash of less than today's cost is replaced then.
+    def verify(self, name: str, password: str) -> Proof | None:
+        """What proves that it is the user's password; None if it is not.
 
-        Raises InvalidDefinition for a file that is wrong.
+        It takes as long for every user, and for names of none (P77): one hash of each cost in the
+        file.
+        A hash of less than today's cost is replaced afterwards. Raises InvalidDefinition for a file
+        that is wrong.
         """
-        secret = self._file.content().get(name)
-        matches = (secret or _nobody()).matches(password)
-        if secret is None or not matches:
-            return False
+        present = self._file.content()
+        secret = present.get(name)
+        costs = {one.price: one for one in (_NOBODY, *present.values())}
+        if secret is not None:
+            costs[secret.price] = secret
+        matches = [one.matches(password) and one is secret for one in costs.values()]
+        if secret is None or not any(matches):
+            return None
         if secret.outdated:
             try:
                 _renew(self._path, name, secret, password)
             except InvalidDefinition as error:  # the user may log in all the same
                 _LOG.warning("the hash of user %s stays as it is: %s", name, error)
-        return True
+        return Proof(name, secret.salt)
 
 
 def add(path: str, name: str, password: str) -> bool:

@@ -790,5 +790,50 @@ GROUP = Group(
                 "test_P74_usual_conditions_are_kept",
             ),
         ),
+        Rule(
+            "P75",
+            "Who has not said who it is holds nothing that clients need: at every port a number of"
+            " such connections for each address and for all, the oldest of the address with most"
+            " of them makes room, and none has a thread. Descriptors are kept back for clients who"
+            " have logged in, and one user gets half of a gateway's connections.",
+            (
+                "base.strangers",
+                "base.metrics_page",
+                "gateway.gateway_server",
+                "metastore.server.connections",
+            ),
+            (
+                "test_P75_a_newcomer_takes_the_place_of_the_oldest_of_whoever_has_most",
+                "test_P75_silent_connections_keep_no_user_out",
+                "test_P75_handshakes_that_are_not_finished_keep_no_user_out",
+                "test_P75_one_user_gets_half_of_the_connections",
+                "test_P75_half_sent_requests_keep_nobody_from_the_numbers",
+                "test_P75_a_crowd_of_strangers_keeps_no_client_out",
+                "test_P75_without_a_descriptor_left_clients_keep_theirs",
+            ),
+        ),
+        Rule(
+            "P76",
+            "Nobody's waiting holds up others: a client of the gateway that waits for a lock holds"
+            " no thread, drops that wait have threads of their own, users take turns, and one user"
+            " gets half of the threads.",
+            ("gateway.workers", "gateway.gateway_server", "gateway.transaction_calls"),
+            (
+                "test_P76_users_take_turns_and_have_a_share",
+                "test_P76_a_client_that_waits_for_a_lock_holds_no_thread",
+                "test_P76_drops_that_wait_keep_nobody_elses_call_waiting",
+            ),
+        ),
+        Rule(
+            "P77",
+            "Who is taken out of the file of users is out, whatever else fails and whatever login"
+            " was under way; and the time of a refused login tells no names.",
+            ("gateway.gateway_server", "gateway.users"),
+            (
+                "test_P77_a_login_under_way_ends_with_the_user",
+                "test_P77_a_missing_certificate_keeps_no_former_user_connected",
+                "test_P77_every_login_costs_the_same_hashes",
+            ),
+        ),
     ),
 )

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from acid_platform import InvalidDefinition, Warehouse
-from acid_platform.base.metrics_page import address_of, serve_metrics
+from acid_platform.base.metrics_page import serve_metrics
 from acid_platform.cli.main import main
 from acid_platform.cli.runner import Runner
 from acid_platform.cli.service_metrics import ServiceMetrics
@@ -74,14 +74,13 @@ def test_the_metastore_serves_what_its_status_says(tmp_path: Path) -> None:
 def test_an_address_that_can_t_be_had_is_told(tmp_path: Path) -> None:
     registry = ServiceMetrics("worker").registry
     server = serve_metrics("127.0.0.1:0", registry)
-    taken = f"127.0.0.1:{server.server_port}"
+    taken = f"127.0.0.1:{server.port}"
     for address in (taken, "9464", "host:port", "a@b:1", ":70000"):
         with pytest.raises(InvalidDefinition, match=f"--metrics {address}: can't listen there"):
             serve_metrics(address, registry)
     with pytest.raises(InvalidDefinition, match="can't listen there"):
         start(Home(tmp_path / "metastore"), metrics=taken)
-    server.shutdown()
-    server.server_close()
+    server.close()
 
 
 def test_a_gateway_counts_its_calls_by_name(warehouse: Warehouse) -> None:
@@ -96,9 +95,8 @@ def test_a_gateway_counts_its_calls_by_name(warehouse: Warehouse) -> None:
         assert client.get_database("db").name == "db"
         with pytest.raises(Exception, match="gone"):
             client.get_database("gone")
-        found = numbers(address_of(page))
-    page.shutdown()
-    page.server_close()
+        found = numbers(page.address)
+    page.close()
     server.stop()
     thread.join()
     assert found["acid_gateway_call_seconds_count,call=get_database"] == 2

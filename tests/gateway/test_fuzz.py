@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import sys
 import time
@@ -15,12 +16,14 @@ from typing import Any, cast
 
 import pytest
 
+from acid_platform.base.strangers import FewLines
 from acid_platform.gateway import sasl
 from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.caller import Caller
 from acid_platform.gateway.client_connection import ClientConnection
 from acid_platform.gateway.framing import Limits
 from acid_platform.gateway.gateway import Gateway
+from acid_platform.gateway.users import Proof
 from tests.gateway.test_protocol import CALLS, _Silent, framed
 
 USER, PASSWORD = "ann", "secret"
@@ -79,8 +82,15 @@ class _House:
         self.bytes = 0
         self.told: Counter[str] = Counter()
         self.later: list[Callable[[], None]] = []
+        self.refusals = FewLines(logging.getLogger("acid_platform.gateway"))
 
     def left(self, _connection: ClientConnection) -> None: ...
+
+    def settled(self, _connection: ClientConnection) -> None: ...
+
+    def entered(self, connection: ClientConnection) -> str:
+        connection.counted_for = connection.caller.user
+        return ""
 
     def buffered(self, change: int) -> bool:
         self.bytes += change
@@ -96,11 +106,14 @@ class _House:
         else:
             self.later.append(tell)
 
-    def log_in(self, login: sasl.Login, caller: Caller, told: Callable[[str], None]) -> None:
+    def log_in(
+        self, login: sasl.Login, caller: Caller, told: Callable[[Proof | None, str], None]
+    ) -> None:
         assert not caller.user
         right = (login.user, login.password) == (USER, PASSWORD)
         self.told["logins" if right else "wrong logins"] += 1
-        self._soon(lambda: told("" if right else "wrong user or password"))
+        proof = Proof(login.user, b"salt") if right else None
+        self._soon(lambda: told(proof, "" if right else "wrong user or password"))
 
     def answer(self, payload: bytes, caller: Caller, told: Callable[[bytes], None]) -> None:
         assert caller.user == USER, "a call without credentials was let in"

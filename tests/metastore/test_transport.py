@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -34,6 +35,7 @@ from acid_platform.metastore.server import connections
 from acid_platform.metastore.server.metrics import Histogram
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
+from tests.crowds import held
 from tests.declared import declare
 from tests.metastore.processes import ask, end, gone, until
 
@@ -424,6 +426,39 @@ def test_unfinished_handshakes_are_limited_in_number_and_time(
     Metastore.connect(service.home).close()
     for peer in crowd:
         peer.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"\0\0\0\x40", b'\0\0\0\x40{"acid": 1, "challenge": '])
+def test_P75_a_crowd_of_strangers_keeps_no_client_out(service: Service, sent: bytes) -> None:
+    host, port = endpoint.parse_address(service.address)
+    with Metastore.connect(service.uri) as early, held((host, port), 600, sent):
+        for _ in range(3):
+            with Metastore.connect(service.uri) as late:
+                late.begin().commit()
+        early.begin().commit()
+        assert early.status()["clients"] <= 3
+
+
+def test_P75_without_a_descriptor_left_clients_keep_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "most_connections", lambda: 3)
+    listener = socket.create_server(("127.0.0.1", 0))
+    served = connections.Connections([connections.Listener(listener, KEY.encode())])
+    stop = threading.Event()
+    thread = threading.Thread(target=lambda: [served.wait(0.01) for _ in iter(stop.is_set, True)])
+    thread.start()
+    host, port = listener.getsockname()
+    clients = [wire.dial_tcp(host, port, KEY.encode()) for _ in range(2)]
+    silent = socket.create_connection((host, port), 10)
+    clients.append(wire.dial_tcp(host, port, KEY.encode()))  # the stranger makes room
+    assert silent.recv(1000) and ended(silent)
+    with pytest.raises((OSError, EOFError)):
+        wire.dial_tcp(host, port, KEY.encode())
+    assert not any(client.ended for client in clients)
+    stop.set()
+    thread.join()
+    for client in clients:
+        client.close()
+    served.close()
 
 
 def test_an_unfinished_handshake_is_dropped_after_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

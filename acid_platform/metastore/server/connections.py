@@ -1,7 +1,8 @@
 """The server's side of all connections: one selector and no threads, so no client blocks another.
 
 Handshakes, partial messages and slow readers are tracked per connection and continue when bytes
-arrive. A client that breaks the protocol loses its connection; the others do not notice.
+arrive. A client that breaks the protocol loses its connection; the others do not notice. Whoever
+has not proved the key makes room for others (P75).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from acid_platform.base.strangers import FewLines, Strangers, most_connections
 from acid_platform.metastore import wire
 
 if TYPE_CHECKING:
@@ -29,16 +31,17 @@ GREETING_SECONDS = 10.0
 SLOW_READER_SECONDS = 30.0
 """A connection that accepts no bytes of its answer for so long is dropped."""
 
-MOST_STRANGERS = 128
-"""The most connections with an unfinished handshake; a further one evicts the oldest."""
+MOST_STRANGERS, MOST_OF_ONE = 256, 128
+"""The most connections with an unfinished handshake, of all and of one address; a further one
+evicts the oldest."""
 
 SILENT_SECONDS = 2.0
 """A connection to a port with TLS that has sent nothing by then is told that TLS is needed: whoever
 speaks TLS speaks first, and others wait for the metastore's greeting."""
 
 _READ = 1 << 18
-_MOST_NOTED, _NOTED_SECONDS = 100, 10.0
-"""The most refusals that are logged in so many seconds."""
+_ACCEPTED_AT_ONCE = 16
+"""New connections between two looks at what the others have sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +84,14 @@ class Connections:
             os.set_blocking(end, False)
         self._selector.register(self._bell_out, selectors.EVENT_READ, None)
         self._connections: set[Connection] = set()
-        self._strangers: dict[Connection, None] = {}
+        self._strangers = Strangers[Connection](MOST_STRANGERS, MOST_OF_ONE)
+        self._most = most_connections()
         self._slow: set[Connection] = set()
         self.role, self.epoch = wire.LEADER, 0
         """What clients are told at their handshake."""
         self.refused = 0
         """Connections that were dropped for what they sent or failed to send."""
-        self._noted, self._noted_since = 0, float("-inf")
+        self._refusals = FewLines(_LOG)
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -164,10 +168,10 @@ class Connections:
             return
         if why:
             self.refused += 1
-            self._note_refusal(why)
+            self._refusals.note("refused a connection: %s", why)
         connection.closed = True
         self._connections.discard(connection)
-        self._strangers.pop(connection, None)
+        self._strangers.leave(connection)
         self._slow.discard(connection)
         with suppress(KeyError, ValueError):
             self._selector.unregister(connection.sock)
@@ -176,17 +180,6 @@ class Connections:
     def drop_remote(self) -> None:
         for connection in [each for each in self._connections if each.remote]:
             self.drop(connection)
-
-    def _note_refusal(self, why: str) -> None:
-        """Logs it, unless strangers fill the log: then the number of others is logged later."""
-        now = time.monotonic()
-        if now - self._noted_since >= _NOTED_SECONDS:
-            if self._noted > _MOST_NOTED:
-                _LOG.warning("refused %d more connections", self._noted - _MOST_NOTED)
-            self._noted_since, self._noted = now, 0
-        self._noted += 1
-        if self._noted <= _MOST_NOTED:
-            _LOG.warning("refused a connection: %s", why)
 
     def close(self, seconds: float = 1.0) -> None:
         """Accepts no more connections, sends unsent answers for so many seconds, and closes all."""
@@ -207,30 +200,44 @@ class Connections:
     # --- events -----------------------------------------------------------------------------
 
     def _accept(self, listener: Listener) -> None:
-        try:
-            sock, _ = listener.sock.accept()
-        except (BlockingIOError, ConnectionError):
-            return
-        except OSError as error:
-            # Out of file descriptors: connections with an unfinished handshake make room.
-            _LOG.warning("can't accept a connection: %s", error)
-            for stranger in list(self._strangers):
-                self.drop(stranger, "no room for unfinished handshakes")
-            time.sleep(0.01)
-            return
+        """Takes some of the connections that wait: a crowd costs the others few rounds."""
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                sock, peer = listener.sock.accept()
+            except (BlockingIOError, ConnectionError):
+                return
+            except OSError as error:
+                # Out of file descriptors: connections with an unfinished handshake make room.
+                self._refusals.note("can't accept a connection: %s", error)
+                for stranger in self._strangers:
+                    self.drop(stranger, "no room for unfinished handshakes")
+                time.sleep(0.01)
+                return
+            self._admit(listener, sock, str(peer[0]) if peer else "")
+
+    def _admit(self, listener: Listener, sock: socket.socket, host: str) -> None:
+        """Clients who have proved the key keep their places; a stranger gets what is left."""
+        if len(self._connections) >= self._most:
+            oldest = self._strangers.oldest()
+            if oldest is None:
+                self.refused += 1
+                self._refusals.note("refused a connection: %d are open", self._most)
+                sock.close()
+                return
+            self.drop(oldest, f"{self._most} connections are open")
         try:
             sock.setblocking(False)
             wire.tune(sock)
             layer = None if listener.certificate is None else listener.certificate.layer()
         except OSError as error:  # it has gone already, or no certificate can be used
-            _LOG.warning("can't take a connection: %s", error)
+            self._refusals.note("can't take a connection: %s", error)
             sock.close()
             return
         connection = Connection(sock, listener.key, layer)
-        if len(self._strangers) >= MOST_STRANGERS:
-            self.drop(next(iter(self._strangers)), f"{MOST_STRANGERS} unfinished handshakes")
+        crowded_out = self._strangers.come(connection, host)
+        if crowded_out is not None:
+            self.drop(crowded_out, "too many unfinished handshakes")
         self._connections.add(connection)
-        self._strangers[connection] = None
         self._selector.register(sock, selectors.EVENT_READ, connection)
         self.send(connection, wire.greeting(connection.challenge))
 
@@ -280,7 +287,7 @@ class Connections:
             )
             connection.greeted = True
             connection.frames.limit = wire.LARGEST_MESSAGE
-            self._strangers.pop(connection, None)
+            self._strangers.leave(connection)
             return True
         self.send(connection, wire.refusal(why))
         self.drop(connection, why)
@@ -302,7 +309,9 @@ class Connections:
 
     def _drop_late(self) -> None:
         now = time.monotonic()
-        for stranger in list(self._strangers):
+        for stranger in self._strangers:  # the oldest comes first
+            if now - stranger.since < min(SILENT_SECONDS, GREETING_SECONDS):
+                break
             silent = stranger.layer is not None and not stranger.layer.heard
             if silent and now - stranger.since >= SILENT_SECONDS:
                 self._transmit(stranger, wire.frame(wire.NEEDS_TLS))

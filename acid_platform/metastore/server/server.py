@@ -23,7 +23,7 @@ from pathlib import Path
 import psutil
 
 from acid_platform.base.clock import Clock, SystemClock
-from acid_platform.base.metrics_page import address_of, registry_of, serve_metrics
+from acid_platform.base.metrics_page import registry_of, serve_metrics
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import (
     AcidError,
@@ -150,7 +150,7 @@ class Server:
     def serve_metrics(self, address: str) -> None:
         """Serves its numbers for Prometheus from now on. Raises InvalidDefinition."""
         page = serve_metrics(address, registry_of(lambda: families(self.status_now())))
-        self.metrics = address_of(page)
+        self.metrics = page.address
 
     def stop(self, *_: object) -> None:
         """Ends `run` after the current round; safe in a signal handler."""
