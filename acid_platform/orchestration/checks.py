@@ -8,8 +8,12 @@ expectation that can't be evaluated is an error, not a failed check.
 import json
 import os
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from inspect import signature
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -48,12 +52,25 @@ class Expectation:
         single = (self.arguments.get(name) for name in ("column", "column_A", "column_B"))
         return frozenset(filter(None, (*single, *self.arguments.get("column_list", ()))))
 
-    def spec(self, key: dg.AssetKey) -> dg.AssetCheckSpec:
-        return dg.AssetCheckSpec(
-            self.name, asset=key, description=self.description, blocking=self.blocking
-        )
+    def spec(
+        self, key: dg.AssetKey, partitions_def: dg.PartitionsDefinition[str] | None = None
+    ) -> dg.AssetCheckSpec:
+        """The check; with partitions, each evaluation is of one of them (P56)."""
+        about: dict[str, Any] = {"description": self.description, "blocking": self.blocking}
+        if partitions_def is not None and _CHECKS_HAVE_PARTITIONS:
+            about["partitions_def"] = partitions_def
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", dg.PreviewWarning)
+            return dg.AssetCheckSpec(self.name, asset=key, **about)
 
 
+_CHECKS_HAVE_PARTITIONS = "partitions_def" in signature(dg.AssetCheckSpec.__new__).parameters
+"""Not in the first versions of Dagster 1.13."""
+_PLOTTED = {
+    "unexpected_count": "failed rows",
+    "unexpected_percent": "failed rows, percent",
+    "observed_value": "observed value",
+}
 _OBSERVED = (
     "observed_value",
     "unexpected_count",
@@ -98,10 +115,14 @@ class Finding:
     @property
     def metadata(self) -> dict[str, dg.MetadataValue]:
         metadata: dict[str, dg.MetadataValue] = {
-            "details": dg.MetadataValue.json(
-                json.loads(json.dumps(dict(self.details), default=_plain))
-            )
+            name: dg.MetadataValue.float(value)
+            if isinstance(value, float)
+            else dg.MetadataValue.int(value)
+            for name, value in self.numbers.items()
         }
+        metadata["details"] = dg.MetadataValue.json(
+            json.loads(json.dumps(dict(self.details), default=_plain))
+        )
         if samples := self.samples:
             metadata["unexpected rows"] = dg.MetadataValue.table(
                 [dg.TableRecord(sample) for sample in samples]
@@ -114,6 +135,20 @@ class Finding:
                 dg.MetadataValue.url(self.site) if served else dg.MetadataValue.path(self.site)
             )
         return metadata
+
+    @property
+    def numbers(self) -> dict[str, int | float]:
+        """What Dagster plots by run: failed rows, their share, the observed value; of a check that
+        a body evaluated, each number of its details."""
+        found = {}
+        for name, detail in self.details.items():
+            shown = _PLOTTED.get(name) or ("" if self.kind else name)
+            value = float(detail) if isinstance(detail, Decimal) else detail
+            value = value.item() if hasattr(value, "item") else value
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if shown and (whole or (isinstance(value, float) and isfinite(value))):
+                found[shown] = value
+        return found
 
     @property
     def samples(self) -> list[dict[str, str]]:
@@ -217,8 +252,8 @@ def evaluate(
     """Evaluate expectations on a Spark or pandas frame; returns a finding for each, in order.
 
     The first pass over the data evaluates all of them. A second pass collects counts and examples
-    for those that fail, with the columns of `key`; for HTML pages in `site`, one pass collects them
-    for all. Raises CheckErrored if an expectation can't be evaluated.
+    for those that fail or allow failing rows, with the columns of `key`; for HTML pages in `site`,
+    one pass collects them for all. Raises CheckErrored if an expectation can't be evaluated.
     """
     validator = _Validator(frame, site.table if site else "frame")
     summary = {
@@ -226,11 +261,16 @@ def evaluate(
         **({"unexpected_index_column_names": list(key)} if key else {}),
     }
     results = validator.run(expectations, summary if site else {"result_format": "BOOLEAN_ONLY"})
-    failed = [
-        expectation for expectation in expectations if not results[expectation.name]["success"]
+    unknown = [
+        expectation
+        for expectation in expectations
+        if not results[expectation.name]["success"] or "mostly" in expectation.arguments
     ]
-    if failed and not site:
-        results |= validator.run(failed, summary)
+    if unknown and not site:
+        results |= validator.run(unknown, summary)
+    for expectation in expectations:
+        if expectation not in unknown and _judges_rows(expectation.kind):
+            results[expectation.name].setdefault("unexpected_count", 0)
     where = ""
     if site:
         try:
@@ -406,6 +446,18 @@ def _class(kind: str) -> Any:
     from great_expectations.expectations.registry import get_expectation_impl
 
     return getattr(gx.expectations, kind, None) or get_expectation_impl(kind)
+
+
+def _judges_rows(kind: str) -> bool:
+    """Whether the expectation passes only if no row fails it, unless it has `mostly`."""
+    from great_expectations.expectations import expectation as classes
+
+    maps = (
+        classes.ColumnMapExpectation,
+        classes.ColumnPairMapExpectation,
+        classes.MulticolumnMapExpectation,
+    )
+    return issubclass(_class(kind), maps)
 
 
 def errored(info: Mapping[str, Any] | None) -> str | None:

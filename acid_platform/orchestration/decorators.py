@@ -193,7 +193,7 @@ def _asset(
                 out.asset_spec(deps, description).merge_attributes(metadata=marks) for out in outs
             ],
             name=name or body.__name__,
-            check_specs=[spec for out in outs for spec in out.check_specs()],
+            check_specs=[spec for out in outs for spec in out.check_specs(partitions_def)],
             partitions_def=partitions_def,
             backfill_policy=backfill_policy,
             **options,

@@ -30,7 +30,8 @@ from acid_platform.orchestration.partition_keys import PartitionExpr, PartitionS
 from acid_platform.orchestration.quarantine import Quarantined
 from acid_platform.orchestration.write_modes import ensure_table, write
 
-Result: TypeAlias = dg.AssetCheckResult | dg.MaterializeResult[None]
+CheckEvent: TypeAlias = dg.AssetCheckResult | dg.AssetCheckEvaluation | dg.Output[None]
+Result: TypeAlias = CheckEvent | dg.MaterializeResult[None]
 
 RETRY = dg.RetryPolicy(
     max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
@@ -59,18 +60,47 @@ class _Output:
     planned: PlannedTable
     scope: PartitionScope | None
     findings: list[Finding] = field(default_factory=list)
-    results: tuple[dg.AssetCheckResult, ...] = ()
+    results: tuple[CheckEvent, ...] = ()
     quarantined: Quarantined = field(default_factory=Quarantined)
     uncommitted: Uncommitted | None = None
 
-    def set_results(self, selected: frozenset[dg.AssetCheckKey]) -> None:
+    def set_results(self, context: dg.AssetExecutionContext) -> None:
         """Build the results of the selected checks; an error here still stops the commit."""
-        key = self.planned.out.asset_key
+        key, selected = self.planned.out.asset_key, context.selected_asset_check_keys
         self.results = tuple(
-            finding.result(key)
+            event
             for finding in self.findings
             if dg.AssetCheckKey(key, finding.name) in selected
+            for event in _events(context, finding.result(key))
         )
+
+
+def _events(context: dg.AssetExecutionContext, result: dg.AssetCheckResult) -> Sequence[CheckEvent]:
+    """The result, and of a run for several partitions an evaluation of each (P56).
+
+    They were checked and are committed together: if a check refuses one, it refuses all.
+    """
+    assert result.asset_key and result.check_name
+    check = dg.AssetCheckKey(result.asset_key, result.check_name)
+    spec = context.assets_def.get_spec_for_check_key(check)
+    if not context.has_partition_key_range or getattr(spec, "partitions_def", None) is None:
+        return (result,)
+    keys = context.partition_keys
+    together = {"checked together": len(keys)} if len(keys) > 1 else {}
+    name = context.job_def.asset_layer.get_op_output_name(check)
+    evaluations = [
+        dg.AssetCheckEvaluation(
+            asset_key=check.asset_key,
+            check_name=check.name,
+            passed=result.passed,
+            metadata={**result.metadata, **together},
+            severity=result.severity,
+            blocking=spec.blocking,
+            partition=key,
+        )
+        for key in keys
+    ]
+    return (dg.Output(None, name), *evaluations)
 
 
 def materialize(
@@ -101,7 +131,7 @@ def materialize(
 
 def _checked_alone(
     context: dg.AssetExecutionContext, warehouse: Warehouse, plan: PlannedTable
-) -> Iterator[dg.AssetCheckResult]:
+) -> Iterator[CheckEvent]:
     """Evaluate selected checks on the committed rows. Raises InvalidDefinition, CheckErrored."""
     out = plan.out
     chosen = {key for key in context.selected_asset_check_keys if key.asset_key == out.asset_key}
@@ -125,7 +155,7 @@ def _checked_alone(
             )
         output.findings.extend(out.recheck(context, warehouse.table(out.name)))
         _require_findings(out, output.findings, body_checks)
-    output.set_results(frozenset(chosen))
+    output.set_results(context)
     yield from output.results
 
 
@@ -150,7 +180,6 @@ def _in_one_transaction(
     produce: Callable[[Transaction], object],
     retry_policy: dg.RetryPolicy | None,
 ) -> Iterator[Result]:
-    selected = frozenset(context.selected_asset_check_keys)
     with retried(context, retry_policy):
         for plan in plans_to_run:
             ensure_table(warehouse, plan.out)
@@ -171,7 +200,7 @@ def _in_one_transaction(
                 outputs.append(output)
                 _take(warehouse, txn, output, produced.get(plan.out.name), context.run.run_id)
                 _check(warehouse, txn, output)
-                output.set_results(selected)
+                output.set_results(context)
             if broken := [
                 (output.planned.out.name, finding)
                 for output in outputs

@@ -171,7 +171,8 @@ class AcidOut:
             self.asset_key, deps=[*arguments.pop("deps", ()), *deps], metadata=metadata, **arguments
         )
 
-    def check_specs(self) -> list[dg.AssetCheckSpec]:
-        return [
-            expectation.spec(self.asset_key) for expectation in (*self.expectations, *self.checks)
-        ]
+    def check_specs(
+        self, partitions_def: dg.PartitionsDefinition[str] | None
+    ) -> list[dg.AssetCheckSpec]:
+        every = (*self.expectations, *self.checks)
+        return [expectation.spec(self.asset_key, partitions_def) for expectation in every]

@@ -754,6 +754,17 @@ GROUP = Group(
             ),
         ),
         Rule(
+            "P56",
+            "An evaluation of a check names the partition that was checked, and has the number of"
+            " failed rows as metadata: a later good partition does not cover a refused one.",
+            ("orchestration.materialize", "orchestration.checks:Expectation.spec"),
+            (
+                "test_P56_an_evaluation_is_of_the_partition_that_was_checked",
+                "test_P56_a_run_for_several_partitions_has_an_evaluation_of_each",
+                "test_P56_the_numbers_of_a_finding_are_metadata",
+            ),
+        ),
+        Rule(
             "P69",
             "What lies in a temporary place can be read by its user only: a directory has mode 0700"
             " and a random name from its beginning, whatever the umask says, and so have drafts of"
