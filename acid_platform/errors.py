@@ -207,6 +207,15 @@ class NoSuchPast(Terminal):
     unknown tag (P36)."""
 
 
+class NotErased(Terminal):
+    """An erasure that could not remove every file with the rows; the text says which are left, who
+    holds them, and the way out. `erasure` is its report."""
+
+    def __init__(self, text: str, erasure: object = None) -> None:
+        super().__init__(text)
+        self.erasure = erasure
+
+
 class PublicationFailed(Transient):
     """The written rows differ from the counted ones, can't be put into place, or did not reach the
     disk; nothing was committed (P19, P27)."""

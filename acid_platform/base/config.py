@@ -230,6 +230,17 @@ HONOURED: tuple[Setting, ...] = (
 starts.
 """
 
+PATHS = (
+    "acid.metastore.archive",
+    "acid.gateway.tls.certificate",
+    "acid.gateway.tls.key",
+    "acid.gateway.tls.ca",
+    "acid.gateway.users",
+    "acid.gateway.grants",
+    "acid.gateway.locations",
+)
+"""Settings that are paths, separated by commas if there are several."""
+
 _METRIC = "a threshold of Hive's periodic metric log, which is not built"
 _NO_LOCK_POLL = "the metastore grants waiting locks itself; each call states its own wait"
 _ALL_ACID = "every table of this platform is transactional"

@@ -1,4 +1,4 @@
-"""Where a warehouse and its metastore are: from an argument, else the environment (P10)."""
+"""Where a warehouse and its metastore are: from an argument, else the environment (P10, P70)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from acid_platform.base.object_store import BY_SCHEME
+from acid_platform.base.paths import user_path
 from acid_platform.errors import InvalidDefinition, MetastoreUnavailable
 
 METASTORE_DIRECTORY = "_metastore"
@@ -30,23 +31,19 @@ def without_credentials(text: str) -> str:
     return re.sub(r"(^|//)(?:(?!//).)*@", r"\1***@", text, flags=re.DOTALL)
 
 
-def local_path(text: str) -> str | None:
-    """The path of a local directory, given as a path or as `file:///path`; None for another form
-    that begins with a scheme."""
-    if text.startswith("file:"):
-        path = re.fullmatch(r"file:(?://(?:localhost)?)?(/[^/].*|/)", text, re.DOTALL)
-        return path[1] if path else None
-    return None if "://" in text or _SCHEME.match(text) else text
+def is_path(text: str) -> bool:
+    """Whether it is a local path, also as `file:///path`, and not an address."""
+    return text[:5].lower() == "file:" or not ("://" in text or _SCHEME.match(text))
 
 
 def _place(text: str, name: str, schemes: tuple[str, ...]) -> tuple[str, bool]:
-    """The place that a setting names, and whether it is a local path.
+    """The place that a setting names, and whether it is a local path, which gets absolute and
+    real (P70): tables are looked for by the names of directories.
 
     Raises InvalidDefinition for a scheme that is not one of `schemes`, and for a user or password.
     """
-    path = local_path(text)
-    if path is not None:
-        return path, True
+    if is_path(text):
+        return os.path.realpath(user_path(text)), True
     scheme, _, rest = text.partition("://")
     shown = without_credentials(text)
     if scheme not in schemes or not rest.strip("/"):
@@ -114,6 +111,8 @@ class Location:
     ) -> Location:
         """Defaults are ACID_WAREHOUSE and ACID_METASTORE; a local warehouse holds its metastore.
 
+        A local path gets absolute and real (P70).
+
         Raises InvalidDefinition if no warehouse is named, a remote one has no ACID_METASTORE (P10),
         or one of the two has a scheme that is not known, or a password.
         """
@@ -124,8 +123,6 @@ class Location:
                 " project's directory, where it takes var/warehouse"
             )
         where, local = _place(where, "ACID_WAREHOUSE", REMOTE)
-        if local:
-            where = str(Path(where).expanduser().absolute())
         home = metastore or os.environ.get("ACID_METASTORE")
         if home:
             return cls(where, metastore_place(home))

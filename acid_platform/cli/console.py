@@ -13,6 +13,7 @@ import click
 
 from acid_platform import __version__
 from acid_platform.base.location import Location
+from acid_platform.base.paths import is_uri, user_path
 from acid_platform.base.visible import visible
 from acid_platform.cli.project import nearby
 from acid_platform.display import show_table
@@ -69,6 +70,16 @@ class Group(click.Group):
                 raise
             hint = f"{error.message} Did you mean {' or '.join(map(repr, near))}?"
             raise click.UsageError(hint, ctx) from error
+
+
+class LocalPath(click.Path):
+    """A path of this machine, however it is spelt (P70)."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = value if value == "-" and self.allow_dash else user_path(value)
+        if is_uri(path):
+            self.fail(f"{value} is not on this machine; name a local path", param, ctx)
+        return super().convert(path, param, ctx)
 
 
 WITHOUT_TLS = click.option(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from acid_platform.base.paths import user_path
 from acid_platform.cli.console import (
     A_TABLE_OR_ALL,
     ROWS,
@@ -144,7 +144,7 @@ def orcdump(session: CommandSession, file: str, meta: bool) -> None:
     from acid_platform.orc import dump
     from acid_platform.storage.files import Files
 
-    files, path = Files.of(file if "://" in file else str(Path(file).absolute()))
+    files, path = Files.of(user_path(file))
     if not files.exists(path) and session.named:
         with session.metastore() as metastore:
             try:

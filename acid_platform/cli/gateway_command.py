@@ -13,12 +13,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from acid_platform.base.metrics_page import serve_metrics
+from acid_platform.base.paths import user_path
 from acid_platform.base.visible import log_to
 from acid_platform.cli.console import (
     METRICS,
@@ -26,6 +26,7 @@ from acid_platform.cli.console import (
     WITHOUT_TLS,
     CommandSession,
     Failed,
+    LocalPath,
     command,
     complete_tables,
     main,
@@ -130,14 +131,14 @@ def _settings(options: dict[str, str | int | None]) -> dict[str, str]:
     """The settings that the command's options name; a file may be relative to this directory."""
     files = ("tls_certificate", "tls_key", "tls_ca", "users", "grants")
     return {
-        name.replace("_", "."): str(Path(str(value)).absolute() if name in files else value)
+        name.replace("_", "."): user_path(str(value)) if name in files else str(value)
         for name, value in options.items()
         if value is not None
     }
 
 
 @gateway.command("add-user")
-@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("file", type=LocalPath(dir_okay=False))
 @click.argument("name")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
 def add_user(file: str, name: str, password_stdin: bool) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,6 +26,7 @@ from acid_platform.cli.console import (
     TABLE,
     CommandSession,
     Failed,
+    LocalPath,
     command,
     echo,
     limit_option,
@@ -146,7 +147,7 @@ def _print_report(session: CommandSession, report: DoctorReport, with_settings: 
 @click.option(
     "-f",
     "--file",
-    type=click.File("r", encoding="utf-8-sig"),
+    type=LocalPath(exists=True, dir_okay=False, allow_dash=True),
     metavar="FILE",
     help="Run the script in FILE.",
 )
@@ -159,7 +160,7 @@ def _print_report(session: CommandSession, report: DoctorReport, with_settings: 
 def sql(
     session: CommandSession,
     script: str | None,
-    file: TextIO | None,
+    file: str | None,
     limit: int,
     engine: str | None,
 ) -> None:
@@ -197,15 +198,15 @@ def sql(
             )
 
 
-def _script(script: str | None, file: TextIO | None) -> str:
+def _script(script: str | None, file: str | None) -> str:
     """Raises UsageError unless there is one script, in UTF-8."""
     if (script is None) == (file is None):
         raise click.UsageError("give a SCRIPT, or -f FILE, or - for standard input")
     if script is not None and script != "-":
         return script
-    source = file or click.open_file("-", encoding="utf-8")
     try:
-        return source.read()
+        with click.open_file(file or "-", encoding="utf-8-sig") as source:
+            return str(source.read())
     except UnicodeDecodeError as error:
         raise click.UsageError(f"the script is not in UTF-8: {error}") from error
 
@@ -270,7 +271,7 @@ def erase(
         )
         return
     with session.open() as warehouse, session.working(f"erasing rows of {table}"):
-        result = warehouse.table(table).erase(where, partition, end_history)
+        result = warehouse.table(table).erase(where, partition, end_history, report=True)
     if session.json:
         session.say_json(result.as_json())
     if not result.erased:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from acid_platform.base.metrics_page import prometheus_text
-from acid_platform.cli.console import METRICS, WITHOUT_TLS, CommandSession, command, main
+from acid_platform.cli.console import METRICS, WITHOUT_TLS, CommandSession, LocalPath, command, main
 from acid_platform.errors import (
     InvalidDefinition,
     MetastoreUnavailable,
@@ -96,7 +96,7 @@ def start(
     if not session.place.made and not empty:
         joining.require_new(session.place, joining.IdentityFile.read(session.place.warehouse))
     if listen or metrics:
-        home = Home(Path(session.place.metastore).resolve())
+        home = Home(Path(session.place.metastore))
         start_process(home, listen, without_tls=without_tls, metrics=metrics)
     with joining.join(session.place, empty=empty) as client:
         running = client.status()
@@ -151,7 +151,7 @@ def serve(
     from acid_platform.metastore.__main__ import serve_log
 
     if not session.place.shared:
-        home = Home(Path(session.place.metastore).resolve())
+        home = Home(Path(session.place.metastore))
         raise SystemExit(serve_directory(home, listen, without_tls=without_tls, metrics=metrics))
     serve_log(session.place.metastore, listen, advertise, without_tls=without_tls, metrics=metrics)
 
@@ -167,10 +167,14 @@ def serve(
     help="How long it lasts.",
 )
 @click.option(
-    "--to", "directory", metavar="DIR", help="Another directory than tls in the metastore's."
+    "--to",
+    "directory",
+    type=LocalPath(path_type=Path),
+    metavar="DIR",
+    help="Another directory than tls in the metastore's.",
 )
 def certificate(
-    session: CommandSession, hosts: tuple[str, ...], renew: bool, days: int, directory: str | None
+    session: CommandSession, hosts: tuple[str, ...], renew: bool, days: int, directory: Path | None
 ) -> None:
     """Make a certificate for each HOST by which clients connect, or print the one that is there.
 
@@ -181,11 +185,11 @@ def certificate(
 
     if directory is None:
         require_own(session, "make its certificate")
-        home = Home(Path(session.place.metastore).resolve())
+        home = Home(Path(session.place.metastore))
         home.prepare()
         where = home.tls
     else:
-        where = Path(directory).absolute()
+        where = directory
     made = make_certificate(where, hosts, days) if hosts or renew else read_certificate(where)
     fields = {**asdict(made), "hosts": ", ".join(made.hosts)}
     for key in ("expires", "ca_expires"):

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from acid_platform import __version__
-from acid_platform.cli.console import CommandSession, command, main
+from acid_platform.cli.console import CommandSession, LocalPath, command, main
 from acid_platform.errors import InvalidDefinition, InvalidExpression
 
 _FILES = Path(__file__).parent / "project_files"
@@ -21,14 +21,14 @@ _FOLDERS = ("tests", "var", "dagster_home")
 
 
 @command(main)
-@click.argument("path", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("path", type=LocalPath(path_type=Path, file_okay=False))
 def new(session: CommandSession, path: Path) -> None:
     """Write a project at PATH: a table from a CSV file with its test, for Dagster's dg.
 
     The last part of PATH is the name of its package and of its database. `make setup dev` there
     starts it, and `dg scaffold defs` adds to it.
     """
-    name = path.absolute().name
+    name = path.name
     if why := _unusable(name):
         raise InvalidDefinition(
             f"{name!r} is no name for a package: {why}; end PATH in another, such as projects/shop"

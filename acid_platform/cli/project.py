@@ -12,7 +12,8 @@ from collections.abc import MutableMapping
 from contextlib import suppress
 from pathlib import Path
 
-from acid_platform.base.location import holds_log, local_path
+from acid_platform.base.location import holds_log, is_path
+from acid_platform.base.paths import user_path
 from acid_platform.errors import MetastoreUnavailable
 from acid_platform.metastore.endpoint import FILES, SYSTEM
 
@@ -37,8 +38,8 @@ def enter_project(start: Path, environment: MutableMapping[str, str]) -> None:
     home = environment.get("ACID_HOME") or settings.get("ACID_HOME") or "var"
     settings.setdefault("ACID_WAREHOUSE", f"{home}/warehouse")
     for name, value in settings.items():
-        absolute = name in _PATHS and local_path(value) == value != SYSTEM
-        environment.setdefault(name, str(root / value) if absolute else value)
+        path = name in _PATHS and is_path(value) and value != SYSTEM
+        environment.setdefault(name, user_path(value, root) if path else value)
 
 
 def project_root(start: Path) -> Path | None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from acid_platform.base.paths import as_uri, user_path
 from acid_platform.base.private_places import scratch_directory
-from acid_platform.cli.console import CommandSession, command, echo
+from acid_platform.cli.console import CommandSession, LocalPath, command, echo
 from acid_platform.cli.metastore_commands import metastore, require_own
 from acid_platform.display.progress import progress
 from acid_platform.errors import BackupRefused, InvalidDefinition
@@ -26,17 +27,16 @@ if TYPE_CHECKING:
 
 
 @command(metastore)
-@click.argument("file", type=click.Path(dir_okay=False))
-def backup(session: CommandSession, file: str) -> None:
+@click.argument("file", type=LocalPath(dir_okay=False, path_type=Path))
+def backup(session: CommandSession, file: Path) -> None:
     """Write everything that is committed to the new FILE, while others work."""
     from acid_platform.metastore.server.saving import write_copy
 
-    path = Path(file).absolute()
-    end = write_copy(_log(session.existing()), path)
-    size = path.stat().st_size
+    end = write_copy(_log(session.existing()), file)
+    size = file.stat().st_size
     session.say(
-        {"path": str(path), "bytes": size, **asdict(end)},
-        f"{path}: {size} bytes, up to position {end.position} of {utc_text(end.made)}",
+        {"path": str(file), "bytes": size, **asdict(end)},
+        f"{file}: {size} bytes, up to position {end.position} of {utc_text(end.made)}",
     )
 
 
@@ -70,7 +70,7 @@ def archive(session: CommandSession, place: str | None) -> None:
 
 
 @command(metastore)
-@click.argument("file", type=click.Path(exists=True, dir_okay=False), required=False)
+@click.argument("file", type=LocalPath(exists=True, dir_okay=False), required=False)
 @click.option(
     "--archive", "archived", metavar="DIR", help="Restore from this archive or log, not a FILE."
 )
@@ -83,6 +83,7 @@ def archive(session: CommandSession, place: str | None) -> None:
 @click.option(
     "--to",
     "target",
+    type=LocalPath(path_type=Path),
     metavar="FILE",
     help="With --archive: only write a backup as of then to the new FILE.",
 )
@@ -97,7 +98,7 @@ def restore(
     archived: str | None,
     until: str | None,
     history: str,
-    target: str | None,
+    target: Path | None,
     replace: bool,
 ) -> None:
     """Make the warehouse's metastore from a backup FILE, or from an archive as of a moment.
@@ -115,7 +116,7 @@ def restore(
     if not archived and (history or target):
         raise InvalidDefinition("--history and --to belong to --archive PLACE")
     if target and archived and until:
-        made_file = _rebuild(archived, until, Path(target).absolute(), history)
+        made_file = _rebuild(archived, until, target, history)
         session.say(asdict(made_file), _reached(made_file))
         return
     if session.place.metastore.startswith(TCP):
@@ -226,7 +227,7 @@ def _log(place: Location) -> Log:
         return open_log(place.metastore)
     from acid_platform.metastore.log.local import LocalLog
 
-    return LocalLog(Path(place.metastore).resolve())
+    return LocalLog(Path(place.metastore))
 
 
 def _archived(place: str) -> dict[str, Log]:
@@ -234,7 +235,7 @@ def _archived(place: str) -> dict[str, Log]:
     from acid_platform.metastore.log.open_log import open_log
     from acid_platform.metastore.log.store_access import logs_below
 
-    where = place if "://" in place else f"file://{Path(place).expanduser().absolute()}"
+    where = as_uri(user_path(place))
     own: Log = open_log(where)
     if own.exists:
         return {own.history: own}

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from acid_platform.base.name_patterns import dotted_pattern, name_pattern
+from acid_platform.base.paths import as_uri
 from acid_platform.errors import (
     NoSuchPartition,
     NoSuchTable,
@@ -24,7 +25,6 @@ from acid_platform.layout.declarable import table_name
 from acid_platform.layout.names import DeltaName, parse_directory
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, parse_partition
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.places import as_uri
 from acid_platform.metastore.records import TableRecord, ViewRecord
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from acid_platform.base.paths import as_uri
 from acid_platform.base.table_properties import FILE_FORMAT, TRANSACTIONAL
 from acid_platform.errors import DeclarationChanged, NoSuchTable, UnsupportedStatement
 from acid_platform.gateway import shapes
@@ -20,7 +21,6 @@ from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.declarable import table_name
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.places import as_uri
 from acid_platform.metastore.records import OwnerKind, TableRecord
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files

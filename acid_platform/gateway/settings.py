@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acid_platform.base.config import Settings
+from acid_platform.base.paths import is_uri, local_path
 from acid_platform.errors import InvalidDefinition
 from acid_platform.gateway.authorization import Authorizer, grants, imported
 from acid_platform.gateway.bounds import Bounds
@@ -15,7 +16,6 @@ from acid_platform.gateway.gateway_server import Entry
 from acid_platform.gateway.gateway_tls import Tls
 from acid_platform.gateway.users import Users
 from acid_platform.metastore.endpoint import is_loopback
-from acid_platform.metastore.places import is_uri, local_path
 
 PREFIX = "acid.gateway."
 _FILES = (

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from acid_platform.base.paths import absolute, as_uri, is_uri, local_path
 from acid_platform.base.table_properties import (
     FIELD_DELIMITER,
     NULL_TEXT,
@@ -17,7 +18,6 @@ from acid_platform.errors import InvalidDefinition, NoSuchPartition, Unsupported
 from acid_platform.gateway.protocol import load
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, parse_partition, partition_name
-from acid_platform.metastore.places import absolute, as_uri, is_uri, local_path
 from acid_platform.metastore.records import (
     PLATFORM_OWNER,
     DatabaseRecord,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 
+from acid_platform.base.paths import user_path
 from acid_platform.errors import ImportRefused
 from acid_platform.handles.import_sources import BATCH, ImportSource
 from acid_platform.layout.types import Column
@@ -20,7 +20,7 @@ class DuckDBSource(ImportSource):
     def __init__(self, file: str, table: str, columns: Sequence[str] | None = None) -> None:
         import duckdb
 
-        path = os.path.abspath(os.path.expanduser(file))
+        path = user_path(file)
         self.name = f"duckdb {path} {table}"
         self._connection = self._asked(lambda: duckdb.connect(path, read_only=True))
         self._query = _select(table, columns)

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 
+from acid_platform.base.paths import user_path
 from acid_platform.engine.reads import TableRead
 from acid_platform.engine.results import Result
 from acid_platform.errors import CorruptFile, InvalidDefinition, UnsupportedStatement, WrongType
@@ -77,9 +78,7 @@ def rows_of_files(warehouse: Warehouse, source: str, names: Sequence[str]) -> Re
 
 def _files_at(source: str) -> tuple[Files, list[tuple[str, int]]]:
     """The paths and sizes, sorted. Raises InvalidDefinition."""
-    if "://" not in source:
-        source = os.path.abspath(os.path.expanduser(source))
-    files, path = Files.of(source)
+    files, path = Files.of(user_path(source))
     if not files.is_directory(path):
         if not files.exists(path):
             raise InvalidDefinition(f"there is no file {source}")

@@ -11,11 +11,11 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from acid_platform.base.paths import user_path
 from acid_platform.errors import ImportRefused
 from acid_platform.handles.csv_files import PARSED, CsvFormat, parsed
 from acid_platform.handles.import_sources import (
     ImportSource,
-    absolute,
     chosen_fields,
     rows_of_dataset,
 )
@@ -47,7 +47,7 @@ class FolderSource(ImportSource):
     ) -> None:
         from pyarrow import dataset
 
-        place = absolute(folder)
+        place = user_path(folder)
         self.name = f"{kind} {place}"
         if kind not in ("parquet", "csv"):
             raise ImportRefused(f"{folder}: {kind!r} is no kind of files; say 'parquet' or 'csv'")

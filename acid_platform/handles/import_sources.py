@@ -7,7 +7,6 @@ kinds of sources.
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
@@ -124,8 +123,3 @@ def chosen_fields(schema: pa.Schema, columns: list[str] | None, source: str) -> 
             f"{source} has no column {missing[0]!r}; it has {', '.join(schema.names)}"
         )
     return pa.schema([schema.field(name) for name in columns])
-
-
-def absolute(place: str) -> str:
-    """A URI as it is, a path from the root of the file system."""
-    return place if "://" in place else os.path.abspath(os.path.expanduser(place))

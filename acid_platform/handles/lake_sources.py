@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from acid_platform.base.paths import as_uri, user_path
 from acid_platform.errors import ImportRefused
 from acid_platform.handles.import_sources import (
     ImportSource,
-    absolute,
     chosen_fields,
     rows_of_dataset,
 )
@@ -112,7 +112,7 @@ class DeltaSource(ImportSource):
         self.name = f"delta {table}"
         library = self._library("deltalake", "deltalake")
         self._open: Callable[..., Any] = library.DeltaTable
-        self._place = absolute(table)
+        self._place = user_path(table)
         self._table: Any = self._asked(lambda: self._open(self._place, version=version))
         self.name = f"delta {self._table.table_uri.rstrip('/')}"
         self._columns = None if columns is None else list(columns)
@@ -175,4 +175,4 @@ _NO_ROW_CHANGED = ("OPTIMIZE", "VACUUM START", "VACUUM END")
 
 
 def _uri(path: str) -> str:
-    return path if "://" in path else f"file://{absolute(path)}"
+    return as_uri(user_path(path))

@@ -15,6 +15,7 @@ from acid_platform.errors import (
     CompactionRefused,
     DeclarationChanged,
     InvalidDefinition,
+    NotErased,
 )
 from acid_platform.handles.constraint_checks import require_computable, require_fulfilled
 from acid_platform.handles.read_verbs import Reads
@@ -106,15 +107,25 @@ class Table(Reads, Writes):
             grouped = groups.insert(self._known, statement.rows, statement.fixed)
             return self._committed(statement) if grouped is None else grouped
 
-    def erase(self, where: str, partition: Partition = None, end_history: bool = False) -> Erasure:
+    def erase(
+        self,
+        where: str,
+        partition: Partition = None,
+        end_history: bool = False,
+        *,
+        report: bool = False,
+    ) -> Erasure:
         """Deletes rows from every file, also from files of old snapshots.
 
         Deletes the rows in one transaction, compacts and cleans, then reads every file of the
-        table. Files that an open snapshot still needs stay; `remaining` names the transactions:
-        erase again when they have ended. Files that a retention or a tag keeps stay too, unless
-        `end_history` ends the history of the partitions that held such rows: earlier snapshots of
-        them can't be read any more, those of other partitions can. Raises as count, also
-        NoSuchPartition, LeaseHeld, and CorruptFile for a file that can't be read.
+        table. Files that an open snapshot still needs stay: erase again when it has ended. Files
+        that a retention or a tag keeps stay too, unless `end_history` ends the history of the
+        partitions that held such rows: earlier snapshots of them can't be read any more, those of
+        other partitions can.
+
+        Raises NotErased (P71) if a file with such rows is left, or one that has the columns of before
+        they were changed; with `report`, the answer then names them in `remaining`. Raises as
+        count, also NoSuchPartition, LeaseHeld, and CorruptFile for a file that can't be searched.
         """
         from acid_platform.services import erasure
 
@@ -126,7 +137,10 @@ class Table(Reads, Writes):
         if end_history:
             erasure.end_history(metastore, request)
         removed = erasure.clean(metastore, request)
-        return erasure.prove(metastore, request, deleted, outcomes, removed)
+        result = erasure.prove(metastore, request, deleted, outcomes, removed)
+        if not (report or result.erased):
+            raise NotErased(str(result), result)
+        return result
 
     def request_erasure(self, where: str, partition: Partition = None) -> int:
         """Records that these rows have to be erased, which Dagster's `erasure_sensor` will do.

@@ -25,6 +25,7 @@ from typing import TextIO
 
 from acid_platform.base.disk import make_directory, sync_data, sync_path
 from acid_platform.base.location import holds_log, without_credentials
+from acid_platform.base.paths import user_path
 from acid_platform.base.private_places import own_directory, parents
 from acid_platform.errors import (
     InvalidDefinition,
@@ -97,7 +98,7 @@ def require_tls(listen: str, *, tls: bool, without_tls: bool, certificate: str) 
 def absolute_files(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that name files, for a process in another directory."""
     return {
-        name: str(Path(environment[name]).absolute())
+        name: user_path(environment[name])
         for name in FILES
         if environment.get(name) and not (name == TLS_CA and environment[name] == SYSTEM)
     }

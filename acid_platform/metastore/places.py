@@ -11,50 +11,7 @@ import os
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
-from acid_platform.errors import InvalidDefinition
-
-
-def absolute(location: str) -> str:
-    """A path without `.` and `..`, or a URI; a relative path starts at the current directory.
-
-    Raises InvalidDefinition for a file of another machine.
-    """
-    if is_uri(location):
-        scheme, _, rest = location.partition("://")
-        return f"{scheme.lower()}://{rest}".rstrip("/")
-    path = os.path.abspath(local_path(location))
-    return f"/{path.lstrip('/')}"
-
-
-def local_path(location: str) -> str:
-    """The path in `file:/x`, `file:///x` or `file://localhost/x`, and every path as it is.
-
-    Nothing in it is decoded: Hive, Spark and Trino take locations verbatim. Raises
-    InvalidDefinition for a file of another machine.
-    """
-    if not _is_file(location):
-        return location
-    path = location[len("file:") :]
-    if not path.startswith("//"):
-        return path
-    host, slash, rest = path[2:].partition("/")
-    if host.lower() not in ("", "localhost"):
-        raise InvalidDefinition(f"{location} is a file of the machine {host}; write file:///path")
-    return slash + rest
-
-
-def is_uri(location: str) -> bool:
-    """Whether it names a file system other than the local one."""
-    return "://" in location and not location.startswith("/") and not _is_file(location)
-
-
-def as_uri(location: str) -> str:
-    """The location with a scheme, which an absolute path gets."""
-    return location if "://" in location else f"file://{location}"
-
-
-def _is_file(location: str) -> bool:
-    return location[:5].lower() == "file:"
+from acid_platform.base.paths import absolute, is_uri
 
 
 def is_relative(location: str) -> bool:

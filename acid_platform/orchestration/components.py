@@ -21,6 +21,7 @@ from dagster.components.lib.executable_component.function_component import Resol
 from dagster.components.resolved.core_models import ResolvedAssetAttributes
 from pydantic import Field
 
+from acid_platform.base.paths import user_path
 from acid_platform.errors import (
     InvalidDefinition,
     InvalidExpression,
@@ -118,7 +119,7 @@ class _Table(dg.Component, dg.Model, dg.Resolvable):
         expectations = expectations_of(
             [
                 *(Expectation(**each.model_dump()) for each in self.expectations),
-                *(place / suite for suite in self.suites),
+                *(Path(user_path(suite, place)) for suite in self.suites),
             ],
             f"asset of {self.table}",
         )
@@ -207,7 +208,7 @@ class SqlAssetComponent(_Table):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Raises InvalidDefinition, which names the file if its text is the reason, and OSError."""
-        path, own = context.path / self.sql, table_name(self.table)
+        path, own = Path(user_path(self.sql, context.path)), table_name(self.table)
         script = path.read_text()
         names = parameters_of(script)
         self._require_parameters(names, str(path))
@@ -305,7 +306,7 @@ class TableAssetComponent(_Table):
         def rows(context: dg.AssetExecutionContext) -> object:
             values = _values(context, names)
             path = _PARAMETER.sub(lambda name: values[name[1]], source)
-            return rows_of(path if "://" in path else str(place / path), every)
+            return rows_of(user_path(path, place), every)
 
         return self._declared(place, rows, kinds=[kind.removesuffix("l")])
 

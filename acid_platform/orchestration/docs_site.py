@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from acid_platform.base.clock import wall_ms
-from acid_platform.base.location import local_path
+from acid_platform.base.paths import user_path
 from acid_platform.base.private_places import scratch_directory
 from acid_platform.storage.files import Files, asking
 
@@ -31,11 +31,10 @@ class DocsSite:
     @classmethod
     def of(cls, table: str, run_id: str) -> DocsSite | None:
         """None if no place is set."""
-        place = os.environ.get(PLACE, "").rstrip("/")
-        if not place:
+        named = os.environ.get(PLACE, "")
+        if not named:
             return None
-        local = local_path(place)
-        place = place if local is None else str(Path(local).absolute())
+        place = user_path(named)
         name = f"{table}/{wall_ms()}-{run_id or os.getpid()}"
         address = os.environ.get(ADDRESS, "").rstrip("/") or place
         return cls(f"{place}/{name}", f"{address}/{name}", table)

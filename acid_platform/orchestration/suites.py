@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from acid_platform.base.paths import user_path
 from acid_platform.errors import CheckErrored, InvalidDefinition
 from acid_platform.orchestration.checks import Expectation, Finding, data_docs, details_of, errored
 from acid_platform.orchestration.known_expectations import class_of_type
@@ -91,7 +92,7 @@ def expectations_of(given: Iterable[Given], owner: str) -> tuple[Expectation, ..
 def _read(item: object, owner: str) -> Iterator[Expectation]:
     gx = sys.modules.get("great_expectations")  # who has an object of it has imported it
     if isinstance(item, str | Path):
-        path = Path(item).resolve()
+        path = Path(user_path(item))
         content = _json(path, owner)
         if "validation_definitions" in content:
             yield from _of_checkpoint(OwnCheckpoint(path), _suites_of(path, content, owner), owner)

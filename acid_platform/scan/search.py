@@ -41,6 +41,8 @@ class FoundFile:
     """Why the file could not be searched."""
     writer: int | None = None
     """The open transaction that is still writing the file, which therefore was not read."""
+    outdated: bool = False
+    """Whether it has the columns of before they were changed, on which no condition is tested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def search_files(
         for path, _ in listed
         if path not in judged
     ]
-    matching = [file for file in present if file.rows or file.error]
+    matching = [file for file in present if file.rows or file.error or file.outdated]
     return Searched(len(present), (*matching, *unread))
 
 
@@ -118,6 +120,8 @@ class _Search:
         return "/".join(parts[:depth]) if depth and keys == self._keys() else ""
 
     def judge(self, path: str, size: int) -> FoundFile:
+        if _highest(path) < self.table.rewritten:
+            return FoundFile(path, self.partition(path), outdated=True)
         try:
             return FoundFile(path, self.partition(path), self._rows(path, size))
         except AcidError as error:
@@ -127,12 +131,6 @@ class _Search:
 
     def _rows(self, path: str, size: int) -> int:
         full = f"{self.table.path}/{path}"
-        if _highest(path) < self.table.rewritten:
-            raise UnsupportedLayout(
-                f"{full} was written before the columns of {self.table.name} were changed, so that"
-                " the condition can't be tested; it goes when no history and no open reader needs"
-                " it any more: --end-history (end_history=True) ends its history"
-            )
         footer = read_footer(self.table.files, full)
         if footer.acid and self._deletes_alone(full):
             return 0

@@ -139,7 +139,7 @@ def _waits(
     if wait is None:
         why = "no compaction has covered it yet; the Initiator requests one"
         return ExplainedPath(table, partition, path, Fate.WAITS, "C16", why)
-    rule = "C41" if wait.holders else PINNED if wait.by_history else "C38"
+    rule = PINNED if wait.by_history else "C41" if wait.holders else "C38"
     return ExplainedPath(table, partition, path, Fate.WAITS, rule, wait.reason, wait.holders)
 
 

@@ -2,7 +2,7 @@
 
 DELETE only hides rows. The steps after it: `queue` and `compact` (major compactions), perhaps
 `end_history`, `clean` (the Cleaner), `prove` (every file is read). If something has to wait, a
-later request continues from there. Only `compact` may start Spark.
+later request continues from there (P71). Only `compact` may start Spark.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore
     from acid_platform.scan.search import FoundFile, Searched
 
+_END_HISTORY = "; --end-history (end_history=True) ends the history of its partition"
 CLEANER_WAIT_SECONDS = 60.0
 """How long to wait for another Cleaner to end its cycle."""
 
@@ -97,7 +98,8 @@ class Remaining:
 
     path: str
     """Relative to the table's directory."""
-    rows: int
+    rows: int | None
+    """None if it has the columns of before they were changed, so the rows can't be told."""
     reason: str
     holders: tuple[Holder, ...] = ()
 
@@ -116,6 +118,8 @@ class Erasure:
     files: int
     """The number of files that were read for the proof."""
     remaining: tuple[Remaining, ...]
+    own: frozenset[int] = frozenset()
+    """The transactions in `waits_for` that the caller's own handle keeps open."""
 
     @property
     def erased(self) -> bool:
@@ -145,20 +149,28 @@ class Erasure:
 
     def reasons(self) -> list[str]:
         """One line for each reason, since thousands of files may remain for the same reason."""
-        groups: defaultdict[tuple[str, tuple[Holder, ...]], list[Remaining]] = defaultdict(list)
+        groups: defaultdict[tuple[str, tuple[Holder, ...], bool], list[Remaining]] = defaultdict(
+            list
+        )
         for left in self.remaining:
-            groups[left.reason, left.holders].append(left)
+            groups[left.reason, left.holders, left.rows is None].append(left)
         lines = []
-        for (reason, holders), files in groups.items():
-            held = (
-                f", held by {', '.join(map(str, holders))}: run it again when that has ended"
-                if holders
-                else ""
+        for (reason, holders, _), files in groups.items():
+            held = f", held by {', '.join(map(str, holders))}: " * bool(holders)
+            if self.own & {holder.txn for holder in holders}:
+                held += (
+                    "this handle has read them and keeps them readable: call wh.release(), or end"
+                    " its snapshot or transaction, and erase again"
+                )
+            elif holders:
+                held += "erase again when that has ended"
+            known = [file.rows for file in files if file.rows is not None]
+            what = (
+                f"with {sum(known)} rows"
+                if known
+                else "of before the table's columns were changed, on which no condition is tested"
             )
-            lines.append(
-                f"{len(files)} files with {sum(file.rows for file in files)} rows, such as"
-                f" {files[0].path}: {reason}{held}"
-            )
+            lines.append(f"{len(files)} files {what}, such as {files[0].path}: {reason}{held}")
         return lines
 
     def as_json(self) -> dict[str, Any]:
@@ -278,14 +290,14 @@ def prove(
 ) -> Erasure:
     """Reads every file of the table, and explains those that still hold such rows.
 
-    Raises CorruptFile if a file can't be read, since nothing is proven then.
+    Raises CorruptFile if a file could not be searched, since nothing is proven then.
     """
     searched = _search(metastore, request)
     unreadable = [file for file in searched.matches if file.error]
     if unreadable:
         raise CorruptFile(
             f"{request.table}: it can't be proven that the rows are gone, since {len(unreadable)}"
-            f" files can't be read, such as: {unreadable[0].error}"
+            f" files could not be searched, such as: {unreadable[0].error}"
         )
     rewritten = tuple(
         f"{outcome.task.partition or ''}/{output.directory}".lstrip("/")
@@ -293,7 +305,9 @@ def prove(
         for output in outcome.outputs
     )
     remaining = _explain(metastore, request, searched.matches, outcomes) if searched.matches else ()
-    return Erasure(request, deleted, rewritten, removed, searched.files, remaining)
+    holders = {held.txn for file in remaining for held in file.holders}
+    own = frozenset(filter(metastore.beats.keeps, holders))
+    return Erasure(request, deleted, rewritten, removed, searched.files, remaining, own)
 
 
 def answer(metastore: Metastore, recorded: int, result: Erasure, run_id: str) -> None:
@@ -376,11 +390,13 @@ def _explain(
             ), ()
         fate = _explained(file.path, fates)
         if fate is not None:
-            advice = "; --end-history ends the history of its partition" * (fate.rule == PINNED)
+            advice = _END_HISTORY * (fate.rule == PINNED)
             return f"{fate.reason}{advice}", fate.holders
         return failed.get(file.partition, "no cleaning covers it: see `acid fsck`"), ()
 
-    return tuple(Remaining(file.path, file.rows, *reason(file)) for file in files)
+    return tuple(
+        Remaining(file.path, None if file.outdated else file.rows, *reason(file)) for file in files
+    )
 
 
 def _explained(path: str, fates: Iterable[ExplainedPath]) -> ExplainedPath | None:

@@ -146,8 +146,7 @@ _started: list[subprocess.Popen[bytes]] = []
 
 
 def _texts(place: Location) -> tuple[str, str]:
-    home = place.metastore if place.shared else os.path.abspath(place.metastore)
-    return place.warehouse, home
+    return place.warehouse, place.metastore
 
 
 def _locked(directory: Path) -> IO[str] | None:

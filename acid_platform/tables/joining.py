@@ -18,11 +18,11 @@ from pathlib import Path
 
 from acid_platform.base.disk import sync_data, sync_path
 from acid_platform.base.location import METASTORE_DIRECTORY, Location, holds_log
+from acid_platform.base.paths import is_uri
 from acid_platform.errors import MetastoreMissing, WarehouseMismatch, WarehouseNotWritable
 from acid_platform.layout.names import is_hidden
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import GetIdentity, Identify, ReportIdentityPlaced
-from acid_platform.metastore.places import is_uri
 
 IDENTITY = "_acid_warehouse.json"
 """The underscore hides it from readers."""
@@ -112,16 +112,12 @@ def _read(file: str) -> bytes:
 def new_identity_file(place: Location) -> IdentityFile:
     """An identity file with a new identity."""
     inside = f"{place.warehouse}/{METASTORE_DIRECTORY}"
-    home = METASTORE_DIRECTORY if place.metastore == inside else _home(place)
+    home = METASTORE_DIRECTORY if place.metastore == inside else place.metastore
     return IdentityFile(uuid.uuid4().hex, home, _uri_root(place))
 
 
 def _uri_root(place: Location) -> str:
     return place.warehouse.split("://", 1)[1] if is_uri(place.warehouse) else ""
-
-
-def _home(place: Location) -> str:
-    return place.metastore if place.shared else os.path.abspath(place.metastore)
 
 
 def join(place: Location, empty: bool = False) -> Metastore:

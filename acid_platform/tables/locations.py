@@ -9,12 +9,13 @@ from itertools import count
 
 from acid_platform.base.location import REMOTE
 from acid_platform.base.object_store import one_spelling
+from acid_platform.base.paths import absolute, is_uri, user_path
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.declarable import refuse_names
 from acid_platform.layout.names import is_hidden, original_bucket
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import DeclareTable, GetDropped
-from acid_platform.metastore.places import absolute, below, is_uri
+from acid_platform.metastore.places import below
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
@@ -119,7 +120,7 @@ def _spelt(table: str, address: str) -> str:
     """Raises InvalidDefinition."""
     if any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in address):
         raise InvalidDefinition(f"{table}: the location {address!r} has a control character")
-    where = absolute(os.path.expanduser(address))
+    where = user_path(address)
     if not is_uri(where):
         return where
     scheme, _, rest = where.partition("://")

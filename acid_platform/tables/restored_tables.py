@@ -94,7 +94,7 @@ def restore(place: Location, file: str, replace: bool = False) -> Restored:
 
     owner = Owner(new.identity, accept, lambda: new.replace(place.warehouse))
     if not place.shared:
-        home = Home(Path(place.metastore).resolve())
+        home = Home(Path(place.metastore))
         return restore_directory(home, file, highest, replace, owner)
     log = open_log(place.metastore)
     if log.exists and not (replace and log.remove_unused()):

@@ -77,7 +77,7 @@ def test_a_held_snapshot_is_named_and_a_second_request_finishes(
     with Warehouse.open(tmp_path / "wh", run_id="a-long-report") as reader:
         held = reader.snapshot()
         old = held.table("db.people").to_arrow().num_rows
-        result = people.erase(ANN)
+        result = people.erase(ANN, report=True)
         assert not result.erased and result.deleted == 4
         assert {file.path: file.rows for file in result.remaining} == on_disk(people) != {}
         for one in result.remaining:
@@ -95,7 +95,7 @@ def test_an_open_writer_below_the_delete_is_named(people: Table) -> None:
     metastore = people._warehouse.metastore
     with metastore.begin() as writer:
         writer.lock("db.people", "SHARED_WRITE")
-        result = people.erase(ANN, "month=1")
+        result = people.erase(ANN, "month=1", report=True)
         assert not result.erased
         live = [file for file in result.remaining if "write ids that are open" in file.reason]
         assert live and [holder.txn for holder in live[0].holders] == [writer.id]

@@ -174,7 +174,7 @@ def test_P36_an_erasure_says_that_the_history_keeps_rows(warehouse: Warehouse) -
         "default.private", "id int", properties={"acid.history.retention": "7d"}
     )
     warehouse.sql("INSERT INTO private VALUES (1), (2)")
-    left = table.erase("id = 1")
+    left = table.erase("id = 1", report=True)
     assert not left.erased and "acid.history.retention" in str(left)
     warehouse.sql("ALTER TABLE private SET TBLPROPERTIES ('acid.history.retention'='0s')")
     cleaner.run(warehouse.metastore)

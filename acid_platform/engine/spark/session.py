@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from acid_platform.base.location import is_path
+from acid_platform.base.paths import user_path
 from acid_platform.base.private_places import process_directory
 from acid_platform.engine.spark import jvm
 from acid_platform.engine.spark.few_calls import SUBSTITUTION
@@ -63,8 +65,8 @@ def executor_settings(master: str) -> dict[str, str]:
     archive = os.environ.get("ACID_SPARK_ARCHIVE")
     if is_local(master) or not archive:
         return {}
-    if "://" not in archive:
-        path = Path(archive).resolve()
+    if is_path(archive):
+        path = Path(user_path(archive))
         if not path.is_file():
             raise SparkMisconfigured(
                 f"ACID_SPARK_ARCHIVE is {archive}, and there is no such file: {_NEXT_STEP}"

@@ -64,6 +64,10 @@ class Heartbeats:
             for share in self._shares.values():
                 share.pop(txn.id, None)
 
+    def keeps(self, txn: int) -> bool:
+        with self._guard:
+            return any(txn in share for share in self._shares.values())
+
     def close(self) -> None:
         with self._guard:
             self._closed = True

@@ -15,7 +15,8 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from acid_platform.base.config import Settings
+from acid_platform.base.config import PATHS, Settings
+from acid_platform.base.paths import user_path
 from acid_platform.layout.constraints import Constraint
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.heartbeats import Heartbeats
@@ -100,12 +101,15 @@ class Metastore:
     # --- settings -----------------------------------------------------------------------------
 
     def set(self, name: str, value: str) -> None:
-        """Changes a setting; it survives a restart. Raises SettingRefused.
+        """Changes a setting; it survives a restart. A path gets absolute here (P70), since the
+        process has another current directory. Raises SettingRefused.
 
         A new `hive.txn.timeout` applies to the heartbeats of this handle at once. Other handles
         learn it from the next answer about one of their transactions; until then the metastore
         grants them the old timeout (P29).
         """
+        if name in PATHS and value.strip():
+            value = ",".join(user_path(part.strip()) for part in value.split(","))
         self.beats.learn(self.call(ops.ChangeSetting(name, value)))
         self.lock_settings = self.in_force.lock_settings
 

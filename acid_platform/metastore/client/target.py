@@ -328,7 +328,7 @@ def find(where: str | os.PathLike[str], *, autostart: bool) -> Target:
     if is_remote(text):
         return remote(text)
     place = metastore_place(text)
-    return Elected(place) if "://" in place else Local(Home(Path(place).resolve()), autostart)
+    return Elected(place) if "://" in place else Local(Home(Path(place)), autostart)
 
 
 def remote(text: str) -> Remote:

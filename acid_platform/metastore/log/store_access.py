@@ -15,8 +15,8 @@ from secrets import token_hex
 from typing import Protocol
 
 from acid_platform.base.disk import make_directory, sync_path
-from acid_platform.base.location import local_path
 from acid_platform.base.object_store import BY_SCHEME
+from acid_platform.base.paths import local_path
 from acid_platform.base.private_places import create_private
 from acid_platform.errors import InvalidDefinition
 
@@ -143,10 +143,7 @@ def objects_at(url: str, seconds: float) -> Objects:
     Raises InvalidDefinition, and ModuleNotFoundError if obstore is missing.
     """
     if url.startswith("file:"):
-        path = local_path(url)
-        if path is None:
-            raise InvalidDefinition(f"{url}: write file:///directory")
-        return Folder(Path(path))
+        return Folder(Path(local_path(url)))
     scheme, _, rest = url.partition("://")
     if scheme not in BY_SCHEME or not rest.partition("/")[2] or "?" in rest:
         raise InvalidDefinition(
@@ -165,6 +162,6 @@ def logs_below(url: str) -> list[str]:
     """
     names = objects_at(url.rstrip("/"), 30).names()
     if url.startswith("file:"):
-        path = Path(local_path(url) or "")
+        path = Path(local_path(url))
         names = [f"{name}/{LOG}" for name in names if (path / name / LOG).exists()]
     return [name.partition("/")[0] for name in names if name.count("/") == 1 and LOG in name]

@@ -244,7 +244,12 @@ def _lapsed(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
             if pins.keys() >= set(moments):
                 who = ", ".join(pins[moment] for moment in moments)
                 reason = f"{who}: it keeps what it shows"
-                yield BlockedCleaning(0, table.record.name, *entity, reason, (), True)
+                readers = {pin.moment: id for id, pin in kept_history.open_pins(state, table)}
+                reading = tuple(
+                    holder(state.txns[readers[one]]) for one in moments if one in readers
+                )
+                by_history = not readers.keys() >= set(moments)
+                yield BlockedCleaning(0, table.record.name, *entity, reason, reading, by_history)
             elif entity not in aborted_rows(state):
                 newest = _newest_merge(state, entity)
                 if newest < low_mark(state):

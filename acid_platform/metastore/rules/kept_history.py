@@ -177,12 +177,12 @@ def first_unread(table: TableState, cursor: Cursor) -> TableCommit | None:
 def reader(state: State, table: TableState, moment: int) -> int:
     """The open transaction that reads the changes of the table since before a moment; 0: none."""
     readers = (
-        txn_id for txn_id, pin in _open_pins(state, table) if pin.onward and pin.moment < moment
+        txn_id for txn_id, pin in open_pins(state, table) if pin.onward and pin.moment < moment
     )
     return next(readers, 0)
 
 
-def _open_pins(state: State, table: TableState) -> Iterator[tuple[int, Pin]]:
+def open_pins(state: State, table: TableState) -> Iterator[tuple[int, Pin]]:
     """The past snapshots of the table that open transactions read, with their ids."""
     for txn in state.open_txns():
         for pin in txn.pins:
@@ -192,7 +192,7 @@ def _open_pins(state: State, table: TableState) -> Iterator[tuple[int, Pin]]:
 
 def _onward(state: State, table: TableState, otherwise: int) -> int:
     """The oldest moment since which an open transaction reads the changes of the table (P39)."""
-    moments = (pin.moment for _, pin in _open_pins(state, table) if pin.onward)
+    moments = (pin.moment for _, pin in open_pins(state, table) if pin.onward)
     return min(moments, default=otherwise)
 
 
@@ -215,7 +215,7 @@ def pins(state: State, table: TableState, ended: int = 0) -> list[tuple[str, Pin
     tags = () if table.dropped else table.tags.values()
     return [
         *((f"tag {tag.name}", tag.pin) for tag in tags if tag.pin.moment >= ended),
-        *((f"transaction {txn_id}", pin) for txn_id, pin in _open_pins(state, table)),
+        *((f"transaction {txn_id}", pin) for txn_id, pin in open_pins(state, table)),
     ]
 
 

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from acid_platform.base.clock import wall_ms
+from acid_platform.base.paths import as_uri
 from acid_platform.base.private_places import scratch_directory
 from acid_platform.metastore.log.contract import Batch, Log, first_after
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.objects import ObjectLog
 from acid_platform.metastore.log.open_log import open_log
-from acid_platform.metastore.places import as_uri
 from acid_platform.metastore.server.group_commit import GroupCommit
 
 _LOG = logging.getLogger("acid_platform.metastore")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from acid_platform.base.clock import wall_ms
 from acid_platform.base.disk import sync_path
+from acid_platform.base.paths import user_path
 from acid_platform.base.private_places import scratch_directory
 from acid_platform.errors import BackupRefused, MetastoreDamaged, MetastoreIncompatible
 from acid_platform.metastore.endpoint import Ground, Home, refuse_network_file_system, take_lock
@@ -93,7 +94,7 @@ def restore_metastore(
     anything outside its root (P31). Raises BackupRefused if the file is no backup, or has a newer
     schema.
     """
-    path = Path(file).absolute()
+    path = Path(user_path(file))
     owner = owner or Owner(uuid.uuid4().hex)
     if not path.is_file():
         raise BackupRefused(f"{path} is not a file; name one that `acid metastore backup` wrote")

@@ -1,0 +1,69 @@
+"""Paths that people write, at every door: one function makes them absolute (P70)."""
+
+from __future__ import annotations
+
+import os
+
+from acid_platform.errors import InvalidDefinition
+
+
+def user_path(text: str | os.PathLike[str], start: str | os.PathLike[str] = "") -> str:
+    """An absolute local path, or a URI of another file system as it is (P70).
+
+    A path may be relative to `start`, by default the current directory, begin with `~`, be
+    `file:///path`, and end with a slash. Raises InvalidDefinition for a file of another machine.
+    """
+    return absolute(os.path.expanduser(os.fspath(text)), os.fspath(start))
+
+
+def absolute(location: str, start: str = "") -> str:
+    """A path without `.` and `..`, or a URI; a relative path starts at the current directory.
+
+    As for the operating system, `..` goes up from where a symbolic link leads. Other links stay:
+    who changes one to point elsewhere means to move what is behind it. Raises InvalidDefinition for
+    a file of another machine.
+    """
+    if is_uri(location):
+        scheme, _, rest = location.partition("://")
+        return f"{scheme.lower()}://{rest}".rstrip("/")
+    path = os.path.join(os.getcwd(), start, local_path(location))
+    before, up, after = f"{path}/".rpartition("/../")
+    if up:
+        path = os.path.join(os.path.realpath(f"{before}/.."), after)
+    return f"/{os.path.normpath(path).lstrip('/')}"
+
+
+def local_path(location: str) -> str:
+    """The path in `file:/x`, `file:///x` or `file://localhost/x`, and every path as it is.
+
+    Nothing in it is decoded: Hive, Spark and Trino take locations verbatim. Raises
+    InvalidDefinition for a file of another machine, and a relative path behind `file:`.
+    """
+    if not _is_file(location):
+        return location
+    path = location[len("file:") :]
+    if path.startswith("//"):
+        host, slash, rest = path[2:].partition("/")
+        if host.lower() not in ("", "localhost"):
+            host = host.rpartition("@")[2]
+            raise InvalidDefinition(
+                f"file://{host}/… is a file of the machine {host}; write file:///path"
+            )
+        path = slash + rest
+    if not path.startswith("/"):
+        raise InvalidDefinition(f"{location} has no path from the root; write file:///path")
+    return path
+
+
+def is_uri(location: str) -> bool:
+    """Whether it names a file system other than the local one."""
+    return "://" in location and not location.startswith("/") and not _is_file(location)
+
+
+def as_uri(location: str) -> str:
+    """The location with a scheme, which an absolute path gets."""
+    return location if "://" in location else f"file://{location}"
+
+
+def _is_file(location: str) -> bool:
+    return location[:5].lower() == "file:"
