@@ -863,5 +863,13 @@ GROUP = Group(
                 "test_P70_a_file_of_another_machine_is_refused",
             ),
         ),
+        Rule(
+            "P71",
+            "An erasure that leaves a file with such rows, or one of before its columns were"
+            " changed, raises NotErased, unless its report was asked for; it names what is left,"
+            " who keeps it, and the way out. The command's exit code is 1, and the job fails.",
+            ("services.erasure", "handles.table:Table.erase"),
+            ("test_P71_an_erasure_after_a_change_of_columns_names_who_keeps_the_files",),
+        ),
     ),
 )

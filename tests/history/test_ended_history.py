@@ -198,7 +198,7 @@ WAYS_OUT = {"own": "call wh.release()", "other": "run report", "retention": "end
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("keeper", ["nobody", *WAYS_OUT])
-def test_an_erasure_after_a_change_of_columns_names_who_keeps_the_files(
+def test_P71_an_erasure_after_a_change_of_columns_names_who_keeps_the_files(
     warehouse: Warehouse, change: str, keeper: str
 ) -> None:
     table = warehouse.create_table(
