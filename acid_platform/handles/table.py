@@ -123,9 +123,10 @@ class Table(Reads, Writes):
         partitions that held such rows: earlier snapshots of them can't be read any more, those of
         other partitions can.
 
-        Raises NotErased (P71) if a file with such rows is left, or one that has the columns of before
-        they were changed; with `report`, the answer then names them in `remaining`. Raises as
-        count, also NoSuchPartition, LeaseHeld, and CorruptFile for a file that can't be searched.
+        Raises NotErased (P71) if a file with such rows is left, or one that has the columns of
+        before they were changed; with `report`, the answer then names them in `remaining`. Raises
+        as count, also NoSuchPartition, LeaseHeld, and CorruptFile for a file that can't be
+        searched.
         """
         from acid_platform.services import erasure
 
