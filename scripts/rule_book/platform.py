@@ -778,6 +778,31 @@ GROUP = Group(
             ),
         ),
         Rule(
+            "P70",
+            "A path that somebody writes becomes absolute by one function at every door: from the"
+            " current directory or the project, with `~`, `.` and `..` (which goes up from where a"
+            " symbolic link leads), as `file:///path`, with or without a slash at the end. The"
+            " warehouse's and the metastore's are real paths, and other links stay. A file of"
+            " another machine is refused.",
+            ("base.paths:user_path", "base.location:Location.of"),
+            (
+                "test_P70_every_command_is_in_these_tables",
+                "test_P70_a_command_says_the_same_of_each_spelling_of_its_warehouse",
+                "test_P70_python_dagster_and_settings_name_one_place",
+                "test_P70_paths_of_a_warehouse_s_files",
+                "test_P70_commands_with_paths_of_their_own",
+                "test_P70_a_file_of_another_machine_is_refused",
+            ),
+        ),
+        Rule(
+            "P71",
+            "An erasure that leaves a file with such rows, or one of before its columns were"
+            " changed, raises NotErased, unless its report was asked for; it names what is left,"
+            " who keeps it, and the way out. The command's exit code is 1, and the job fails.",
+            ("services.erasure", "handles.table:Table.erase"),
+            ("test_P71_an_erasure_after_a_change_of_columns_names_who_keeps_the_files",),
+        ),
+        Rule(
             "P73",
             "A pattern of names, in SHOW … LIKE and in the gateway's calls, is no regular"
             " expression: it is matched in proportion to its length and the name's, or refused as"
@@ -845,31 +870,6 @@ GROUP = Group(
                 "test_P77_a_missing_certificate_keeps_no_former_user_connected",
                 "test_P77_every_login_costs_the_same_hashes",
             ),
-        ),
-        Rule(
-            "P70",
-            "A path that somebody writes becomes absolute by one function at every door: from the"
-            " current directory or the project, with `~`, `.` and `..` (which goes up from where a"
-            " symbolic link leads), as `file:///path`, with or without a slash at the end. The"
-            " warehouse's and the metastore's are real paths, and other links stay. A file of"
-            " another machine is refused.",
-            ("base.paths:user_path", "base.location:Location.of"),
-            (
-                "test_P70_every_command_is_in_these_tables",
-                "test_P70_a_command_says_the_same_of_each_spelling_of_its_warehouse",
-                "test_P70_python_dagster_and_settings_name_one_place",
-                "test_P70_paths_of_a_warehouse_s_files",
-                "test_P70_commands_with_paths_of_their_own",
-                "test_P70_a_file_of_another_machine_is_refused",
-            ),
-        ),
-        Rule(
-            "P71",
-            "An erasure that leaves a file with such rows, or one of before its columns were"
-            " changed, raises NotErased, unless its report was asked for; it names what is left,"
-            " who keeps it, and the way out. The command's exit code is 1, and the job fails.",
-            ("services.erasure", "handles.table:Table.erase"),
-            ("test_P71_an_erasure_after_a_change_of_columns_names_who_keeps_the_files",),
         ),
     ),
 )
