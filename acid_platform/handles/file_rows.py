@@ -12,20 +12,24 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 
+import pyarrow as pa
+
 from acid_platform.base.paths import user_path
 from acid_platform.engine.reads import TableRead
 from acid_platform.engine.results import Result
-from acid_platform.errors import CorruptFile, InvalidDefinition, UnsupportedStatement, WrongType
+from acid_platform.errors import InvalidDefinition, UnsupportedStatement, WrongType
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import is_hidden
 from acid_platform.layout.schema import is_acid
-from acid_platform.layout.types import Column, parse_type
-from acid_platform.orc import orc_schema
+from acid_platform.layout.types import Column
+from acid_platform.orc import open_strange_orc, orc_fields, reading
+from acid_platform.scan.declared_types import require_exact_decimals
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind
-from acid_platform.storage.arrow_types import declared_columns
+from acid_platform.storage.arrow_types import declared_columns, has_text_as_bytes
 from acid_platform.storage.files import Files
+from acid_platform.storage.parquet_files import open_parquet
 from acid_platform.tables.external_tables import readable_place
 from acid_platform.transactions import ValidWriteIdList
 from acid_platform.write.exported_file import write_exported
@@ -36,22 +40,22 @@ _MAGIC = {b"ORC": "orc", b"PAR": "parquet"}
 """By the first bytes of a file."""
 
 
-def rows_of_files(warehouse: Warehouse, source: str, names: Sequence[str]) -> Result:
+def rows_of_files(warehouse: Warehouse, source: str, target: Sequence[Column]) -> Result:
     """The rows of the file at a path or URI, or of all files of a directory.
 
     Hidden and empty files are left out. All have the same format and columns; columns without
-    names, as Hive 1 wrote them, get the `names` of the table, in order. Raises InvalidDefinition if
-    there is no file, CorruptFile, WrongType for files whose columns differ, UnsupportedStatement
-    for other formats and for files of a transactional table.
+    names, as Hive 1 wrote them, get those of `target`, the table's columns, in order. Raises
+    InvalidDefinition if there is no file, CorruptFile, WrongType for files whose columns differ,
+    UnsupportedLayout, UnsupportedStatement for other formats and files of a transactional table.
     """
     files, found = _files_at(source)
-    shapes = {path: _shape(files, path) for path, _ in found}
+    shapes = {path: _shape(files, path, target) for path, _ in found}
     (first, (format_name, columns)), *others = shapes.items()
     for path, shape in others:
         if shape != (format_name, columns):
             raise WrongType(f"{path} has other columns or another format than {first}")
-    # Spark's own reader of PLAIN files can't read times before 1970 that ORC's C++ library wrote.
-    kind = SourceKind.RAW if format_name == "orc" else SourceKind.PLAIN
+    # Arrow reads Parquet for both engines: Spark's own reader refuses what Polars and Arrow write.
+    kind = SourceKind.RAW if format_name == "orc" else SourceKind.EXTERNAL
     sources = tuple(SourceFile(path, kind, size, "", 0, 0) for path, size in found)
     entity = EntityScan(EntitySources("", sources, ()), paths=tuple(shapes))
     scan = Scan(
@@ -67,13 +71,14 @@ def rows_of_files(warehouse: Warehouse, source: str, names: Sequence[str]) -> Re
     rows = warehouse.engines.select(
         f"SELECT * FROM {_FILES}", {_FILES: TableRead(scan, own)}, warehouse.metastore.in_force
     )
+    names = [column.name for column in target]
     unnamed = all(name.startswith("_col") for name in own)
     if unnamed and len(own) != len(names):
         raise WrongType(
             f"{first} has {len(own)} columns without names, and {len(names)} are needed:"
             f" {', '.join(names)}"
         )
-    return rows.renamed(list(names)) if unnamed else rows
+    return rows.renamed(names) if unnamed else rows
 
 
 def _files_at(source: str) -> tuple[Files, list[tuple[str, int]]]:
@@ -93,8 +98,8 @@ def _files_at(source: str) -> tuple[Files, list[tuple[str, int]]]:
     return files, found
 
 
-def _shape(files: Files, path: str) -> tuple[str, tuple[Column, ...]]:
-    """The format and columns of a file. Raises CorruptFile, UnsupportedStatement."""
+def _shape(files: Files, path: str, target: Sequence[Column]) -> tuple[str, tuple[Column, ...]]:
+    """The format and columns of a file. Raises CorruptFile, UnsupportedStatement, WrongType."""
     with files.system.open_input_stream(path) as stream:
         magic = bytes(stream.read(3))
     name = _MAGIC.get(magic)
@@ -104,15 +109,11 @@ def _shape(files: Files, path: str) -> tuple[str, tuple[Column, ...]]:
             " LOCATION, and INSERT … SELECT from it"
         )
     if name == "parquet":
-        import pyarrow as pa
-        from pyarrow import parquet
-
-        try:
-            with files.open(path) as stream:
-                return name, declared_columns(parquet.read_schema(stream))
-        except pa.ArrowInvalid as error:
-            raise CorruptFile(f"{path} can't be read as Parquet: {error}") from error
-    fields = parse_type(orc_schema(files, path)).children
+        with reading(path), files.open(path) as stream:
+            return name, _columns_of_parquet(open_parquet(stream, path).schema_arrow, path, target)
+    open_strange_orc(files, path)  # before pyorc sees it
+    require_exact_decimals(files, path, ())
+    fields = orc_fields(files, path)
     if is_acid([field for field, _ in fields]):
         raise UnsupportedStatement(
             f"{path} is a file of a transactional table; make its directory a table by `acid adopt`"
@@ -182,3 +183,22 @@ def _exported(files: Files, path: str) -> list[str]:
 
 def _put_list(files: Files, path: str, names: set[str]) -> None:
     files.write(f"{path}/{LIST}", json.dumps(sorted(names)).encode())
+
+
+def _columns_of_parquet(
+    schema: pa.Schema, path: str, target: Sequence[Column]
+) -> tuple[Column, ...]:
+    """The columns as they are read: what has no type but NULL, and bytes that are not said to be a
+    text, are as the table declares them. Raises WrongType."""
+    declared = {column.name: column for column in target}
+    columns = []
+    for field in schema:
+        own = declared.get(field.name.lower())
+        if own and (pa.types.is_null(field.type) or has_text_as_bytes(field.type, own.type)):
+            columns.append(own)
+            continue
+        try:
+            columns += declared_columns(pa.schema([field]))
+        except InvalidDefinition as error:
+            raise WrongType(f"{path}: {error}") from error
+    return tuple(columns)

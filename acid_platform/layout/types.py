@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from acid_platform.base.arguments import require_kind
+from acid_platform.base.file_bounds import MOST_NESTED
 from acid_platform.errors import InvalidDefinition
 
 INTEGRAL = ("tinyint", "smallint", "int", "bigint")
@@ -30,8 +31,6 @@ UNNAMED = ("char", LOCAL_ZONE)
 """Partition column types that are read but not written, because Hive's directory names for their
 values are not reproduced."""
 _LONGEST = {"char": 255, "varchar": 65535}
-MOST_NESTED = 100
-"""Levels of types in types. Arrow crashes at some thousands."""
 
 _TOKEN = re.compile(r"\s*([A-Za-z_]\w*|`(?:[^`]|``)*`|\d+|[<>(),:])")
 _FIELD = re.compile(r"\s*(`(?:[^`]|``)*`|[^`<>(),:]+)\s*(?=:)")

@@ -14,7 +14,7 @@ from acid_platform.orc.orc_file import (
     open_strange_orc,
     reading,
 )
-from acid_platform.orc.pyorc_rows import orc_schema
+from acid_platform.orc.pyorc_rows import orc_fields, orc_schema
 from acid_platform.orc.ranges import column_ranges, key_ranges
 from acid_platform.orc.stored_columns import WRITTEN_CODECS, require_codec, written_codec
 from acid_platform.orc.writer import AcidWriter, OrcWriter
@@ -32,6 +32,7 @@ __all__ = [
     "key_ranges",
     "open_orc",
     "open_strange_orc",
+    "orc_fields",
     "orc_schema",
     "reading",
     "require_codec",

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import io
 from collections.abc import Iterator
 from typing import Any
 
 import pyorc
 
 from acid_platform.orc.calendars import shown_day
-from acid_platform.orc.orc_file import open_strange_orc, require_shallow_types
+from acid_platform.orc.lone_stripes import JAVA_SCALE, lone_stripe
+from acid_platform.orc.orc_file import (
+    OrcFile,
+    open_strange_orc,
+    reading,
+    require_shallow_types,
+)
 from acid_platform.orc.pyorc_rows import TIMESTAMPS, parsing
 from acid_platform.orc.tail import is_proleptic
 from acid_platform.storage.files import Files
@@ -40,12 +47,24 @@ def events(files: Files, path: str) -> Iterator[dict[str, Any]]:
         pyorc.TypeKind.DATE: _ShownDate,
         **dict.fromkeys(TIMESTAMPS, _ShownTimestamp),
     }
-    if is_proleptic(open_strange_orc(files, path).footer):
+    file = open_strange_orc(files, path)
+    if is_proleptic(file.footer):
         julian = {}
     with parsing(path), files.open(path) as stream:
-        reader = pyorc.Reader(stream, struct_repr=pyorc.StructRepr.DICT, converters=julian or None)
-        for row in reader:
-            yield {key: _plain(value) for key, value in row.items()}
+        for part in [stream] if not file.has_old_decimals else _with_scales(file):
+            reader = pyorc.Reader(
+                part, struct_repr=pyorc.StructRepr.DICT, converters=julian or None
+            )
+            for row in reader:
+                yield {key: _plain(value) for key, value in row.items()}
+
+
+def _with_scales(file: OrcFile) -> Iterator[io.BytesIO]:
+    """Its stripes, each as a file whose decimals have a scale."""
+    for index in range(file.nstripes):
+        with reading(file.path):
+            file.stripe(index, file.schema.names, as_stored=True)  # raises if a digit would be lost
+            yield io.BytesIO(lone_stripe(file, index, in_utc=False, scale=JAVA_SCALE))
 
 
 def metadata(files: Files, path: str) -> dict[str, Any]:

@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
+from acid_platform.base.file_bounds import LARGEST_FOOTER
 from acid_platform.base.object_store import store_fault
-from acid_platform.errors import CompactionRefused, CorruptFile
+from acid_platform.errors import CompactionRefused, CorruptFile, UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.file_entries import Footer
 from acid_platform.layout.types import Column
 from acid_platform.orc.calendars import as_written, has_ancient
+from acid_platform.orc.lone_stripes import exact_decimals, lone_stripe
 from acid_platform.orc.protobuf import UnreadableMessage
 from acid_platform.orc.pyorc_rows import (
     beyond_nanoseconds,
@@ -26,19 +28,18 @@ from acid_platform.orc.pyorc_rows import (
 )
 from acid_platform.orc.ranges import column_ranges
 from acid_platform.orc.tail import (
-    LARGEST_FOOTER,
-    TAIL_BYTES,
     Postscript,
     declared_footer,
     footer_of,
     has_declared,
+    has_old_decimals,
     is_ours,
     is_proleptic,
     read_updates,
     require_shallow,
     stripes,
 )
-from acid_platform.orc.writer_zones import has_wall_clocks, on_the_clock, stripe_in_utc, zone_of
+from acid_platform.orc.writer_zones import has_wall_clocks, on_the_clock, zone_of
 from acid_platform.storage.arrow_numpy import filled, values_of
 from acid_platform.storage.arrow_types import leaves
 from acid_platform.storage.files import Files
@@ -76,6 +77,11 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
     def is_ours(self) -> bool:
         """Whether this platform wrote the file."""
         return is_ours(self.footer)
+
+    @cached_property
+    def has_old_decimals(self) -> bool:
+        """Whether it has decimals without a scale, see `tail.has_old_decimals`."""
+        return has_old_decimals(self.footer)
 
     @cached_property
     def has_checked_text(self) -> bool:
@@ -158,10 +164,15 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
         return as_written(batch)
 
     def _decoded(self, index: int, names: Sequence[str]) -> pa.RecordBatch:
-        file, content, zone = self, None, ""
-        place = index
-        if self._with_wall_clocks(names) and (in_utc := stripe_in_utc(self, index)) is not None:
-            content, zone = in_utc
+        if self.has_old_decimals:
+            return exact_decimals(lambda scale: self._scaled(index, names, scale), self.path)
+        return self._scaled(index, names)
+
+    def _scaled(self, index: int, names: Sequence[str], scale: int | None = None) -> pa.RecordBatch:
+        file, content, place = self, None, index
+        zone = zone_of(self, index) if self._with_wall_clocks(names) else ""
+        if zone or scale is not None:
+            content = lone_stripe(self, index, bool(zone), scale)
             file, place = orc.ORCFile(pa.BufferReader(content)), 0
         try:
             batch = file.read_stripe(place, columns=list(names))
@@ -179,7 +190,8 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
         `timestamps` `us` decodes by whole stripes, and also years after 2262, for which `ns` raises
         WideTimestamps.
         """
-        if timestamps == "us" or (self._with_wall_clocks(names) and self._has_zones()):
+        zoned = self._with_wall_clocks(names) and self._has_zones()
+        if timestamps == "us" or zoned or self.has_old_decimals:
             for index in range(self.nstripes):
                 batch = self._decoded(index, names)
                 if timestamps == "ns" and any(map(in_microseconds, batch.schema.types)):
@@ -217,8 +229,7 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
         return any(self._stripe_has_nanoseconds(index, names) for index in range(self.nstripes))
 
     def _stripe_has_nanoseconds(self, index: int, names: Sequence[str]) -> bool:
-        in_utc = stripe_in_utc(self, index)
-        content = None if in_utc is None else in_utc[0]
+        content = lone_stripe(self, index, True) if zone_of(self, index) else None
         file = self if content is None else orc.ORCFile(pa.BufferReader(content))
         try:
             batch = file.read_stripe(index if content is None else 0, columns=list(names))
@@ -250,7 +261,7 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
             return bytes(stream.read(self.length))
 
     def _has_zones(self) -> bool:
-        return any(zone_of(self, index) is not None for index in range(self.nstripes))
+        return any(zone_of(self, index) for index in range(self.nstripes))
 
     def _with_wall_clocks(self, names: Sequence[str]) -> bool:
         kinds = self.schema
@@ -280,8 +291,8 @@ def _content(files: Files, path: str, length: int | None) -> pa.NativeFile:
 def open_orc(files: Files, path: str, length: int | None = None) -> OrcFile:
     """Open the file, or its first `length` bytes, if a streaming writer committed those.
 
-    Raises CorruptFile if they do not end in an ORC tail, FileNotFoundError if there is no file,
-    StoreRefused, StoreUnavailable.
+    Raises CorruptFile if they do not end in an ORC tail, UnsupportedLayout for a type that Arrow
+    does not read, FileNotFoundError if there is no file, StoreRefused, StoreUnavailable.
     """
     try:
         file = OrcFile(files, path, length)
@@ -292,15 +303,13 @@ def open_orc(files: Files, path: str, length: int | None = None) -> OrcFile:
             raise
         if fault := store_fault(error, path):
             raise fault from error
-        raise _unopened(path, length, error) from error
-
-
-def _unopened(path: str, length: int | None, error: Exception) -> CorruptFile:
-    where = "" if length is None else f" up to byte {length}, its length in the side file"
-    return CorruptFile(
-        f"{path} can't be opened as ORC{where}: {error}; was its writer killed?"
-        " Restore it or drop its transaction"
-    )
+        if isinstance(error, pa.ArrowNotImplementedError):
+            raise UnsupportedLayout(f"{path} is an ORC file that is not read: {error}") from error
+        with files.open(path) as stream:  # raises if there is no tail
+            Postscript.read(stream, stream.size() if length is None else length, path)
+        raise CorruptFile(
+            f"{path} can't be opened as ORC: {error}; restore it or drop its transaction"
+        ) from error
 
 
 def open_strange_orc(files: Files, path: str, length: int | None = None) -> OrcFile:
@@ -311,15 +320,11 @@ def open_strange_orc(files: Files, path: str, length: int | None = None) -> OrcF
 
 def require_shallow_types(files: Files, path: str, length: int | None = None) -> None:
     """Raises CorruptFile for an ORC file whose types would crash Arrow and pyorc, before they see
-    them; also for a footer that can't be opened. Raises StoreRefused, StoreUnavailable."""
+    them; also for a footer that can't be opened. Raises UnsupportedLayout for a file of values that
+    are no rows, StoreRefused, StoreUnavailable."""
     with reading(path), files.open(path) as stream:
         size = stream.size() if length is None else length
-        stream.seek(max(0, size - TAIL_BYTES))
-        tail = bytes(stream.read(min(size, TAIL_BYTES)))
-        try:
-            postscript = Postscript.of(tail, path)
-        except CorruptFile as error:
-            raise _unopened(path, length, error) from error
+        postscript, tail = Postscript.read(stream, size, path)
         whole = postscript.footer_length + postscript.size
         if whole > min(size, LARGEST_FOOTER):
             raise CorruptFile(f"{path} has an ORC footer of {whole:,} bytes")
@@ -343,6 +348,8 @@ def reading(path: str) -> Iterator[None]:
     except (pa.ArrowException, OSError, UnicodeDecodeError, UnreadableMessage) as error:
         if fault := store_fault(error, path):
             raise fault from error
+        if isinstance(error, pa.ArrowNotImplementedError):
+            raise UnsupportedLayout(f"{path} holds what is not read: {error}") from error
         raise CorruptFile(
             f"{path} can't be read: {error}; restore it or drop its transaction"
         ) from error
@@ -361,8 +368,7 @@ def replace_footer(files: Files, path: str, footer: bytes) -> None:
     """Give another footer to a finished ORC file that nobody reads yet. Raises CorruptFile."""
     size = files.system.get_file_info(path).size
     with files.system.open_input_file(path) as stream:
-        stream.seek(max(0, size - TAIL_BYTES))
-        old = Postscript.of(bytes(stream.read()), path)
+        old, _ = Postscript.read(stream, size, path)
     start, chunks = size - old.footer_length - old.size, old.chunks(footer)
     tail = chunks + old.renewed(len(chunks))
     if files.local:

@@ -12,7 +12,9 @@ import pyarrow as pa
 import pyorc
 
 from acid_platform.base.object_store import store_fault
-from acid_platform.errors import CorruptFile
+from acid_platform.errors import CorruptFile, InvalidDefinition, UnsupportedLayout
+from acid_platform.layout.types import HiveType, parse_type
+from acid_platform.orc.lone_stripes import JAVA_SCALE
 from acid_platform.storage.arrow_types import has_leaf
 from acid_platform.storage.files import Files
 
@@ -41,8 +43,7 @@ def parsing(path: str) -> Iterator[None]:
         if isinstance(error, OSError):
             raise
         raise CorruptFile(
-            f"{path} can't be read as ORC: {error}; was its writer killed?"
-            " Restore it or drop its transaction"
+            f"{path} can't be read as ORC: {error}; restore it or drop its transaction"
         ) from error
 
 
@@ -182,6 +183,16 @@ def orc_schema(files: Files, path: str, length: int | None = None) -> str:
     `length` is the committed length of the file. Raises CorruptFile.
     """
     with parsing(path), files.open(path) as stream:
-        return str(
-            pyorc.Reader(stream if length is None else io.BytesIO(stream.read(length))).schema
-        )
+        reader = pyorc.Reader(stream if length is None else io.BytesIO(stream.read(length)))
+        return str(reader.schema).replace("decimal(0,0)", f"decimal(38,{JAVA_SCALE})")
+
+
+def orc_fields(files: Files, path: str) -> tuple[tuple[str, HiveType], ...]:
+    """The names and types of the file's columns. Raises CorruptFile, UnsupportedLayout."""
+    text = orc_schema(files, path)
+    if text == "struct<>":
+        raise UnsupportedLayout(f"{path} is an ORC file without columns; remove it")
+    try:
+        return parse_type(text).children
+    except InvalidDefinition as error:
+        raise UnsupportedLayout(f"{path} has columns that no table has: {error}") from error

@@ -15,21 +15,21 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.errors import CorruptFile
-from acid_platform.layout.types import LOCAL_ZONE, MOST_NESTED, Column, HiveType
+from acid_platform.base.file_bounds import LARGEST_FOOTER, MOST_NESTED
+from acid_platform.errors import CorruptFile, UnsupportedLayout
+from acid_platform.layout.types import LOCAL_ZONE, Column, HiveType
 from acid_platform.orc import protobuf
 from acid_platform.orc.protobuf import delimited, read_varint, unpacked
 
 TAIL_BYTES = 1 << 14
 """Bytes to read from the end of a file, more than the postscript's 255."""
 
-LARGEST_FOOTER = 256 << 20
-"""Bytes, compressed or not."""
 _LARGEST_BLOCK = 1 << 23
 """Bytes of a chunk; its head has no room for more."""
 MAGIC = b"ORC"
@@ -43,8 +43,10 @@ STRIPES, TYPES, USER_METADATA, ROWS, STATISTICS = range(3, 8)
 _WRITER, _CALENDAR, _VERSION = 9, 11, 12
 _CPP = 1
 _PROLEPTIC = 2
-KIND, SUBTYPES, _LENGTH = 1, 2, 4
+KIND, SUBTYPES, _LENGTH, _PRECISION, _SCALE = 1, 2, 4, 5, 6
 _FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE, _METADATA_LENGTH = 1, 2, 3, 5
+_POSTSCRIPT = {*range(1, 8), 8000}
+"""All fields of a postscript."""
 
 KINDS = {
     "boolean": 0,
@@ -85,16 +87,26 @@ class Postscript:
     """Length in bytes, including the final length byte."""
 
     @classmethod
-    def of(cls, tail: bytes, path: str) -> Postscript:
-        """Parses the postscript of a file whose last bytes are `tail`. Raises CorruptFile."""
+    def read(cls, stream: pa.NativeFile, size: int, path: str) -> tuple[Postscript, bytes]:
+        """The postscript of a file of so many bytes, and its last bytes. Raises CorruptFile."""
+        stream.seek(max(0, size - TAIL_BYTES))
+        tail = bytes(stream.read(min(size, TAIL_BYTES)))
         length = tail[-1] if tail else 0
         content = tail[-1 - length : -1]
-        if length < 4 or len(content) < length or not content.endswith(MAGIC):
-            raise CorruptFile(f"{path} does not end in an ORC postscript; was its writer killed?")
-        try:
-            return cls(tuple(protobuf.fields(content)), length + 1)
-        except (IndexError, ValueError) as error:
-            raise CorruptFile(f"{path} has an unreadable ORC postscript: {error}") from error
+        read: tuple[protobuf.Field, ...] = ()
+        with suppress(IndexError, ValueError):
+            read = tuple(protobuf.fields(content))
+        if not content.endswith(MAGIC):  # Hive 0.11 wrote the magic at the beginning only
+            stream.seek(0)
+            known = {field.number for field in read} <= _POSTSCRIPT
+            if bytes(stream.read(len(MAGIC))) != MAGIC or not known:
+                read = ()
+        if not read or len(content) < length:
+            raise CorruptFile(
+                f"{path} does not end in an ORC postscript at byte {size}; was its writer killed?"
+                " Restore it or drop its transaction"
+            )
+        return cls(read, length + 1), tail
 
     def _value(self, number: int) -> int:
         return next((field.value for field in self.fields if field.number == number), 0)
@@ -202,7 +214,8 @@ def _chunk(content: bytes, compression: int) -> bytes:
 
 def require_shallow(footer: bytes, path: str) -> None:
     """Raises CorruptFile for types that are nested deeper than MOST_NESTED, or in a circle: Arrow
-    follows them until its stack ends, and with it the process.
+    follows them until its stack ends, and with it the process. Raises UnsupportedLayout for a file
+    of values that are no rows.
 
     The footer may be followed by zeros.
     """
@@ -220,6 +233,38 @@ def require_shallow(footer: bytes, path: str) -> None:
                 raise ValueError(f"types are nested deeper than {MOST_NESTED} levels")
     except (IndexError, ValueError) as error:
         raise CorruptFile(f"{path} has an ORC footer that can't be read: {error}") from error
+    kinds = {number: kind for kind, number in KINDS.items()}
+    if types and (kind := kinds.get(_number(types[0], KIND), "a union")) != "struct":
+        raise UnsupportedLayout(
+            f"{path} is an ORC file of {kind} values, and a table has rows with columns; write it"
+            " again as a struct"
+        )
+
+
+def _number(message: bytes, field: int) -> int:
+    return next((part.value for part in protobuf.fields(message) if part.number == field), 0)
+
+
+def _is_old_decimal(kind: bytes) -> bool:
+    return _number(kind, KIND) == KINDS["decimal"] and not _number(kind, _PRECISION)
+
+
+def has_old_decimals(footer: bytes) -> bool:
+    """Whether it has decimals without a precision, as Hive 0.11 wrote them: each value has a scale
+    of its own."""
+    types = (field.payload for field in protobuf.fields(footer) if field.number == TYPES)
+    return any(map(_is_old_decimal, types))
+
+
+def with_scale(footer: bytes, scale: int) -> bytes:
+    """The footer, in which decimals without a precision have 38 digits and this scale."""
+    declared = protobuf.number(_PRECISION, 38) + protobuf.number(_SCALE, scale)
+    return b"".join(
+        delimited(TYPES, protobuf.number(KIND, KINDS["decimal"]) + declared)
+        if field.number == TYPES and _is_old_decimal(field.payload)
+        else field.raw
+        for field in protobuf.fields(footer)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,9 +348,7 @@ def declared_footer(footer: bytes, columns: Sequence[Column], path: str) -> byte
 def _leaves(types: Sequence[bytes], number: int, hive: HiveType) -> Iterator[tuple[int, HiveType]]:
     """The numbers of the columns at and below `number` whose types must be declared."""
     if hive.kind in _DECLARED:
-        kind = next(
-            (field.value for field in protobuf.fields(types[number]) if field.number == KIND), 0
-        )
+        kind = _number(types[number], KIND)
         if hive.kind not in _WRITTEN.get(kind, ()):
             raise ValueError(f"column {number} of kind {kind} can't be declared as {hive}")
         yield number, hive

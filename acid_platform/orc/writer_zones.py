@@ -28,18 +28,8 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.errors import CorruptFile, UnsupportedLayout
-from acid_platform.orc.protobuf import delimited, fields, number
-from acid_platform.orc.tail import (
-    MAGIC,
-    ROWS,
-    STATISTICS,
-    STRIPES,
-    TAIL_BYTES,
-    USER_METADATA,
-    Postscript,
-    Stripe,
-    stripes,
-)
+from acid_platform.orc.lone_stripes import ZONE, stripe_footer
+from acid_platform.orc.protobuf import fields
 from acid_platform.storage.arrow_types import has_leaf, with_leaves
 
 if TYPE_CHECKING:
@@ -255,16 +245,12 @@ class _Data:
         return (high << 16 | middle << 8 | low) * 900 - 4_575_744_000
 
 
-_GMT = "GMT"
-_HEADER_LENGTH, _CONTENT_LENGTH = 1, 2
-_LEFT_OUT = (_HEADER_LENGTH, _CONTENT_LENGTH, STRIPES, USER_METADATA, ROWS, STATISTICS)
-_ZONE = 3
 _BASE = 1_420_070_400
 """2015-01-01 in seconds since 1970: ORC counts timestamps from there, in the writer's zone."""
 _UNITS = {"ns": 1_000_000_000, "us": 1_000_000}
 _FINE = {"ns": 999_999, "us": 999}
 """ORC corrects seconds before 1970 only of timestamps with a larger fraction."""
-_SAME = ("", _GMT, "UTC", "Etc/UTC", "Etc/GMT", "Etc/UCT", "UCT", "Zulu")
+_SAME = ("", "GMT", "UTC", "Etc/UTC", "Etc/GMT", "Etc/UCT", "UCT", "Zulu")
 
 
 def has_wall_clocks(kind: pa.DataType) -> bool:
@@ -272,62 +258,24 @@ def has_wall_clocks(kind: pa.DataType) -> bool:
     return has_leaf(kind, lambda leaf: pa.types.is_timestamp(leaf) and leaf.tz is None)
 
 
-def stripe_in_utc(file: OrcFile, index: int) -> tuple[bytes, str] | None:
-    """The stripe alone as a file whose timestamps are taken for UTC, and the zone that they are in.
-
-    None if its timestamps are in UTC anyway. Raises CorruptFile.
-    """
-    located = zone_of(file, index)
-    if located is None:
-        return None
-    zone, stripe, stripe_footer = located
-    with file.files.open(file.path) as stream:
-        stream.seek(stripe.offset)
-        body = bytes(stream.read(stripe.index + stripe.data))
-        postscript = _postscript(stream, file)
-    described = postscript.chunks(
-        b"".join(field.raw for field in fields(stripe_footer) if field.number != _ZONE)
-        + delimited(_ZONE, _GMT.encode())
-    )
-    start = len(MAGIC)
-    lengths = (start, stripe.index, stripe.data, len(described), stripe.rows)
-    tail = postscript.chunks(
-        number(_HEADER_LENGTH, start)
-        + number(_CONTENT_LENGTH, start + len(body) + len(described))
-        + delimited(STRIPES, b"".join(number(key, one) for key, one in enumerate(lengths, 1)))
-        + b"".join(field.raw for field in fields(file.footer) if field.number not in _LEFT_OUT)
-        + number(ROWS, stripe.rows)
-    )
-    return MAGIC + body + described + tail + postscript.renewed(len(tail), metadata=0), zone
-
-
-def zone_of(file: OrcFile, index: int) -> tuple[str, Stripe, bytes] | None:
-    """The zone of a stripe, where it is, and its footer; None for UTC. Raises CorruptFile."""
+def zone_of(file: OrcFile, index: int) -> str:
+    """The zone of a stripe's timestamps; empty for UTC. Raises CorruptFile."""
     if file.is_ours:
-        return None
+        return ""
+    _, described = stripe_footer(file, index)
     try:
-        stripe = [*stripes(file.footer)][index]
-        with file.files.open(file.path) as stream:
-            postscript = _postscript(stream, file)
-            stream.seek(stripe.footer_offset)
-            described = postscript.opened(bytes(stream.read(stripe.footer)), file.path)
-        zones = [field.payload for field in fields(described) if field.number == _ZONE]
+        zones = [field.payload for field in fields(described) if field.number == ZONE]
         zone = next(filter(None, zones), b"").decode()
-    except (IndexError, ValueError) as error:
+    except ValueError as error:
         raise CorruptFile(
             f"{file.path} has an unreadable footer of a stripe: {error}; restore the file"
         ) from error
-    return None if zone in _SAME else (zone, stripe, described)
-
-
-def _postscript(stream: pa.NativeFile, file: OrcFile) -> Postscript:
-    end = stream.size() if file.length is None else file.length
-    stream.seek(max(end - TAIL_BYTES, 0))
-    return Postscript.of(bytes(stream.read(min(end, TAIL_BYTES))), file.path)
+    return "" if zone in _SAME else zone
 
 
 def on_the_clock(batch: pa.RecordBatch, zone: str, path: str) -> pa.RecordBatch:
-    """The batch of `stripe_in_utc` with its timestamps as the wall clocks of the zone showed them.
+    """The batch of a stripe that was taken for UTC, with its timestamps as the wall clocks of the
+    zone showed them.
 
     Raises UnsupportedLayout for a zone that Java's table does not have, and OverflowError if
     nanoseconds can't hold a time.

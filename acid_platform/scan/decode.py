@@ -32,7 +32,13 @@ from acid_platform.scan.row_keys import KeyRun, RowFilter, RowKeys, StoredKeys
 from acid_platform.scan.source_files import SourceFile, SourceKind, open_source
 from acid_platform.scan.text_lines import line_blocks, line_columns
 from acid_platform.storage.arrow_numpy import values_of
-from acid_platform.storage.arrow_types import has_text, is_utf8
+from acid_platform.storage.arrow_types import (
+    bytes_as_text,
+    has_text,
+    has_text_as_bytes,
+    is_utf8,
+)
+from acid_platform.storage.parquet_files import open_parquet
 
 if TYPE_CHECKING:
     from acid_platform.scan.arrow_scan import ArrowScan
@@ -112,7 +118,7 @@ class FileRead:
         """A file of an insert-only table is recognized by its magic bytes."""
         source, files = self.source, self.read.scan.files
         if source.kind is SourceKind.EXTERNAL:
-            return parquet.ParquetFile(files.open(source.path))
+            return open_parquet(files.open(source.path), source.path)
         if source.kind is not SourceKind.PLAIN:
             return open_source(files, source)
         if self.read.row_id:
@@ -131,7 +137,7 @@ class FileRead:
         if magic[:3] == b"ORC":
             return open_source(files, source)
         if magic == b"PAR1":
-            return parquet.ParquetFile(files.open(source.path))
+            return open_parquet(files.open(source.path), source.path)
         raise UnsupportedLayout(
             f"{source.path} is neither ORC nor Parquet, the only formats that to_arrow reads; use"
             " read()"
@@ -264,10 +270,18 @@ class FileRead:
         return arrays
 
     def _require_texts(self, arrays: Mapping[str, pa.Array]) -> None:
-        """Raises NeedsSpark for text that is not UTF-8, of which DuckDB and Python make nothing."""
+        """Raises NeedsSpark for text that is not UTF-8, of which DuckDB and Python make nothing.
+
+        For a file that Spark reads through here too it is UnsupportedLayout.
+        """
         for name, array in arrays.items():
             if not is_utf8(array):
                 column = name.removeprefix("row.")
+                if self.source.kind is SourceKind.EXTERNAL:
+                    raise UnsupportedLayout(
+                        f"{self.source.path} has bytes that are not UTF-8 in the column {column};"
+                        " declare it binary"
+                    )
                 raise NeedsSpark(
                     f"{self.source.path} has text that is not UTF-8 in the column {column};"
                     f" decode(CAST({column} AS binary), 'ISO-8859-1'), or its encoding, reads it in"
@@ -283,7 +297,12 @@ class FileRead:
                 f"{self.source.path}: row group {index} lacks the column {min(lost)}, which its"
                 " footer declares; restore it or drop its transaction"
             )
-        stored = {name: _joined(table.column(inside)) for name, inside in stored_names.items()}
+        kinds = {column.name: column.type for column in result.needed()}
+        stored = {}
+        for name, inside in stored_names.items():
+            array = _joined(table.column(inside))
+            as_text = has_text_as_bytes(array.type, kinds[name])
+            stored[name] = bytes_as_text(array) if as_text else array
         self._require_texts(stored)
         if stored and table.num_rows != piece.rows:
             raise CorruptFile(

@@ -9,6 +9,7 @@ from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.layout.formats import FileFormat
 from acid_platform.orc import open_strange_orc, reading
 from acid_platform.storage.files import Files
+from acid_platform.storage.parquet_files import open_parquet
 
 _BLOCK = 1 << 20
 
@@ -23,7 +24,7 @@ def count_rows(files: Files, path: str, stored: FileFormat) -> int:
     with reading(path), files.open(path) as stream:
         match stored.name:
             case "parquet":
-                return sum(row_group_sizes(parquet.ParquetFile(stream), path))
+                return sum(row_group_sizes(open_parquet(stream, path), path))
             case "json" | "text":
                 blocks = iter(lambda: stream.read(_BLOCK), b"")
                 return sum(block.count(b"\n") for block in blocks)
@@ -39,7 +40,8 @@ def row_group_sizes(file: parquet.ParquetFile, path: str) -> list[int]:
     """
     metadata = file.metadata
     sizes = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
-    if min(sizes, default=0) < 0 or sum(sizes) != metadata.num_rows:
+    counted = metadata.num_rows or sum(sizes)  # some writers leave it at 0
+    if min(sizes, default=0) < 0 or sum(sizes) != counted:
         raise CorruptFile(
             f"{path}: its footer says {metadata.num_rows} rows, and {sizes} of its row groups;"
             " restore it or drop its transaction"

@@ -123,8 +123,8 @@ class Changes:
 
     def _load(self, statement: LoadData, record: TableRecord) -> int:
         fixed = {} if statement.partition is None else fixed_values(statement.partition, record)
-        names = [column.name for column in all_columns_of(record) if column.name not in fixed]
-        rows = rows_of_files(self.warehouse, statement.source, names)
+        columns = [column for column in all_columns_of(record) if column.name not in fixed]
+        rows = rows_of_files(self.warehouse, statement.source, columns)
         return self._stored(rows, record, fixed, statement.overwrite)
 
     def _truncate(self, statement: Truncate, record: TableRecord) -> None:

@@ -16,7 +16,15 @@ from acid_platform.base import arrow_functions as pc
 from acid_platform.errors import InvalidDefinition, UnsupportedLayout
 from acid_platform.layout.schema import ACID_COLUMNS
 from acid_platform.layout.sql_text import quoted
-from acid_platform.layout.types import TIMESTAMPS, Column, HiveType, parse_type, struct_of
+from acid_platform.layout.types import (
+    FLOATING,
+    INTEGRAL,
+    TIMESTAMPS,
+    Column,
+    HiveType,
+    parse_type,
+    struct_of,
+)
 from acid_platform.storage.arrow_numpy import from_numpy, scalar_of, values_of
 
 _WHOLE_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
@@ -161,23 +169,17 @@ def arrow_type(hive: HiveType, timestamps: str = "us") -> pa.DataType:
             return _ARROW[kind]
 
 
-_WIDENED = {
-    "smallint": ("tinyint",),
-    "int": ("tinyint", "smallint"),
-    "bigint": ("tinyint", "smallint", "int"),
-    "double": ("tinyint", "smallint", "int", "bigint", "float"),
-    "float": ("tinyint", "smallint", "int", "bigint"),
-}
 _TEXT = ("string", "char", "varchar")
 
 
 def conform(array: pa.Array, hive: HiveType, path: str, timestamps: str = "us") -> pa.Array:
     """File values converted to the column's declared type, or an error (F18).
 
-    Struct fields match by name, ignoring case; missing fields become NULL. Numbers widen, whole
-    numbers become text, char is padded to its length and varchar is cut to it. `timestamps` is the
-    unit of the result; `us` truncates digits below a microsecond. Raises UnsupportedLayout, naming
-    `path`, for any other change of type.
+    Struct fields match by name, ignoring case; missing fields become NULL. Numbers widen, decimals
+    and numbers without a sign become what holds their values exactly, whole numbers become text,
+    char is padded to its length and varchar is cut to it. `timestamps` is the unit of the result;
+    `us` truncates digits below a microsecond. Raises UnsupportedLayout, naming `path`, for any
+    other change of type.
     """
     target = arrow_type(hive, timestamps)
     if array.type == target and not any(part.kind in ("char", "varchar") for part in hive.walk()):
@@ -206,23 +208,83 @@ def conform(array: pa.Array, hive: HiveType, path: str, timestamps: str = "us") 
             return pc.utf8_rpad(stripped, hive.sizes[0], " ")
         case "varchar" if pa.types.is_string(stored):
             return pc.utf8_slice_codeunits(array, 0, hive.sizes[0])
-        case "decimal" if _widens_to_decimal(stored, hive):
-            return array.cast(target)
-        case kind if stored in [_ARROW[narrower] for narrower in _WIDENED.get(kind, ())]:
+        case kind if pa.types.is_integer(stored) and kind in INTEGRAL:
+            unsigned = pa.types.is_unsigned_integer(stored)
+            if stored.bit_width < target.bit_width:
+                return array.cast(target)
+            if unsigned and stored.bit_width == target.bit_width:
+                return _exact(array, hive, path)
+        case kind if _is_number(stored) and kind in FLOATING and stored != pa.float64():
             return array.cast(target, safe=False)  # a long as a double may lose its last digits
+        case "decimal" if pa.types.is_integer(stored) or pa.types.is_decimal(stored):
+            if widens_to_decimal(stored, hive):
+                return array.cast(target)
+            if pa.types.is_decimal(stored):
+                return _exact(array, hive, path)
         case kind if kind in _TEXT and pa.types.is_integer(stored):
             return conform(array.cast(pa.string()), hive, path, timestamps)
+        case "binary" if pa.types.is_fixed_size_binary(stored):
+            return array.cast(target)
     raise UnsupportedLayout(
-        f"{path} holds {stored}, but the table declares {hive}; declare the column as it is"
-        " stored, or try read()"
+        f"{path} holds {stored}, but the table declares {hive}; {_declare(stored)}"
     )
 
 
-def _widens_to_decimal(stored: pa.DataType, hive: HiveType) -> bool:
+def _exact(array: pa.Array, hive: HiveType, path: str) -> pa.Array:
+    try:
+        return array.cast(arrow_type(hive))
+    except pa.ArrowInvalid as error:
+        raise UnsupportedLayout(
+            f"{path} holds {array.type}, with a value that is no {hive}: {error};"
+            f" {_declare(array.type)}"
+        ) from error
+
+
+def _declare(stored: pa.DataType) -> str:
+    """What to do about a type that the table does not declare."""
+    try:
+        return f"declare the column as it is stored: {hive_type(stored)}"
+    except InvalidDefinition:
+        return "no type of Hive has such values; leave the column out, or write the file again"
+
+
+def is_decimal(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal(kind))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def has_text_as_bytes(stored: pa.DataType, hive: HiveType) -> bool:
+    """Whether it holds bytes where a table declares text. Old writers of Parquet did not say which
+    bytes are a text."""
+    kinds = {part.kind for part in hive.walk()}
+    return "binary" not in kinds and not kinds.isdisjoint(_TEXT) and has_leaf(stored, _is_bytes)
+
+
+def bytes_as_text(array: pa.Array) -> pa.Array:
+    """The array with its bytes taken for texts, which may then be no UTF-8."""
+    return with_leaves(array, _is_bytes, lambda part: part.view(pa.string()))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind))
+
+
+_DIGITS = {
+    **{pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19},
+    **{pa.uint8(): 3, pa.uint16(): 5, pa.uint32(): 10, pa.uint64(): 20},
+}
+"""The digits of the largest number of a type."""
+
+
+def widens_to_decimal(stored: pa.DataType, hive: HiveType) -> bool:
+    """Whether the decimal type holds all numbers of the stored type."""
     precision, scale = hive.sizes
     if pa.types.is_decimal(stored):
         return bool(stored.scale <= scale and stored.precision - stored.scale <= precision - scale)
-    digits = {"int8": 3, "int16": 5, "int32": 10, "int64": 19}.get(str(stored))
+    digits = _DIGITS.get(stored)
     return digits is not None and digits <= precision - scale
 
 

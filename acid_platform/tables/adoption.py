@@ -7,18 +7,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from acid_platform.errors import CorruptFile, InvalidDefinition
+from acid_platform.errors import CorruptFile, InvalidDefinition, UnsupportedLayout
 from acid_platform.layout.declarable import refuse_names
 from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
 from acid_platform.layout.names import is_hidden, parse_directory
 from acid_platform.layout.partition_names import parse_partition
 from acid_platform.layout.schema import is_acid
-from acid_platform.layout.types import Column, HiveType, parse_type
+from acid_platform.layout.types import Column, HiveType
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import AdoptTable
 from acid_platform.metastore.records import TableRecord, WriteReport
-from acid_platform.orc import orc_schema
+from acid_platform.orc import orc_fields
+from acid_platform.scan.declared_types import matching_parts, require_exact_decimals
 from acid_platform.scan.selection import select
 from acid_platform.scan.source_files import SourceKind, entity_sources
 from acid_platform.storage.files import Files
@@ -144,6 +145,8 @@ def adopt(
     require_readable(visible, snapshot, properties, txns)
     if FileFormat.of(declared.properties) == ORC:
         require_declared_char(files, table, data_files(visible), declared.columns)
+        for path in data_files(visible, only_without_keys=True):
+            require_exact_decimals(files, path, declared.columns)
     confirm()
     metastore.create_database(table.partition(".")[0], if_not_exists=True)
     adopt_it = AdoptTable(
@@ -174,16 +177,18 @@ def _without_unseen(surveyed: Survey, txns: ValidTxnList | None) -> tuple[Survey
     return replace(surveyed, directories=tuple(filter(is_visible, surveyed.directories))), left_out
 
 
-def data_files(adopted: Survey) -> Iterator[str]:
+def data_files(adopted: Survey, only_without_keys: bool = False) -> Iterator[str]:
     """Paths that show the types of all files: one of each directory, which one statement wrote,
-    and every original file."""
+    and every original file. `only_without_keys`: of all files those without the ACID columns."""
     partitions = adopted.partitions or (None,) * len(adopted.listings)
     listings = dict(zip(partitions, adopted.listings, strict=True))
     for report in adopted.directories:
         if report.directory.startswith("delete_"):
             continue
         data = [one for one in report.contents.files if one.size and not is_hidden(one.name)]
-        for file in data[:1] if report.directory else data:
+        if only_without_keys:
+            data = [one for one in data if one.footer is not None and not one.footer.acid]
+        for file in data[:1] if report.directory and not only_without_keys else data:
             yield f"{listings[report.partition].location}/{file.below(report.directory).path}"
 
 
@@ -249,7 +254,7 @@ def columns_of_file(files: Files, path: str, table: str) -> tuple[Column, ...]:
 
 def _fields(files: Files, path: str) -> Sequence[tuple[str, HiveType]]:
     """The names and types in an ORC file, without the ACID columns."""
-    fields = parse_type(orc_schema(files, path)).children
+    fields = orc_fields(files, path)
     return fields[5][1].children if is_acid([name for name, _ in fields]) else fields
 
 
@@ -267,7 +272,7 @@ def require_declared_char(
         return
     for path in paths:
         stored: dict[str, HiveType] = {}
-        with suppress(InvalidDefinition):  # a union, say, which its reader refuses
+        with suppress(UnsupportedLayout):  # a union, say, which its reader refuses
             stored = _stored(files, path, columns)
         for column in columns:
             kind = stored.get(column.name)
@@ -287,12 +292,7 @@ def _stored(files: Files, path: str, columns: Sequence[Column]) -> dict[str, Hiv
 
 
 def _hides_char(stored: HiveType, declared: HiveType) -> bool:
-    if stored.kind == "char":
-        return declared.kind in _OTHER_TEXTS
-    if stored.kind != declared.kind:
-        return False
-    if stored.kind == "struct":
-        own = dict(stored.children)
-        return any(name in own and _hides_char(own[name], kind) for name, kind in declared.children)
-    pairs = zip(stored.children, declared.children, strict=False)
-    return any(_hides_char(one, other) for (_, one), (_, other) in pairs)
+    return any(
+        one.kind == "char" and other.kind in _OTHER_TEXTS
+        for one, other in matching_parts(stored, declared)
+    )

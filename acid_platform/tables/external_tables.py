@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import compress
+from itertools import compress, starmap
 
 import pyarrow as pa
 from pyarrow import fs
@@ -23,14 +23,26 @@ from acid_platform.layout.external_formats import readable_columns
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import is_hidden
 from acid_platform.layout.partition_names import parse_partition, partition_segment
-from acid_platform.layout.types import LOCAL_ZONE, Column, parse_columns, parse_type
+from acid_platform.layout.types import (
+    LOCAL_ZONE,
+    Column,
+    HiveType,
+    parse_columns,
+    parse_type,
+)
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import GetDropped
 from acid_platform.metastore.records import ExternalFiles, TableRecord, ViewRecord
-from acid_platform.orc import orc_schema
+from acid_platform.orc import orc_fields
+from acid_platform.scan.declared_types import matching_parts, require_exact_decimals
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind, read_footer
-from acid_platform.storage.arrow_types import arrow_type, conform, partition_value
+from acid_platform.storage.arrow_types import (
+    arrow_type,
+    conform,
+    partition_value,
+    widens_to_decimal,
+)
 from acid_platform.storage.files import Files, in_threads
 from acid_platform.tables.declaration import check_columns, comments_of
 from acid_platform.tables.locations import require_place
@@ -204,11 +216,12 @@ def _sources(
 def _require_types(files: Files, path: str, columns: Sequence[Column], positional: bool) -> None:
     """Raises UnsupportedLayout for a column of an ORC file whose type is not read exactly: ORC's
     library for Java would convert it by rules of its own."""
-    fields = parse_type(orc_schema(files, path)).children
+    fields = orc_fields(files, path)
     names = (
         [column.name for column in columns] if positional else [one.lower() for one, _ in fields]
     )
     inside = dict(zip(names, (kind for _, kind in fields), strict=False))
+    exact = require_exact_decimals(files, path, columns)
     for column in columns:
         kind = inside.get(column.name, column.type)
         if kind == column.type:
@@ -217,11 +230,20 @@ def _require_types(files: Files, path: str, columns: Sequence[Column], positiona
         own, other = (
             [part for part in one.walk() if part.kind in _SAME] for one in (kind, column.type)
         )
-        if own != other:
+        if own != other or (
+            not exact and any(starmap(_narrows, matching_parts(kind, column.type)))
+        ):
             raise UnsupportedLayout(
                 f"{path}, column {column.name}, holds {kind}, but the table declares {column.type};"
                 " declare the column as it is stored"
             )
+
+
+def _narrows(stored: HiveType, declared: HiveType) -> bool:
+    """Whether a decimal has fewer digits on one side of its point than the stored one."""
+    return {stored.kind, declared.kind} == {"decimal"} and not widens_to_decimal(
+        arrow_type(stored), declared
+    )
 
 
 _SAME = ("char", LOCAL_ZONE)

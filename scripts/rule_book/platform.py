@@ -765,6 +765,21 @@ GROUP = Group(
             ),
         ),
         Rule(
+            "P64",
+            "A file of another program is read by the types that its format says, in both engines"
+            " alike: Parquet without the note that Arrow's writers add, ORC also as Hive 0.11 wrote"
+            " it. A value that its column does not hold exactly is an error, and a page of Parquet"
+            " that is not its checksum. A sound file that is not read is called what it is.",
+            ("storage.parquet_files", "orc.lone_stripes", "scan.declared_types"),
+            (
+                "test_P64_parquet_is_read_by_its_own_types",
+                "test_P64_a_value_that_a_type_lacks_is_refused",
+                "test_P64_decimals_of_hive_11",
+                "test_P64_a_sound_file_of_orc_is_refused_by_what_it_is",
+                "test_P64_a_page_that_is_not_its_checksum",
+            ),
+        ),
+        Rule(
             "P69",
             "What lies in a temporary place can be read by its user only: a directory has mode 0700"
             " and a random name from its beginning, whatever the umask says, and so have drafts of"

@@ -23,7 +23,7 @@ from acid_platform.engine.local import compact
 from acid_platform.layout.types import parse_columns
 from acid_platform.orc import finish_plain_file, open_orc, orc_file, orc_schema
 from acid_platform.orc.dump import events, metadata
-from acid_platform.orc.tail import Postscript, declared_footer, footer_of
+from acid_platform.orc.tail import declared_footer, footer_of
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.arrow_types import acid_schema
 from acid_platform.storage.files import Files
@@ -226,8 +226,6 @@ def test_a_torn_file_is_named(tmp_path: Path, content: bytes) -> None:
     files, _ = Files.of(str(tmp_path))
     with pytest.raises(CorruptFile, match="torn"):
         open_orc(files, str(tmp_path / "torn"))
-    with pytest.raises(CorruptFile, match="torn"):
-        Postscript.of(content, "torn")
 
 
 DECLARED = (

@@ -106,9 +106,9 @@ class EntityContents:
                 count_rows(self.files, where, self.format)
             else:
                 open_strange_orc(self.files, where)
-        except UnsupportedLayout:  # Avro: Spark alone opens it
-            return True
-        except (CorruptFile, FileNotFoundError) as error:
+        except (CorruptFile, UnsupportedLayout, FileNotFoundError) as error:
+            if plain and isinstance(error, UnsupportedLayout):  # Avro: Spark alone opens it
+                return True
             self.out.error(Check.CONTENT, path, str(error), _RESTORE)
             return False
         return True

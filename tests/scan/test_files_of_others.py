@@ -1,0 +1,334 @@
+"""Files as other programs wrote them, among them kinds that the example files of Apache ORC and of
+parquet-testing show: they are read right, or refused by the right name, in each way in."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import io
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyorc
+import pytest
+from pyarrow import parquet
+
+from acid_platform import CorruptFile, FolderSource, NeedsSpark, UnsupportedLayout, Warehouse
+from acid_platform.errors import AcidError
+from acid_platform.handles.imports import import_table
+from acid_platform.orc import dump
+from acid_platform.orc.protobuf import delimited, fields, number
+from acid_platform.storage.files import Files
+from tests.conftest import temporary_warehouse
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
+    with temporary_warehouse(tmp_path_factory.mktemp("of_others") / "wh", engine="local") as opened:
+        yield opened
+
+
+@pytest.fixture
+def db(warehouse: Warehouse, request: pytest.FixtureRequest) -> str:
+    """A database of the test's own."""
+    name = "d" + hashlib.sha256(request.node.name.encode()).hexdigest()[:12]
+    warehouse.sql(f"CREATE DATABASE {name}")
+    return name
+
+
+# --- ORC ------------------------------------------------------------------------------------------
+
+
+def orc(kind: str, rows: list[Any]) -> bytes:
+    content = io.BytesIO()
+    with pyorc.Writer(content, kind, compression=pyorc.CompressionKind.NONE) as writer:
+        writer.writerows(rows)
+    return content.getvalue()
+
+
+def with_tail(content: bytes, footer: Callable[[bytes], bytes], magic: bool = True) -> bytes:
+    """A file of ORC without compression with another footer, and perhaps no magic at its end."""
+    size = content[-1]
+    postscript = content[-1 - size : -1]
+    parts = list(fields(postscript))
+    length = next(part.value for part in parts if part.number == 1)
+    changed = footer(content[-1 - size - length : -1 - size])
+    tail = b"".join(
+        number(1, len(changed)) if part.number == 1 else part.raw
+        for part in parts
+        if magic or part.payload != b"ORC"
+    )
+    return content[: -1 - size - length] + changed + tail + bytes([len(tail)])
+
+
+def of_hive_11(content: bytes) -> bytes:
+    """The file with decimals that have no precision and no scale."""
+
+    def kind(field: Any) -> bytes:
+        if field.number != 4 or not field.payload.startswith(b"\x08\x0e"):
+            return bytes(field.raw)
+        return delimited(4, b"\x08\x0e")
+
+    return with_tail(content, lambda footer: b"".join(map(kind, fields(footer))))
+
+
+D = Decimal
+OLD: dict[str, tuple[int, list[Decimal | None], str, bool]] = {
+    "with 10 digits": (10, [D("12345678.6547456"), D("1E-10"), D("-1.2"), None], "(38,10)", True),
+    "declared wider": (10, [D("12345678.6547456"), D("1E-10"), None], "(38,18)", True),
+    "declared smaller, and all fit": (10, [D("1.25"), D("-9.00")], "(9,2)", True),
+    "declared smaller": (10, [D("1.25"), D("1.255")], "(9,2)", False),
+    "more digits than Java keeps": (18, [D("0.12345678901")], "(38,18)", False),
+    "stored with more digits": (18, [D("0.1234567890")], "(38,10)", True),
+    "large numbers": (0, [D(10**28 - 1), D(1 - 10**28)], "(38,10)", True),
+    "beyond 28 digits": (0, [D(10**28)], "(38,10)", False),
+    "beyond 128 bits at a scale": (0, [D(34028236692093846346337460743 * 10**8)], "(38,10)", False),
+}
+
+
+@pytest.mark.parametrize("case", OLD)
+def test_P64_decimals_of_hive_11(warehouse: Warehouse, db: str, tmp_path: Path, case: str) -> None:
+    scale, values, declared, fits = OLD[case]
+    rows = [(i, value, [value]) for i, value in enumerate(values)]
+    kind = f"decimal(38,{scale})"
+    content = of_hive_11(orc(f"struct<id:int,d:{kind},a:array<{kind}>>", rows))
+    for place in ("old", "external"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "000000_0").write_bytes(content)
+    columns = f"id int, d decimal{declared}, a array<decimal{declared}>"
+    expected = [(i, value, [value]) for i, value in enumerate(values)]
+
+    def adopted() -> list[Any]:
+        table = warehouse.adopt_table(f"{db}.a", tmp_path / "old", schema=columns)
+        assert rows_of(table.to_arrow()) == expected
+        table.compact("major")
+        assert rows_of(table.to_arrow()) == expected
+        return rows_of(table.to_arrow())
+
+    def external() -> list[Any]:
+        place = tmp_path / "external"
+        warehouse.sql(f"CREATE EXTERNAL TABLE {db}.e ({columns}) STORED AS ORC LOCATION '{place}'")
+        return rows_of(warehouse.sql(f"SELECT * FROM {db}.e").to_arrow())  # type: ignore[union-attr]
+
+    def loaded() -> list[Any]:
+        warehouse.sql(f"CREATE TABLE {db}.l ({columns})")
+        warehouse.sql(
+            f"LOAD DATA LOCAL INPATH '{tmp_path / 'external' / '000000_0'}' INTO TABLE {db}.l"
+        )
+        return rows_of(warehouse.sql(f"SELECT * FROM {db}.l").to_arrow())  # type: ignore[union-attr]
+
+    for read in (external, adopted, loaded):
+        if fits:
+            assert sorted(read()) == expected
+        else:
+            with pytest.raises((UnsupportedLayout, NeedsSpark), match="decimal"):
+                read()
+    if fits:
+        files, path = Files.of(str(tmp_path / "external" / "000000_0"))
+        shown = [event["d"] and D(event["d"]) for event in dump.events(files, path)]
+        assert shown == values
+
+
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+SOUND: dict[str, tuple[bytes, str]] = {
+    "no struct": (orc("timestamp", [dt.datetime(2024, 1, 1, tzinfo=dt.UTC)]), "timestamp values"),
+    "a union": (orc("uniontype<int,string>", [1]), "a union values"),
+    "a column of unions": (orc("struct<id:int,u:uniontype<int,string>>", [(1, 2)]), "uniontype"),
+    "no column": (orc("struct<>", []), "without columns"),
+}
+
+
+@pytest.mark.parametrize("case", SOUND)
+def test_P64_a_sound_file_of_orc_is_refused_by_what_it_is(
+    warehouse: Warehouse, db: str, tmp_path: Path, case: str
+) -> None:
+    content, named = SOUND[case]
+    for place in ("in", "old"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "000000_0").write_bytes(content)
+    warehouse.sql(
+        f"CREATE EXTERNAL TABLE {db}.e (id int) STORED AS ORC LOCATION '{tmp_path / 'in'}'"
+    )
+    warehouse.sql(f"CREATE TABLE {db}.l (id int)")
+    for read in (
+        lambda: warehouse.sql(f"SELECT * FROM {db}.e"),
+        lambda: warehouse.sql(f"LOAD DATA LOCAL INPATH '{tmp_path / 'in'}' INTO TABLE {db}.l"),
+        lambda: warehouse.adopt_table(f"{db}.a", tmp_path / "old"),
+    ):
+        with pytest.raises(UnsupportedLayout) as raised:
+            read()
+        assert named in str(raised.value) and "000000_0" in str(raised.value)
+        assert "killed" not in str(raised.value)
+
+
+@pytest.mark.parametrize("magic", [True, False])
+def test_orc_without_the_magic_at_its_end(
+    warehouse: Warehouse, db: str, tmp_path: Path, magic: bool
+) -> None:
+    content = with_tail(orc("struct<id:int>", [(1,), (2,)]), lambda footer: footer, magic=False)
+    place = tmp_path / "old"
+    place.mkdir()
+    (place / "000000_0").write_bytes(content if magic else b"CRO" + content[3:])
+    if magic:
+        table = warehouse.adopt_table(f"{db}.old", place)
+        assert rows_of(table.to_arrow()) == [(1,), (2,)]
+    else:
+        with pytest.raises(CorruptFile, match="does not end in an ORC postscript"):
+            warehouse.adopt_table(f"{db}.old", place)
+
+
+# --- Parquet --------------------------------------------------------------------------------------
+
+
+def masked(values: list[Any], kind: pa.DataType) -> pa.Array:
+    return pa.array([*values, None], kind)
+
+
+LONG = 2**64 - 1
+ARROWS: dict[str, tuple[pa.Array, str, list[Any]]] = {
+    "large_string": (masked(["a"], pa.large_string()), "string", ["a"]),
+    "string_view": (masked(["a"], pa.string_view()), "string", ["a"]),
+    "dictionary": (pa.array(["a", None]).dictionary_encode(), "string", ["a"]),
+    "dictionary of numbers": (pa.array([7, None]).dictionary_encode(), "bigint", [7]),
+    "char": (masked(["a"], pa.large_string()), "char(3)", ["a  "]),
+    "large_binary": (masked([b"a"], pa.large_binary()), "binary", [b"a"]),
+    "binary_view": (masked([b"a"], pa.binary_view()), "binary", [b"a"]),
+    "fixed_size_binary": (masked([b"ab"], pa.binary(2)), "binary", [b"ab"]),
+    "uint8": (masked([255], pa.uint8()), "smallint", [255]),
+    "uint16": (masked([65535], pa.uint16()), "int", [65535]),
+    "uint32": (masked([2**32 - 1], pa.uint32()), "bigint", [2**32 - 1]),
+    "uint64": (masked([LONG], pa.uint64()), "decimal(20,0)", [Decimal(LONG)]),
+    "a small uint64": (masked([5], pa.uint64()), "bigint", [5]),
+    "a small uint32": (masked([5], pa.uint32()), "int", [5]),
+    "large_list": (masked([["a"]], pa.large_list(pa.large_string())), "array<string>", [["a"]]),
+    "fixed_size_list": (masked([[1, 2]], pa.list_(pa.int32(), 2)), "array<int>", [[1, 2]]),
+    "list_view": (masked([[1]], pa.list_view(pa.int32())), "array<int>", [[1]]),
+    "struct": (
+        masked([{"X": "a", "y": 2}], pa.struct([("X", pa.large_string()), ("y", pa.uint16())])),
+        "struct<x:string,y:int>",
+        [{"x": "a", "y": 2}],
+    ),
+    "map": (
+        masked([[("a", 1)]], pa.map_(pa.large_string(), pa.uint32())),
+        "map<string,bigint>",
+        [[("a", 1)]],
+    ),
+    "nanoseconds": (
+        masked([1_000], pa.timestamp("ns")),
+        "timestamp",
+        [dt.datetime(1970, 1, 1, microsecond=1)],
+    ),
+    "seconds": (masked([1], pa.timestamp("s")), "timestamp", [dt.datetime(1970, 1, 1, 0, 0, 1)]),
+    "date64": (masked([dt.date(2024, 2, 29)], pa.date64()), "date", [dt.date(2024, 2, 29)]),
+    "float16": (masked([np.float16(1.5)], pa.float16()), "float", [1.5]),
+    "float16 as double": (masked([np.float16(1.5)], pa.float16()), "double", [1.5]),
+    "null": (pa.nulls(2), "date", [None]),
+    "decimal32": (masked([Decimal("1.25")], pa.decimal32(5, 2)), "decimal(5,2)", [Decimal("1.25")]),
+    "a smaller decimal": (masked([Decimal(1)], pa.decimal128(30, 4)), "decimal(5,2)", [Decimal(1)]),
+    "json": (masked(["{}"], pa.json_()), "string", ["{}"]),
+    "years beyond 2262": (
+        masked([dt.datetime(9999, 12, 31)], pa.timestamp("us")),
+        "timestamp",
+        [dt.datetime(9999, 12, 31)],
+    ),
+}
+"""A column as Arrow has it, with NULL at its end, the type that a table declares, the values."""
+NO_VALUE: dict[str, tuple[pa.Array, str]] = {
+    "a large uint64": (masked([LONG], pa.uint64()), "bigint"),
+    "a large uint32": (masked([2**31], pa.uint32()), "int"),
+    "a time of a day": (masked([1], pa.time64("ns")), "bigint"),
+    "a time in milliseconds": (masked([1], pa.time32("ms")), "string"),
+    "more digits": (masked([Decimal("1.234")], pa.decimal128(30, 4)), "decimal(5,2)"),
+    "a larger number": (masked([Decimal("1234")], pa.decimal128(30, 4)), "decimal(5,2)"),
+    "no text": (masked([b"\xff"], pa.binary()), "string"),
+    "bytes as a number": (masked([b"1"], pa.binary()), "int"),
+}
+
+
+def written(path: Path, column: pa.Array, *, int96: bool = False) -> None:
+    table = pa.table({"id": [1, 2], "v": column})
+    parquet.write_table(table, path, use_deprecated_int96_timestamps=int96)
+
+
+def external(warehouse: Warehouse, db: str, place: Path, kind: str) -> list[tuple[Any, ...]]:
+    warehouse.sql(
+        f"CREATE EXTERNAL TABLE {db}.e (id bigint, v {kind}) STORED AS PARQUET LOCATION '{place}'"
+    )
+    return rows_of(warehouse.sql(f"SELECT id, v FROM {db}.e").to_arrow())  # type: ignore[union-attr]
+
+
+def loaded(warehouse: Warehouse, db: str, place: Path, kind: str) -> list[tuple[Any, ...]]:
+    warehouse.sql(f"CREATE TABLE {db}.l (id bigint, v {kind})")
+    warehouse.sql(f"LOAD DATA LOCAL INPATH '{place}' INTO TABLE {db}.l")
+    return rows_of(warehouse.sql(f"SELECT id, v FROM {db}.l").to_arrow())  # type: ignore[union-attr]
+
+
+def imported(warehouse: Warehouse, db: str, place: Path, kind: str) -> list[tuple[Any, ...]]:
+    import_table(warehouse, f"{db}.i", FolderSource(str(place)), schema=f"id bigint, v {kind}")
+    return rows_of(warehouse.table(f"{db}.i").to_arrow())
+
+
+WAYS = (external, loaded, imported)
+
+
+@pytest.mark.parametrize("case", ARROWS)
+def test_P64_parquet_is_read_by_its_own_types(
+    warehouse: Warehouse, db: str, tmp_path: Path, case: str
+) -> None:
+    column, kind, values = ARROWS[case]
+    place = tmp_path / "in"
+    place.mkdir()
+    written(place / "a.parquet", column)
+    expected = [(1, values[0]), (2, None)]
+    assert [sorted(way(warehouse, db, place, kind)) for way in WAYS] == [expected] * 3
+
+
+@pytest.mark.parametrize("case", NO_VALUE)
+def test_P64_a_value_that_a_type_lacks_is_refused(
+    warehouse: Warehouse, db: str, tmp_path: Path, case: str
+) -> None:
+    column, kind = NO_VALUE[case]
+    place = tmp_path / "in"
+    place.mkdir()
+    written(place / "a.parquet", column)
+    for way in WAYS:
+        with pytest.raises(AcidError):
+            way(warehouse, db, place, kind)
+    assert not warehouse.table(f"{db}.l").count() and not warehouse.table(f"{db}.i").count()
+
+
+def changed_footer(content: bytes, old: bytes, new: bytes) -> bytes:
+    size = int.from_bytes(content[-8:-4], "little")
+    footer = content[-8 - size : -8]
+    assert footer.count(old) == 1
+    footer = footer.replace(old, new)
+    return content[: -8 - size] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+def test_a_repeated_group_without_annotation(warehouse: Warehouse, db: str, tmp_path: Path) -> None:
+    column = pa.array([[7, 8], None], pa.list_(pa.int32()))
+    place = tmp_path / "in"
+    place.mkdir()
+    parquet.write_table(pa.table({"id": [1, 2], "v": column}), place / "a", store_schema=False)
+    said = b"\x15\x06L<\x00\x00"  # a list, in both of Parquet's notations
+    (place / "a").write_bytes(changed_footer((place / "a").read_bytes(), said, b""))
+    found = external(warehouse, db, place, "struct<list:array<struct<element:int>>>")
+    assert found == [(1, {"list": [{"element": 7}, {"element": 8}]}), (2, None)]
+
+
+def test_P64_a_page_that_is_not_its_checksum(warehouse: Warehouse, db: str, tmp_path: Path) -> None:
+    place = tmp_path / "in"
+    place.mkdir()
+    rows = pa.table({"id": [1, 2], "v": ["first", "second"]})
+    parquet.write_table(rows, place / "a", compression="none", write_page_checksum=True)
+    content = (place / "a").read_bytes()
+    (place / "a").write_bytes(content.replace(b"second", b"sekond", 1))
+    with pytest.raises(CorruptFile, match="checksum"):
+        external(warehouse, db, place, "string")
