@@ -64,6 +64,10 @@ class WrongType(Terminal):
     """A value or column whose type does not fit the table's column without loss."""
 
 
+class RowsTaken(WrongType):
+    """A stream gives its rows once, and they were taken before (P59)."""
+
+
 class ConstraintViolated(Terminal):
     """A row violates a constraint of its table, and the statement that brought it wrote nothing."""
 

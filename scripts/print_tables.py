@@ -97,8 +97,10 @@ again by `make test-full`. Everything else goes to Spark.
 | `spark` | always Spark |
 | `local` | never Spark: what needs it raises NeedsSpark, which names the construct |
 
-Small: at most `acid.local.max.bytes` have to be read, and no rows come from Spark. `make
-bench-engines` measures both engines by the size of the table.
+Small: at most `acid.local.max.bytes` have to be read from tables, and no rows come from Spark.
+Rows of this process, such as frames, Arrow's data or dicts, are written here, however many they
+are, as a stream ([P59](rules.md)). `make bench-engines` measures both engines by the size of the
+table.
 
 `Warehouse.open(engine=...)` or the variable `ACID_ENGINE` choose it for a handle. EXPLAIN shows
 the engine, the reason and DuckDB's or Spark's plan; the `Result` of a SELECT has them as
@@ -182,10 +184,10 @@ columns only in the files and stripes that hold a row to change.
 These go to Spark before anything is published: the other formats of insert-only tables, timestamps
 in Parquet, and a codec that is not written here; days before 15 October 1582, which ORC's Java
 writers count in the Julian calendar; `binary` partition columns, and `float` and `double` ones
-unless the value is 0 or a whole number below 10,000,000; rows of more than 4,096 partitions; maps
-that hold timestamps or CHAR; expressions for columns of nested types, other than a column or a
-field of exactly that type; results that grow beyond
-`acid.local.max.bytes`.
+unless the value is 0 or a whole number below 10,000,000; more than 4,096 partitions in 32 MB of
+rows; maps that hold timestamps or CHAR; expressions for columns of nested types, other than a
+column or a field of exactly that type; as the source of MERGE, a result of a query that grows
+beyond `acid.local.max.bytes`.
 
 ## Versions of Spark
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from acid_platform.base.config import Settings
 from acid_platform.engine.interface import Engine
 from acid_platform.engine.reads import TableRead
 from acid_platform.engine.results import Result
-from acid_platform.engine.rows import Rows, is_pandas_frame, is_spark_frame
+from acid_platform.engine.row_streams import RowStream
+from acid_platform.engine.rows import Rows, is_spark_frame
 from acid_platform.errors import InvalidDefinition, NeedsSpark
 
 if TYPE_CHECKING:
@@ -112,13 +112,19 @@ class Engines:
         """The result of `work` with the chosen engine.
 
         `settings` are those of its transaction or lease; `rows` are its input and `read_bytes` the
-        size of the files that it reads. Under `auto`, if the local engine raises NeedsSpark, Spark
-        repeats the work.
+        size of the files that it reads. Rows of this process are written here, however many they
+        are (P59). Under `auto`, if the local engine raises NeedsSpark, Spark repeats the work.
 
-        Raises NeedsSpark if only the local engine may run, and can't.
+        Raises NeedsSpark if only the local engine may run, and can't; also for a stream whose rows
+        the local engine has taken before it found that it can't.
         """
         refused: NeedsSpark | None = None
         for choice in self._choices(settings, rows, read_bytes):
+            if refused is not None and isinstance(rows, RowStream) and rows.gone:
+                raise NeedsSpark(
+                    f"{_REFUSED}: {refused}; the rows came as a stream, which can't be read again:"
+                    " give a new one with engine='spark', or a table"
+                )
             try:
                 why = choice.reason if refused is None else str(refused)
                 return work(replace(choice, reason=why))
@@ -169,11 +175,10 @@ class Engines:
             yield Choice(self.spark, "engine=spark")
             return
         limit = settings.integer(LOCAL_BYTES)
-        needed = read_bytes + input_bytes(rows)
-        size = f"{needed:,} bytes to read"
+        size = f"{read_bytes:,} bytes to read"
         if is_spark_frame(rows) or (isinstance(rows, Result) and rows.engine == "spark"):
             why = "the rows come from Spark"
-        elif needed > limit:
+        elif read_bytes > limit:
             why = f"{size} are more than {LOCAL_BYTES} = {limit:,}"
         else:
             yield Choice(self.local, "engine=local" if preference == "local" else size)
@@ -192,48 +197,3 @@ def _only_spark(what: str) -> NeedsSpark:
 
 
 _REFUSED = "the local engine can't do this"
-
-
-_SAMPLE = 10_000
-"""Dicts to look into, to tell the size of a longer list."""
-
-
-def input_bytes(rows: Rows | None) -> int:
-    """The memory that rows in this process take, about; 0 for a Result, which is computed later.
-
-    Of a long list of dicts, a sample is measured.
-    """
-    if rows is None or isinstance(rows, Result):
-        return 0
-    size = getattr(rows, "nbytes", None)  # of an Arrow table
-    if isinstance(size, int):
-        return size
-    if is_pandas_frame(rows):
-        columns = [rows.iloc[:, place] for place in range(rows.shape[1])]  # type: ignore[union-attr]
-        return sum(
-            int(column.memory_usage(index=False, deep=_of_objects(column.dtype)))
-            for column in columns
-        )
-    if not isinstance(rows, Sequence) or not rows:
-        return 0
-    sample = rows[:: -(-len(rows) // _SAMPLE)]
-    return sum(map(_value_bytes, sample)) * len(rows) // len(sample)
-
-
-def _of_objects(kind: object) -> bool:
-    """Whether a type of pandas holds objects of Python, whose bytes are counted one by one."""
-    return str(kind) == "object" or getattr(kind, "storage", None) == "python"
-
-
-def _value_bytes(value: object) -> int:
-    """The bytes of a Python value as Arrow holds it, about."""
-    match value:
-        case str() | bytes():
-            return 4 + len(value)
-        case Mapping():
-            return sum(map(_value_bytes, value.values()))
-        case list() | tuple():
-            return 4 + sum(map(_value_bytes, value))
-        case Decimal():
-            return 16
-    return 8

@@ -1,31 +1,24 @@
-"""The rows that a caller writes: which kinds there are, and as an Arrow table without loss."""
+"""The rows that a caller writes: which kinds there are, and their columns."""
 
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
 
 import pyarrow as pa
 
-from acid_platform.engine.arrow_values import exact, fitted
-from acid_platform.engine.coercion import Coerced, Coercion
-from acid_platform.engine.python_values import array_of, is_missing
-from acid_platform.engine.struct_fields import Unfit
+from acid_platform.engine.row_streams import RowStream, once, table_or_stream
 from acid_platform.errors import (
     InvalidDefinition,
     NoSuchPartition,
     UnknownColumn,
-    UnsupportedStatement,
     WrongType,
 )
-from acid_platform.layout.types import CHAR_TYPES, Column, HiveType
-from acid_platform.predicates.known_columns import unknown_column
+from acid_platform.layout.types import Column
 from acid_platform.storage.arrow_lending import ArrowLender
-from acid_platform.storage.arrow_numpy import values_of
-from acid_platform.storage.arrow_types import arrow_type, declared_columns, is_period
+from acid_platform.storage.arrow_types import declared_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,6 +43,8 @@ Rows: TypeAlias = Union[
     "pd.DataFrame",
     "pl.LazyFrame",
     Sequence[Mapping[str, object]],
+    RowStream,
+    Iterator["ArrowStream | ArrowArray"],
     ArrowStream,
     ArrowArray,
 ]
@@ -58,42 +53,67 @@ Rows: TypeAlias = Union[
 
 def plain_rows(rows: Rows) -> Rows:
     """The rows as an engine takes them: a pandas index with a name is a column, and what lends
-    Arrow's data is a pyarrow Table. All others stay as they are.
+    Arrow's data is a pyarrow Table, or a RowStream if it gives many rows by and by. All others stay
+    as they are.
 
     Raises WrongType for an index without a name that is no numbering of rows, and for Arrow's data
-    that is no table; UnknownColumn for an index with the name of a column.
+    that is no table; UnknownColumn for an index with the name of a column; RowsTaken.
     """
     from acid_platform.engine.results import Result
 
-    if isinstance(rows, pa.Table | Result) or is_spark_frame(rows):
+    if isinstance(rows, pa.Table | RowStream | Result) or is_spark_frame(rows):
         return rows
     if is_pandas_frame(rows):
         return _with_index(rows)
     if isinstance(rows, pa.RecordBatchReader):
-        return _read_once(rows)
-    if isinstance(rows, ArrowLender):
-        return rows.batches().read_all()  # its errors are ours
+        return table_or_stream(rows.schema, once(rows))
+    if isinstance(rows, ArrowLender):  # its errors are ours
+        return table_or_stream(rows.schema, rows.batches(), rows.batches)
     if _is_of(rows, "polars", "LazyFrame"):
-        return _lent(rows.collect(engine="streaming"))  # type: ignore[union-attr]
+        return _lazy(rows)
+    if isinstance(rows, Iterator):
+        return _generated(rows)
     return _lent(rows)
 
 
-_READ: weakref.WeakSet[pa.RecordBatchReader] = weakref.WeakSet()
-"""The readers whose rows were taken; they have no others."""
+def _lazy(frame: Any) -> Rows:
+    """The rows of a LazyFrame of Polars, which newer versions compute batch by batch."""
+    if not hasattr(frame, "collect_batches"):
+        return _lent(frame.collect(engine="streaming"))
+    none = _lent(frame.clear().collect())
+    assert isinstance(none, pa.Table)
+
+    def computed() -> Iterator[pa.RecordBatch]:
+        for part in frame.collect_batches(engine="streaming"):
+            yield from pa.table(part).to_batches()
+
+    return table_or_stream(none.schema, computed(), computed)
 
 
-def _read_once(reader: pa.RecordBatchReader) -> pa.Table:
-    if reader in _READ:
-        raise WrongType(
-            "a RecordBatchReader gives its rows once, and these were taken before: give"
-            " reader.read_all(), or a new reader for each attempt"
-        )
-    _READ.add(reader)
-    return reader.read_all()
+def _generated(rows: Iterator[Any]) -> Rows:
+    """The rows of an iterator over batches or tables of Arrow, or what lends such; other iterators
+    stay as they are. Raises RowsTaken, and WrongType for batches that differ in their columns."""
+    parts = once(rows)
+    first = _lent(next(parts, pa.table({})))
+    if not isinstance(first, pa.Table | RowStream):
+        return rows
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number, part in enumerate(chain([first], map(_lent, parts)), 1):
+            given: Any = part
+            if not isinstance(given, pa.Table | RowStream) or given.schema != first.schema:
+                raise WrongType(
+                    f"part {number} of the rows has other columns or types than the first: give all"
+                    " of them one schema"
+                )
+            yield from given.batches() if isinstance(given, RowStream) else given.to_batches()
+
+    return table_or_stream(first.schema, batches())
 
 
 def _lent(rows: Any) -> Rows:
-    """What lends Arrow's data as a table; reading it raises the errors of who lends it."""
+    """What lends Arrow's data; reading it raises the errors of who lends it."""
+    in_memory = isinstance(rows, pa.Table | pa.RecordBatch) or _is_of(rows, "polars", "DataFrame")
     if _is_of(rows, "polars", "DataFrame"):
         for name, kind in rows.schema.items():
             if str(kind) == "Object":  # lent as addresses
@@ -102,13 +122,13 @@ def _lent(rows: Any) -> Rows:
         if hasattr(rows, "__arrow_c_stream__"):
             stream = pa.RecordBatchReader.from_stream(rows)
         elif hasattr(rows, "__arrow_c_array__"):
-            stream = pa.table(rows).to_reader()
+            return pa.table(rows)
         else:
             plain: Rows = rows
             return plain
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise WrongType(f"a {type(rows).__name__} has no rows with columns: {error}") from error
-    return stream.read_all()
+    return stream.read_all() if in_memory else table_or_stream(stream.schema, stream)
 
 
 def _with_index(frame: Any) -> pd.DataFrame:
@@ -153,16 +173,16 @@ def is_pandas_frame(rows: object) -> bool:
 def column_names(rows: Rows) -> list[str]:
     """The columns of the rows, as the rows spell them.
 
-    Raises WrongType for other types, such as a generator, which can be read only once;
-    UnknownColumn for a name that is given twice, ignoring case.
+    Raises WrongType for other types, such as a generator of dicts; UnknownColumn for a name that is
+    given twice, ignoring case.
     """
     from acid_platform.engine.results import Result
 
     names: list[str]
     if isinstance(rows, Result) or is_spark_frame(rows) or is_pandas_frame(rows):
         names = [str(name) for name in rows.columns]  # type: ignore[union-attr]
-    elif isinstance(rows, pa.Table):
-        names = list(rows.column_names)
+    elif isinstance(rows, pa.Table | RowStream):
+        names = list(rows.schema.names)
     elif (
         isinstance(rows, Sequence)
         and not isinstance(rows, str | bytes)
@@ -171,8 +191,8 @@ def column_names(rows: Rows) -> list[str]:
         names = list(dict.fromkeys(str(name) for row in rows for name in row))
     else:
         raise WrongType(
-            "rows are a frame of pandas, Polars or Spark, a list of dicts, or whatever lends"
-            f" Arrow's data; {_kind_of(rows)} is none of them"
+            "rows are a frame of pandas, Polars or Spark, a list of dicts, whatever lends Arrow's"
+            f" data, or a generator of such; {_kind_of(rows)} is none of them"
         )
     lower = [name.lower() for name in names]
     if twice := {name for name in lower if lower.count(name) > 1}:
@@ -198,19 +218,19 @@ def columns_of_rows(rows: Rows, names: Sequence[str] | None = None) -> tuple[Col
     columns: list[Column] = []
     for name in chosen:
         try:
-            schema = _schema_of(rows, name)
+            schema = schema_of(rows, name)
         except (pa.ArrowException, UnicodeEncodeError) as error:
             raise InvalidDefinition(f"column {name!r}: {error}") from error
         columns += declared_columns(schema)
     return tuple(columns)
 
 
-def _schema_of(rows: Any, name: str) -> pa.Schema:
+def schema_of(rows: Any, name: str) -> pa.Schema:
     """The Arrow schema of a column of rows in this process."""
     if is_pandas_frame(rows):
         return pa.Schema.from_pandas(rows[[name]], preserve_index=False)
-    if isinstance(rows, pa.Table):
-        return rows.select([name]).schema
+    if isinstance(rows, pa.Table | RowStream):
+        return pa.schema([rows.schema.field(rows.schema.names.index(name))])
     return pa.table({name: [row.get(name) for row in rows]}).schema
 
 
@@ -249,145 +269,3 @@ def _first_missing(rows: Any, names: Sequence[str]) -> tuple[str, int | None] | 
     own = {name.lower() for name in column_names(rows)}
     empty = (isinstance(rows, pa.Table) or is_pandas_frame(rows)) and not len(rows)
     return next(((name, None) for name in names if name not in own and not empty), None)
-
-
-def coerced_table(
-    rows: Rows, columns: Sequence[Column], table: str
-) -> tuple[pa.Table, dict[str, Coerced]]:
-    """Rows in this process with the table's types, converted as Hive's CAST does, and what that
-    changed in which column.
-
-    The rows may have columns that the table lacks. Raises UnsupportedStatement for rows that
-    Spark or a query computes, and what `local_table` raises.
-    """
-    from acid_platform.engine.results import Result
-
-    if isinstance(rows, Result) or is_spark_frame(rows):
-        raise UnsupportedStatement(
-            f"coerce=True converts rows in this process; for {table} cast those of Spark or a query"
-            " by themselves: frame.selectExpr('CAST(amount AS decimal(9,2)) AS amount')"
-        )
-    coercion = Coercion()
-    converted = local_table(plain_rows(rows), columns, table, True, coercion)
-    return converted, coercion.counts
-
-
-def local_table(
-    rows: Rows,
-    columns: Sequence[Column],
-    table: str,
-    more: bool = False,
-    coercion: Coercion | None = None,
-) -> pa.Table:
-    """Rows in this process with the table's types, for those of its columns that they have.
-
-    The names are in lower case. With `more`, the rows may have columns that the table lacks, which
-    keep their own types. `coercion` converts values that would change, and counts them. Raises
-    UnknownColumn, also for a field of a struct; WrongType if a value would change;
-    InvalidDefinition for a column of `more` whose type no table has.
-    """
-    names = column_names(rows)
-    declared = {column.name: column for column in columns}
-    others = [name for name in names if name.lower() not in declared]
-    if others and not more:
-        raise unknown_column(others[0], table, columns)
-    declared |= {column.name: column for column in _others(rows, others)}
-    arrays = {
-        name.lower(): _array(_values(rows, name), declared[name.lower()], table, coercion)
-        for name in names
-    }
-    if not names:  # rows that name no column are rows of NULLs, as `{}` beside others is
-        first = columns[0]
-        arrays = {first.name: pa.nulls(len(rows), arrow_type(first.type))}  # type: ignore[arg-type]
-    return pa.table(arrays)
-
-
-def _others(rows: Rows, names: Sequence[str]) -> tuple[Column, ...]:
-    """Columns that the table lacks; those of nothing but NULL are strings."""
-    columns: list[Column] = []
-    for name in names:
-        text = Column(name.lower(), HiveType("string"))
-        try:
-            nothing = pa.types.is_null(_schema_of(rows, name).field(0).type)
-        except UnicodeEncodeError:
-            nothing = True  # the conversion to a text says which value is wrong
-        except pa.ArrowException as error:
-            raise InvalidDefinition(f"column {name!r}: {error}") from error
-        columns += [text] if nothing else columns_of_rows(rows, [name])
-    return tuple(columns)
-
-
-def _values(rows: Any, name: str) -> Sequence[object] | pa.ChunkedArray:
-    """A column of rows in this process: an Arrow array if its type is known, else Python values."""
-    if isinstance(rows, pa.Table):
-        return rows.column(name)
-    if not is_pandas_frame(rows):
-        return [row.get(name) for row in rows]
-    series = rows[name]
-    if series.dtype == object:
-        # pandas writes a missing value of any type as NaN.
-        return [None if is_missing(value) else value for value in series]
-    try:
-        array = pa.array(series, from_pandas=True)
-    except (pa.ArrowException, ValueError):  # such as half of a character in a text
-        return list(series)
-    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
-
-
-def _array(
-    values: Sequence[object] | pa.ChunkedArray,
-    column: Column,
-    table: str,
-    coercion: Coercion | None = None,
-) -> Any:
-    """The values as the column's type. Raises WrongType, UnknownColumn."""
-    try:
-        if isinstance(values, pa.ChunkedArray):
-            if is_period(values.type):
-                raise Unfit(f"the rows have {values.type}")
-            values.validate(full=True)  # whoever lent them
-            if coercion is None:
-                return _fitted(values, column.type)
-            if not any(part.kind in CHAR_TYPES for part in column.type.walk()):
-                with suppress(Unfit, pa.ArrowNotImplementedError):
-                    return _fitted(values, column.type)
-            values = _python_values(values)  # texts may have to be cut
-        return array_of(values, column.type, coercion, column.name)
-    except Unfit as fault:
-        raise fault.error(column, table) from fault
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        # Values that Arrow itself refuses, or a type that it has little code for.
-        kind = getattr(values, "type", "values")
-        raise Unfit(f"the rows have {kind}: {error}").error(column, table) from error
-
-
-_MOST_ROWS, _MOST_BYTES = 1 << 20, 1 << 30
-"""How much of a chunk is converted at a time: the texts and lists of a table's types have offsets
-of 32 bits, also where the chunk has longer ones, or each text once for many rows."""
-
-
-def _fitted(values: pa.ChunkedArray, hive: HiveType) -> pa.ChunkedArray:
-    parts, before = [], 0
-    for part in _parts(values):
-        try:
-            parts.append(fitted(part, hive, exact))
-        except Unfit as fault:
-            fault.row = None if fault.row is None else fault.row + before
-            raise
-        before += len(part)
-    return pa.chunked_array(parts, arrow_type(hive))
-
-
-def _parts(values: pa.ChunkedArray) -> Iterator[pa.Array]:
-    for chunk in values.chunks:
-        rows = min(_MOST_ROWS, max(1, len(chunk) * _MOST_BYTES // (chunk.nbytes or 1)))
-        yield from (chunk.slice(start, rows) for start in range(0, len(chunk) or 1, rows))
-
-
-def _python_values(values: pa.ChunkedArray) -> list[object]:
-    """The values of an Arrow array; floats of 32 bits stay such, which are written shorter."""
-    listed: list[object] = values.to_pylist()
-    if not pa.types.is_floating(values.type):
-        return listed
-    numbers = list(values_of(values))
-    return [None if one is None else numbers[row] for row, one in enumerate(listed)]

@@ -21,16 +21,12 @@ import pyarrow as pa
 
 from acid_platform.base.clock import elapsed_seconds
 from acid_platform.base.table_properties import GROUP_COMMIT
-from acid_platform.engine.choice import input_bytes
 from acid_platform.engine.local.partition_texts import places_of
 from acid_platform.engine.local.stored_values import conform
+from acid_platform.engine.local_rows import local_parts
 from acid_platform.engine.results import Result
-from acid_platform.engine.rows import (
-    Rows,
-    is_spark_frame,
-    local_table,
-    require_partition_columns,
-)
+from acid_platform.engine.row_streams import RowStream
+from acid_platform.engine.rows import Rows, is_spark_frame, require_partition_columns
 from acid_platform.errors import AcidError, Transient
 from acid_platform.handles.row_statements import InsertRows
 from acid_platform.handles.transaction import Transaction, autocommit
@@ -130,7 +126,7 @@ class GroupedInserts:
         """
         if self._warehouse.engines.preferred_here == "spark" or is_spark_frame(rows):
             return None
-        if isinstance(rows, Result) or input_bytes(rows) > _MOST_BYTES:
+        if isinstance(rows, Result | RowStream):
             return None
         try:
             own, keys = columns_of_record(record)
@@ -140,8 +136,10 @@ class GroupedInserts:
             if {*(fixed or {})} - {column.name for column in keys}:
                 return None
             texts = written_values(fixed or {}, keys, record.name)
-            table = rows if computed else local_table(rows, columns, record.name)
+            table = rows if computed else next(local_parts(rows, columns, record.name))
             assert isinstance(table, pa.Table)
+            if len(table) < len(rows):  # type: ignore[arg-type]  # there are more parts
+                return None
             stored = conform(table, columns, record.name, texts, own)
             places = places_of(stored, keys)
         except AcidError:

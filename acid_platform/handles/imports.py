@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from acid_platform.engine.row_streams import RowStream
 from acid_platform.engine.rows import column_names
 from acid_platform.errors import (
     ImportRefused,
@@ -80,8 +81,7 @@ class ImportRows(RowStatement[Imported]):
     Values keep their types or are refused, as by `insert`. Raises PublicationFailed if the counts,
     sums or bounds of the columns differ between the source and what was stored, and then nothing is
     committed; ImportRefused, also for an error of the source; WrongType, UnknownColumn,
-    NoSuchPartition, NeedsSpark for what only Spark can store, UnsupportedStatement for a clustered
-    table.
+    NoSuchPartition, NeedsSpark for what only Spark can store.
     """
 
     source: ImportSource
@@ -146,8 +146,6 @@ class ImportRows(RowStatement[Imported]):
         totals: ColumnTotals,
         whole: bool,
     ) -> int:
-        from acid_platform.engine.local.write import write_stream
-
         # An overwrite also of an empty table: it conflicts with whoever inserts meanwhile.
         work.lock(record, Statement.INSERT_OVERWRITE if whole else Statement.INSERT)
         layout = work.view.layout(record)
@@ -160,15 +158,21 @@ class ImportRows(RowStatement[Imported]):
                 self._tell("importing", totals.rows, self.source.rows_known if whole else None)
                 yield batch
 
+        rows = RowStream(reader.schema, counted())
         with work.warehouse.using("local"):
             written = work.run(
                 record,
-                lambda _, target: write_stream(counted(), target, whole, emptied if whole else ()),
+                lambda engine, target: (
+                    engine.overwrite(rows, target, {}, emptied)
+                    if whole
+                    else engine.insert(rows, target, {})
+                ),
+                rows,
             )
         operation = RowOperation.UPDATE if whole else RowOperation.INSERT
-        rows = work.report(record, operation, written, overwrite=whole)
-        work.count(record.name, **{"overwritten" if whole else "inserted": rows})
-        return rows
+        count = work.report(record, operation, written, overwrite=whole)
+        work.count(record.name, **{"overwritten" if whole else "inserted": count})
+        return count
 
     def _compare(self, work: TransactionWork, record: TableRecord, expected: ColumnTotals) -> None:
         """Reads the files that were written, and nothing else of the table."""

@@ -12,7 +12,14 @@ from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 from acid_platform.engine.coercion import Coerced
-from acid_platform.errors import AcidError, InvalidDefinition, LockTimeout, SnapshotOutdated
+from acid_platform.errors import (
+    AcidError,
+    InvalidDefinition,
+    LockTimeout,
+    RowsTaken,
+    SnapshotOutdated,
+    WriteConflict,
+)
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.row_statements import RowStatement
 from acid_platform.handles.snapshot_view import SnapshotView
@@ -242,7 +249,7 @@ def autocommit(
     From the second attempt on it gets its locks before its snapshot, so the snapshot misses no
     commit that the locks prevent: an overwrite succeeds although others insert all the time (P30).
     `locks`: with which the first attempt begins. Raises LockTimeout if another writer committed
-    during each attempt.
+    during each attempt, WriteConflict if it can't be repeated, since its rows came as a stream.
     """
     for attempt in count(1):
         txn = warehouse.transaction(restart_if_stale=True, locks=locks)
@@ -251,6 +258,13 @@ def autocommit(
                 return statement(txn)
         except SnapshotOutdated:
             locks = txn.locks
+        except RowsTaken as taken:
+            if attempt == 1:
+                raise
+            raise WriteConflict(
+                f"{table}: another writer committed during the statement, and its rows came as a"
+                " stream, which can't be read again: run it again with a new one"
+            ) from taken
         if attempt >= txn.view.in_force.integer("hive.txn.max.retrysnapshot.count"):
             break
     raise LockTimeout(f"{table}: another writer committed during each attempt; try again")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from acid_platform.engine.choice import LOCAL_BYTES
+from acid_platform.engine.local_rows import local_table
 from acid_platform.engine.results import Result
-from acid_platform.engine.rows import Rows, is_spark_frame, local_table
+from acid_platform.engine.row_streams import RowStream
+from acid_platform.engine.rows import Rows, is_spark_frame
 from acid_platform.errors import WrongType
 from acid_platform.layout.types import Column
 from acid_platform.orchestration.partition_keys import literal
@@ -30,8 +32,8 @@ def body_rows(
     """The rows of a body for a table with these columns, partition columns included.
 
     A Spark frame stays one, and rows whose key is nested become one, as does a result that is
-    larger than `acid.local.max.bytes`; all others stay in this process. Raises UnknownColumn,
-    WrongType, NeedsSpark.
+    larger than `acid.local.max.bytes`; all others stay in this process, and a stream is one until
+    `computed` is asked for. Raises UnknownColumn, WrongType, NeedsSpark.
     """
     if isinstance(rows, Result) and rows.engine == "local":
         rows = rows.held(warehouse.metastore.in_force.integer(LOCAL_BYTES))
@@ -41,7 +43,8 @@ def body_rows(
         from acid_platform.engine.spark.input_rows import as_frame
 
         return SparkRows(as_frame(warehouse.spark, rows, columns, table), tuple(columns))
-    return LocalRows(local_table(rows, columns, table), tuple(columns), table)
+    local = rows if isinstance(rows, RowStream) else local_table(rows, columns, table)
+    return LocalRows(local, tuple(columns), table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,22 +89,28 @@ class SparkRows:
 
 @dataclass(frozen=True, slots=True)
 class LocalRows:
-    """Rows in this process, with the table's types; its methods are those of SparkRows.
+    """Rows in this process; its methods are those of SparkRows.
 
-    As in Spark, NaN equals NaN.
+    A table has the table's types; whoever looks at the rows of a stream needs `computed` before. As
+    in Spark, NaN equals NaN.
     """
 
-    rows: pa.Table
+    rows: pa.Table | RowStream
     columns: tuple[Column, ...]
     table: str
 
     @property
+    def held(self) -> pa.Table:
+        assert isinstance(self.rows, pa.Table), "a stream has to be computed before"
+        return self.rows
+
+    @property
     def names(self) -> list[str]:
-        return list(self.rows.column_names)
+        return [name.lower() for name in self.rows.schema.names]
 
     def with_constants(self, values: Mapping[str, str]) -> LocalRows:
         """Raises WrongType."""
-        rows = self.rows
+        constants: dict[str, pa.Scalar] = {}
         for name, text in values.items():
             kind = next(column.type for column in self.columns if column.name == name)
             value = partition_value(text, kind)
@@ -109,17 +118,22 @@ class LocalRows:
                 raise WrongType(
                     f"{text!r} is no value of the column {name!r} {kind} of {self.table}"
                 )
-            constant = pa.repeat(scalar_of(value, arrow_type(kind)), rows.num_rows)
-            rows = rows.append_column(name, constant)
-        return LocalRows(rows, self.columns, self.table)
+            constants[name] = scalar_of(value, arrow_type(kind))
+        rows = self.rows
+        if isinstance(rows, RowStream):
+            return replace(self, rows=rows.with_constants(constants))
+        for name, one in constants.items():
+            rows = rows.append_column(name, pa.repeat(one, rows.num_rows))
+        return replace(self, rows=rows)
 
     def computed(self) -> LocalRows:
-        return self
+        """These rows as a table, which lies in a file if it is large."""
+        return replace(self, rows=local_table(self.rows, self.columns, self.table))
 
     def with_null(self, key: Sequence[str]) -> dict[str, Any] | None:
         for name in key:
-            if self.rows.column(name).null_count:
-                return self._row(self.rows.column(name).is_null().index(True).as_py(), self.names)
+            if self.held.column(name).null_count:
+                return self._row(self.held.column(name).is_null().index(True).as_py(), self.names)
         return None
 
     def twice(self, key: Sequence[str]) -> dict[str, Any] | None:
@@ -127,15 +141,15 @@ class LocalRows:
         return self._row(int(again.argmax()), key) if again.any() else None
 
     def distinct(self, key: Sequence[str]) -> pa.Table:
-        return self.rows.select(list(key)).filter(from_numpy(~self._again(key)))
+        return self.held.select(list(key)).filter(from_numpy(~self._again(key)))
 
     def _again(self, key: Sequence[str]) -> np.ndarray:
         """Mask (n,) of the rows that have the values of an earlier row."""
-        again: np.ndarray = self.rows.select(list(key)).to_pandas().duplicated().to_numpy()
+        again: np.ndarray = self.held.select(list(key)).to_pandas().duplicated().to_numpy()
         return again
 
     def _row(self, number: int, names: Sequence[str]) -> dict[str, Any]:
-        row = self.rows.select(list(names)).slice(number, 1)
+        row = self.held.select(list(names)).slice(number, 1)
         return dict(row.to_pylist(maps_as_pydicts="strict")[0])
 
 

@@ -231,10 +231,10 @@ def _split_by_arrow(rows: LocalRows, failing: Mapping[str, str]) -> Split:
     """Raises NeedsSpark for a condition that only Spark evaluates."""
     from acid_platform.predicates.arrow_predicates import arrow_predicate  # loads sqlglot
 
-    count = rows.rows.num_rows
+    count = rows.held.num_rows
     values = {
         name: column.combine_chunks()
-        for name, column in zip(rows.names, rows.rows.columns, strict=True)
+        for name, column in zip(rows.names, rows.held.columns, strict=True)
     }
     masks: dict[str, np.ndarray] = {}
     for check, condition in failing.items():
@@ -252,9 +252,9 @@ def _split_by_arrow(rows: LocalRows, failing: Mapping[str, str]) -> Split:
         ", ".join(check for check, mask in masks.items() if mask[row])
         for row in np.flatnonzero(fails)
     ]
-    rejected = rows.rows.filter(from_numpy(fails)).append_column(BY, pa.array(checks, pa.string()))
+    rejected = rows.held.filter(from_numpy(fails)).append_column(BY, pa.array(checks, pa.string()))
     return (
-        replace(rows, rows=rows.rows.filter(from_numpy(~fails))),
+        replace(rows, rows=rows.held.filter(from_numpy(~fails))),
         replace(rows, rows=rejected),
         {check: int(mask.sum()) for check, mask in masks.items()},
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from acid_platform.base.private_places import ScratchDirectory, scratch_directory
-from acid_platform.engine.rows import local_table
+from acid_platform.engine.local_rows import local_table
 from acid_platform.errors import TableExists, UnsupportedStatement
 from acid_platform.layout.declarable import refuse_names
 from acid_platform.layout.formats import ORC

@@ -45,6 +45,12 @@ def files_needed(rows: int) -> int:
     return max(1, min(rows // _ROWS_PER_FILE + 1, _MOST_FILES))
 
 
+def file_rows(number: int) -> int:
+    """How many rows a file gets, if nobody knows how many come: at last more, so that the numbers
+    suffice."""
+    return _ROWS_PER_FILE << number // _MOST_FILES
+
+
 class RowKind(Enum):
     """What the rows of a statement become."""
 

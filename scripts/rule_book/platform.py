@@ -765,6 +765,25 @@ GROUP = Group(
             ),
         ),
         Rule(
+            "P59",
+            "Rows of the caller's process are written by that process, however many they are: as a"
+            " stream, while few of them are in memory. A stream gives its rows once, and what would"
+            " have to read it again says so.",
+            (
+                "engine.row_streams",
+                "engine.local.write",
+                "engine.local.placed_rows",
+                "storage.spilled_batches",
+            ),
+            (
+                "test_P59_rows_of_every_kind_are_stored_as_a_stream",
+                "test_P59_rows_of_a_bucket_are_in_one_file_in_their_order",
+                "test_P59_a_stream_that_would_have_to_be_repeated_says_so",
+                "test_P59_memory_does_not_grow_with_the_rows",
+                "test_P59_rows_of_this_process_don_t_count_towards_the_limit",
+            ),
+        ),
+        Rule(
             "P64",
             "A file of another program is read by the types that its format says, in both engines"
             " alike: Parquet without the note that Arrow's writers add, ORC also as Hive 0.11 wrote"

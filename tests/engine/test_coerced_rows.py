@@ -22,7 +22,7 @@ from acid_platform import (
     WrongType,
 )
 from acid_platform.engine.coercion import Coerced, NoCast, cast
-from acid_platform.engine.rows import coerced_table, local_table
+from acid_platform.engine.local_rows import coerced_table, local_table
 from acid_platform.layout.types import parse_columns, parse_type
 from tests.conftest import temporary_warehouse
 

@@ -6,14 +6,14 @@ import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import pyarrow as pa
 import pytest
 
 from acid_platform import InvalidDefinition, NeedsSpark, Warehouse
-from acid_platform.engine.choice import LOCAL_BYTES, Choice, input_bytes
+from acid_platform.engine.choice import LOCAL_BYTES, Choice
 from acid_platform.orchestration.resources import WarehouseResource
 from acid_platform.sql.magic import engine_and_name
 from tests.conftest import temporary_warehouse
@@ -178,29 +178,24 @@ def test_P33_a_resource_of_dagster_has_an_engine(warehouse: Warehouse) -> None:
         pass
 
 
-@pytest.mark.parametrize(
-    ("rows", "least", "most"),
-    [
-        ([{"id": 1, "v": "x" * 1000}] * 3, 3 * 1000, 3 * 1100),
-        ([{"v": ["x" * 100, "y" * 100]}] * 50_000, 50_000 * 200, 50_000 * 250),
-        ([{"m": {"a": b"z" * 500}}], 500, 600),
-        ([], 0, 0),
-        (pa.table({"v": ["x" * 1000]}), 1000, 1100),
-        (pd.DataFrame({"v": ["x" * 1000] * 10}), 10_000, 12_000),
-    ],
-    ids=["dicts", "many dicts", "nested", "none", "Arrow", "pandas"],
-)
-def test_P33_rows_of_every_kind_count_towards_the_limit(rows: Any, least: int, most: int) -> None:
-    assert least <= input_bytes(rows) <= most
-
-
-def test_P33_dicts_above_the_limit_are_refused_by_the_local_engine(warehouse: Warehouse) -> None:
-    warehouse.metastore.set(LOCAL_BYTES, str(1 << 20))
+@pytest.mark.parametrize("engine", ["auto", "local"])
+def test_P59_rows_of_this_process_don_t_count_towards_the_limit(
+    warehouse: Warehouse, engine: str
+) -> None:
+    tables = [warehouse.create_table(f"db.{name}_{engine}", "id bigint, v string") for name in "ab"]
+    rows = pa.table({"id": range(100), "v": ["x" * 100] * 100})
+    warehouse.metastore.set(LOCAL_BYTES, "10")
     try:
-        with warehouse.using("local"), pytest.raises(NeedsSpark, match="bytes to read are more"):
-            warehouse.create_table("db.wide", "v string").insert([{"v": "x" * 100_000}] * 11)
+        with warehouse.using(engine), warehouse.transaction() as txn:
+            inserted, merged = (txn.table(table.name) for table in tables)
+            inserted.insert(rows)
+            merged.merge(rows, "t.id = s.id", when_not_matched_insert="*")
+            assert [name for name, _ in txn.engines] == ["local", "local"]
+        with warehouse.using("local"), pytest.raises(NeedsSpark, match="to read are more than"):
+            tables[0].delete("v = 'a'")
     finally:
         warehouse.metastore.set(LOCAL_BYTES, str(256 << 20))
+    assert [table.count() for table in tables] == [100, 100]
 
 
 def test_what_needs_spark_names_the_construct_and_the_next_step(warehouse: Warehouse) -> None:

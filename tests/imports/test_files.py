@@ -25,7 +25,8 @@ from acid_platform import (
     WriteConflict,
     WrongType,
 )
-from acid_platform.engine.local import write
+from acid_platform.engine import local_rows
+from acid_platform.engine.local import placed_rows, write
 from acid_platform.handles.database_sources import DuckDBSource
 from acid_platform.handles.folder_source import FolderSource
 from acid_platform.handles.import_sources import ImportSource
@@ -438,18 +439,13 @@ def test_P50_a_stored_value_that_differs_is_found_before_the_commit(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     imported(place, Versions([1]))
-    conforming = write._conforming
+    right = write._stored
 
-    def damaging(target: Any, fixed: Any) -> Any:
-        right = conforming(target, fixed)
+    def damaging(*given: Any) -> Iterator[pa.Table]:
+        for stored in right(*given):
+            yield stored.set_column(0, "id", pa.chunked_array([[7] * len(stored)]))
 
-        def conformed(part: pa.Table) -> pa.Table:
-            stored = right(part)
-            return stored.set_column(0, "id", pa.chunked_array([[7] * len(stored)]))
-
-        return conformed
-
-    monkeypatch.setattr(write, "_conforming", damaging)
+    monkeypatch.setattr(write, "_stored", damaging)
     for options in ({}, {"overwrite": True}):
         with pytest.raises(PublicationFailed, match=r"sum of id: \d+ in the source, \d+ stored"):
             imported(place, Versions([1], [2]), **options)
@@ -462,7 +458,7 @@ def test_P50_a_stored_value_that_differs_is_found_before_the_commit(
 def test_a_partitioned_table_gets_its_rows_in_parts(
     place: Place, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(write, "_SORTED_BYTES", most)
+    monkeypatch.setattr(placed_rows, "_SORTED_BYTES", most)
     place.warehouse.create_table(place.table, "id bigint", ["month int"])
     batches = [range(start, start + 100) for start in range(0, 1000, 100)]
     told: list[tuple[str, int, int | None]] = []
@@ -477,19 +473,21 @@ def test_a_partitioned_table_gets_its_rows_in_parts(
 
 
 def test_a_large_table_has_several_files(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "_FILE_BYTES", 1)
+    monkeypatch.setattr(placed_rows, "_FILE_BYTES", 1)
+    monkeypatch.setattr(local_rows, "_PART_BYTES", 1)  # else small batches are put together
     imported(place, Versions([1, 2], [3], [4]))
     assert ids(place) == [1, 2, 3, 4]
     [row] = place.warehouse.table(place.table).history()
     made = Path(place.warehouse.table(place.table).location) / row["directory"]
-    assert (row["rows"], len(list(made.glob("bucket_*")))) == (4, 3)
+    assert (row["rows"], len(list(made.glob("bucket_*")))) == (4, 4)
 
 
-def test_what_a_stream_can_not_do_is_refused(place: Place) -> None:
+def test_a_stream_is_divided_into_the_buckets_of_a_clustered_table(place: Place) -> None:
     clustered = ("id bigint, month int", (), (["id"], 2))
-    place.warehouse.create_table(place.table, *clustered)
-    with pytest.raises(Exception, match="is clustered"):
-        imported(place, Versions([1]))
+    table = place.warehouse.create_table(place.table, *clustered)
+    imported(place, Versions([1, 2], [3, 4]))
+    assert ids(place) == [1, 2, 3, 4]
+    assert len(list(Path(table.location).rglob("bucket_*"))) == 2
 
 
 def test_an_import_may_be_part_of_a_transaction(place: Place, tmp_path: Path) -> None:

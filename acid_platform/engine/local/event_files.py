@@ -126,34 +126,24 @@ class EventFiles:
 
     def insert(self, rows: pa.Table, places: RowPartitions, buckets: np.ndarray) -> None:
         """Writes rows of the table's columns; `buckets` are their bucket numbers, int64 (n,)."""
-        place, bucket, order = places.index, buckets, None
-        bounds = _bounds(place, bucket)
-        if not _ascend(bucket[bounds[:-1]], place[bounds[:-1]]):
-            order = np.lexsort((place, bucket))
-            place, bucket, rows = place[order], bucket[order], rows.combine_chunks()
-            bounds = _bounds(place, bucket)
-        number, next_id = -1, 0
-        for start, end in pairwise(bounds.tolist()):
-            if bucket[start] != number:
-                number, next_id = int(bucket[start]), 0
-            run = (
-                rows.slice(start, end - start)
-                if order is None
-                else rows.take(from_numpy(order[start:end]))
-            )
+        last, next_id = -1, 0
+        for bucket, partition, run in sorted_runs(rows, places, buckets):
+            if bucket != last:
+                last, next_id = bucket, 0
             pieces = -(-(run.nbytes + _KEY_BYTES * len(run)) // _PIECE_BYTES)
             batches = run.to_batches(-(-len(run) // pieces))
-            self.insert_run(batches, places.names[place[start]], number, next_id)
-            next_id += end - start
+            next_id += self.insert_run(batches, partition, bucket, next_id)
 
     def insert_run(
         self, batches: Iterable[pa.RecordBatch], partition: str, bucket: int, first: int = 0
-    ) -> None:
-        """Writes one file: rows of one partition and bucket, numbered from `first`."""
+    ) -> int:
+        """Writes one file: rows of one partition and bucket, numbered from `first`; returns how
+        many there are."""
         file = self._begin(partition, bucket, deletes=False)
         acid = isinstance(file.writer, AcidWriter)
         for batch in batches:
             file.write(self._events(batch, bucket, first + file.rows) if acid else batch)
+        return file.rows
 
     def _events(self, batch: pa.RecordBatch, bucket: int, first: int) -> pa.RecordBatch:
         target = self._target
@@ -264,6 +254,25 @@ class EventFiles:
             directory = self._target.directory(deletes, self._overwrite)
             built.append(WrittenDirectory(partition, directory, deletes, contents, changed))
         return built
+
+
+def sorted_runs(
+    rows: pa.Table, places: RowPartitions, buckets: np.ndarray
+) -> Iterator[tuple[int, str, pa.Table]]:
+    """The rows of each bucket and partition, in the order of files, with both."""
+    place, bucket, order = places.index, buckets, None
+    bounds = _bounds(place, bucket)
+    if not _ascend(bucket[bounds[:-1]], place[bounds[:-1]]):
+        order = np.lexsort((place, bucket))
+        place, bucket, rows = place[order], bucket[order], rows.combine_chunks()
+        bounds = _bounds(place, bucket)
+    for start, end in pairwise(bounds.tolist()):
+        run = (
+            rows.slice(start, end - start)
+            if order is None
+            else rows.take(from_numpy(order[start:end]))
+        )
+        yield int(bucket[start]), places.names[place[start]], run
 
 
 def _bounds(places: np.ndarray, buckets: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acid_platform.engine.assignments import expressions_of, inserted_values, wanted_assignments
+from acid_platform.engine.local import running
 from acid_platform.engine.local.computation import (
     POSITION,
     compute,
@@ -27,15 +28,17 @@ from acid_platform.engine.local.event_files import (
 )
 from acid_platform.engine.local.found_rows import AssignedValues, columns_read, stream
 from acid_platform.engine.local.partition_texts import places_of
+from acid_platform.engine.local.placed_rows import PlacedRows, buckets_of
 from acid_platform.engine.local.row_checks import require_checked
 from acid_platform.engine.local.stored_values import assigned, conform
 from acid_platform.engine.local.translation.duckdb_types import identifier
 from acid_platform.engine.local.translation.scope import NameScope
-from acid_platform.engine.local.write import buckets_of, counted
+from acid_platform.engine.local.write import counted
+from acid_platform.engine.local_rows import local_table
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
 from acid_platform.engine.refusals import source_rows_ambiguous
 from acid_platform.engine.results import Result
-from acid_platform.engine.rows import Rows, column_names, local_table
+from acid_platform.engine.rows import Rows, column_names
 from acid_platform.errors import InvalidDefinition, NeedsSpark
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
@@ -102,8 +105,7 @@ class LocalMerge:
             rows = pc.sum(pc.equal(changed.column(_CLAUSE), number)).as_py()
             counts[clause.action] += rows or 0
         inserted = self._inserted(pairs, inserts)
-        counts[MergeAction.INSERT] = inserted[0].num_rows
-        written = self._publish(old, changed, updated, inserted)
+        written, counts[MergeAction.INSERT] = self._publish(old, changed, updated, inserted)
         return written, MergeCounts(*(counts[action] for action in MergeAction))
 
     # --- the two sides -------------------------------------------------------------------------
@@ -259,50 +261,63 @@ class LocalMerge:
 
     def _inserted(
         self, pairs: pa.Table, clauses: Sequence[MergeClause]
+    ) -> Iterator[tuple[pa.Table, np.ndarray]]:
+        """The rows of source rows without a match, with all columns, and their places there; part
+        by part, as there may be many."""
+        source = self.source
+        matched = values_of(pairs.column("s"))
+        alone = np.ones(len(source), bool)
+        alone[matched] = False
+        most = max(1, min(len(source), len(source) * _PART_BYTES // (source.nbytes or 1)))
+        for start in range(0, len(source) if clauses else 0, most):
+            running.check()
+            rest = np.flatnonzero(alone[start : start + most])
+            if len(rest):
+                part = source.slice(start, most).take(from_numpy(rest))
+                rows, places = self._new_rows(part, clauses)
+                yield rows, start + rest[places]
+
+    def _new_rows(
+        self, unmatched: pa.Table, clauses: Sequence[MergeClause]
     ) -> tuple[pa.Table, np.ndarray]:
-        """The rows of source rows without a match, with all columns, and their places there."""
+        """What the clauses insert of rows of the source, with all columns, and which they are."""
         fields = [(column.name, arrow_type(column.type)) for column in self.own]
         parts, positions = [pa.schema(fields).empty_table()], [np.zeros(0, np.int64)]
-        if clauses:
-            alone = np.ones(self.source.num_rows, bool)
-            alone[values_of(pairs.column("s"))] = False
-            rest = np.flatnonzero(alone)
-            unmatched = self.source.take(from_numpy(rest))
-            scope = NameScope.of({self.source_alias: self.source_columns})
-            number = _first_of(clauses, scope)
-            name = identifier(self.source_alias)
-            numbers = compute(
-                f"SELECT {POSITION}, {number} AS {_CLAUSE} FROM {name} ORDER BY {POSITION}",
-                {self.source_alias: numbered(unmatched)},
-            ).column(_CLAUSE)
-            for place, clause in enumerate(clauses):
-                mine = np.flatnonzero(filled(pc.equal(numbers, place), False))
-                values = inserted_values(
-                    clause,
-                    self.source.column_names,
-                    self.own,
-                    self.target.table,
-                    expressions_of(self.on, self.clauses),
-                    self.target.checks.defaults,
-                )
-                source = unmatched.take(from_numpy(mine))
-                copied = self._copied(source) if clause.values is None else {}
-                rest_of = {name: text for name, text in values.items() if name not in copied}
-                fresh = pa.table(
-                    {
-                        name: copied[name] if name in copied else pa.nulls(len(mine), kind)
-                        for name, kind in fields
-                    }
-                )
-                computed = AssignedValues.of(rest_of, self.own, scope, self.target.table)
-                parts.append(computed.put_into(fresh, {self.source_alias: source}))
-                positions.append(rest[mine])
+        scope = NameScope.of({self.source_alias: self.source_columns})
+        number = _first_of(clauses, scope)
+        name = identifier(self.source_alias)
+        numbers = compute(
+            f"SELECT {POSITION}, {number} AS {_CLAUSE} FROM {name} ORDER BY {POSITION}",
+            {self.source_alias: numbered(unmatched)},
+        ).column(_CLAUSE)
+        for place, clause in enumerate(clauses):
+            mine = np.flatnonzero(filled(pc.equal(numbers, place), False))
+            values = inserted_values(
+                clause,
+                self.source.column_names,
+                self.own,
+                self.target.table,
+                expressions_of(self.on, self.clauses),
+                self.target.checks.defaults,
+            )
+            source = unmatched.take(from_numpy(mine))
+            copied = self._copied(source) if clause.values is None else {}
+            rest_of = {name: text for name, text in values.items() if name not in copied}
+            fresh = pa.table(
+                {
+                    name: copied[name] if name in copied else pa.nulls(len(mine), kind)
+                    for name, kind in fields
+                }
+            )
+            computed = AssignedValues.of(rest_of, self.own, scope, self.target.table)
+            parts.append(computed.put_into(fresh, {self.source_alias: source}))
+            positions.append(mine)
         rows = conform(
             pa.concat_tables(parts), self.own, self.target.table, in_files=self.scan.columns
         )
-        source_rows = np.concatenate(positions)
-        order = np.argsort(source_rows, kind="stable")
-        return rows.take(from_numpy(order)), source_rows[order]
+        places = np.concatenate(positions)
+        order = np.argsort(places, kind="stable")
+        return rows.take(from_numpy(order)), places[order]
 
     def _copied(self, source: pa.Table) -> dict[str, pa.ChunkedArray]:
         """The columns of source rows that have the type of the table's column of their name."""
@@ -323,45 +338,52 @@ class LocalMerge:
         old: pa.Table,
         changed: pa.Table,
         updated: tuple[pa.Table, np.ndarray],
-        inserted: tuple[pa.Table, np.ndarray],
-    ) -> list[WrittenDirectory]:
+        inserted: Iterator[tuple[pa.Table, np.ndarray]],
+    ) -> tuple[list[WrittenDirectory], int]:
+        """What was published, and how many rows were inserted."""
         keys = keys_of(old, self.scan)
         changed_rows = values_of(changed.column(POSITION))
         deletes = keys.take(changed_rows)
         values, positions = updated
         are_updated = np.isin(changed_rows, positions)
         values = conform(values, self.scan.columns, self.target.table, in_files=self.scan.columns)
+        require_checked(values, self.scan.columns, self.target.checks)
         of_old = keys.take(positions)
         order = np.lexsort((of_old.row_ids, of_old.buckets, of_old.write_ids))
         of_old, values = of_old.take(order), values.take(from_numpy(order))
-        fresh, source_rows = inserted
-        fresh_places = places_of(fresh, self.target.partition_columns)
-        names = [column.name for column in self.scan.columns]
-        fresh = fresh.select(names)
-        for changed_values in (fresh, values):
-            require_checked(changed_values, self.scan.columns, self.target.checks)
-        # Spark sorts the rows of a task by their old keys, with NULL first.
-        rows = pa.concat_tables([fresh, values])
-        places = fresh_places.followed_by(of_old.places)
-        buckets = np.concatenate([self._writers_of(fresh, source_rows, deletes), of_old.numbers])
+        names, count = [column.name for column in self.scan.columns], 0
 
         def write(files: EventFiles) -> None:
+            nonlocal count
             files.delete(deletes, are_updated)
-            files.insert(rows, places, buckets)
+            with PlacedRows(files) as placed:
+                # Spark sorts the rows of a task by their old keys, with NULL first.
+                for rows, source_rows in inserted:
+                    places = places_of(rows, self.target.partition_columns)
+                    fresh = require_checked(
+                        rows.select(names), self.scan.columns, self.target.checks
+                    )
+                    placed.add(fresh, places, self._writers_of(fresh, source_rows, deletes))
+                    count += len(fresh)
+                placed.add(values, of_old.places, of_old.numbers)
+                placed.write()
 
-        return publish_events(self.target, write)
+        return publish_events(self.target, write), count
 
     def _writers_of(self, fresh: pa.Table, source_rows: np.ndarray, deletes: Keys) -> np.ndarray:
         """The bucket number of each inserted row: Hive's hash, or its turn."""
-        if self.target.buckets:
-            most = self.target.buckets.count
-            if any(clause.action is MergeAction.INSERT for clause in self.clauses) and (
-                (deletes.numbers >= most).any()
-            ):
-                raise NeedsSpark("rows in more buckets than the table declares")
-            return buckets_of(fresh, self.target)
-        needed = files_needed(fresh.num_rows)
-        return np.asarray(source_rows % max(self.scan.highest_bucket + 1, needed))
+        hashed = buckets_of(fresh, self.target)
+        if hashed is None:
+            needed = files_needed(len(self.source))
+            return np.asarray(source_rows % max(self.scan.highest_bucket + 1, needed))
+        assert self.target.buckets is not None
+        if (deletes.numbers >= self.target.buckets.count).any():
+            raise NeedsSpark("rows in more buckets than the table declares")
+        return hashed
+
+
+_PART_BYTES = 1 << 25
+"""About how many bytes of the source are inserted at a time."""
 
 
 def _first_of(clauses: Sequence[MergeClause], scope: NameScope, first: int = 0) -> str:

@@ -35,20 +35,21 @@ class RowPartitions:
     @classmethod
     def ranked(cls, names: Sequence[str], index: np.ndarray) -> RowPartitions:
         """The partitions with their names in order."""
-        order = sorted(range(len(names)), key=lambda i: _texts_in(names[i]))
+        order = sorted(range(len(names)), key=lambda i: texts_in(names[i]))
         rank = np.empty(len(names), np.int64)
         rank[order] = np.arange(len(names))
         return cls(tuple(names[i] for i in order), rank[index])
 
-    def followed_by(self, others: RowPartitions) -> RowPartitions:
-        """The partitions of these rows, then those of the other rows."""
-        names = list(dict.fromkeys((*self.names, *others.names)))
+    @classmethod
+    def joined(cls, parts: Sequence[RowPartitions]) -> RowPartitions:
+        """The partitions of the rows of all parts, one after the other."""
+        names = list(dict.fromkeys(name for part in parts for name in part.names))
         place_of = {name: place for place, name in enumerate(names)}
-        parts = [
-            np.array([place_of[name] for name in places.names], np.int64)[places.index]
-            for places in (self, others)
+        index = [
+            np.array([place_of[name] for name in part.names], np.int64)[part.index]
+            for part in parts
         ]
-        return RowPartitions.ranked(names, np.concatenate(parts))
+        return cls.ranked(names, np.concatenate(index))
 
     def take(self, chosen: np.ndarray) -> RowPartitions:
         """The partitions of some of the rows."""
@@ -82,7 +83,7 @@ def places_of(rows: pa.Table, columns: Sequence[Column]) -> RowPartitions:
     return RowPartitions.ranked(names, index)
 
 
-def _texts_in(name: str) -> list[bytes]:
+def texts_in(name: str) -> list[bytes]:
     """The texts in a partition's name. Spark sorts rows by their bytes before it numbers them."""
     segments = [partition_segment(segment) for segment in name.split("/")]
     return [(segment[1] or DEFAULT_PARTITION).encode() for segment in segments if segment]

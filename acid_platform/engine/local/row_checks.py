@@ -71,29 +71,24 @@ def _shown(value: Any, column: Column) -> str:
     return text[:LONGEST_SHOWN]
 
 
-def _default_values(checks: RowChecks, columns: Sequence[Column]) -> dict[str, pa.Scalar]:
-    """The value of each of these columns that has a default, in the column's type.
+def default_values(
+    checks: RowChecks, columns: Sequence[Column], present: Sequence[str]
+) -> dict[str, pa.Scalar]:
+    """The value of each of these columns that rows with the columns `present` leave out and that
+    has a default, in the column's type.
 
     Raises WrongType, NeedsSpark.
     """
-    with_default = [column for column in columns if column.name in checks.defaults]
-    if not with_default:
+    there = {name.lower() for name in present}
+    absent = [one for one in columns if one.name in checks.defaults and one.name not in there]
+    if not absent:
         return {}
     from acid_platform.engine.local.computation import compute, in_declared_type, value_sql
     from acid_platform.engine.local.translation.scope import NameScope
 
     values = {}
-    for column in with_default:
+    for column in absent:
         text = checks.defaults[column.name]
         computed = compute(f"SELECT {value_sql(text, column, NameScope.of({}), checks.table)}", {})
         values[column.name] = in_declared_type(computed.column(0), column)[0]
     return values
-
-
-def with_defaults(rows: pa.Table, columns: Sequence[Column], checks: RowChecks) -> pa.Table:
-    """The rows, and the defaults of those of the columns that they leave out."""
-    present = {name.lower() for name in rows.column_names}
-    absent = [column for column in columns if column.name not in present]
-    for name, value in _default_values(checks, absent).items():
-        rows = rows.append_column(name, pa.chunked_array([pa.repeat(value, rows.num_rows)]))
-    return rows

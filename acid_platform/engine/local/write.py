@@ -1,26 +1,30 @@
-"""INSERT and INSERT OVERWRITE of rows in this process."""
+"""INSERT and INSERT OVERWRITE of rows in this process, any number of them in bounded memory (P59).
+
+Rows are converted and checked part by part. Those of a table without partitions and buckets go into
+its files as they come; others are put in order by PlacedRows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 
-import numpy as np
 import pyarrow as pa
 
 from acid_platform.engine.interface import Fixed
 from acid_platform.engine.local import running
 from acid_platform.engine.local.event_files import EventFiles, publish_events, require_writable
 from acid_platform.engine.local.partition_texts import places_of
-from acid_platform.engine.local.row_checks import require_checked, with_defaults
+from acid_platform.engine.local.placed_rows import PlacedRows, buckets_of, in_files
+from acid_platform.engine.local.row_checks import default_values, require_checked
 from acid_platform.engine.local.stored_values import conform
+from acid_platform.engine.local_rows import local_parts
 from acid_platform.engine.results import Result
-from acid_platform.engine.rows import Rows, column_names, local_table
-from acid_platform.errors import NeedsSpark, UnsupportedStatement
-from acid_platform.layout.bucketing import bucket_ids
+from acid_platform.engine.row_streams import RowStream
+from acid_platform.engine.rows import Rows, column_names
+from acid_platform.errors import NeedsSpark, PublicationFailed
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
-from acid_platform.write.task_files import files_needed
 
 
 def write_rows(
@@ -32,100 +36,50 @@ def write_rows(
 ) -> list[WrittenDirectory]:
     """Writes and publishes the rows; `overwrite` writes bases, and one for each of `empty`.
 
-    Of a Result, at most the target's `most_bytes` are held.
     Raises UnknownColumn, WrongType, ConstraintViolated, PublicationFailed, TxnAborted, NeedsSpark.
     """
     require_writable(target)
-    conformed = _conforming(target, fixed)
+    count = None if isinstance(rows, Result | RowStream) else len(rows)  # type: ignore[arg-type]
 
+    def write(files: EventFiles) -> None:
+        stored = _stored(rows, target, fixed)
+        names = [column.name for column in target.columns]
+        if target.partition_columns or target.buckets:
+            with PlacedRows(files) as placed:
+                for part in stored:
+                    values = part.select(names)
+                    buckets = buckets_of(values, target)
+                    placed.add(values, places_of(part, target.partition_columns), buckets)
+                placed.write()
+            return
+        batches = (batch for part in stored for batch in part.select(names).to_batches())
+        for number, pieces in groupby(in_files(batches, count), key=itemgetter(0)):
+            files.insert_run((piece for _, piece in pieces), "", number)
+
+    try:
+        return publish_events(target, write, overwrite, empty)
+    except PublicationFailed:
+        if isinstance(rows, RowStream) and rows.failure is not None:
+            raise rows.failure from None  # an OSError of the source, not of the files
+        raise
+
+
+def _stored(rows: Rows, target: WriteTarget, fixed: Fixed) -> Iterator[pa.Table]:
+    """The rows as the table's files store them, in parts. Raises as `write_rows`."""
     if isinstance(rows, Result):
         column_names(rows)
-        reader = rows.batches()
-        batches = counted(reader, target.most_bytes)
-        if not target.partition_columns and not target.buckets:
-
-            def stream(files: EventFiles) -> None:
-                parts = (conformed(pa.Table.from_batches([batch])) for batch in batches)
-                files.insert_run((one for part in parts for one in part.to_batches()), "", 0)
-
-            return publish_events(target, stream, overwrite, empty)
-        table = pa.Table.from_batches(list(batches), schema=reader.schema)
+        parts: Iterable[pa.Table] = (pa.Table.from_batches([each]) for each in rows.batches())
     else:
-        table = local_table(rows, target.all_columns, target.table)
-    stored = conformed(table)
-    places = places_of(stored, target.partition_columns)
-    values = stored.select([column.name for column in target.columns])
-    buckets = buckets_of(values, target)
-    return publish_events(
-        target, lambda files: files.insert(values, places, buckets), overwrite, empty
-    )
-
-
-def _conforming(target: WriteTarget, fixed: Fixed) -> Callable[[pa.Table], pa.Table]:
-    """Makes of rows with the table's types what its files store, or raises as `write_rows`."""
-
-    def conformed(part: pa.Table) -> pa.Table:
-        part = with_defaults(part, target.columns, target.checks)
-        stored = conform(part, target.all_columns, target.table, fixed, target.columns)
-        return require_checked(stored, target.columns, target.checks)
-
-    return conformed
-
-
-_FILE_BYTES, _SORTED_BYTES = 1 << 30, 1 << 27
-"""About how many bytes of a stream become one file, and how many are held at a time to be sorted by
-their partitions, each of which then gets a file of them."""
-
-
-def write_stream(
-    batches: Iterable[pa.RecordBatch],
-    target: WriteTarget,
-    overwrite: bool = False,
-    empty: Sequence[str] = (),
-) -> list[WrittenDirectory]:
-    """As `write_rows`, for any number of rows: few batches of them are in memory at a time.
-
-    Raises UnsupportedStatement for a clustered table, where a bucket has one file.
-    """
-    require_writable(target)
-    if target.buckets is not None:
-        raise UnsupportedStatement(
-            f"{target.table} is clustered, and a stream of rows can't be divided into its buckets"
-            " before its end; write into a table without CLUSTERED BY, and from there by INSERT"
-        )
-    conformed = _conforming(target, {})
-    columns = [column.name for column in target.columns]
-    most = _SORTED_BYTES if target.partition_columns else _FILE_BYTES
-
-    def stored(parts: Sequence[pa.RecordBatch]) -> pa.Table:
-        rows = local_table(pa.Table.from_batches(parts), target.all_columns, target.table)
-        return conformed(rows)
-
-    def stream(files: EventFiles) -> None:
-        for number, group in groupby(_numbered(batches, most), key=itemgetter(0)):
-            parts = (batch for _, batch in group)
-            if target.partition_columns:
-                rows = stored(list(parts))
-                places = places_of(rows, target.partition_columns)
-                files.insert(rows.select(columns), places, np.full(len(rows), number))
-            else:
-                pieces = (piece for part in parts for piece in stored([part]).to_batches())
-                files.insert_run(pieces, "", number)
-
-    return publish_events(target, stream, overwrite, empty)
-
-
-def _numbered(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Each batch with the number of its group, whose batches have about `most` bytes together."""
-    number = total = 0
-    for batch in batches:
+        parts = local_parts(rows, target.all_columns, target.table)
+    defaults: dict[str, pa.Scalar] | None = None
+    for part in parts:
         running.check()
-        if not batch.num_rows:
-            continue
-        if total >= most:
-            number, total = number + 1, 0
-        total += batch.nbytes
-        yield number, batch
+        if defaults is None:  # one value for all rows of the statement
+            defaults = default_values(target.checks, target.columns, part.column_names)
+        for name, value in defaults.items():
+            part = part.append_column(name, pa.chunked_array([pa.repeat(value, len(part))]))
+        stored = conform(part, target.all_columns, target.table, fixed, target.columns)
+        yield require_checked(stored, target.columns, target.checks)
 
 
 def counted(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
@@ -140,23 +94,3 @@ def counted(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Record
         if total > limit:
             raise NeedsSpark(f"a result of more than {limit:,} bytes (acid.local.max.bytes)")
         yield batch
-
-
-def buckets_of(values: pa.Table, target: WriteTarget) -> np.ndarray:
-    """The bucket number of each row, int64 (n,): Hive's hash, or its file if it has no buckets.
-
-    Raises InvalidDefinition for a bucket column that can't be hashed.
-    """
-    rows = values.num_rows
-    if target.buckets is None:
-        files = files_needed(rows)
-        ends = -(-np.arange(files + 1) * rows // files)
-        return np.repeat(np.arange(files), np.diff(ends))
-    kinds = {column.name: column.type for column in target.columns}
-    names = target.buckets.columns
-    return bucket_ids(
-        [values.column(name).combine_chunks() for name in names],
-        [kinds[name] for name in names],
-        target.buckets.count,
-        target.buckets.version,
-    ).astype(np.int64)

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from acid_platform.engine.local_rows import local_table
 from acid_platform.engine.results import Result
-from acid_platform.engine.rows import Rows, local_table
+from acid_platform.engine.rows import Rows
 from acid_platform.engine.spark.char_varchar import as_values, marked_type, stripped, to_be_stored
 from acid_platform.engine.spark.failures import INEXACT, OTHER_PARTITION
 from acid_platform.engine.spark.few_calls import selected

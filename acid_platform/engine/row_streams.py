@@ -1,0 +1,128 @@
+"""Rows that come batch by batch: any number of them is written while few are in memory (P59)."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from acid_platform.errors import RowsTaken
+from acid_platform.storage.spilled_batches import SpilledBatches
+
+HELD_BYTES = 32 << 20
+"""Rows of a source that takes no more are held as a table, which can be read again."""
+_SPILLED_BYTES = 128 << 20
+"""A table that is made of a stream lies in memory up to this size, and else in a file."""
+_TAKEN = (
+    "a RecordBatchReader gives its rows once, as any stream does, and these were taken before: give"
+    " reader.read_all(), or a new reader for each attempt"
+)
+
+
+class RowStream:
+    """Many rows, in batches with one schema. `again` reads them anew; None: nobody can."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        batches: Iterable[pa.RecordBatch],
+        again: Callable[[], Iterable[pa.RecordBatch]] | None = None,
+    ) -> None:
+        self.schema = schema
+        self._next: Iterable[pa.RecordBatch] | None = batches
+        self._again = again
+        self.failure: Exception | None = None
+        """What the source raised, which is not the failure of whoever writes its rows."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether the rows were taken, and there is no way to have them again."""
+        return self._next is None and self._again is None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows. Raises RowsTaken, and whatever their source raises."""
+        batches, self._next = self._next, None
+        if batches is None:
+            if self._again is None:
+                raise RowsTaken(_TAKEN)
+            batches = self._again()
+        return self._read(iter(batches))
+
+    def _read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from batches
+        except Exception as error:
+            self.failure = error
+            raise
+
+    def became(self, table: pa.Table) -> None:
+        """The rows are those of the table from now on, which a reader of all of them has made."""
+        self.schema, self._next, self._again = table.schema, None, table.to_batches
+
+    def with_constants(self, values: dict[str, pa.Scalar]) -> RowStream:
+        """These rows with more columns, each of which has one value. Takes the rows of this one."""
+        fields = [pa.field(name, value.type) for name, value in values.items()]
+        schema = pa.schema([*self.schema, *fields])
+
+        def added(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                constants = [pa.repeat(value, batch.num_rows) for value in values.values()]
+                yield pa.RecordBatch.from_arrays([*batch.columns, *constants], schema=schema)
+
+        again = self._again
+        return RowStream(
+            schema, added(self.batches()), None if again is None else lambda: added(again())
+        )
+
+
+def table_or_stream(
+    schema: pa.Schema,
+    source: Iterable[pa.RecordBatch],
+    again: Callable[[], Iterable[pa.RecordBatch]] | None = None,
+) -> pa.Table | RowStream:
+    """The rows of a source as a table, or as a stream if they are many."""
+    batches = iter(source)
+    first, size = [], 0
+    for batch in batches:
+        first.append(batch)
+        size += batch.nbytes
+        if size > HELD_BYTES:
+            return RowStream(schema, chain(first, batches), again)
+    return pa.Table.from_batches(first, schema)
+
+
+_taken: weakref.WeakSet[Any] = weakref.WeakSet()
+"""The readers and iterators whose rows were taken; they have no others."""
+
+
+def once(source: Any) -> Any:
+    """The iterator or reader, which may be asked for once. Raises RowsTaken."""
+    with suppress(TypeError):  # of a kind that can't be remembered so
+        if source in _taken:
+            raise RowsTaken(_TAKEN)
+        _taken.add(source)
+    return source
+
+
+def table_of_parts(parts: Iterator[pa.Table]) -> pa.Table:
+    """Parts with one schema as a table, whose rows lie in a private file if they are many.
+
+    The file has no name by then: it goes with the table, or with this process.
+    """
+    first, size = [], 0
+    for part in parts:
+        first.append(part)
+        size += part.nbytes
+        if size > _SPILLED_BYTES:
+            break
+    else:
+        return pa.concat_tables(first)
+    with SpilledBatches(first[0].schema) as spilled:
+        for part in chain(first, parts):
+            for batch in part.to_batches():
+                spilled.add(batch)
+        return spilled.table()
