@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from acid_platform.handles.import_sources import ImportSource
 
 _OPTIONS = {
-    "iceberg": ("snapshot", "catalog"),
-    "delta": ("snapshot",),
-    "parquet": (),
-    "csv": ("delimiter", "encoding"),
+    "iceberg": ("snapshot", "catalog", "files_in"),
+    "delta": ("snapshot", "files_in"),
+    "parquet": ("files_in",),
+    "csv": ("delimiter", "encoding", "files_in"),
     "duckdb": ("source_table",),
     "postgres": ("source_table",),
 }
@@ -38,6 +38,12 @@ _OPTIONS = {
 @click.option("--delimiter", metavar="LETTER", help="What separates the values in CSV; default: ,")
 @click.option(
     "--encoding", metavar="NAME", help="Of the letters in CSV, such as latin-1; default: UTF-8."
+)
+@click.option(
+    "--files-in",
+    metavar="PLACE",
+    multiple=True,
+    help="Where the source's files may lie, too; otherwise only below its own place.",
 )
 @click.option("--columns", metavar="NAMES", help="Import only these, such as id,name.")
 @click.option(
@@ -61,7 +67,7 @@ def import_(
     made. Without --overwrite no row is replaced: TABLE has to be empty, or it gets the rows that
     Iceberg or Delta have added since the last import.
     """
-    given = {name: value for name, value in only.items() if value is not None}
+    given = {name: value for name, value in only.items() if value not in (None, ())}
     for name in given.keys() - {*_OPTIONS[kind]}:
         raise click.UsageError(f"--{name.replace('_', '-')} is no option of {kind}; leave it out")
     if "source_table" in _OPTIONS[kind] and "source_table" not in given:
@@ -87,7 +93,7 @@ def _source(
         case "iceberg":
             return sources.IcebergSource(place, columns=columns, **given)
         case "delta":
-            return sources.DeltaSource(place, given.get("snapshot"), columns)
+            return sources.DeltaSource(place, given.pop("snapshot", None), columns, **given)
         case "duckdb":
             return sources.DuckDBSource(place, given["source_table"], columns)
         case "postgres":

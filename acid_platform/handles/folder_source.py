@@ -19,6 +19,7 @@ from acid_platform.handles.import_sources import (
     chosen_fields,
     rows_of_dataset,
 )
+from acid_platform.handles.own_files import OwnFiles
 from acid_platform.layout.types import Column
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
@@ -34,7 +35,8 @@ class FolderSource(ImportSource):
     `kind`: `parquet` or `csv`. Files of CSV begin with the names of their columns; an empty value
     without quotes is NULL. Their values are read as the types of the table, so it has to be there.
     So is the text of a directory; for a new table it is an `int` if all are whole numbers.
-    `encoding` is one that Python knows, such as `latin-1`.
+    `encoding` is one that Python knows, such as `latin-1`. `files_in`: places besides the folder to
+    which links in it may lead.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class FolderSource(ImportSource):
         columns: Sequence[str] | None = None,
         delimiter: str = ",",
         encoding: str = "UTF-8",
+        files_in: Sequence[str] = (),
     ) -> None:
         from pyarrow import dataset
 
@@ -70,6 +73,8 @@ class FolderSource(ImportSource):
         fragments = list(found.get_fragments())
         if not fragments:
             raise ImportRefused(f"{self.name} has no file; name the directory that has them")
+        if files.local and found.files != [self._path]:
+            OwnFiles(self.name, (self._path, *files_in)).require_all(found.files)
         values = [dataset.get_partition_keys(one.partition_expression) for one in fragments]
         named = dict.fromkeys(name for path in found.files for name in _keys_in(path))
         self._keys = [name for name in named if any(name in one for one in values)]

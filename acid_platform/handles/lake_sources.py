@@ -10,11 +10,13 @@ import pyarrow as pa
 
 from acid_platform.base.paths import as_uri, user_path
 from acid_platform.errors import ImportRefused
+from acid_platform.handles import iceberg_tables
 from acid_platform.handles.import_sources import (
     ImportSource,
     chosen_fields,
     rows_of_dataset,
 )
+from acid_platform.handles.own_files import OwnFiles
 from acid_platform.layout.types import Column
 
 
@@ -22,7 +24,8 @@ class IcebergSource(ImportSource):
     """`IcebergSource("shop.customers")`: a table of a catalog that pyiceberg's own configuration
     describes, or the table of a metadata file, `lake/t/metadata/00002-….metadata.json`.
 
-    `snapshot`: the id of another snapshot than the current one.
+    `snapshot`: the id of another snapshot than the current one. `files_in`: places besides the
+    table's own where its files may lie.
     """
 
     def __init__(
@@ -31,21 +34,23 @@ class IcebergSource(ImportSource):
         catalog: str = "default",
         snapshot: int | None = None,
         columns: Sequence[str] | None = None,
+        files_in: Sequence[str] = (),
     ) -> None:
         self.name = f"iceberg {table}"
-        module = self._library("pyiceberg.table", "pyiceberg")
-        catalogs = self._library("pyiceberg.catalog", "pyiceberg")
+        self._library("pyiceberg.table", "pyiceberg")
         if "/" not in table:
-            self._connection = self._asked(lambda: catalogs.load_catalog(catalog))
+            self._connection = self._asked(lambda: iceberg_tables.catalog_of(catalog))
         try:
             self._table: Any = self._asked(
                 lambda: (
-                    module.StaticTable.from_metadata(_uri(table))
+                    iceberg_tables.of_file(_uri(table))
                     if self._connection is None
-                    else self._connection.load_table(table)
+                    else iceberg_tables.of_catalog(self._connection, table)
                 )
             )
             self.name = f"iceberg {self._table.location()}"
+            places = (self._asked(lambda: iceberg_tables.place_of(self._table)), *files_in)
+            self._own = OwnFiles(self.name, places)
             self._columns = tuple(columns or ("*",))
             current = self._table.current_snapshot() if snapshot is None else None
             number = current.snapshot_id if current else snapshot
@@ -64,10 +69,13 @@ class IcebergSource(ImportSource):
         return self._asked(lambda: self._scan().projection().as_arrow())
 
     def rows(self, _columns: Sequence[Column]) -> pa.RecordBatchReader:
-        return self._asked(lambda: self._scan().to_arrow_batch_reader())
+        return self._asked(
+            lambda: iceberg_tables.rows_of(self._table, self._scan(), [self._snapshot], self._own)
+        )
 
     def added(self, since: str) -> pa.RecordBatchReader:
         one, number = self._snapshot, int(since)
+        read = []
         while one.snapshot_id != number:
             operation = one.summary.operation.value if one.summary else "unknown"
             # `replace` writes files again and changes no row.
@@ -75,6 +83,7 @@ class IcebergSource(ImportSource):
                 raise self._not_only_added(since, f"its snapshot {one.snapshot_id} is {operation}")
             if one.parent_snapshot_id is None:
                 raise self._not_only_added(since, f"{since} is no ancestor of {self.snapshot}")
+            read.append(one)
             one = self._found(one.parent_snapshot_id)
         scan = self._asked(
             lambda: self._table.incremental_append_scan(
@@ -83,7 +92,7 @@ class IcebergSource(ImportSource):
                 selected_fields=self._columns,
             )
         )
-        return self._asked(scan.to_arrow_batch_reader)
+        return self._asked(lambda: iceberg_tables.rows_of(self._table, scan, read, self._own))
 
     def _scan(self) -> Any:
         return self._table.scan(
@@ -103,11 +112,16 @@ class IcebergSource(ImportSource):
 class DeltaSource(ImportSource):
     """`DeltaSource("lake/customers")`: a Delta table at a path or URI, as delta-rs opens it.
 
-    `version`: another one than the newest.
+    `version`: another one than the newest. `files_in`: places besides the table's own to which
+    links in it may lead.
     """
 
     def __init__(
-        self, table: str, version: int | None = None, columns: Sequence[str] | None = None
+        self,
+        table: str,
+        version: int | None = None,
+        columns: Sequence[str] | None = None,
+        files_in: Sequence[str] = (),
     ) -> None:
         self.name = f"delta {table}"
         library = self._library("deltalake", "deltalake")
@@ -118,7 +132,9 @@ class DeltaSource(ImportSource):
         self._columns = None if columns is None else list(columns)
         self._id = str(self._table.metadata().id)[:8]  # another one has other rows at its versions
         self.snapshot = f"{self._table.version()}@{self._id}"
+        self._own = OwnFiles(self.name, (self._place, *files_in))
         self._dataset: Any = self._asked(self._table.to_pyarrow_dataset)
+        self._require_own(self._dataset)
         chosen_fields(self._dataset.schema, self._columns, self.name)
         with suppress(KeyError, TypeError):
             records = pa.table(self._table.get_add_actions()).column("num_records").to_pylist()
@@ -167,7 +183,13 @@ class DeltaSource(ImportSource):
                 schema=self._dataset.schema
             )
         )
+        self._require_own(opened)
         return {fragment.path: fragment for fragment in opened.get_fragments()}
+
+    def _require_own(self, opened: Any) -> None:
+        """delta-rs opens no file outside of the table's directory, but follows links."""
+        place = self._place.rstrip("/")
+        self._own.require_all(f"{place}/{one.path}" for one in opened.get_fragments())
 
 
 _NO_ROW_CHANGED = ("OPTIMIZE", "VACUUM START", "VACUUM END")

@@ -799,6 +799,20 @@ GROUP = Group(
             ),
         ),
         Rule(
+            "P67",
+            "A file of a stranger is data, and does nothing: no property of an imported table or of"
+            " its catalog's server chooses code, and a source names no file outside of its own"
+            " place.",
+            ("handles.iceberg_tables", "handles.own_files"),
+            (
+                "test_P67_no_property_of_an_iceberg_table_chooses_code",
+                "test_P67_no_property_in_a_catalog_chooses_code",
+                "test_P67_an_iceberg_table_names_no_file_outside_of_its_directory",
+                "test_P67_a_hint_names_a_metadata_file_beside_it",
+                "test_P67_a_link_out_of_a_source_is_refused",
+            ),
+        ),
+        Rule(
             "P69",
             "What lies in a temporary place can be read by its user only: a directory has mode 0700"
             " and a random name from its beginning, whatever the umask says, and so have drafts of"

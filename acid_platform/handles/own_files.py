@@ -1,0 +1,49 @@
+"""Which files a source may name: those below its own place (P67).
+
+A source is a stranger's. By a path in it that leads elsewhere, or a link, other files of whoever
+imports it would become rows of a table that more people read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from acid_platform.base.location import local_path
+from acid_platform.errors import ImportRefused
+
+_SAME = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "gcs": "gs"}
+"""Schemes by which the same store is reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFiles:
+    """The files below some places, each a path or a URI."""
+
+    source: str
+    places: tuple[str, ...]
+
+    def require(self, file: str) -> None:
+        """Raises ImportRefused for a file elsewhere."""
+        found = _resolved(file)
+        roots = [_resolved(place).rstrip("/") for place in self.places]
+        if ".." in found.split("/") or not any(found.startswith(f"{root}/") for root in roots):
+            raise ImportRefused(
+                f"{self.source} names {file}, which is not below {' or '.join(self.places)}: a"
+                " source may not have other files of yours imported; if they belong to it, allow"
+                " their place by --files-in PLACE (files_in=[…]). Nothing was imported"
+            )
+
+    def require_all(self, files: Iterable[str]) -> None:
+        for file in files:
+            self.require(file)
+
+
+def _resolved(place: str) -> str:
+    """A local path without links and `..`, or a URI."""
+    path = local_path(place)
+    if path is not None:
+        return os.path.realpath(path)
+    scheme, _, rest = place.partition("://")
+    return f"{_SAME.get(scheme.lower(), scheme.lower())}://{rest}"

@@ -1,0 +1,227 @@
+"""A source of a stranger runs nothing, and has no file imported but its own (P67).
+
+pyiceberg and deltalake are the extra `import`; without them their tests are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from acid_platform import DeltaSource, FolderSource, IcebergSource
+from acid_platform.errors import AcidError, ImportRefused
+from tests.imports.hostile import CALLS
+
+RAN = "tests.imports.hostile.Ran"
+SCHEMA = pa.schema([("x", pa.int64())])
+
+
+@pytest.fixture(autouse=True)
+def _nothing_ran() -> Iterator[None]:
+    CALLS.clear()
+    yield
+    assert not CALLS
+
+
+# --- Iceberg --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Any:
+    """A table of Iceberg with one row, in a catalog of SQLite."""
+    pytest.importorskip("pyiceberg", reason="pip install 'acid-platform[import]'")
+    pytest.importorskip("sqlalchemy", reason="pip install 'pyiceberg[sql-sqlite]'")
+    from pyiceberg.catalog import load_catalog
+
+    catalog = load_catalog(
+        "made", type="sql", uri=f"sqlite:///{tmp_path}/made.db", warehouse=f"file://{tmp_path}/lake"
+    )
+    catalog.create_namespace("shop")
+    made = catalog.create_table("shop.t", schema=SCHEMA)
+    made.append(pa.table({"x": [1]}, SCHEMA))
+    yield made
+    catalog.close()
+
+
+def code_names() -> list[str]:
+    """The properties by which pyiceberg takes the name of a class, read from its own modules."""
+    import pyiceberg
+
+    names = set()
+    for module in Path(str(pyiceberg.__file__)).parent.rglob("*.py"):
+        names |= set(re.findall(r'"([\w.-]*impl)"', module.read_text()))
+    return sorted(names)
+
+
+def hostile(metadata: str, **changed: object) -> str:
+    """A copy of a metadata file with other members; those of `properties` name code, too."""
+    path = Path(metadata.removeprefix("file://"))
+    content = json.loads(path.read_text())
+    content["properties"] |= dict.fromkeys(code_names(), RAN) | {"auth": RAN, "s3.endpoint": "x"}
+    copy = path.with_name("99999-0.metadata.json")
+    copy.write_text(json.dumps(content | changed))
+    return str(copy)
+
+
+def test_P67_no_property_of_an_iceberg_table_chooses_code(table: Any) -> None:
+    assert {"py-io-impl", "s3.retry-strategy-impl", "py-catalog-impl"} <= {*code_names()}
+    with IcebergSource(hostile(table.metadata_location)) as source:
+        assert source.rows([]).read_all().to_pylist() == [{"x": 1}]
+        assert not source._table.io.properties
+    with suppress(AcidError), IcebergSource(hostile(table.metadata_location, location="s3://b/t")):
+        pass
+
+
+@pytest.mark.parametrize("kind", ["sql", "rest"])
+def test_P67_no_property_in_a_catalog_chooses_code(
+    table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    from pyiceberg.utils.config import Config
+
+    metadata = hostile(table.metadata_location)
+    code = dict.fromkeys(code_names(), RAN)
+    if kind == "sql":
+        import sqlite3
+
+        with sqlite3.connect(tmp_path / "made.db") as database:
+            database.execute("update iceberg_tables set metadata_location = ?", [metadata])
+        serving: Any = nullcontext()
+        uri = f"sqlite:///{tmp_path}/made.db"
+    else:
+        loaded = {"metadata-location": metadata, "metadata": json.loads(Path(metadata).read_text())}
+        answers = {
+            "/v1/config": {"defaults": code, "overrides": code},
+            "/v1/namespaces/shop/tables/t": {**loaded, "config": {**code, "region": "here"}},
+        }
+        serving = served(answers)
+        uri = ""
+    with serving as address:
+        for name, value in {"TYPE": kind, "URI": uri or address}.items():
+            monkeypatch.setenv(f"PYICEBERG_CATALOG__MADE__{name}", value)
+        monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+        with IcebergSource("shop.t", "made") as source:
+            assert source.rows([]).read_all().to_pylist() == [{"x": 1}]
+            kept = source._table.io.properties
+    assert not {*code} & {*kept}
+    assert "s3.endpoint" not in kept
+    assert kept.get("region") == ("here" if kind == "rest" else None)
+
+
+@contextmanager
+def served(answers: dict[str, object]) -> Iterator[str]:
+    """A server that answers each path with JSON; yields its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer = answers.get(self.path.partition("?")[0])
+            self.send_response(404 if answer is None else 200)
+            self.end_headers()
+            self.wfile.write(json.dumps(answer or {}).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_P67_an_iceberg_table_names_no_file_outside_of_its_directory(
+    table: Any, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    parquet.write_table(pa.table({"x": [666]}, SCHEMA), mine / "private.parquet")
+    first = table.metadata_location
+    table.add_files([f"file://{mine}/private.parquet"])
+    with IcebergSource(table.metadata_location) as source:
+        for read in (lambda: source.rows([]), lambda: source.added(IcebergSource(first).snapshot)):
+            with pytest.raises(
+                ImportRefused, match=r"names .*/mine/private\.parquet, which is not"
+            ):
+                read()
+    with IcebergSource(table.metadata_location, files_in=[str(mine)]) as source:
+        assert source.rows([]).read_all().num_rows == 2
+    snapshots = json.loads(Path(first.removeprefix("file://")).read_text())["snapshots"]
+    for elsewhere in (f"{mine}/list.avro", "s3://bucket/list.avro", "file:///etc/x?/../list.avro"):
+        moved = hostile(first, snapshots=[snapshots[0] | {"manifest-list": elsewhere}])
+        with IcebergSource(moved) as source, pytest.raises(ImportRefused, match="which is not"):
+            source.rows([])
+
+
+def test_P67_a_hint_names_a_metadata_file_beside_it(table: Any, tmp_path: Path) -> None:
+    directory = Path(table.metadata_location.removeprefix("file://")).parent
+    hint = directory / "version-hint.text"
+    hint.write_text(Path(table.metadata_location).name)
+    with IcebergSource(str(directory.parent)) as source:
+        assert source.rows([]).read_all().num_rows == 1
+    hint.write_text(f"../../../{table.metadata_location.removeprefix('file://')}")
+    with pytest.raises(ImportRefused, match="no file beside it"):
+        IcebergSource(str(directory.parent))
+
+
+# --- links in directories -------------------------------------------------------------------------
+
+
+def delta(folder: Path) -> DeltaSource:
+    return DeltaSource(str(folder))
+
+
+def delta_lake(folder: Path) -> Path:
+    deltalake = pytest.importorskip("deltalake", reason="pip install 'acid-platform[import]'")
+    deltalake.write_deltalake(str(folder), pa.table({"x": [1]}, SCHEMA))
+    return next(folder.glob("*.parquet"))
+
+
+def parquet_folder(folder: Path) -> Path:
+    folder.mkdir()
+    parquet.write_table(pa.table({"x": [1]}, SCHEMA), folder / "a.parquet")
+    return folder / "a.parquet"
+
+
+def csv_folder(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "a.csv").write_text("x\n1\n")
+    return folder / "a.csv"
+
+
+@pytest.mark.parametrize(
+    "make, source",
+    [
+        (delta_lake, DeltaSource),
+        (parquet_folder, FolderSource),
+        (csv_folder, lambda folder, **more: FolderSource(folder, "csv", **more)),
+    ],
+)
+@pytest.mark.parametrize("linked", ["the file", "its directory"])
+def test_P67_a_link_out_of_a_source_is_refused(
+    tmp_path: Path, make: Callable[[Path], Path], source: Callable[..., Any], linked: str
+) -> None:
+    folder, mine = tmp_path / "in", tmp_path / "mine"
+    file = make(folder)
+    mine.mkdir()
+    os.rename(file, mine / file.name)
+    if linked == "the file":
+        file.symlink_to(mine / file.name)
+    elif source is DeltaSource:
+        pytest.skip("its log names files, and no directories")
+    else:
+        (folder / "day=1").symlink_to(mine)
+    with pytest.raises(ImportRefused, match=r"which is not below .*/in: a source may not have"):
+        source(str(folder))
+    source(str(folder), files_in=[str(mine)]).close()
