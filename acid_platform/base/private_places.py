@@ -8,10 +8,12 @@ beginning and a file 0600, whatever the umask says, and a name is random: nobody
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import stat
 import tempfile
 from contextlib import suppress
+from functools import cache
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import IO
@@ -49,6 +51,18 @@ def process_directory(purpose: str, longest: int | None = None) -> str | None:
         if longest is None or len(os.fsencode(directory)) <= longest:
             return directory
     return None
+
+
+def spill_directory() -> str:
+    """A new path in a directory of this process: who spills rows there makes and removes it. Empty
+    if there is none."""
+    directory = _spilled(os.getpid())
+    return f"{directory}/{secrets.token_hex(8)}" if directory else ""
+
+
+@cache
+def _spilled(_process: int) -> str | None:
+    return process_directory("duckdb")
 
 
 def parents() -> tuple[str, str]:

@@ -81,9 +81,9 @@ def _new_database() -> duckdb.DuckDBPyConnection:
 
     With one thread a cursor computes in the thread that calls it.
     """
-    import duckdb
+    from acid_platform.base.databases import in_memory
 
-    return duckdb.connect(config={"threads": 1})
+    return in_memory(threads=1)
 
 
 _DATABASE = PerProcess(_new_database)

@@ -1,8 +1,9 @@
-"""Tables and views of DuckDB and PostgreSQL."""
+"""Tables of DuckDB, and tables and views of PostgreSQL."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,24 +16,25 @@ from acid_platform.layout.types import Column
 
 
 class DuckDBSource(ImportSource):
-    """`DuckDBSource("shop.duckdb", "customers")`: a table or view in a file of DuckDB."""
+    """`DuckDBSource("shop.duckdb", "customers")`: a table in a file of DuckDB, with its schema if
+    that is not `main`. A view is refused, since it may read other files."""
 
     def __init__(self, file: str, table: str, columns: Sequence[str] | None = None) -> None:
-        import duckdb
+        from acid_platform.base import databases
 
         path = user_path(file)
         self.name = f"duckdb {path} {table}"
-        self._connection = self._asked(lambda: duckdb.connect(path, read_only=True))
-        self._query = _select(table, columns)
+        self._connection = self._asked(lambda: databases.in_memory({_FILE: Path(path)}))
         try:
+            stored = self._asked(lambda: databases.stored_tables(self._connection, _FILE))
+            full = self._stored(stored, table, columns)
+            self._query = _select(full, columns)
             relation = self._relation()
             for column, kind in zip(relation.columns, relation.types, strict=True):
                 if str(kind) == "BIT":  # lent as DuckDB's own bytes
                     raise _no_column(self, column, kind)
             [[rows]] = self._asked(
-                lambda: self._connection.execute(
-                    f"SELECT count(*) FROM {_quoted(table)}"
-                ).fetchall()
+                lambda: self._connection.execute(f"SELECT count(*) FROM {full}").fetchall()
             )
             self.rows_known = int(rows)
         except BaseException:
@@ -45,6 +47,28 @@ class DuckDBSource(ImportSource):
 
     def rows(self, _columns: Sequence[Column]) -> pa.RecordBatchReader:
         return self._asked(lambda: self._relation().to_arrow_reader(BATCH))
+
+    def _stored(self, stored: Mapping[Any, Any], table: str, columns: Any) -> str:
+        """The table's full name. Raises ImportRefused for a view, and for a column that is
+        computed."""
+        wanted = ("main", table) if "." not in table else tuple(table.split(".", 1))
+        names = [one for one in stored if _same(one, wanted)] or [
+            one for one in stored if _same(one, ("main", table))
+        ]
+        if not names:
+            known = ", ".join(".".join(one) for one in sorted(stored)[:10]) or "none"
+            raise ImportRefused(
+                f"{self.name} is no table of the file: its tables are {known}. A view is not read,"
+                " as it may name other files: write its rows into a table there (CREATE TABLE … AS)"
+            )
+        chosen = None if columns is None else {column.lower() for column in columns}
+        for column in stored[names[0]]:
+            if column.generated and (chosen is None or column.name.lower() in chosen):
+                raise ImportRefused(
+                    f"{self.name}: column {column.name!r} is computed by the expression"
+                    f" {column.default}, which is not run: name the others by --columns"
+                )
+        return ".".join(map(_one, (_FILE, *names[0])))
 
     def _relation(self) -> Any:
         return self._asked(lambda: self._connection.sql(self._query))
@@ -68,7 +92,7 @@ class PostgresSource(ImportSource):
         # A transaction of its own would keep its locks after the SELECT.
         self._connection = self._asked(lambda: library.connect(uri, autocommit=True))
         self._cursor: Any = self._connection.cursor()
-        self._query = _select(table, columns)
+        self._query = _select(_quoted(table), columns)
         try:
             self._fields = self._asked(self._read(f"{self._query} LIMIT 0").read_all).schema
             for field in self._fields:
@@ -130,10 +154,19 @@ def _no_column(source: ImportSource, column: str, kind: object) -> ImportRefused
     )
 
 
+_FILE = "source"
+"""The name under which a file of DuckDB is attached."""
+
+
+def _same(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether two names are the same to DuckDB."""
+    return [part.lower() for part in one] == [part.lower() for part in other]
+
+
 def _select(table: str, columns: Sequence[str] | None) -> str:
-    """A query of a table whose name may have a schema before it."""
+    """A query of a table whose name is quoted."""
     chosen = ", ".join(map(_one, columns)) if columns else "*"
-    return f"SELECT {chosen} FROM {_quoted(table)}"
+    return f"SELECT {chosen} FROM {table}"
 
 
 def _quoted(table: str) -> str:

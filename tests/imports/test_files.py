@@ -311,7 +311,7 @@ def test_a_table_of_duckdb(place: Place, tmp_path: Path) -> None:
     query = f"SELECT count(*), sum(amount), max(day), sum(id) FROM {place.table}"
     assert place.warehouse.sql(query).collect() == right
     assert "nope" in place.refused("duckdb", file, "--source-table", "nope")
-    assert "does not exist" in place.refused("duckdb", tmp_path / "no.duckdb", *table)
+    assert "No such file" in place.refused("duckdb", tmp_path / "no.duckdb", *table)
 
 
 def test_a_failed_import_leaves_no_reader_of_the_file(

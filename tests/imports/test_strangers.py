@@ -15,11 +15,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from acid_platform import DeltaSource, FolderSource, IcebergSource
+from acid_platform import DeltaSource, DuckDBSource, FolderSource, IcebergSource
+from acid_platform.base import databases
 from acid_platform.errors import AcidError, ImportRefused
 from tests.imports.hostile import CALLS
 
@@ -173,6 +175,85 @@ def test_P67_a_hint_names_a_metadata_file_beside_it(table: Any, tmp_path: Path) 
     hint.write_text(f"../../../{table.metadata_location.removeprefix('file://')}")
     with pytest.raises(ImportRefused, match="no file beside it"):
         IcebergSource(str(directory.parent))
+
+
+# --- DuckDB ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def duck(tmp_path: Path) -> tuple[str, str]:
+    """A file of DuckDB that would read another file wherever it can, and that other file."""
+    file, secret = str(tmp_path / "theirs.duckdb"), tmp_path / "mine.txt"
+    secret.write_text("SECRET")
+    reads = f"SELECT content AS x FROM read_text('{secret}')"
+    with duckdb.connect(file) as database:
+        for statement in (
+            f"CREATE VIEW v AS {reads}",
+            f"CREATE MACRO m() AS ({reads})",
+            f"CREATE MACRO t() AS TABLE {reads}",
+            f"CREATE MACRO count(x) AS ({reads})",
+            "CREATE SCHEMA other",
+            f"CREATE VIEW other.t AS {reads}",
+            "CREATE TABLE t AS SELECT 1 AS x, 'a'::ENUM('a', 'b') AS kind",
+            "CREATE TABLE source (x INT)",
+            "CREATE SCHEMA source",
+            f"CREATE VIEW source.t AS {reads}",
+            "CREATE TABLE computed (x INT, y VARCHAR GENERATED ALWAYS AS (repeat('x', x)))",
+            "INSERT INTO computed VALUES (1)",
+            "CREATE SEQUENCE s",
+            "CREATE TABLE counted (x INT DEFAULT nextval('s'), CHECK (x > 0))",
+            "INSERT INTO counted VALUES (DEFAULT)",
+        ):
+            database.execute(statement)
+    return file, str(secret)
+
+
+@pytest.mark.parametrize(
+    "name", ["v", "m", "m()", "other.t", "source.t", "duckdb_settings", "system.main.t", "nope"]
+)
+def test_P67_only_tables_of_a_file_of_duckdb_are_read(duck: tuple[str, str], name: str) -> None:
+    with pytest.raises(ImportRefused, match=r"is no table of the file: its tables are main\."):
+        DuckDBSource(duck[0], name)
+
+
+def test_P67_what_a_table_of_duckdb_computes_is_not_run(duck: tuple[str, str]) -> None:
+    with pytest.raises(ImportRefused, match=r"column 'y' is computed by .*repeat"):
+        DuckDBSource(duck[0], "computed")
+    for name, columns in {"computed": ["x"], "MAIN.T": ["x"], "counted": None}.items():
+        with DuckDBSource(duck[0], name, columns) as source:
+            assert source.rows([]).read_all().to_pylist() == [{"x": 1}]
+            assert source.rows_known == 1
+
+
+def test_P67_a_database_reaches_nothing_but_the_files_that_it_was_given(
+    duck: tuple[str, str],
+) -> None:
+    file, secret = duck
+    x = object()  # DuckDB takes variables for tables, if it may
+    with databases.in_memory({"theirs": Path(file)}) as database:
+        for query in (
+            f"FROM read_text('{secret}')",
+            f"FROM '{secret}'",
+            "FROM x",
+            "FROM theirs.v",
+            "FROM theirs.t()",
+            f"ATTACH '{secret}' AS more",
+            f"COPY theirs.t TO '{secret}'",
+            f"EXPORT DATABASE '{secret}'",
+            "INSTALL httpfs",
+            "LOAD httpfs",
+            "FROM 'https://example.org/a.parquet'",
+            "CREATE PERSISTENT SECRET s (TYPE s3)",
+            "INSERT INTO theirs.t VALUES (2, 'a')",
+            "SET enable_external_access = true",
+            "SET temp_directory = '/tmp'",
+            "RESET lock_configuration",
+        ):
+            with pytest.raises(databases.Error):
+                database.execute(query).fetchall()
+        assert x is not None
+        spills = database.execute("SELECT current_setting('temp_directory')").fetchone()
+        assert spills and os.stat(Path(spills[0]).parent).st_mode & 0o777 == 0o700
 
 
 # --- links in directories -------------------------------------------------------------------------

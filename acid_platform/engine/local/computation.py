@@ -16,8 +16,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from acid_platform.base.databases import in_memory, not_yet_closed
 from acid_platform.base.per_process import PerProcess
-from acid_platform.base.private_places import process_directory
 from acid_platform.engine.local.query_sources import QuerySource
 from acid_platform.engine.local.running import stoppable
 from acid_platform.engine.local.translation.casts import cast
@@ -65,18 +65,7 @@ def new_database() -> duckdb.DuckDBPyConnection:
     """An empty database in memory, which can read no file and no variable of this process."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # psutil is slow to import
     limit = int(min(MOST_BYTES, memory * MEMORY_SHARE))
-    database = duckdb.connect(
-        config={
-            "memory_limit": f"{limit >> 20}MB",
-            "temp_directory": process_directory("duckdb") or "",
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-            "python_enable_replacements": False,
-        }
-    )
-    database.execute("SET enable_external_access = false")
-    database.execute("SET lock_configuration = true")
-    return database
+    return in_memory(memory_limit=f"{limit >> 20}MB")
 
 
 _DATABASE = PerProcess(new_database)
@@ -123,7 +112,7 @@ def with_views(tables: Mapping[str, Scan]) -> duckdb.DuckDBPyConnection:
     `tables` go by `database.table`. A view reads its files when it is queried, all columns of it,
     batch by batch. The caller closes the connection.
     """
-    connection = duckdb.connect()
+    connection = not_yet_closed()
     for number, (name, scan) in enumerate(tables.items()):
         database, _, table = name.partition(".")
         source = f"acid_{number}"

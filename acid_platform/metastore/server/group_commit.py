@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from acid_platform.base.clock import Clock, Moment
+from acid_platform.base.databases import Error
 from acid_platform.errors import AcidError, InvalidDefinition, MetastoreUnavailable
 from acid_platform.metastore.endpoint import Ground
 from acid_platform.metastore.log.contract import PositionTaken
@@ -27,7 +28,6 @@ from acid_platform.metastore.rules.turn import Recorded, Reply, error_reply
 from acid_platform.metastore.server import file_operations
 from acid_platform.metastore.server.metrics import Counters
 from acid_platform.metastore.server.saving import start_saving
-from acid_platform.metastore.server.state_file import Error
 from acid_platform.metastore.server.state_rows import Unsaved
 from acid_platform.metastore.server.store import Store, machine_at
 

@@ -14,13 +14,14 @@ import threading
 import time
 from pathlib import Path
 
+from acid_platform.base.databases import Error
 from acid_platform.base.private_places import scratch_directory
 from acid_platform.errors import BackupRefused, MetastoreDamaged
 from acid_platform.metastore.client.start import environment
 from acid_platform.metastore.log.contract import Log
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.open_log import open_log
-from acid_platform.metastore.server.state_file import Error, Origin
+from acid_platform.metastore.server.state_file import Origin
 from acid_platform.metastore.server.state_tables import publish_state
 from acid_platform.metastore.server.store import Store, machine_at
 

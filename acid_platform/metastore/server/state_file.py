@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 
 import duckdb
 
+from acid_platform.base import databases
 from acid_platform.base.recent import Recent
 from acid_platform.errors import MetastoreDamaged, MetastoreIncompatible
 from acid_platform.metastore.codec import decode
@@ -90,16 +91,9 @@ def _size(contents: Mapping[str, str]) -> int:
     return _ENTRY + sum(_ENTRY + len(name) + len(text) for name, text in contents.items())
 
 
-Error = duckdb.Error
-"""The error that DuckDB raises."""
-
-OFFLINE: dict[str, str | int | float | list[str]] = {
-    "threads": 1,
-    "autoload_known_extensions": "false",
-    "autoinstall_known_extensions": "false",
-    "python_enable_replacements": "false",
-}
-_READING = {**OFFLINE, "memory_limit": "128MB", "enable_external_access": "false"}
+_CONFIG: dict[str, str | int] = {"threads": 1, "memory_limit": "128MB"}
+_FILE = "snapshot"
+"""The name under which a snapshot is attached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,27 +131,70 @@ def open_state(path: Path, directory: Path) -> StateFile:
     file.close()
     copy = directory / f"{path.stem}.{os.getpid()}.migrated"  # others make one too
     shutil.copyfile(path, copy)
-    with _connected(copy, read_only=False) as connection:
+    with databases.not_yet_closed(**_CONFIG) as connection:
+        databases.attach(connection, copy, _FILE, write=True)
+        _require_only_tables(connection, path)
+        connection.execute(f"USE {_FILE}")
         for statements in schema.MIGRATIONS[file.version - 1 :]:
             for statement in statements:
                 connection.execute(statement)
         connection.execute(
             "UPDATE meta SET value = $1 WHERE key = 'schema_version'", [str(schema.VERSION)]
         )
+        connection.execute("USE memory")
+        connection.execute(f"DETACH {_FILE}")
     return StateFile(copy)
 
 
-def _connected(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
+_TABLES = {"meta": schema.META, **schema.EVERY}
+
+
+def require_state(
+    connection: duckdb.DuckDBPyConnection, name: str, path: Path, tables: Iterable[str] = _TABLES
+) -> None:
+    """Raises MetastoreDamaged unless an attached file has the tables of a state as we make them:
+    a view in place of one would read other files, or compute (P67)."""
+    stored = databases.stored_tables(connection, name)
+    for table in tables:
+        expected = {
+            databases.StoredColumn(column, schema.sql_type(kind), False, None)
+            for column, kind in _TABLES[table].items()
+        }
+        if {*stored.get(("main", table), ())} != expected:
+            raise MetastoreDamaged(
+                f"{path} is no snapshot of a metastore: its {table!r} is not the table that this"
+                " program makes; restore a backup that `acid metastore backup` wrote"
+            )
+
+
+def _require_only_tables(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Raises MetastoreDamaged for what statements of a migration would run or find by a name."""
+    kinds = {
+        "functions": "FROM duckdb_functions() WHERE database_name = $1 AND NOT internal",
+        "triggers": "FROM duckdb_triggers() WHERE database_name = $1",
+        "types": "FROM duckdb_types() WHERE database_name = $1 AND NOT internal",
+        "computed columns": "FROM duckdb_columns() WHERE database_name = $1"
+        " AND (is_generated OR column_default IS NOT NULL)",
+    }
+    for kind, query in kinds.items():
+        if connection.execute(query, [_FILE]).fetchall():
+            raise MetastoreDamaged(
+                f"{path} is no snapshot of a metastore: it has {kind}; restore a backup that `acid"
+                " metastore backup` wrote"
+            )
+
+
+def _connected(path: Path) -> duckdb.DuckDBPyConnection:
     try:
-        return duckdb.connect(str(path), read_only=read_only, config=_READING)
+        return databases.in_memory({_FILE: path}, **_CONFIG)
     except duckdb.Error as error:
-        path.stat()
         raise MetastoreIncompatible(f"{path} can't be opened: {error}") from error
 
 
 def _meta(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, str]:
+    require_state(connection, _FILE, path, ["meta"])
     try:
-        meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
+        meta = dict(connection.execute(f"SELECT key, value FROM {_FILE}.main.meta").fetchall())
         if int(meta["schema_version"]) < 1:
             raise ValueError(f"schema version {meta['schema_version']}")
         Origin.parse(meta)
@@ -187,7 +224,7 @@ class StateFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._connection = _connected(path, read_only=True)
+        self._connection = _connected(path)
         try:
             self.meta = _meta(self._connection, path)
             self.version = int(self.meta["schema_version"])
@@ -196,6 +233,8 @@ class StateFile:
                     f"{path} has schema version {self.version}, this program knows"
                     f" {schema.VERSION}; use the newer program that wrote it"
                 )
+            if self.version == schema.VERSION:
+                require_state(self._connection, _FILE, path)
         except BaseException:
             self._connection.close()
             raise
@@ -241,7 +280,9 @@ class StateFile:
         self, name: str, columns: Columns, where: str = "", values: Sequence[Any] = ()
     ) -> list[state_rows.Row]:
         listed = ", ".join(f'"{key}"' for key in columns)
-        result = self._connection.execute(f'SELECT {listed} FROM "{name}" {where}', list(values))
+        result = self._connection.execute(
+            f'SELECT {listed} FROM {_FILE}.main."{name}" {where}', list(values)
+        )
         keys, json_keys = list(columns), [key for key, kind in columns.items() if kind == "JSON"]
         rows = [dict(zip(keys, row, strict=True)) for row in result.fetchall()]
         for row in rows:

@@ -14,6 +14,7 @@ from typing import Any
 
 import duckdb
 
+from acid_platform.base import databases
 from acid_platform.base.disk import sync_path
 from acid_platform.base.private_places import scratch_directory
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
@@ -21,10 +22,10 @@ from acid_platform.metastore.codec import json_text
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.server import state_rows
 from acid_platform.metastore.server import stored_kinds as schema
-from acid_platform.metastore.server.state_file import OFFLINE, Origin
+from acid_platform.metastore.server.state_file import Origin, require_state
 from acid_platform.metastore.server.stored_kinds import Columns
 
-_CONFIG = {**OFFLINE, "memory_limit": "2GB"}
+_CONFIG: dict[str, str | int] = {"threads": 1, "memory_limit": "2GB"}
 _QUERY_SECONDS = 10.0
 _QUERY_ROWS = 100_000
 
@@ -71,7 +72,7 @@ class StateTables:
         Ended transactions and outcomes older than `forget_before` (milliseconds UTC) are left out
         (P3).
         """
-        self._connection = duckdb.connect(config=_CONFIG)
+        self._connection = databases.not_yet_closed(**_CONFIG)
         self._locked = False
         self._state, self._uncopied = state, set(schema.LIVE)
         try:
@@ -117,11 +118,8 @@ class StateTables:
             self._uncopied.remove(name)
 
     def _attach(self, before: Path) -> None:
-        try:
-            self._connection.execute(f"ATTACH '{_quoted(before)}' AS before (READ_ONLY)")
-        except duckdb.Error:
-            before.stat()
-            raise
+        databases.attach(self._connection, before, "before")
+        require_state(self._connection, "before", before)
 
     def _write(self, name: str, columns: Columns, rows: list[state_rows.Row]) -> None:
         """Writes rows with an appender: a third of the CPU of an INSERT with lists."""
@@ -145,7 +143,7 @@ class StateTables:
         run = self._connection.execute
         for leftover in (path, Path(f"{path}.wal")):
             leftover.unlink(missing_ok=True)
-        run(f"ATTACH '{_quoted(path)}' AS saved")
+        databases.attach(self._connection, path, "saved", write=True)
         path.chmod(0o600)
         for name in ("meta", *schema.EVERY):
             run(f'CREATE TABLE saved."{name}" AS FROM memory."{name}"')
@@ -162,8 +160,7 @@ class StateTables:
         """
         connection = self._connection
         if not self._locked:
-            connection.execute("SET enable_external_access = false")
-            connection.execute("SET lock_configuration = true")
+            databases.close_off(connection)
             self._locked = True
         try:
             statements = connection.extract_statements(sql)
@@ -221,7 +218,3 @@ def publish_state(path: Path, state: State, origin: Origin, before: Path | None)
         sync_path(draft)
         os.link(draft, path)
     sync_path(path.parent)
-
-
-def _quoted(path: Path) -> str:
-    return str(path).replace("'", "''")
