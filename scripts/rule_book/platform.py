@@ -802,14 +802,26 @@ GROUP = Group(
             "P67",
             "A file of a stranger is data, and does nothing: no property of an imported table or of"
             " its catalog's server chooses code, and a source names no file outside of its own"
-            " place.",
-            ("handles.iceberg_tables", "handles.own_files"),
+            " place. Of a file of DuckDB only tables are read, without what they compute, and a"
+            " backup has the tables that we make; the database reaches no other file, no extension"
+            " and no address.",
+            (
+                "handles.iceberg_tables",
+                "handles.own_files",
+                "base.databases",
+                "metastore.server.state_file:require_state",
+            ),
             (
                 "test_P67_no_property_of_an_iceberg_table_chooses_code",
                 "test_P67_no_property_in_a_catalog_chooses_code",
                 "test_P67_an_iceberg_table_names_no_file_outside_of_its_directory",
                 "test_P67_a_hint_names_a_metadata_file_beside_it",
                 "test_P67_a_link_out_of_a_source_is_refused",
+                "test_P67_only_tables_of_a_file_of_duckdb_are_read",
+                "test_P67_what_a_table_of_duckdb_computes_is_not_run",
+                "test_P67_a_database_reaches_nothing_but_the_files_that_it_was_given",
+                "test_P67_a_snapshot_has_the_tables_that_we_make",
+                "test_P67_an_older_snapshot_has_nothing_that_a_migration_would_run",
             ),
         ),
         Rule(
