@@ -7,10 +7,11 @@ SHELL := /bin/sh
 
 # .env holds NAME=value lines, read as python-dotenv does. The environment overrides it, hence `?=`.
 ifneq ($(wildcard .env),)
--include var/env.mk
+-include .cache/env.mk
 endif
-var/env.mk: .env
-	@mkdir -p var
+# Not in var, which other users may write.
+.cache/env.mk: .env
+	@mkdir -p .cache
 	@sed -n -e 's/^ *//' -e 's/^export  *//' -e 's/^\([A-Z][A-Z0-9_]*\) *= */\1=/' \
 	    -e "/^[A-Z0-9_]*=[\"']/!s/  *#.*//" -e 's/ *$$//' \
 	    -e "s/^\([A-Z0-9_]*=\)\([\"']\)\(.*\)\2 *#.*/\1\3/" \

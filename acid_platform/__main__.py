@@ -2,10 +2,13 @@
 
 import gc
 import os
+import sys
 from pathlib import Path
 
+from acid_platform.cli.console import Failed
 from acid_platform.cli.main import main
 from acid_platform.cli.project import enter_project
+from acid_platform.errors import AcidError
 
 
 def run() -> None:
@@ -16,7 +19,11 @@ def run() -> None:
     """
     gc.set_threshold(50_000)
     gc.freeze()
-    enter_project(Path.cwd(), os.environ)
+    try:
+        enter_project(Path.cwd(), os.environ)
+    except AcidError as error:
+        Failed(str(error)).show()
+        sys.exit(1)
     main(prog_name="acid")
 
 

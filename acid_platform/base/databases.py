@@ -71,7 +71,7 @@ def close_off(connection: Connection) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredColumn:
+class TableColumn:
     name: str
     type: str
     generated: bool
@@ -80,14 +80,14 @@ class StoredColumn:
 
 def stored_tables(
     connection: Connection, database: str
-) -> dict[tuple[str, str], tuple[StoredColumn, ...]]:
+) -> dict[tuple[str, str], tuple[TableColumn, ...]]:
     """The tables of an attached file with their columns, by schema and name.
 
     A view is none of them: its text could read anything, or compute for ever.
     """
     listed = "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = $1"
     tables = {*connection.execute(listed, [database]).fetchall()}
-    columns: dict[tuple[str, str], list[StoredColumn]] = {}
+    columns: dict[tuple[str, str], list[TableColumn]] = {}
     rows = connection.execute(
         "SELECT schema_name, table_name, column_name, data_type, is_generated, column_default"
         " FROM duckdb_columns() WHERE database_name = $1 ORDER BY column_index",
@@ -95,5 +95,5 @@ def stored_tables(
     ).fetchall()
     for schema, table, *values in rows:
         if (schema, table) in tables:
-            columns.setdefault((schema, table), []).append(StoredColumn(*values))
+            columns.setdefault((schema, table), []).append(TableColumn(*values))
     return {name: tuple(listed) for name, listed in columns.items()}

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from acid_platform.base.location import holds_log, is_path
+from acid_platform.base.owners import require_own
 from acid_platform.base.paths import user_path
 from acid_platform.errors import MetastoreUnavailable
 from acid_platform.metastore.endpoint import FILES, SYSTEM
@@ -29,11 +30,13 @@ def enter_project(start: Path, environment: MutableMapping[str, str]) -> None:
     """Adds the project's settings to the environment, which wins.
 
     They are `.env`, as make reads it, and ACID_WAREHOUSE=var/warehouse. Relative paths start at the
-    project. Outside of a project nothing is added.
+    project. Outside of a project nothing is added. Raises OwnedByOthers for a project of another
+    user (P68).
     """
     root = project_root(start)
     if root is None:
         return
+    require_own(root, MARK, ".env", environment=environment)
     settings = read_settings(root / ".env")
     home = environment.get("ACID_HOME") or settings.get("ACID_HOME") or "var"
     settings.setdefault("ACID_WAREHOUSE", f"{home}/warehouse")

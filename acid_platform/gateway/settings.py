@@ -18,6 +18,7 @@ from acid_platform.gateway.users import Users
 from acid_platform.metastore.endpoint import is_loopback
 
 PREFIX = "acid.gateway."
+AUTHORIZER = "acid.gateway.authorizer"
 _FILES = (
     "acid.gateway.tls.certificate",
     "acid.gateway.tls.key",
@@ -73,7 +74,14 @@ class GatewaySettings:
             threads=in_force.integer("acid.gateway.threads"),
             rate=in_force.integer("acid.gateway.rate"),
         )
-        authorizer = _authorizer(file, text("acid.gateway.authorizer"), entry)
+        stored = settings.get(AUTHORIZER)
+        if stored and stored != options.get("authorizer"):
+            raise InvalidDefinition(
+                f"{AUTHORIZER} is set in the metastore, but it names code, which only who starts"
+                f" the gateway may: give --authorizer {stored}, and SET"
+                f" {AUTHORIZER}=''"
+            )
+        authorizer = _authorizer(file, text(AUTHORIZER), entry)
         for place in filter(None, (part.strip() for part in text(LOCATIONS).split(","))):
             if not is_uri(place) and not local_path(place).startswith("/"):
                 raise InvalidDefinition(f"{LOCATIONS}: {place!r} is not an absolute path")

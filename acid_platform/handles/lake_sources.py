@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from acid_platform.base.owners import require_own
 from acid_platform.base.paths import as_uri, user_path
 from acid_platform.errors import ImportRefused
 from acid_platform.handles import iceberg_tables
@@ -39,6 +41,8 @@ class IcebergSource(ImportSource):
         self.name = f"iceberg {table}"
         self._library("pyiceberg.table", "pyiceberg")
         if "/" not in table:
+            if Path(_CONFIGURATION).exists():
+                require_own(Path.cwd(), _CONFIGURATION)
             self._connection = self._asked(lambda: iceberg_tables.catalog_of(catalog))
         try:
             self._table: Any = self._asked(
@@ -192,6 +196,8 @@ class DeltaSource(ImportSource):
         self._own.require_all(f"{place}/{one.path}" for one in opened.get_fragments())
 
 
+_CONFIGURATION = ".pyiceberg.yaml"
+"""What pyiceberg also reads in the current directory."""
 _NO_ROW_CHANGED = ("OPTIMIZE", "VACUUM START", "VACUUM END")
 """Operations of Delta that write or remove files, and change no row."""
 

@@ -25,6 +25,7 @@ from typing import TextIO
 
 from acid_platform.base.disk import make_directory, sync_data, sync_path
 from acid_platform.base.location import holds_log, without_credentials
+from acid_platform.base.owners import require_own
 from acid_platform.base.paths import user_path
 from acid_platform.base.private_places import own_directory, parents
 from acid_platform.errors import (
@@ -154,7 +155,8 @@ class Home:
         return holds_log(self.path)
 
     def prepare(self) -> None:
-        """Creates the directory for its owner only. Raises MetastoreIncompatible."""
+        """Creates the directory for its owner only. Raises MetastoreIncompatible, OwnedByOthers."""
+        require_own(self.path)
         try:
             make_directory(self.path, 0o700)
             self.path.chmod(0o700)
@@ -164,7 +166,8 @@ class Home:
             ) from error
 
     def read_authkey(self) -> bytes:
-        """Raises FileNotFoundError, and MetastoreRefused for a file that holds no key."""
+        """Raises FileNotFoundError, OwnedByOthers, and MetastoreRefused if it holds no key."""
+        require_own(self.path, "authkey")
         file = self.path / "authkey"
         try:
             return usable_key(file.read_text().strip(), str(file))
@@ -255,7 +258,9 @@ class Endpoint:
 
     @classmethod
     def read(cls, home: Home) -> Endpoint | None:
-        """None if no process has published an endpoint. Raises MetastoreIncompatible."""
+        """None if no process has published an endpoint. Raises MetastoreIncompatible,
+        OwnedByOthers."""
+        require_own(home.path, home.endpoint.name)
         try:
             content = json.loads(home.endpoint.read_text())
             endpoint = cls(content["address"], content["pid"], content["epoch"])

@@ -825,6 +825,22 @@ GROUP = Group(
             ),
         ),
         Rule(
+            "P68",
+            "Settings and code that are found, and not named, are those of the user, of root, or"
+            " under `sudo` of the caller: a project, a metastore's directory or a configuration of"
+            " pyiceberg of another user is refused, unless `ACID_SAFE_DIRECTORY` in the environment"
+            " names the directory.",
+            ("base.owners:require_own", "cli.project:enter_project"),
+            (
+                "test_P68_settings_in_a_project_of_another_user_are_refused",
+                "test_P68_a_user_obeys_own_files_and_under_sudo_those_of_the_caller",
+                "test_P68_a_link_of_another_user_is_not_followed",
+                "test_P68_a_metastore_of_another_user_is_neither_asked_nor_started",
+                "test_P68_no_setting_of_the_metastore_names_code",
+                "test_P68_pyiceberg_reads_no_configuration_of_another_user",
+            ),
+        ),
+        Rule(
             "P69",
             "What lies in a temporary place can be read by its user only: a directory has mode 0700"
             " and a random name from its beginning, whatever the umask says, and so have drafts of"

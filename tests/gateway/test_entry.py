@@ -416,6 +416,13 @@ def test_P34_settings_that_leave_a_door_open_are_refused(
         GatewaySettings.of({}, options, "0.0.0.0")
 
 
+def test_P68_no_setting_of_the_metastore_names_code() -> None:
+    stored = {"acid.gateway.authorizer": "os:system"}
+    for options in ({}, {"authorizer": "os.path:exists"}):
+        with pytest.raises(InvalidDefinition, match="only who starts the gateway may"):
+            GatewaySettings.of(stored, options, "127.0.0.1")
+
+
 def test_P34_settings_and_options_choose(tls: Tls, people: str) -> None:
     settings = {
         "acid.gateway.tls.certificate": tls.certificate,

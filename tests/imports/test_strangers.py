@@ -21,8 +21,8 @@ import pytest
 from pyarrow import parquet
 
 from acid_platform import DeltaSource, DuckDBSource, FolderSource, IcebergSource
-from acid_platform.base import databases
-from acid_platform.errors import AcidError, ImportRefused
+from acid_platform.base import databases, owners
+from acid_platform.errors import AcidError, ImportRefused, OwnedByOthers
 from tests.imports.hostile import CALLS
 
 RAN = "tests.imports.hostile.Ran"
@@ -175,6 +175,18 @@ def test_P67_a_hint_names_a_metadata_file_beside_it(table: Any, tmp_path: Path) 
     hint.write_text(f"../../../{table.metadata_location.removeprefix('file://')}")
     with pytest.raises(ImportRefused, match="no file beside it"):
         IcebergSource(str(directory.parent))
+
+
+def test_P68_pyiceberg_reads_no_configuration_of_another_user(
+    table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(owners, "_own", lambda _: set())
+    with IcebergSource(table.metadata_location):
+        pass
+    (tmp_path / ".pyiceberg.yaml").write_text("catalog: {}")
+    with pytest.raises(OwnedByOthers, match=str(tmp_path)):
+        IcebergSource("shop.t", "made")
 
 
 # --- DuckDB ---------------------------------------------------------------------------------------

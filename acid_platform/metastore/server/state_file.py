@@ -157,7 +157,7 @@ def require_state(
     stored = databases.stored_tables(connection, name)
     for table in tables:
         expected = {
-            databases.StoredColumn(column, schema.sql_type(kind), False, None)
+            databases.TableColumn(column, schema.sql_type(kind), False, None)
             for column, kind in _TABLES[table].items()
         }
         if {*stored.get(("main", table), ())} != expected:
