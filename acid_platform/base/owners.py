@@ -20,7 +20,7 @@ SAFE = "ACID_SAFE_DIRECTORY"
 
 def require_own(directory: Path, *files: str, environment: Mapping[str, str] | None = None) -> None:
     """Raises OwnedByOthers unless the directory and these files in it, where they exist, are the
-    user's, or root's. Links have to be, too."""
+    user's, or root's. Links have to be, too (P68)."""
     environment = os.environ if environment is None else environment
     trusted = environment.get(SAFE, "").split(os.pathsep)
     if "*" in trusted or any(_same(directory, one) for one in trusted if one):

@@ -108,13 +108,13 @@ def _rich_table(columns: Sequence[str], title: str, rows: Sequence[Mapping[str, 
 
 
 def html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f'<th style="{_CELL}">{escape(name)}</th>' for name in columns)
+    head = "".join(f'<th style="{_CELL}">{escape(visible(name))}</th>' for name in columns)
     body = "".join(
         "<tr>" + "".join(f'<td style="{_CELL}">{cell}</td>' for cell in row) + "</tr>"
         for row in rows
     )
     caption = (
-        f'<caption style="text-align:left;caption-side:top">{escape(title)}</caption>'
+        f'<caption style="text-align:left;caption-side:top">{escape(visible(title))}</caption>'
         if title
         else ""
     )

@@ -113,13 +113,13 @@ class Timeline:
         for line in self.lines:
             colour = _COLOURS[line.sight]
             cells = [
-                f"<code>{escape(line.directory)}</code>",
+                f"<code>{escape(visible(line.directory))}</code>",
                 self._html_bar(line),
                 human_bytes(line.bytes),
                 str(line.files),
-                f'<span style="color:{colour}">●</span> {escape(_sight(line))}',
+                f'<span style="color:{colour}">●</span> {escape(visible(_sight(line)))}',
             ]
-            rows.append([escape(line.partition), *cells] if self._partitioned else cells)
+            rows.append([escape(visible(line.partition)), *cells] if self._partitioned else cells)
         return html_table(f"{self.table}: {self.summary()}", self.columns, rows)
 
     def _html_bar(self, line: DirectoryLine) -> str:

@@ -117,7 +117,7 @@ class Result(ArrowLender):
 
     def __repr__(self) -> str:
         verbs = "to_arrow(), to_pandas(), to_polars(), to_spark(), head(), show()"
-        return f"<Result of {', '.join(self.columns)}: {verbs}>"
+        return f"<Result of {visible(', '.join(self.columns))}: {verbs}>"
 
 
 @dataclass(frozen=True, repr=False)

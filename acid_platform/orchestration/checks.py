@@ -7,7 +7,6 @@ expectation that can't be evaluated is an error, not a failed check.
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 import json
 import os
-import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ import dagster as dg
 
 from acid_platform.base.similar_names import nearest_name
 from acid_platform.errors import AcidError, CheckErrored, InvalidDefinition
+from acid_platform.orchestration import markdown
 from acid_platform.orchestration.docs_site import DocsSite
 from acid_platform.orchestration.known_expectations import require_known, require_names
 from acid_platform.orchestration.metadata import asset_key
@@ -225,7 +225,7 @@ def data_docs(findings: Sequence[Finding]) -> str:
         if samples := finding.samples:
             lines += [
                 "",
-                f"### Some rows that fail {_cell(finding.name)}",
+                f"### Some rows that fail {markdown.as_line(finding.name)}",
                 "",
                 _row(samples[0]),
                 "|" + "---|" * len(samples[0]),
@@ -235,12 +235,7 @@ def data_docs(findings: Sequence[Finding]) -> str:
 
 
 def _row(cells: Iterable[str]) -> str:
-    return "".join(f"| {_cell(cell)} " for cell in cells) + "|"
-
-
-def _cell(text: str) -> str:
-    """The text with markup escaped, so that a data value can't end its cell."""
-    return re.sub(r"([\\|<>`\[\]])", r"\\\1", " ".join(text.split()))
+    return "".join(f"| {markdown.as_line(cell)} " for cell in cells) + "|"
 
 
 def evaluate(

@@ -5,6 +5,7 @@ from collections import defaultdict
 
 import dagster as dg
 
+from acid_platform.orchestration import markdown
 from acid_platform.orchestration.metadata import asset_key
 from acid_platform.orchestration.resources import WarehouseResource
 from acid_platform.services import cleaner, removals
@@ -30,9 +31,7 @@ def clean(context: dg.OpExecutionContext, warehouse: dg.ResourceParam[WarehouseR
                 metadata={
                     "cleaned": len(cleanings),
                     "removed directories and files": len(removed),
-                    "removed": dg.MetadataValue.md(
-                        "\n".join(f"- {line}" for line in removed) or "nothing"
-                    ),
+                    "removed": dg.MetadataValue.md(markdown.items(removed) or "nothing"),
                 },
             )
         )

@@ -33,6 +33,7 @@ from acid_platform.handles.transaction import Transaction
 from acid_platform.layout.declarable import table_name
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column, parse_columns
+from acid_platform.orchestration import markdown
 from acid_platform.orchestration.checks import Expectation, require_columns
 from acid_platform.orchestration.decorators import acid_asset
 from acid_platform.orchestration.external_assets import (
@@ -237,7 +238,7 @@ class SqlAssetComponent(_Table):
             return answer
 
         upstream = [asset_key(name) for name in sorted(tables.reads - {own})]
-        shown = {"sql": dg.MetadataValue.md(f"```sql\n{script}\n```")}
+        shown = {"sql": dg.MetadataValue.md(markdown.block(script, "sql"))}
         columns = column_names(tables.query) if tables.query else None
         return self._declared(context.path, run, upstream, ["sql"], shown, columns)
 

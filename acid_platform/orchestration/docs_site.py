@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ class DocsSite:
 
         Raises OSError, WarehouseNotWritable, StoreRefused, StoreUnavailable.
         """
+        _escape_results(context.validation_results_store)
         with scratch_directory("docs") as folder:
             backend = {"class_name": "TupleFilesystemStoreBackend", "base_directory": folder}
             context.add_data_docs_site(
@@ -71,3 +73,23 @@ class DocsSite:
                     stream.write(Path(folder, page).read_bytes())
         own = next(page for page in pages if page.parts[0] == "validations")
         return f"{self.address}/{own.as_posix()}"
+
+
+def _escape_results(store: Any) -> None:
+    """Great Expectations would put values of rows into its pages as they are, as HTML (P67)."""
+    for key in store.list_keys():
+        validated = store.get(key)
+        for each in validated.results:
+            each.result = _escaped(each.result)
+        store.set(key, validated)
+
+
+def _escaped(value: Any) -> Any:
+    match value:
+        case str():
+            return escape(value, quote=False)
+        case dict():
+            return {name: _escaped(one) for name, one in value.items()}
+        case list() | tuple():
+            return [_escaped(one) for one in value]
+    return value

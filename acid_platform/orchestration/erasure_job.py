@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import dagster as dg
 
+from acid_platform.orchestration import markdown
 from acid_platform.orchestration.compaction_job import IN_MEMORY, POOL, TABLE_TAG
 from acid_platform.orchestration.metadata import asset_key
 from acid_platform.orchestration.resources import SparkResource, WarehouseResource
@@ -107,9 +108,7 @@ def clean_and_prove(
         name: dg.MetadataValue.int(value) for name, value in result.counts.items()
     }
     if result.remaining:
-        metadata["what holds them"] = dg.MetadataValue.md(
-            "\n".join(f"- {line}" for line in result.reasons())
-        )
+        metadata["what holds them"] = dg.MetadataValue.md(markdown.items([*result.reasons()]))
     # An observation, not a materialization: nothing downstream has to start.
     context.log_event(dg.AssetObservation(asset_key(result.request.table), metadata=metadata))
     if not result.erased:

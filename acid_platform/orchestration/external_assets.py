@@ -16,10 +16,11 @@ from dagster.components import DefsStateConfig, DefsStateConfigArgs, ResolvedDef
 from dagster.components.resolved.core_models import ResolvedAssetAttributes
 from pydantic import Field
 
-from acid_platform.errors import UnsupportedStatement
+from acid_platform.errors import AcidError
 from acid_platform.layout.declarable import table_name
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import ViewRecord
+from acid_platform.orchestration import markdown
 from acid_platform.orchestration.metadata import (
     asset_key,
     declared_metadata,
@@ -130,11 +131,12 @@ def _known(metastore: Metastore) -> Iterator[tuple[str, dict[str, Any]]]:
     columns = {view.name: [name for name, _ in view.columns] for view in views}
     for table in tables:
         columns[table.name] = [name for name, _ in (*table.columns, *table.partition_columns)]
-        comment = table.properties.get("comment")
+        comment = markdown.as_text(table.properties.get("comment") or "") or None
         yield table.name, {"comment": comment, "metadata": declared_metadata(table)}
     for view in views:
         metadata = {"dagster/column_schema": table_schema(view.columns, (), view.comments, ())}
-        shown = {"comment": view.properties.get("comment"), "metadata": metadata}
+        comment = markdown.as_text(view.properties.get("comment") or "") or None
+        shown = {"comment": comment, "metadata": metadata}
         if view.external:  # files that belong to somebody else
             yield view.name, {**shown, "kind": view.external.format}
         else:
@@ -144,9 +146,9 @@ def _known(metastore: Metastore) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _of_query(view: ViewRecord, columns: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    shown = {"sql": dg.MetadataValue.md(f"```sql\n{view.query}\n```")}
+    shown = {"sql": dg.MetadataValue.md(markdown.block(view.query, "sql"))}
     try:
         sources = column_lineage(query(view.query), lambda name: columns.get(name, ()))
-    except UnsupportedStatement:  # sqlglot does not resolve it
+    except AcidError:  # somebody's text that is not parsed or resolved here
         return shown
     return {**shown, **table_lineage(sources)}

@@ -15,6 +15,7 @@ from acid_platform.layout.declarable import table_name
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.records import TableRecord
 from acid_platform.metastore.tasks import EntityState
+from acid_platform.orchestration import markdown
 
 STORAGE_KIND = "hive acid (orc)"
 
@@ -190,7 +191,7 @@ def table_schema(
     comments: Mapping[str, str],
     constraints: Sequence[Constraint],
 ) -> dg.TableSchema:
-    texts = {name.lower(): text for name, text in comments.items() if text}
+    texts = {name.lower(): markdown.as_text(text) for name, text in comments.items() if text}
 
     def limits(column: str) -> dg.TableColumnConstraints:
         kinds = {one.kind for one in constraints if one.columns == (column,)}

@@ -804,8 +804,11 @@ GROUP = Group(
             " its catalog's server chooses code, and a source names no file outside of its own"
             " place. Of a file of DuckDB only tables are read, without what they compute, and a"
             " backup has the tables that we make; the database reaches no other file, no extension"
-            " and no address.",
+            " and no address. A text of others in Dagster's pages and notebooks is shown as that text,"
+            " without links, pictures and markup.",
             (
+                "orchestration.markdown",
+                "orchestration.docs_site",
                 "handles.iceberg_tables",
                 "handles.own_files",
                 "base.databases",
@@ -822,6 +825,10 @@ GROUP = Group(
                 "test_P67_a_database_reaches_nothing_but_the_files_that_it_was_given",
                 "test_P67_a_snapshot_has_the_tables_that_we_make",
                 "test_P67_an_older_snapshot_has_nothing_that_a_migration_would_run",
+                "test_P67_a_text_of_others_is_no_markup",
+                "test_P67_texts_reach_dagster_s_markdown_by_one_module",
+                "test_P67_a_text_of_others_is_no_html",
+                "test_P67_a_refused_row_is_no_html_in_the_pages_of_great_expectations",
             ),
         ),
         Rule(

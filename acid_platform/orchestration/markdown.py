@@ -1,0 +1,39 @@
+"""Texts of others in what Dagster shows as Markdown: metadata and descriptions (P67).
+
+A query of a view, a value of a refused row or a comment is written by whoever could write it, and
+what it shows to all readers of Dagster's pages is that text: no link, no picture, no markup.
+"""
+
+from __future__ import annotations
+
+import re
+
+from acid_platform.base.visible import visible
+
+_MARKUP = re.compile(r"[\\|<>`\[\]~]")
+_LINKED = re.compile(r"(://|(?<=www)\.|@)", re.IGNORECASE)
+"""Within these, pages make links of addresses that are not marked as such."""
+_JOINER = "\u2060"
+"""A character without width: an address with it is none."""
+
+
+def block(text: str, language: str) -> str:
+    """The text as it is, as a block of code: its fence is longer than any that the text has."""
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{visible(text, lines=True)}\n{fence}"
+
+
+def as_text(text: str) -> str:
+    """The text with its markup escaped, for a paragraph or a description."""
+    escaped = _MARKUP.sub(r"\\\g<0>", visible(text, lines=True))
+    return _LINKED.sub(_JOINER + r"\1", escaped)
+
+
+def as_line(text: str) -> str:
+    """`as_text` in one line, for a heading, an item of a list or a cell of a table."""
+    return as_text(" ".join(text.split()))
+
+
+def items(lines: list[str]) -> str:
+    return "\n".join(f"- {as_line(line)}" for line in lines)
