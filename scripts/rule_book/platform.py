@@ -804,8 +804,8 @@ GROUP = Group(
             " its catalog's server chooses code, and a source names no file outside of its own"
             " place. Of a file of DuckDB only tables are read, without what they compute, and a"
             " backup has the tables that we make; the database reaches no other file, no extension"
-            " and no address. A text of others in Dagster's pages and notebooks is shown as that text,"
-            " without links, pictures and markup.",
+            " and no address. A text of others in Dagster's pages and notebooks is shown as that"
+            " text, without links, pictures and markup.",
             (
                 "orchestration.markdown",
                 "orchestration.docs_site",
