@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from acid_platform.base.location import local_path
+from acid_platform.base.paths import is_uri, local_path
 from acid_platform.errors import ImportRefused
 
 _SAME = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "gcs": "gs"}
@@ -42,8 +42,7 @@ class OwnFiles:
 
 def _resolved(place: str) -> str:
     """A local path without links and `..`, or a URI."""
-    path = local_path(place)
-    if path is not None:
-        return os.path.realpath(path)
+    if not is_uri(place):
+        return os.path.realpath(local_path(place))
     scheme, _, rest = place.partition("://")
     return f"{_SAME.get(scheme.lower(), scheme.lower())}://{rest}"
