@@ -110,7 +110,7 @@ def test_P67_a_text_of_others_is_no_markup(producer: Callable[[str], str], text:
 
 
 def test_P67_texts_reach_dagster_s_markdown_by_one_module() -> None:
-    """What is given to MetadataValue.md comes from `markdown`, or from a page that it made."""
+    """Metadata of Markdown comes from this module, or from a page that it made."""
     allowed = {"markdown.block", "markdown.items", "data_docs", "self.docs", "findings[0].docs"}
     room = Path(checks.__file__).parent
     for file in room.glob("*.py"):
