@@ -20,14 +20,14 @@ from acid_platform.errors import InvalidDefinition, OutcomeUnknown
 from acid_platform.handles.held_snapshot import Snapshot
 from acid_platform.handles.transaction import Transaction, autocommit
 from acid_platform.handles.warehouse import Warehouse
-from acid_platform.layout.declarable import table_name
 from acid_platform.layout.sql_text import quoted
 from acid_platform.orchestration.inputs import reader_of, where_mapped
 from acid_platform.orchestration.materialized import Uncommitted
-from acid_platform.orchestration.metadata import STORAGE_KIND, TableDeclaration
+from acid_platform.orchestration.metadata import TableDeclaration
 from acid_platform.orchestration.outputs import KEYED_MODES, AcidOut
 from acid_platform.orchestration.partition_keys import PartitionText
 from acid_platform.orchestration.resources import OwnSettings, SparkResource, WarehouseResource
+from acid_platform.orchestration.table_owners import stored_in
 from acid_platform.orchestration.write_modes import declared_by, write
 
 _SETTINGS = ("schema", "partition_expr", "write_mode", "upsert_options", "schema_update_mode")
@@ -191,16 +191,7 @@ class AcidIOManager(OwnSettings, dg.ConfigurableIOManager):
         return self._opened
 
     def _table(self, key: dg.AssetKey, settings: Mapping[str, Any]) -> str:
-        """Raises InvalidDefinition for a key of which no database follows."""
-        if settings.get("dagster/storage_kind") == STORAGE_KIND:  # an asset by @acid_asset
-            return str(settings["dagster/table_name"])
-        database = settings.get("schema") or self.schema_
-        if database is None and len(key.path) > 2:
-            raise InvalidDefinition(
-                f"the asset {key.to_user_string()} has more parts than a table, a database and a"
-                ' name: set metadata={"schema": …}'
-            )
-        return table_name(f"{database or (['default', *key.path])[-2]}.{key.path[-1]}")
+        return stored_in(key, settings, self.schema_)
 
 
 def _refuse_misspelt(settings: Mapping[str, Any], name: str) -> None:

@@ -765,6 +765,16 @@ GROUP = Group(
             ),
         ),
         Rule(
+            "P57",
+            "No two assets of a code location fill the same table: they are refused when they are"
+            " loaded, whatever the letter case of their keys, their `schema` and their kind.",
+            ("orchestration.table_owners",),
+            (
+                "test_P57_two_assets_of_one_table_are_refused_when_they_are_loaded",
+                "test_P57_assets_of_other_tables_are_loaded",
+            ),
+        ),
+        Rule(
             "P59",
             "Rows of the caller's process are written by that process, however many they are: as a"
             " stream, while few of them are in memory. A stream gives its rows once, and what would"

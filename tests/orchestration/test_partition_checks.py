@@ -39,7 +39,9 @@ def asset(case: str, ranges: bool) -> dg.AssetsDefinition:
     check = CASES[case][0]
     own = case == "by the body"
     checks: dict[str, Any] = {"checks" if own else "expectations": [check]}
-    with_ranges = {"backfill_policy": dg.BackfillPolicy.single_run()} if ranges else {}
+    with_ranges: dict[str, Any] = (
+        {"backfill_policy": dg.BackfillPolicy.single_run()} if ranges else {}
+    )
 
     @acid_asset(table=TABLE, partitions_def=DAYS, partition_expr="day", **checks, **with_ranges)
     def days(context: dg.AssetExecutionContext, txn: Any) -> Any:
