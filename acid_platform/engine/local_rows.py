@@ -159,10 +159,10 @@ def _others(rows: Rows, names: Sequence[str]) -> tuple[Column, ...]:
         text = Column(name.lower(), HiveType("string"))
         try:
             nothing = pa.types.is_null(schema_of(rows, name).field(0).type)
-        except UnicodeEncodeError:
+        except InvalidDefinition as error:
+            if not isinstance(error.__cause__, UnicodeEncodeError):
+                raise
             nothing = True  # the conversion to a text says which value is wrong
-        except pa.ArrowException as error:
-            raise InvalidDefinition(f"column {name!r}: {error}") from error
         columns += [text] if nothing else columns_of_rows(rows, [name])
     return tuple(columns)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, Union
 
 import pyarrow as pa
 
+from acid_platform.engine.given_frames import of_dicts, of_pandas, of_polars
 from acid_platform.engine.row_streams import RowStream, once, table_or_stream
 from acid_platform.errors import (
     InvalidDefinition,
@@ -52,19 +53,19 @@ Rows: TypeAlias = Union[
 
 
 def plain_rows(rows: Rows) -> Rows:
-    """The rows as an engine takes them: a pandas index with a name is a column, and what lends
-    Arrow's data is a pyarrow Table, or a RowStream if it gives many rows by and by. All others stay
-    as they are.
+    """The rows as an engine takes them: names are texts, a pandas index with a name is a column,
+    and what lends Arrow's data is a pyarrow Table, or a RowStream if it gives many rows by and by.
 
-    Raises WrongType for an index without a name that is no numbering of rows, and for Arrow's data
-    that is no table; UnknownColumn for an index with the name of a column; RowsTaken.
+    Raises WrongType for an index without a name that is no numbering of rows, a column without a
+    name, and Arrow's data that is no table; UnknownColumn for an index with the name of a column;
+    RowsTaken.
     """
     from acid_platform.engine.results import Result
 
     if isinstance(rows, pa.Table | RowStream | Result) or is_spark_frame(rows):
         return rows
     if is_pandas_frame(rows):
-        return _with_index(rows)
+        return of_pandas(rows)  # type: ignore[arg-type]
     if isinstance(rows, pa.RecordBatchReader):
         return table_or_stream(rows.schema, once(rows))
     if isinstance(rows, ArrowLender):  # its errors are ours
@@ -85,7 +86,7 @@ def _lazy(frame: Any) -> Rows:
 
     def computed() -> Iterator[pa.RecordBatch]:
         for part in frame.collect_batches(engine="streaming"):
-            yield from pa.table(part).to_batches()
+            yield from pa.table(of_polars(part)).to_batches()
 
     return table_or_stream(none.schema, computed(), computed)
 
@@ -115,40 +116,18 @@ def _lent(rows: Any) -> Rows:
     """What lends Arrow's data; reading it raises the errors of who lends it."""
     in_memory = isinstance(rows, pa.Table | pa.RecordBatch) or _is_of(rows, "polars", "DataFrame")
     if _is_of(rows, "polars", "DataFrame"):
-        for name, kind in rows.schema.items():
-            if str(kind) == "Object":  # lent as addresses
-                raise WrongType(f"column {name!r} has Python's objects (Object): cast it first")
+        rows = of_polars(rows)
     try:
         if hasattr(rows, "__arrow_c_stream__"):
             stream = pa.RecordBatchReader.from_stream(rows)
         elif hasattr(rows, "__arrow_c_array__"):
             return pa.table(rows)
         else:
-            plain: Rows = rows
+            plain: Rows = of_dicts(rows) if _are_dicts(rows) else rows
             return plain
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise WrongType(f"a {type(rows).__name__} has no rows with columns: {error}") from error
     return stream.read_all() if in_memory else table_or_stream(stream.schema, stream)
-
-
-def _with_index(frame: Any) -> pd.DataFrame:
-    index, names = frame.index, list(frame.index.names)
-    plain: pd.DataFrame = frame
-    if names == [None] and (index.dtype.kind in "iu" or not len(index)):
-        return plain  # numbers of rows, or what a filter left of them
-    if None in names:
-        raise WrongType(
-            f"the frame has an index without a name, {index[:2].tolist()} …, which would be lost:"
-            " name it (frame.rename_axis('id')) or drop it (frame.reset_index(drop=True))"
-        )
-    columns = {str(name).lower() for name in frame.columns}
-    if twice := [str(name) for name in names if str(name).lower() in columns]:
-        raise UnknownColumn(
-            f"{twice[0]!r} is a column of the frame and the name of its index: rename one, or drop"
-            " the index (frame.reset_index(drop=True))"
-        )
-    plain = frame.reset_index()
-    return plain
 
 
 def is_spark_frame(rows: object) -> bool:
@@ -183,11 +162,7 @@ def column_names(rows: Rows) -> list[str]:
         names = [str(name) for name in rows.columns]  # type: ignore[union-attr]
     elif isinstance(rows, pa.Table | RowStream):
         names = list(rows.schema.names)
-    elif (
-        isinstance(rows, Sequence)
-        and not isinstance(rows, str | bytes)
-        and all(isinstance(row, Mapping) for row in rows)
-    ):
+    elif _are_dicts(rows):
         names = list(dict.fromkeys(str(name) for row in rows for name in row))
     else:
         raise WrongType(
@@ -200,6 +175,14 @@ def column_names(rows: Rows) -> list[str]:
             f"the rows have the column {', '.join(sorted(twice))} twice: each can be stored once"
         )
     return names
+
+
+def _are_dicts(rows: object) -> TypeGuard[Sequence[Mapping[str, object]]]:
+    return (
+        isinstance(rows, Sequence)
+        and not isinstance(rows, str | bytes)
+        and all(isinstance(row, Mapping) for row in rows)
+    )
 
 
 def are_none(rows: Rows) -> bool:
@@ -217,16 +200,29 @@ def columns_of_rows(rows: Rows, names: Sequence[str] | None = None) -> tuple[Col
     chosen = column_names(rows) if names is None else list(names)
     columns: list[Column] = []
     for name in chosen:
-        try:
-            schema = schema_of(rows, name)
-        except (pa.ArrowException, UnicodeEncodeError) as error:
-            raise InvalidDefinition(f"column {name!r}: {error}") from error
-        columns += declared_columns(schema)
+        columns += declared_columns(schema_of(rows, name))
     return tuple(columns)
 
 
 def schema_of(rows: Any, name: str) -> pa.Schema:
-    """The Arrow schema of a column of rows in this process."""
+    """The Arrow schema of a column of rows in this process.
+
+    Raises InvalidDefinition, which names the column, for values that no type holds.
+    """
+    try:
+        return _inferred(rows, name)
+    except OverflowError as error:
+        raise InvalidDefinition(
+            f"column {name!r} has a whole number of more than 64 bits, larger than a bigint: give"
+            " values of decimal.Decimal, or declare the column, such as decimal(38,0)"
+        ) from error
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidDefinition(
+            f"column {name!r}: {error}; give values of one type, or declare the column"
+        ) from error
+
+
+def _inferred(rows: Any, name: str) -> pa.Schema:
     if is_pandas_frame(rows):
         return pa.Schema.from_pandas(rows[[name]], preserve_index=False)
     if isinstance(rows, pa.Table | RowStream):

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pyarrow as pa
 
-from acid_platform.errors import InvalidDefinition
+from acid_platform.errors import InvalidDefinition, NoSuchTable
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.transaction import Transaction, TransactionTable
 from acid_platform.orchestration.metadata import asset_key
 from acid_platform.orchestration.partition_keys import PartitionExpr, PartitionText
 from acid_platform.scan.change_rows import CHANGE_COLUMNS
 from acid_platform.storage.arrow_lending import polars_frame, to_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Upstream = str | dg.AssetKey | dg.AssetsDefinition
 """The name `db.t` of a table, the key of its asset, or the asset."""
@@ -42,6 +45,22 @@ def reader_of(kind: object) -> Reader | None:
     the DataFrame of pandas, Polars or Spark. None for anything else."""
     package = getattr(kind, "__module__", "").partition(".")[0]
     return _READERS.get((package, getattr(kind, "__qualname__", "")))
+
+
+def no_rows(
+    reader: Reader, columns: Sequence[str] | None, spark: Callable[[], SparkSession]
+) -> Any:
+    """No rows, as the type that the reader gives: for the first run of an asset that reads itself,
+    and for one without a partition upstream, while the table is not made yet."""
+    schema = pa.schema([(name, pa.null()) for name in columns or ()])
+    if reader in _OF_BATCHES:
+        return _OF_BATCHES[reader](schema.empty_table().to_reader())
+    from pyspark.sql.types import NullType, StructType
+
+    kinds = StructType()
+    for name in schema.names:
+        kinds.add(name, NullType())
+    return spark().createDataFrame([], kinds)
 
 
 def where_mapped(
@@ -112,7 +131,13 @@ class TableInput:
         few batches at a time, or TransactionTable to read from, but not for changes; anything else
         gives a Spark DataFrame.
         """
-        table = txn.table(self.table)
+        try:
+            table = txn.table(self.table)
+        except NoSuchTable:
+            if self.changes or kind is TransactionTable or not self._needs_none(context):
+                raise
+            reader = reader_of(kind) or Reads.read
+            return no_rows(reader, self.columns, lambda: txn._work.warehouse.spark)
         if self.changes:
             return self._changes(table, consumer_of(context.assets_def.keys), kind)
         if kind is TransactionTable:
@@ -136,16 +161,30 @@ class TableInput:
         text = upstream.metadata.get("partition_expr")
         if not text or upstream.partitions_def is None:
             return None
-        [name] = [
-            name for name, key in context.assets_def.keys_by_input_name.items() if key == self.key
-        ]
         return where_mapped(
             text,
             upstream.partitions_def,
-            context.asset_partition_keys_for_input(name),
+            self._mapped_keys(context),
             table,
             context.has_partition_key or context.has_partition_key_range,
             context.instance,
+        )
+
+    def _mapped_keys(self, context: dg.AssetExecutionContext) -> Sequence[str]:
+        """The upstream's partitions that Dagster maps to those of the run."""
+        [name] = [
+            name for name, key in context.assets_def.keys_by_input_name.items() if key == self.key
+        ]
+        keys: Sequence[str] = context.asset_partition_keys_for_input(name)
+        return keys
+
+    def _needs_none(self, context: dg.AssetExecutionContext) -> bool:
+        """Whether the run needs no row of the table: it is to make it, or no partition of it is
+        upstream."""
+        upstream = context.job_def.asset_layer.get(self.key)
+        partitioned = upstream.partitions_def is not None
+        return self.key in context.assets_def.keys or (
+            partitioned and not self._mapped_keys(context)
         )
 
 

@@ -16,12 +16,12 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from acid_platform.engine.rows import Rows, column_names, plain_rows
-from acid_platform.errors import InvalidDefinition, OutcomeUnknown
+from acid_platform.errors import InvalidDefinition, NoSuchTable, OutcomeUnknown
 from acid_platform.handles.held_snapshot import Snapshot
 from acid_platform.handles.transaction import Transaction, autocommit
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.sql_text import quoted
-from acid_platform.orchestration.inputs import reader_of, where_mapped
+from acid_platform.orchestration.inputs import no_rows, reader_of, where_mapped
 from acid_platform.orchestration.materialized import Uncommitted
 from acid_platform.orchestration.metadata import TableDeclaration
 from acid_platform.orchestration.outputs import KEYED_MODES, AcidOut
@@ -163,7 +163,13 @@ class AcidIOManager(OwnSettings, dg.ConfigurableIOManager):
                 " python_type"
             )
         settings: Mapping[str, Any] = upstream.definition_metadata or {}
-        table = self._snapshot(context).table(self._table(context.asset_key, settings))
+        columns = context.definition_metadata.get("columns")
+        try:
+            table = self._snapshot(context).table(self._table(context.asset_key, settings))
+        except NoSuchTable:
+            if not _needs_none(context):
+                raise
+            return no_rows(reader, columns, lambda: self._handle().spark)
         expr, where = settings.get("partition_expr"), None
         if expr and context.has_asset_partitions:
             where = where_mapped(
@@ -174,7 +180,7 @@ class AcidIOManager(OwnSettings, dg.ConfigurableIOManager):
                 context.has_partition_key or _runs_a_range(context),
                 context.instance,
             )
-        return reader(table, context.definition_metadata.get("columns"), where)
+        return reader(table, columns, where)
 
     def _snapshot(self, context: dg.InputContext) -> Snapshot:
         """The snapshot of the step; outside of runs a new one each time."""
@@ -229,6 +235,15 @@ def _attempt(context: dg.InputContext) -> str:
         return ""
     step = context.step_context
     return f"{step.step.key} {step.previous_attempt_count}"
+
+
+def _needs_none(context: dg.InputContext) -> bool:
+    """Whether the step needs no row of the table: it is to make it, or no partition of it is
+    upstream."""
+    if context.has_asset_partitions and not context.asset_partition_keys:
+        return True
+    step = context._step_context
+    return step is not None and context.asset_key in step.get_output_asset_keys()
 
 
 def _runs_a_range(context: dg.InputContext) -> bool:

@@ -46,12 +46,18 @@ class CommitCursor:
     the cursor, what it had shown by then comes after it."""
 
     @classmethod
-    def parse(cls, text: str | None) -> "CommitCursor":
-        """Raises ValueError, TypeError for what is no cursor."""
+    def parse(cls, text: str | None) -> "CommitCursor | None":
+        """None for what is no cursor of this sensor, such as that of an earlier one of its name."""
         if not text:
             return cls()
-        values = json.loads(text)
-        return cls(**{**values, "waiting": tuple(values["waiting"])})
+        try:
+            values = json.loads(text)
+            cursor = cls(**{**values, "waiting": tuple(values["waiting"])})
+        except (ValueError, TypeError, KeyError):
+            return None
+        numbers = (cursor.next_txn, cursor.last_event, *cursor.waiting)
+        whole = all(type(number) is int and number >= 0 for number in numbers)
+        return cursor if whole and isinstance(cursor.history, str) else None
 
     def __str__(self) -> str:
         return json.dumps(asdict(self))
@@ -121,9 +127,13 @@ def commit_sensor(
     instance = context.instance
     assets = _assets(context)
     before = CommitCursor.parse(context.cursor)
+    anew = ""
     with warehouse.open() as opened:
         now = _now(opened.metastore)
-        if before.history != now.history:
+        if before is None or before.history != now.history:
+            if context.cursor:
+                whose = "of another metastore" if before else "none of this sensor"
+                anew = f"; its cursor was {whose} ({context.cursor[:80]}), so it began anew"
             before = CommitCursor()
         commits = _commits(opened.metastore, before, now)
     txns = sorted({commit.txn for commit in commits})
@@ -150,7 +160,7 @@ def commit_sensor(
         if commit.identity not in recorded[key]:
             events.append(commit.event(key, external))
     shows = f"{len(events)} commits are shown" if events else "there is no commit to show"
-    return dg.SensorResult(asset_events=events, cursor=str(after), skip_reason=shows)
+    return dg.SensorResult(asset_events=events, cursor=str(after), skip_reason=shows + anew)
 
 
 # --- the metastore ------------------------------------------------------------------------------

@@ -131,6 +131,11 @@ def hive_type(arrow: pa.DataType) -> HiveType:
         return HiveType("map", (), (("key", key), ("value", value)))
     if pa.types.is_struct(arrow) and arrow.num_fields:
         return struct_of((field.name, hive_type(field.type)) for field in arrow)
+    if pa.types.is_null(arrow):
+        raise InvalidDefinition(
+            "Arrow's null has no Hive type: it holds nothing but NULL; cast the column, or declare"
+            " it with its type"
+        )
     raise InvalidDefinition(f"Arrow's {arrow} has no Hive type; cast the column")
 
 

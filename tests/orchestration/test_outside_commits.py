@@ -169,6 +169,31 @@ def test_a_daemon_that_dies_before_it_stores_the_cursor_repeats_nothing(
     assert daemon.transactions() == txns
 
 
+@pytest.mark.parametrize(
+    ("cursor", "why"),
+    [
+        ("0", "none of this sensor"),
+        ("2024-01-01T00:00:00", "none of this sensor"),
+        ("[1, 2]", "none of this sensor"),
+        ("null", "none of this sensor"),
+        ('{"next_txn": 7}', "none of this sensor"),
+        ('{"other": 1, "waiting": []}', "none of this sensor"),
+        ('{"history": "x", "next_txn": "7", "waiting": []}', "none of this sensor"),
+        ('{"history": 3, "waiting": []}', "none of this sensor"),
+        ('{"history": "x", "next_txn": 900, "waiting": []}', "of another metastore"),
+    ],
+)
+def test_a_foreign_cursor_begins_anew_and_says_so(
+    place: Place, daemon: Daemon, cursor: str, why: str
+) -> None:
+    """Such as that of an earlier sensor of this name, or somebody's hand."""
+    txn = insert(place)
+    daemon.cursor = cursor
+    assert why in str(daemon.tick().skip_reason)
+    assert daemon.transactions() == [txn]
+    assert "anew" not in str(daemon.tick().skip_reason) and daemon.transactions() == [txn]
+
+
 def test_a_week_of_commits_comes_in_parts(
     place: Place, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +205,8 @@ def test_a_week_of_commits_comes_in_parts(
     slow.commit()
     daemon.tick(), daemon.tick()
     assert sorted(daemon.transactions()) == sorted([slow.id, *txns])
-    assert CommitCursor.parse(daemon.cursor).waiting == ()
+    cursor = CommitCursor.parse(daemon.cursor)
+    assert cursor and cursor.waiting == ()
 
 
 def test_aborted_transactions_compactions_and_other_tables_are_not_shown(
