@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
@@ -12,13 +12,11 @@ import pyarrow as pa
 from acid_platform.errors import InvalidDefinition, NoSuchTable
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.transaction import Transaction, TransactionTable
+from acid_platform.layout.sql_text import quoted
 from acid_platform.orchestration.metadata import asset_key
 from acid_platform.orchestration.partition_keys import PartitionExpr, PartitionText
 from acid_platform.scan.change_rows import CHANGE_COLUMNS
 from acid_platform.storage.arrow_lending import polars_frame, to_frame
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Upstream = str | dg.AssetKey | dg.AssetsDefinition
 """The name `db.t` of a table, the key of its asset, or the asset."""
@@ -47,20 +45,14 @@ def reader_of(kind: object) -> Reader | None:
     return _READERS.get((package, getattr(kind, "__qualname__", "")))
 
 
-def no_rows(
-    reader: Reader, columns: Sequence[str] | None, spark: Callable[[], SparkSession]
-) -> Any:
+def no_rows(reader: Reader, columns: Sequence[str] | None, spark: Callable[[], Any]) -> Any:
     """No rows, as the type that the reader gives: for the first run of an asset that reads itself,
     and for one without a partition upstream, while the table is not made yet."""
     schema = pa.schema([(name, pa.null()) for name in columns or ()])
     if reader in _OF_BATCHES:
         return _OF_BATCHES[reader](schema.empty_table().to_reader())
-    from pyspark.sql.types import NullType, StructType
-
-    kinds = StructType()
-    for name in schema.names:
-        kinds.add(name, NullType())
-    return spark().createDataFrame([], kinds)
+    nulls = (f"NULL AS {quoted(name)}" for name in schema.names)
+    return spark().range(0).selectExpr(*nulls)
 
 
 def where_mapped(

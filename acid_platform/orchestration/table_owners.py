@@ -35,7 +35,7 @@ def stored_in(key: dg.AssetKey, settings: Mapping[str, Any], schema: str | None)
     return table_name(f"{database or (['default', *key.path])[-2]}.{key.path[-1]}")
 
 
-class Owner(NamedTuple):
+class TableOwner(NamedTuple):
     """An asset and its table. `warehouse`: the path and the metastore as they are configured; None:
     any, as of an external asset, which only names the table."""
 
@@ -46,7 +46,7 @@ class Owner(NamedTuple):
 
 def require_own_tables(assets: Iterable[object]) -> None:
     """Raises InvalidDefinition if two assets have the same table."""
-    by_table: dict[str, list[Owner]] = {}
+    by_table: dict[str, list[TableOwner]] = {}
     for asset in assets:
         if isinstance(asset, dg.AssetsDefinition) and not asset.is_auto_created_stub:
             for owner in _owners(asset):
@@ -64,16 +64,16 @@ def require_own_tables(assets: Iterable[object]) -> None:
                 )
 
 
-def _owners(asset: dg.AssetsDefinition) -> Iterator[Owner]:
+def _owners(asset: dg.AssetsDefinition) -> Iterator[TableOwner]:
     for key in asset.keys:
         spec = asset.specs_by_key[key]
         table = spec.metadata.get("dagster/table_name")
         if spec.metadata.get("dagster/storage_kind") == STORAGE_KIND:
             warehouse = None if asset.is_external else _place(asset.resource_defs.get("warehouse"))
-            yield Owner(str(table), key, warehouse)
+            yield TableOwner(str(table), key, warehouse)
         elif asset.is_external:
             if table and "orc" in spec.kinds:  # by ExternalAssetsComponent, not in the state yet
-                yield Owner(table_name(str(table)), key, None)
+                yield TableOwner(table_name(str(table)), key, None)
         elif asset.is_materializable and not _returns_nothing(asset, key):
             manager = asset.resource_defs.get(asset.get_io_manager_key_for_asset_key(key))
             if _is_ours(manager):
@@ -85,7 +85,7 @@ def _owners(asset: dg.AssetsDefinition) -> Iterator[Owner]:
                     table = stored_in(
                         key, spec.metadata, schema if isinstance(schema, str) else None
                     )
-                    yield Owner(table, key, _place(definition))
+                    yield TableOwner(table, key, _place(definition))
 
 
 def _returns_nothing(asset: dg.AssetsDefinition, key: dg.AssetKey) -> bool:
