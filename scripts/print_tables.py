@@ -262,7 +262,9 @@ def render_tables() -> str:
         "## Table properties\n",
         "Another name that begins with `acid.`, `compactor.` or `compactorthreshold.` is refused;"
         " `compactor.mapreduce.*`, `compactor.tez.*` and the like, which belong to Hive's own"
-        " compaction jobs, have no effect. Any other name is kept, unless it is nearly one of"
+        " compaction jobs, have no effect. What promises a protection that nothing here keeps is"
+        " refused, also of databases, such as `immutable`, `readonly`, `PROTECT_MODE`,"
+        " `auto.purge=false` and `orc.encrypt`. Any other name is kept, unless it is nearly one of"
         " these.\n",
         _table(
             ("property", "default", "allowed", "what it is", "read by", "ALTER TABLE"),

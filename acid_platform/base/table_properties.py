@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from acid_platform.base.arguments import require_texts
 from acid_platform.base.config import REGISTRY, Setting, SettingKind, Treatment, Value
+from acid_platform.base.promises import refuse_promises
 from acid_platform.base.similar_names import nearest_name
 from acid_platform.errors import InvalidDefinition, SettingRefused
 from acid_platform.layout.sql_text import has_half_character
@@ -244,8 +245,9 @@ def check(what: str, properties: Mapping[str, str]) -> None:
     """Checks the names and values of properties; `what` has them, such as a table.
 
     Raises InvalidDefinition for an unknown name in one of the platform's namespaces, with the
-    nearest name, and for a value that is not allowed.
+    nearest name, for a value that is not allowed, and for a promise that nobody keeps (P72).
     """
+    refuse_promises(what, properties)
     for name, text in properties.items():
         if has_half_character(name + text):
             raise InvalidDefinition(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from acid_platform.base.promises import refuse_promises
 from acid_platform.errors import (
     InvalidDefinition,
     NoSuchPartition,
@@ -224,6 +225,7 @@ class PartitionCalls(CallHandler):
 def _placed(record: TableRecord, partition: Any) -> str:
     """The partition's name. Raises InvalidDefinition for a location of its own."""
     name = shapes.name_of(record, partition.values)
+    refuse_promises(f"{record.name} {name}", partition.parameters or {})
     location = partition.sd.location if partition.sd else None
     if location and shapes.path(location) != shapes.path(f"{record.location}/{name}"):
         raise InvalidDefinition(

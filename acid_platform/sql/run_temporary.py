@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from acid_platform.base.private_places import ScratchDirectory, scratch_directory
+from acid_platform.base.promises import refuse_promises
 from acid_platform.engine.local_rows import local_table
 from acid_platform.errors import TableExists, UnsupportedStatement
 from acid_platform.layout.declarable import refuse_names
@@ -70,6 +71,7 @@ def create_temporary(
         if declared.if_not_exists:
             return None
         raise TableExists(f"temporary table {full} exists; use IF NOT EXISTS, or another name")
+    refuse_promises(full, declared.properties)
     without = {
         "PARTITIONED BY": bool(declared.keys) and not declared.like,
         "CLUSTERED BY": declared.clustered_by is not None and not declared.like,

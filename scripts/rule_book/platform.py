@@ -896,6 +896,18 @@ GROUP = Group(
             ("test_P71_an_erasure_after_a_change_of_columns_names_who_keeps_the_files",),
         ),
         Rule(
+            "P72",
+            "A property of a table, view, partition or database by which Hive or others protect it,"
+            " and which nothing here keeps, is refused at every door: immutable, readonly,"
+            " PROTECT_MODE, a trash, a retention of partitions, encryption.",
+            ("base.promises",),
+            (
+                "test_P72_a_promise_that_nobody_keeps_is_refused",
+                "test_P72_python_and_what_an_engine_sends_are_refused_too",
+                "test_P72_what_promises_nothing_is_kept",
+            ),
+        ),
+        Rule(
             "P73",
             "A pattern of names, in SHOW … LIKE and in the gateway's calls, is no regular"
             " expression: it is matched in proportion to its length and the name's, or refused as"

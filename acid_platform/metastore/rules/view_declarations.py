@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, replace
 
+from acid_platform.base.promises import refuse_promises
 from acid_platform.errors import DeclarationChanged, InvalidDefinition, NoSuchTable, TableExists
 from acid_platform.layout.declarable import refuse_shared_name, table_name
 from acid_platform.layout.sql_text import has_half_character
@@ -30,6 +31,7 @@ def create_database(turn: Turn, operation: ops.DeclareDatabase) -> None:
         operation.owner_kind,
     )
     _refuse_half_texts_of(made)
+    refuse_promises(f"database {made.name}", made.properties)
     turn.record(made)
 
 
@@ -40,6 +42,7 @@ def alter_database(turn: Turn, operation: ops.AlterDatabase) -> DatabaseRecord:
     if operation.comment is not None:
         record = replace(record, comment=operation.comment)
     if operation.properties is not None:
+        refuse_promises(f"database {record.name}", operation.properties)
         merged = {**record.properties, **operation.properties}
         present = {key: value for key, value in merged.items() if value is not None}
         record = replace(record, properties=present)
@@ -63,6 +66,10 @@ def database(state: State, name: str) -> DatabaseRecord:
 def _refuse_half_texts_of(declared: DatabaseRecord | DatabaseCreated) -> None:
     texts = {"comment": declared.comment, "owner": declared.owner, **declared.properties}
     refuse_half_texts(f"database {declared.name}", texts)
+
+
+def _refuse_promises_of(view: ViewRecord, properties: Mapping[str, str | None]) -> None:
+    refuse_promises(view.name, properties, external=view.external is not None)
 
 
 def refuse_half_texts(what: str, texts: Mapping[str, str]) -> None:
@@ -139,6 +146,7 @@ def create_view(turn: Turn, operation: ops.DeclareView) -> None:
     if database not in turn.state.databases:
         raise InvalidDefinition(f"there is no database {database}; create_database({database!r})")
     refuse_half_texts(f"view {name}", {**record.properties, **record.comments})
+    _refuse_promises_of(record, record.properties)
     turn.record(ViewCreated(replace(record, name=name, created=turn.now)))
 
 
