@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import keyword
 import re
+import subprocess
 import sys
+from collections.abc import Mapping
+from hashlib import sha256
+from importlib.metadata import distribution
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 import click
 
-from acid_platform import __version__
+from acid_platform.base.paths import user_path
 from acid_platform.cli.console import CommandSession, LocalPath, command, main
 from acid_platform.errors import InvalidDefinition, InvalidExpression
 
@@ -22,48 +29,110 @@ _FOLDERS = ("tests", "var", "dagster_home")
 
 @command(main)
 @click.argument("path", type=LocalPath(path_type=Path, file_okay=False))
-def new(session: CommandSession, path: Path) -> None:
+@click.option(
+    "--platform",
+    metavar="WHERE",
+    help="A clone, a wheel, or a version such as acid-platform==0.1.0; default: this one's source.",
+)
+def new(session: CommandSession, path: Path, platform: str | None) -> None:
     """Write a project at PATH: a table from a CSV file with its test, for Dagster's dg.
 
     The last part of PATH is the name of its package and of its database. `make setup dev` there
-    starts it, and `dg scaffold defs` adds to it.
+    starts it, and `dg scaffold defs` adds to it. Its pyproject.toml names where the platform comes
+    from: the commit of a clone, or a wheel with its hash.
     """
     name = path.name
     if why := _unusable(name):
         raise InvalidDefinition(
             f"{name!r} is no name for a package: {why}; end PATH in another, such as projects/shop"
         )
+    requirement = _requirement(platform)
     try:
-        files = _write(path, name)
+        files = _write(path, {"@NAME@": name, "@PLATFORM@": requirement})
     except OSError as error:
         raise InvalidDefinition(f"{path} can't be written: {error}; name another place") from error
     session.say(
-        {"path": str(path), "files": files},
-        f"{path}: {files} files; go there, then: make setup, make test, make dev",
+        {"path": str(path), "files": files, "platform": requirement},
+        f"{path}: {files} files, with {requirement}\n"
+        "go there, then: make setup, make test, make dev",
     )
 
 
-def _write(path: Path, name: str) -> int:
+def _write(path: Path, values: Mapping[str, str]) -> int:
     """Writes the files and returns their number. Raises InvalidDefinition, OSError."""
     if path.exists() and any(path.iterdir()):
         raise InvalidDefinition(f"{path} is not empty: name another directory")
-    values = {"@NAME@": name, "@VERSION@": __version__, "@PLATFORM@": _platform()}
     sources = sorted(_FILES.rglob("*.in"))
     for source in sources:
         text = source.read_text("utf-8")
         for mark, value in values.items():
             text = text.replace(mark, value)
         first, *rest = source.relative_to(_FILES).with_suffix("").parts
-        file = path.joinpath(name if first == "package" else first, *rest)
+        file = path.joinpath(values["@NAME@"] if first == "package" else first, *rest)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, "utf-8")
     return len(sources)
 
 
-def _platform() -> str:
-    """What pip installs to have the platform: the clone that runs, or the package."""
+# --- where the platform comes from ---------------------------------------------------------------
+
+
+def _requirement(named: str | None) -> str:
+    """What pip installs to have the platform with Dagster, pinned. Nobody has its name in an index
+    for us, so a version alone is only taken from somebody who says it.
+
+    Raises InvalidDefinition.
+    """
+    if named and re.fullmatch(r"acid-platform==[\w.+!-]+", named):
+        return named.replace("==", "[dagster]==")
+    return f"acid-platform[dagster] @ {_source(named)}"
+
+
+def _source(named: str | None) -> str:
+    """The URL of a clone or wheel; by default of the one that runs. Raises InvalidDefinition."""
     clone = Path(__file__).parents[2]
-    return str(clone) if (clone / "pyproject.toml").exists() else "acid-platform"
+    if named:
+        place = Path(user_path(named))
+    elif (clone / "pyproject.toml").exists():
+        place = clone
+    else:
+        recorded = distribution("acid-platform").read_text("direct_url.json")
+        origin: dict[str, Any] = json.loads(recorded) if recorded else {"url": ""}
+        if vcs := origin.get("vcs_info"):
+            return f"{vcs['vcs']}+{origin['url']}@{vcs['commit_id']}"
+        place = Path(unquote(origin["url"].removeprefix("file://")))
+    if place.suffix == ".whl" and place.is_file():
+        return f"{place.as_uri()}#sha256={sha256(place.read_bytes()).hexdigest()}"
+    if (place / "acid_platform").is_dir() and (place / "pyproject.toml").is_file():
+        commit = _clean_commit(place)
+        return f"git+{place.as_uri()}@{commit}" if commit else place.as_uri()
+    raise InvalidDefinition(
+        (f"{named} is no clone and no wheel of the platform" if named else _UNKNOWN)
+        + "; name one, such as: acid new PATH --platform dist/acid_platform-0.1.0-py3-none-any.whl"
+    )
+
+
+_UNKNOWN = "it is not recorded where this platform was installed from, or that place is gone"
+
+
+def _clean_commit(clone: Path) -> str:
+    """The commit that is checked out; empty without one, or if files differ from it."""
+    git = ["git", "-C", str(clone)]
+    try:
+        changed = subprocess.run(
+            [*git, "status", "--porcelain"], capture_output=True, text=True, check=True
+        )
+        head = subprocess.run(
+            [*git, "rev-parse", "--show-toplevel", "HEAD"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    top, commit = head.stdout.split("\n")[:2]
+    own = Path(top).resolve() == clone.resolve()
+    return commit if own and not changed.stdout else ""
 
 
 def _unusable(name: str) -> str | None:
