@@ -14,6 +14,7 @@ import click
 from acid_platform import __version__
 from acid_platform.base.location import Location
 from acid_platform.base.paths import is_uri, user_path
+from acid_platform.base.similar_names import nearest_name
 from acid_platform.base.visible import visible
 from acid_platform.cli.project import nearby
 from acid_platform.display import show_table
@@ -59,17 +60,24 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Suggests the nearest commands for a misspelt one."""
+        """Suggests the nearest command for a misspelt one."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from difflib import get_close_matches
-
-            near = get_close_matches(args[0], self.list_commands(ctx))
+            near = nearest_name(args[0], self.list_commands(ctx))
             if not near:
                 raise
-            hint = f"{error.message} Did you mean {' or '.join(map(repr, near))}?"
-            raise click.UsageError(hint, ctx) from error
+            raise click.UsageError(f"{error.message} Did you mean {near!r}?", ctx) from error
+
+
+class OneOf(click.Choice[str]):
+    """One of these words; for a misspelt one the error suggests the nearest."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        near = nearest_name(str(value), map(str, self.choices))
+        if near is not None:
+            self.fail(f"{value!r} is none of {', '.join(self.choices)}; did you mean {near}?")
+        return super().convert(value, param, ctx)
 
 
 class LocalPath(click.Path):

@@ -55,6 +55,17 @@ class DoctorReport:
     def healthy(self) -> bool:
         return all(check.ok for check in self.checks)
 
+    @property
+    def verdict(self) -> str:
+        failed = [check.check for check in self.checks if not check.ok]
+        if failed:
+            return f"something is wrong: {', '.join(failed)}"
+        if self.stuck:
+            return (
+                f"all checks are ok, and something waits: {', '.join(s.what for s in self.stuck)}"
+            )
+        return "all is well: all checks are ok, and nothing is stuck"
+
     def as_json(self) -> Row:
         return {
             "healthy": self.healthy,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from acid_platform.cli.console import TABLE, CommandSession, command, main
+from acid_platform.cli.console import TABLE, CommandSession, OneOf, command, main
 from acid_platform.display.progress import progress
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _OPTIONS = {
 
 
 @command(main, "import")
-@click.argument("kind", type=click.Choice([*_OPTIONS]))
+@click.argument("kind", type=OneOf([*_OPTIONS]))
 @click.argument("source")
 @TABLE
 @click.option("--source-table", metavar="NAME", help="The table in DuckDB or PostgreSQL.")

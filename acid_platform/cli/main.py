@@ -27,6 +27,7 @@ from acid_platform.cli.console import (
     CommandSession,
     Failed,
     LocalPath,
+    OneOf,
     command,
     echo,
     limit_option,
@@ -60,7 +61,7 @@ COMMANDS = (
 
 
 @command(main)
-@click.argument("what", type=click.Choice([*SHOWN]))
+@click.argument("what", type=OneOf([*SHOWN]))
 @click.argument("table", required=False)
 def show(session: CommandSession, what: str, table: str | None) -> None:
     """List transactions, locks, compactions, erasures, tables, what histories cost, or the history
@@ -125,11 +126,7 @@ def doctor(session: CommandSession, with_settings: bool) -> None:
 
 
 def _print_report(session: CommandSession, report: DoctorReport, with_settings: bool) -> None:
-    if with_settings and report.settings:
-        session.show(report.settings, ("setting", "value", "class", "allowed"), "settings")
-    if report.thresholds:
-        session.show(report.thresholds, title="what the Initiator decides now")
-    session.show([asdict(thing) for thing in report.stuck], title="stuck")
+    echo(report.verdict)
     session.show(
         [
             {"check": check.check, "result": "ok" if check.ok else "BAD", "text": check.text}
@@ -137,6 +134,11 @@ def _print_report(session: CommandSession, report: DoctorReport, with_settings: 
         ],
         title="checks",
     )
+    session.show([asdict(thing) for thing in report.stuck], title="stuck")
+    if report.thresholds:
+        session.show(report.thresholds, title="what the Initiator decides now")
+    if with_settings and report.settings:
+        session.show(report.settings, ("setting", "value", "class", "allowed"), "settings")
 
 
 # --- working ------------------------------------------------------------------------------------
@@ -154,7 +156,7 @@ def _print_report(session: CommandSession, report: DoctorReport, with_settings: 
 @limit_option("Rows to print as a table; 0 for all. JSON always has all rows.")
 @click.option(
     "--engine",
-    type=click.Choice(["auto", "spark", "local"]),
+    type=OneOf(["auto", "spark", "local"]),
     help="local: without a JVM, or an error; auto (default, or ACID_ENGINE): local if possible.",
 )
 def sql(
@@ -213,7 +215,7 @@ def _script(script: str | None, file: str | None) -> str:
 
 @command(main)
 @TABLE
-@click.argument("kind", type=click.Choice(["major", "minor"]))
+@click.argument("kind", type=OneOf(["major", "minor"]))
 @click.option("--partition", metavar="NAME", help="Such as month=3; default: each partition.")
 @click.option(
     "--wait/--no-wait",
@@ -281,7 +283,7 @@ def erase(
 
 
 @command(main)
-@click.argument("service", type=click.Choice(["initiator", "worker", "cleaner"]))
+@click.argument("service", type=OneOf(["initiator", "worker", "cleaner"]))
 @click.option("--once", is_flag=True, help="Run one cycle; a Worker runs until the queue is empty.")
 @click.option("--explain", is_flag=True, help="Only print what a cycle would do.")
 @METRICS
@@ -315,7 +317,7 @@ def _print_sections(session: CommandSession, sections: Sequence[Section]) -> Non
 
 
 @command(main)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=OneOf(["bash", "zsh", "fish"]))
 def completion(session: CommandSession, shell: str) -> None:
     """Print a script that lets SHELL complete commands, options and table names.
 

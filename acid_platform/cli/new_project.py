@@ -97,7 +97,7 @@ def _source(named: str | None) -> str:
         place = clone
     else:
         recorded = distribution("acid-platform").read_text("direct_url.json")
-        origin: dict[str, Any] = json.loads(recorded) if recorded else {"url": ""}
+        origin: dict[str, Any] = json.loads(recorded or '{"url": "/"}')
         if vcs := origin.get("vcs_info"):
             return f"{vcs['vcs']}+{origin['url']}@{vcs['commit_id']}"
         place = Path(unquote(origin["url"].removeprefix("file://")))

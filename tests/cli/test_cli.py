@@ -204,6 +204,12 @@ def test_ls_tells_what_the_snapshot_reads_and_what_it_does_not(small: Small) -> 
         (["ls", "db.nope"], 1, "error: there is no table db.nope"),
         (["cat", "db.tt"], 1, "error: there is no table db.tt; did you mean db.t?"),
         (["shwo"], 2, "Did you mean 'show'?"),
+        (["show", "tabels"], 2, "did you mean tables?"),
+        (["run", "clean"], 2, "did you mean cleaner?"),
+        (["completion", "fsh"], 2, "did you mean fish?"),
+        (["import", "cvs", "x", "db.t"], 2, "did you mean csv?"),
+        (["sql", "--engine", "locl", "SELECT 1"], 2, "did you mean local?"),
+        (["show", "xyzzy"], 2, "is not one of"),
         (["metastore", "bakcup"], 2, "Did you mean 'backup'?"),
         (["cat", "db.t/nope"], 2, "nope is not in db.t"),
         (["ls", "db.t/nope"], 2, "nope is not in db.t"),
@@ -271,6 +277,7 @@ def test_the_metastore_is_started_asked_and_stopped(small: Small) -> None:
 
 def test_P9_doctor_lists_every_setting_with_its_class(small: Small) -> None:
     small.metastore.set("hive.compactor.delta.num.threshold", "4")
+    assert small.acid("doctor").stdout.startswith("all is well: ")
     done = small.acid("doctor", "--json")
     report = json.loads(done.stdout)
     assert done.exit_code == (0 if report["healthy"] else 1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -11,6 +13,7 @@ import textwrap
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -18,7 +21,10 @@ from dotenv import dotenv_values
 
 import acid_platform
 from acid_platform.base.location import Location
+from acid_platform.cli import new_project
+from acid_platform.cli.new_project import _requirement
 from acid_platform.cli.project import enter_project, read_settings
+from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore.client.metastore import Metastore
 from scripts.setup import Venv, write_command
 
@@ -206,3 +212,70 @@ def test_outside_of_a_project_the_environment_stays_as_it_is(tmp_path: Path) -> 
     environment: dict[str, str] = {}
     enter_project(tmp_path, environment)
     assert environment == {}
+
+
+# --- where a new project has the platform from ----------------------------------------------------
+
+
+def git(place: Path, *arguments: str) -> str:
+    who = ["-c", "user.name=n", "-c", "user.email=n@localhost"]
+    done = subprocess.run(
+        ["git", *who, *arguments], cwd=place, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_a_project_has_the_commit_of_a_clone_or_the_hash_of_a_wheel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    clone = tmp_path / "a clone"
+    (clone / "acid_platform").mkdir(parents=True)
+    (clone / "pyproject.toml").touch()
+    has = "acid-platform[dagster] @ "
+    assert _requirement("a clone") == has + clone.as_uri()
+    git(clone, "init", "-q")
+    git(clone, "add", ".")
+    git(clone, "commit", "-qm", "all")
+    commit = git(clone, "rev-parse", "HEAD")
+    assert _requirement(clone.as_uri().replace("%20", " ")) == f"{has}git+{clone.as_uri()}@{commit}"
+    (clone / "more").touch()
+    assert _requirement("a clone") == has + clone.as_uri(), "files differ from the commit"
+    wheel = tmp_path / "acid_platform-1-py3-none-any.whl"
+    wheel.write_bytes(b"wheel")
+    expected = f"{has}{wheel.as_uri()}#sha256={hashlib.sha256(b'wheel').hexdigest()}"
+    assert _requirement("./acid_platform-1-py3-none-any.whl") == expected
+    assert _requirement("acid-platform==1.2") == "acid-platform[dagster]==1.2"
+    for named in ("acid-platform", "acid-platform>=1", "nothing.whl", "other==1"):
+        with pytest.raises(InvalidDefinition, match="no clone and no wheel"):
+            _requirement(named)
+
+
+@pytest.mark.parametrize("kind", ["wheel", "clone", "commit", "gone", "index"])
+def test_a_project_has_the_platform_from_where_this_one_was_installed(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = tmp_path / "acid_platform-1-py3-none-any.whl"
+    wheel.write_bytes(b"wheel")
+    (tmp_path / "clone" / "acid_platform").mkdir(parents=True)
+    (tmp_path / "clone" / "pyproject.toml").touch()
+    origins = {
+        "wheel": {"url": wheel.as_uri(), "archive_info": {}},
+        "clone": {"url": (tmp_path / "clone").as_uri(), "dir_info": {"editable": True}},
+        "commit": {"url": "https://x.org/a.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
+        "gone": {"url": f"{wheel.as_uri()}x", "archive_info": {}},
+    }
+    recorded = json.dumps(origins[kind]) if kind in origins else None
+    installed = SimpleNamespace(read_text=lambda _: recorded)
+    monkeypatch.setattr(new_project, "distribution", lambda _: installed)
+    monkeypatch.setattr(new_project, "__file__", str(tmp_path / "site" / "a" / "b" / "c.py"))
+    expected = {
+        "wheel": f"{wheel.as_uri()}#sha256={hashlib.sha256(b'wheel').hexdigest()}",
+        "clone": (tmp_path / "clone").as_uri(),
+        "commit": "git+https://x.org/a.git@abc",
+    }
+    if kind in expected:
+        assert _requirement(None).endswith(f" @ {expected[kind]}")
+    else:
+        with pytest.raises(InvalidDefinition, match="not recorded where this platform"):
+            _requirement(None)
