@@ -28,7 +28,7 @@ from acid_platform.engine.local.translation.select_expressions import ENDS, RANK
 from acid_platform.engine.spark.spark_versions import VERSIONS
 from acid_platform.sql.run_settings import FAMILIES, ONE_VALUE
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.conflicts import BY_ROW, CONFLICTING
+from acid_platform.transactions.conflicts import BY_ROW, CONFLICTING, SKEWED
 from acid_platform.transactions.locks import (
     WAITS,
     LockSettings,
@@ -36,6 +36,7 @@ from acid_platform.transactions.locks import (
     Statement,
     lock_of,
 )
+from acid_platform.transactions.regions import MOST_KEYS, MOST_SPANS
 from scripts import llms_page, rights_page
 from scripts.rule_book import GROUPS, Group, Rule
 
@@ -249,11 +250,33 @@ def render_tables() -> str:
         " partitions that were written.\n",
         "Besides: whatever has a write id below that of a committed overwrite of the same"
         " partition conflicts with it, an insert too, since the new base would hide it.\n",
-        "These do not name their rows: a MERGE that inserted rows, in each partition where it wrote"
-        " rows (two of them would insert one key twice); writers of other engines; a transaction"
+        "These do not name their rows: writers of other engines; a transaction"
         " whose list of rows is longer than `acid.conflict.rows.bytes` and can't be shortened to"
         " ranges; and old commits that a long transaction overlaps, when all lists together exceed"
         " `acid.conflict.memory.bytes`.\n",
+        "## Looked for, and not found\n",
+        "A commit that looked for rows in order to write, and inserted rows, tells the metastore of"
+        " both. It is compared with those that its snapshot misses:\n",
+        _table(
+            ("mine looked for rows that theirs inserted", "theirs for rows that mine inserts", ""),
+            [
+                ("yes" if missed else "no", "yes" if missing else "no", "conflict" * conflict)
+                for (missed, missing), conflict in SKEWED.items()
+            ],
+        ),
+        "A transaction looks for rows by a MERGE (the keys of its source where ON demands equal"
+        " columns, and comparisons of the table's columns with literals; all rows with WHEN NOT"
+        " MATCHED BY SOURCE), by the WHERE of an UPDATE or DELETE, by what the query of a statement"
+        " that writes reads, and by an overwrite (the partition). Rows are told by their partition,"
+        " by the range of a column"
+        f" (up to {MOST_SPANS} ranges), and by hashes of up to {MOST_KEYS} keys; what is inserted,"
+        " by the partitions and the recorded statistics of its files, and by the keys by which a"
+        " MERGE looked for them. What can't be told so counts as any row: a function of a column,"
+        " floating point numbers, timestamps, more than a quarter of `acid.conflict.rows.bytes`"
+        " each. In Spark, of a source that is no row of this process the lowest and highest keys"
+        " are known. Of a writer of another engine that locked for UPDATE or DELETE, the partition"
+        " that it locked.\n",
+        "A single statement begins again, up to `hive.txn.max.retrysnapshot.count` times.\n",
         "## Settings that are honoured\n",
         _table(
             ("setting", "default", "allowed"),

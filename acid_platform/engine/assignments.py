@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
-
-from sqlglot import exp
 
 from acid_platform.base.similar_names import nearest_name
 from acid_platform.engine.merge_clauses import MergeClause
@@ -20,7 +17,7 @@ from acid_platform.errors import (
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.predicates.analysis import columns_of, conjuncts, parsed
+from acid_platform.predicates.analysis import columns_of
 from acid_platform.predicates.known_columns import require_columns, unknown_column
 from acid_platform.scan.change_rows import CHANGE_COLUMNS
 from acid_platform.scan.scans import Scan
@@ -178,26 +175,6 @@ def values_of_all(
             f" {', '.join(missing)}; name the columns to set, each with its value"
         )
     return {column.name: f"{quoted(alias)}.{quoted(spelled[column.name])}" for column in columns}
-
-
-def equal_columns(on: str, aliases: tuple[str, str]) -> frozenset[str]:
-    """The columns `c` for which ON demands `t.c = s.c`, in lower case."""
-    sides = {alias.lower() for alias in aliases}
-    names = set[str]()
-    with suppress(InvalidExpression):  # the engine says what is wrong with it
-        for term in conjuncts(parsed(on)):
-            if isinstance(term, exp.EQ):
-                left, right = _qualified(term.left), _qualified(term.right)
-                if left[1:] == right[1:] != () and {*left[:1], *right[:1]} == sides:
-                    names.add(left[1])
-    return frozenset(names)
-
-
-def _qualified(node: exp.Expr) -> tuple[str, ...]:
-    """`t` and `c` of a column `t.c`, in lower case; nothing for any other expression."""
-    if not isinstance(node, exp.Column) or len(node.parts) != 2:
-        return ()
-    return tuple(part.name.lower() for part in node.parts)
 
 
 def expressions_of(on: str, clauses: Iterable[MergeClause]) -> list[str]:

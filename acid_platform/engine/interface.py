@@ -10,6 +10,7 @@ from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.reads import Sources, Where
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.engine.rows import Rows
+from acid_platform.engine.source_keys import SourceKeys
 from acid_platform.scan.scans import Scan
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
@@ -70,6 +71,8 @@ class Engine(Protocol):
         on: str,
         clauses: Sequence[MergeClause],
         aliases: tuple[str, str],
+        keys: SourceKeys | None = None,
     ) -> tuple[list[WrittenDirectory], MergeCounts]:
-        """`aliases` of the table and the source. Raises SourceRowsAmbiguous too."""
+        """`aliases` of the table and the source. `keys` gets what is known of the source's keys.
+        Raises SourceRowsAmbiguous too."""
         ...

@@ -32,14 +32,22 @@ from acid_platform.layout.names import (
 from acid_platform.layout.partition_names import parse_partition, partition_name
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.records import LockRequest, TableRecord, TouchedTable, WriteReport
+from acid_platform.metastore.records import (
+    LockRequest,
+    RegionReport,
+    TableRecord,
+    TouchedTable,
+    WriteReport,
+)
 from acid_platform.orc import open_strange_orc, reading
+from acid_platform.scan.row_regions import region_of_files, region_of_partition
 from acid_platform.storage.durability import sync_published
 from acid_platform.storage.files import Files, asking
 from acid_platform.storage.removal import Ours, remove
 from acid_platform.tables.record_layout import columns_of_record, surveyed
 from acid_platform.tables.table_constraints import row_checks
 from acid_platform.transactions import RowOperation, TxnState
+from acid_platform.transactions.regions import Region, united
 from acid_platform.write.publishing import write_empty_file
 
 _QUERY_OF_TRINO = re.compile(r"\d{8}_\d{6}_\d{5}_[a-z0-9]{5}", re.ASCII)
@@ -63,6 +71,41 @@ def writes_of(metastore: Metastore, txn: int) -> list[WriteReport]:
         if touched.write_id:
             reports += _of_table(metastore, touched)
     return reports
+
+
+def looked_for(
+    metastore: Metastore, txn: int, writes: Sequence[WriteReport]
+) -> tuple[list[RegionReport], list[RegionReport]]:
+    """The rows that the transaction looked for, as far as its locks tell, and those that it
+    inserted; nothing unless there are both (P51).
+
+    A lock for UPDATE, DELETE or an overwrite is for all rows of its partition, or of the table. An
+    updated row counts as an inserted one.
+    """
+    sought: list[tuple[str, Region]] = []
+    inserted: list[tuple[str, Region]] = []
+    records: dict[str, TableRecord] = {}
+    for touched in metastore.call(ops.GetTouched(txn)):
+        if touched.write_id:
+            record = records.setdefault(touched.table, metastore.table(touched.table))
+            _, keys = columns_of_record(record)
+            sought += [
+                (touched.table, region_of_partition(entity.partition, keys))
+                for entity in touched.entities
+                if entity.operation in _REPLACES
+            ]
+    for write in writes:
+        if write.rows and not is_deletes(write.directory) and write.table in records:
+            own, keys = columns_of_record(records[write.table])
+            region = region_of_files(write.contents, own)
+            both = region.both(region_of_partition(write.partition, keys))
+            inserted.append((write.table, both))
+    if not sought or not inserted:
+        return [], []
+    limit = metastore.in_force.integer("acid.conflict.rows.bytes") // 2
+    told = (united(regions, limit) for regions in (sought, inserted))
+    some, others = ([RegionReport(*one) for one in regions] for regions in told)
+    return some, others
 
 
 def discard_bases(metastore: Metastore, txn: int, writes: Sequence[WriteReport]) -> None:

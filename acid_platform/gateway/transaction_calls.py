@@ -24,7 +24,12 @@ from acid_platform.errors import (
 from acid_platform.gateway import shapes
 from acid_platform.gateway.call_handler import CallHandler, Waits
 from acid_platform.gateway.caller import THROUGH_GATEWAY
-from acid_platform.gateway.external_writes import discard_bases, says_when_written, writes_of
+from acid_platform.gateway.external_writes import (
+    discard_bases,
+    looked_for,
+    says_when_written,
+    writes_of,
+)
 from acid_platform.gateway.protocol import load
 from acid_platform.gateway.shapes import (
     LOCK_NUMBERS,
@@ -88,6 +93,7 @@ class TransactionCalls(CallHandler):
         txn = request.txnid
         try:
             writes = writes_of(self._metastore, txn)
+            sought, inserted = looked_for(self._metastore, txn, writes)
             self._guard.admit_commit(writes, self._caller)
         except NoSuchTxn:
             if self._metastore.call(ops.GetTxnOutcome(txn)).state == TxnState.COMMITTED.value:
@@ -100,7 +106,10 @@ class TransactionCalls(CallHandler):
             self._metastore.call(ops.AbortTxn(txn, f"its files can't be recorded: {error}"))
             raise TxnAborted(f"transaction {txn} was aborted: {error}") from error
         try:
-            self._metastore.call(ops.CommitTxn(txn, tuple(writes)))
+            commit = ops.CommitTxn(
+                txn, tuple(writes), sought=tuple(sought), inserted=tuple(inserted)
+            )
+            self._metastore.call(commit)
         except TxnAborted:
             discard_bases(self._metastore, txn, writes)
             raise

@@ -290,7 +290,7 @@ class MovePartition(RowStatement[Moved]):
                 f"{record.name} already has partition {self.new}; INSERT the rows of {self.old}"
                 " there, and drop it"
             )
-        work.refuse_after_overwrite(record, [self.old, self.new])
+        work.refuse_together(record, [self.old, self.new], overwrite=True)
         own, keys = columns_of_record(record)
         only = {self.old: layout.partitions[self.old]}
         with view.checked():

@@ -150,7 +150,7 @@ class ImportRows(RowStatement[Imported]):
         work.lock(record, Statement.INSERT_OVERWRITE if whole else Statement.INSERT)
         layout = work.view.layout(record)
         emptied = sorted(layout.partitions) if record.partitioned else [""]
-        work.refuse_after_overwrite(record, emptied if whole else [""])
+        work.refuse_together(record, emptied if whole else [""], overwrite=whole)
 
         def counted() -> Iterator[pa.RecordBatch]:
             for batch in self.source.batches(reader):

@@ -19,6 +19,7 @@ from acid_platform.engine.merge_clauses import (
 )
 from acid_platform.engine.reads import Condition, TableRead, Where
 from acid_platform.engine.rows import Rows, are_none, column_names, require_partition_columns
+from acid_platform.engine.source_keys import SourceKeys
 from acid_platform.errors import (
     CompactionRefused,
     InvalidExpression,
@@ -81,12 +82,13 @@ class InsertRows(RowStatement[int]):
 
     def run(self, work: TransactionWork, record: TableRecord) -> int:
         work.lock(record, self.lock_at_begin(record))
-        work.refuse_after_overwrite(record)
+        work.refuse_together(record)
         fixed = written_values(self.fixed, columns_of_record(record)[1], record.name)
         written = work.run(
             record, lambda engine, target: engine.insert(self.rows, target, fixed), self.rows
         )
-        count = work.report(record, RowOperation.INSERT, written, shares=self.shares)
+        keys = work.looked_for.keys_of(record, self.rows)
+        count = work.report(record, RowOperation.INSERT, written, shares=self.shares, keys=keys)
         work.count(record.name, inserted=count)
         return count
 
@@ -107,7 +109,7 @@ class OverwriteRows(RowStatement[int]):
         name = partition_name(whole) if whole else None
         work.lock(record, Statement.INSERT_OVERWRITE, name)
         emptied = [name] if name else [] if keys else [""]
-        work.refuse_after_overwrite(record, emptied)
+        work.refuse_together(record, emptied, overwrite=True)
         fixed = whole or written_values(self.fixed, keys, record.name)
         written = work.run(
             record,
@@ -144,8 +146,9 @@ class UpdateRows(RowStatement[int]):
 
     def run(self, work: TransactionWork, record: TableRecord) -> int:
         work.lock(record, self.lock_at_begin(record))
-        work.refuse_after_overwrite(record)
+        work.refuse_together(record)
         scan = _scan(work, record, self.where)
+        work.looked_for.condition(record, _pruning(self.where))
         written = work.run(
             record,
             lambda engine, target: engine.update(scan, target, self.assignments, self.where),
@@ -169,8 +172,9 @@ class DeleteRows(RowStatement[int]):
 
     def run(self, work: TransactionWork, record: TableRecord) -> int:
         work.lock(record, self.lock_at_begin(record))
-        work.refuse_after_overwrite(record)
+        work.refuse_together(record)
         scan = _scan(work, record, self.where)
+        work.looked_for.condition(record, _pruning(self.where))
         written = work.run(
             record,
             lambda engine, target: engine.delete(scan, target, self.where),
@@ -211,23 +215,28 @@ class MergeRows(RowStatement[MergeCounts]):
         return Statement.MERGE_INSERT if self._only_inserts else Statement.UPDATE
 
     def run(self, work: TransactionWork, record: TableRecord) -> MergeCounts:
+        from acid_platform.scan.condition_regions import equal_columns  # sqlglot takes long
+
         work.lock(record, self.lock_at_begin(record))
-        work.refuse_after_overwrite(record)
+        work.refuse_together(record)
         clauses = self._complete(record)
         if not clauses:
             return MergeCounts()
         on = "false" if are_none(self.source) else self.on
         scan = _scan(work, record, None)
+        pairs = equal_columns(on, self.aliases)
+        keys = SourceKeys(all_columns_of(record), pairs, clauses, self.aliases)
         written, counts = work.run(
             record,
             lambda engine, target: engine.merge(
-                scan, target, self.source, on, clauses, self.aliases
+                scan, target, self.source, on, clauses, self.aliases, keys
             ),
             self.source,
             scan.read_bytes,
         )
         operation = RowOperation.INSERT if self._only_inserts else RowOperation.UPDATE
-        work.report(record, operation, written, unmatched=counts.inserted > 0)
+        work.report(record, operation, written, keys=keys.inserted, inserts=counts.inserted > 0)
+        work.looked_for.merge(record, keys, on, any(clause.by_source for clause in clauses))
         work.count(
             record.name, inserted=counts.inserted, updated=counts.updated, deleted=counts.deleted
         )
@@ -248,12 +257,14 @@ class MergeRows(RowStatement[MergeCounts]):
         """
         if clause.action is not MergeAction.UPDATE or clause.values is not None:
             return clause
-        from acid_platform.engine.assignments import equal_columns, values_of_all
+        from acid_platform.engine.assignments import values_of_all
+        from acid_platform.scan.condition_regions import equal_columns
 
         buckets = bucketing(record)
         placing = {column.name for column in columns_of_record(record)[1]}
         placing |= set(buckets.columns if buckets else ())
-        same = placing & equal_columns(self.on, self.aliases)
+        pairs = equal_columns(self.on, self.aliases)
+        same = placing & {own for own, other in pairs.items() if own == other}
         columns = [column for column in all_columns_of(record) if column.name not in same]
         names = column_names(self.source)
         return replace(clause, values=values_of_all(columns, names, self.aliases[1], record.name))
@@ -291,7 +302,7 @@ class TruncateRows(RowStatement[None]):
             if name not in partitions:
                 raise NoSuchPartition(f"{record.name} has no partition {name}")
             partitions = [name]
-        work.refuse_after_overwrite(record, partitions)
+        work.refuse_together(record, partitions, overwrite=True)
         with work.begun.checked(again=False):
             written = write_truncation(work.target(record, layout), partitions)
         work.report(record, RowOperation.UPDATE, written, overwrite=True)
@@ -326,7 +337,7 @@ class RollBackRows(RowStatement[int]):
         after = {name: directory.paths for name, directory in now.items()}
         names = sorted({*before, *after})  # a snapshot without a partition reads nothing of it
         changed = [name for name in names if before.get(name, ()) != after.get(name, ())]
-        work.refuse_after_overwrite(record, changed)
+        work.refuse_together(record, changed, overwrite=True)
         if not changed:
             return 0
         scan = replace(
@@ -397,9 +408,13 @@ def _refuse_insert_only(record: TableRecord, statement: str) -> None:
 
 def _scan(work: TransactionWork, record: TableRecord, where: Where) -> Scan:
     """The scan that a statement changes; its commit tells whether all files were there (P29)."""
-    pruning = where.pruning if isinstance(where, Condition) else where
     with work.begun.checked(again=False):
-        return work.view.scan(work.view.request(record.name, pruning))
+        return work.view.scan(work.view.request(record.name, _pruning(where)))
+
+
+def _pruning(where: Where) -> str | None:
+    """The part of a condition that only reads the table itself."""
+    return where.pruning if isinstance(where, Condition) else where
 
 
 def overwrite_with(

@@ -3,7 +3,7 @@ read through it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -159,6 +159,8 @@ class TransactionView(SnapshotView):
         """What the transaction has published so far."""
         self.cursors: dict[tuple[str, str], CursorMove] = {}
         """The moves of consumers of changes that its commit makes, by consumer and table."""
+        self.to_write: Callable[[TableRecord, str | None], None] | None = None
+        """What learns which rows are read, while a statement that writes is planned (P51)."""
 
     def declare(self, record: TableRecord) -> None:
         """From now on the transaction sees this declaration of the table."""
@@ -167,9 +169,22 @@ class TransactionView(SnapshotView):
     def layout(self, record: TableRecord) -> TableLayout:
         return with_own(super().layout(record), self.reports)
 
+    @contextmanager
+    def reading_to_write(self, note: Callable[[TableRecord, str | None], None]) -> Iterator[None]:
+        """A block in which `note` gets each table that is read now, and the condition."""
+        before, self.to_write = self.to_write, note
+        try:
+            yield
+        finally:
+            self.to_write = before
+
     def scans(self, requests: Sequence[ScanRequest]) -> list[Scan]:
         with self.checked():
-            return super().scans(requests)
+            scans = super().scans(requests)
+        for request in requests:
+            if self.to_write is not None and request.past is None:
+                self.to_write(request.table, request.where)
+        return scans
 
     def changes(self, name: str, since: AsOf | None, until: AsOf | None) -> ChangeScan:
         """As SnapshotView.changes; the commit moves the cursor of a consumer that is `since`."""

@@ -106,6 +106,10 @@ class Transaction:
             self._session = self._work.warehouse.session_within(self)
         return self._session.run(statement, engine, parameters)
 
+    def writing(self) -> AbstractContextManager[None]:
+        """A block that runs a statement which writes: what it reads, it looks for (P51)."""
+        return self._work.view.reading_to_write(self._work.looked_for.condition)
+
     def run(self, statement: RowStatement[_Result]) -> _Result:
         """Runs a statement that changes rows; returns and raises what it says."""
         return statement.run(self._work, self._work.view.table(statement.table))

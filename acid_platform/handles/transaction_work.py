@@ -19,6 +19,7 @@ from acid_platform.engine.interface import Engine
 from acid_platform.engine.moment import one_moment
 from acid_platform.engine.rows import Rows
 from acid_platform.errors import OverwriteThenWrite, SnapshotOutdated, WriteConflict
+from acid_platform.handles.looked_for import LookedFor, no_keys
 from acid_platform.handles.snapshot_view import TransactionView
 from acid_platform.layout.formats import compression
 from acid_platform.metastore.pasts import SinkBatch
@@ -36,6 +37,7 @@ from acid_platform.tables.record_layout import distributed
 from acid_platform.tables.table_constraints import row_checks
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockSettings, Statement, lock_of
+from acid_platform.transactions.regions import KeyHashes
 from acid_platform.write.changed_rows import NO_ROWS, ChangedRows, deleted_rows
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
@@ -60,8 +62,7 @@ _Place = tuple[str, str | None, RowOperation]
 class RowReports:
     """The changed rows of each table, partition and operation of one transaction.
 
-    What is not reported conflicts by partition: foreign writers, and a MERGE that inserted rows.
-    Such a MERGE has seen that no row has their keys, which two of them could insert twice.
+    What is not reported conflicts by partition, such as the rows of foreign writers.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -83,23 +84,20 @@ class RowReports:
         record: TableRecord,
         operation: RowOperation,
         written: Sequence[WrittenDirectory],
-        unmatched: bool = False,
     ) -> None:
-        """Adds what an UPDATE, DELETE or MERGE has published.
+        """Adds what an UPDATE, DELETE or MERGE has published. A MERGE that only inserted rows in a
+        partition changed none there.
 
-        `unmatched`: a MERGE inserted rows, wherever it wrote rows. Raises CorruptFile if a file of
-        delete events can't be read.
+        Raises CorruptFile if a file of delete events can't be read.
         """
         if not self._by_row(record):
             return
-        deleted = {published.partition for published in written if published.deletes}
         for published in written:
             place = (record.name, published.partition or None, operation)
+            rows = NO_ROWS
             if published.deletes:
                 rows = published.changed or self._read(record, published)
-                self._rows[place] = ChangedRows.union([self._rows.get(place, NO_ROWS), rows])
-            elif unmatched or published.partition not in deleted:
-                self._unknown.add(place)
+            self._rows[place] = ChangedRows.union([self._rows.get(place, NO_ROWS), rows])
 
     def reports(self) -> list[RowReport]:
         """The reports for the commit; all together have `acid.conflict.rows.bytes` at most."""
@@ -174,6 +172,7 @@ class TransactionWork:
         """Whether its statement, which has not asked for a lock yet, should find it among these."""
         self._lock_settings = begun.settings.lock_settings
         self._changed = RowReports(begun.settings)
+        self.looked_for = LookedFor(begun.settings)
         self._number = 0
         self._overwritten: set[tuple[str, str]] = set()
         self._chosen: Choice | None = None
@@ -231,7 +230,9 @@ class TransactionWork:
             raise WriteConflict(f"{reason}; transaction {self.id} was aborted, begin again")
 
     def commit(self) -> None:
-        """Raises WriteConflict, or SnapshotOutdated for a single overwrite that may begin again."""
+        """Raises WriteConflict, or SnapshotOutdated for a single statement that looked for rows or
+        replaced them, and inserted some: it may begin again (T40)."""
+        sought, inserted = self.looked_for.reports()
         try:
             self.begun.commit(
                 self.view.reports,
@@ -240,9 +241,11 @@ class TransactionWork:
                 tuple(self.view.cursors.values()),
                 self.sinks,
                 self._rewritten,
+                sought,
+                inserted,
             )
         except WriteConflict as conflict:
-            if self._restart_if_stale and self._overwritten:
+            if self._restart_if_stale and (self._overwritten or sought):
                 raise SnapshotOutdated(str(conflict)) from conflict
             raise
 
@@ -312,26 +315,32 @@ class TransactionWork:
         operation: RowOperation,
         written: Sequence[WrittenDirectory],
         overwrite: bool = False,
-        unmatched: bool = False,
         wrote: tuple[str, str] = ("", ""),
         shares: InsertShares | None = None,
+        keys: Callable[[], KeyHashes | None] = no_keys,
+        inserts: bool = False,
     ) -> int:
         """Adds what a statement published to the commit, with the engine of `run`.
 
-        Returns the inserted rows. `unmatched`: it is a MERGE that inserted rows. `wrote`: who wrote
-        and why, if it was not `run`. `shares`: of the inserts that wrote it together (P44).
-        Raises OverwriteThenWrite, CorruptFile.
+        Returns the inserted rows. `wrote`: who wrote and why, if it was not `run`. `shares`: of the
+        inserts that wrote it together (P44). `keys`: those of the inserted rows; `inserts`: it is a
+        MERGE that inserted some (P51). Raises OverwriteThenWrite, which ends the transaction:
+        files of the statement are there, and nothing counts them; CorruptFile.
         """
         chosen, self._chosen = self._chosen, None
         engine, reason = (chosen.engine.name, chosen.reason) if chosen else wrote
-        if not overwrite and operation is not RowOperation.INSERT:
-            self._changed.add(record, operation, written, unmatched)
+        try:
+            self.refuse_together(record, [one.partition for one in written], overwrite)
+        except OverwriteThenWrite as refused:
+            self.begun.abort(f"OverwriteThenWrite: {refused}"[:500])
+            raise
+        if overwrite:
+            self._overwritten |= {(record.name, published.partition) for published in written}
+        elif operation is not RowOperation.INSERT:
+            self._changed.add(record, operation, written)
+        if overwrite or inserts or operation is RowOperation.INSERT:
+            self.looked_for.wrote(record, written, keys, overwrite)
         for published in written:
-            entity = (record.name, published.partition)
-            if entity in self._overwritten:
-                raise self._overwritten_before(*entity)
-            if overwrite:
-                self._overwritten.add(entity)
             self.view.reports.append(
                 WriteReport(
                     record.name,
@@ -350,21 +359,29 @@ class TransactionWork:
     def count(self, table: str, **rows: int) -> None:
         self.row_counts.setdefault(table, Counter()).update(rows)
 
-    def refuse_after_overwrite(
-        self, record: TableRecord, partitions: Sequence[str] = ("",)
+    def refuse_together(
+        self, record: TableRecord, partitions: Sequence[str] = ("",), overwrite: bool = False
     ) -> None:
-        """Raises OverwriteThenWrite before anything is written, if the partitions are known by
-        then.
+        """Raises OverwriteThenWrite if a statement may not write the partitions any more, before it
+        writes anything where they are known by then (P6).
 
         '' stands for an unpartitioned table. Partitions that come with the rows are refused by
-        `report`.
+        `report`. The transaction may go on without the statement.
         """
         for partition in partitions:
+            where = f"{record.name} {partition}".rstrip()
             if (record.name, partition) in self._overwritten:
-                raise self._overwritten_before(record.name, partition)
-
-    def _overwritten_before(self, table: str, partition: str) -> OverwriteThenWrite:
-        return OverwriteThenWrite(
-            f"transaction {self.id} overwrote {table} {partition}".rstrip()
-            + ": its base hides everything else that the transaction writes there; commit first"
-        )
+                raise OverwriteThenWrite(
+                    f"transaction {self.id} overwrote {where}, which would hide the rows of this"
+                    " statement: they have the same write id; commit before it, or let the"
+                    " overwrite bring all rows"
+                )
+            if overwrite and any(
+                (report.table, report.partition or "") == (record.name, partition)
+                for report in self.view.reports
+            ):
+                raise OverwriteThenWrite(
+                    f"transaction {self.id} has written {where}, and now would overwrite it, which"
+                    " would hide what it wrote; leave the earlier statement out, or commit between"
+                    " the two"
+                )

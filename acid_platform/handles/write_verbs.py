@@ -50,7 +50,8 @@ class Writes(ABC):
 
     `engine` of a verb is as of Warehouse.using; `coerce=True` writes the rows as `coerced` returns
     them. All raise NoSuchTable, LockTimeout, WriteConflict, TxnAborted, PublicationFailed,
-    NeedsSpark, and OverwriteThenWrite for what the transaction has overwritten before.
+    NeedsSpark, and OverwriteThenWrite for a write and an overwrite of one partition in one
+    transaction, whichever comes first.
     """
 
     @property

@@ -18,6 +18,7 @@ from acid_platform.metastore.pasts import Cursor, Pin, TableCommit
 from acid_platform.metastore.places import Located, Places
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.regions import Region
 from acid_platform.transactions.row_sets import RowSet
 
 NO_HEARTBEAT = "no heartbeat"
@@ -233,6 +234,14 @@ class RowReport:
     partition: str | None
     operation: RowOperation
     rows: RowSet
+
+
+@dataclass(frozen=True, slots=True)
+class RegionReport:
+    """Rows of a table that a transaction looked for by a condition, or that it inserted (P51)."""
+
+    table: str
+    region: Region
 
 
 @dataclass(frozen=True, slots=True)

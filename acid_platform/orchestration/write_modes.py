@@ -21,7 +21,7 @@ from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.orchestration.body_rows import BodyRows, body_rows
 from acid_platform.orchestration.outputs import AcidOut
-from acid_platform.orchestration.partition_keys import PartitionScope
+from acid_platform.orchestration.partition_keys import PartitionScope, literal
 from acid_platform.orchestration.quarantine import Quarantined, set_aside
 
 
@@ -68,7 +68,8 @@ def write(
             _upsert(table, to_write, key)
         case "delete+insert":
             columns_of_run = next(iter(scope.values.values())) if scope else ()
-            _delete_insert(table, to_write, list(dict.fromkeys((*key, *columns_of_run))))
+            columns = list(dict.fromkeys((*key, *columns_of_run)))
+            _delete_insert(table, to_write, columns, scope)
     written = {
         report.partition for report in txn.reports if report.table == out.name and report.partition
     }
@@ -196,9 +197,16 @@ def _upsert(table: TransactionTable, rows: BodyRows, key: Sequence[str]) -> None
     )
 
 
-def _delete_insert(table: TransactionTable, rows: BodyRows, key: Sequence[str]) -> None:
+def _delete_insert(
+    table: TransactionTable, rows: BodyRows, key: Sequence[str], scope: PartitionScope | None
+) -> None:
     keyed = _with_keys(rows, key, table.name)
-    table.merge(keyed.distinct(key), _on(key), when_matched_delete="true")
+    on = _on(key)
+    if scope is not None:
+        # A run of another partition looks for other rows, also where Spark alone knows them (P51).
+        for name, value in scope.constants.items():
+            on += f" AND t.{quoted(name)} = {literal(value, name in scope.quoted)}"
+    table.merge(keyed.distinct(key), on, when_matched_delete="true")
     table.insert(keyed.rows)
 
 

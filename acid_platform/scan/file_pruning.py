@@ -19,17 +19,11 @@ from sqlglot import exp
 from acid_platform.layout.file_entries import ColumnRange, RangeKind
 from acid_platform.layout.types import Column
 from acid_platform.predicates.analysis import parsed
+from acid_platform.scan.row_regions import COMPARABLE, FIRST_DAY, trusted_bound
 from acid_platform.scan.source_files import EntitySources
+from acid_platform.transactions.regions import Value
 
-_NUMBERS = ("tinyint", "smallint", "int", "bigint", "decimal")
-_KINDS: dict[RangeKind, tuple[str, ...]] = {
-    RangeKind.INTEGER: _NUMBERS,
-    RangeKind.DECIMAL: ("decimal",),
-    RangeKind.DATE: ("date",),
-    RangeKind.TEXT: ("string", "varchar"),
-}
-"""The declared types whose values compare like those of a range of this kind."""
-_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
+MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
     exp.GT: exp.LT,
     exp.LTE: exp.GTE,
@@ -37,10 +31,6 @@ _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.EQ: exp.EQ,
 }
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
-_FIRST_DAY = datetime.date(1970, 1, 1).toordinal()
-_FIRST_GREGORIAN = datetime.date(1582, 10, 15).toordinal() - _FIRST_DAY
-
-Bound = int | Decimal | str
 
 
 def pruned(sources: EntitySources, where: str | None, columns: Sequence[Column]) -> EntitySources:
@@ -132,7 +122,7 @@ class _Ranges:
         if column_range is None or not column_range.values:
             return column_range
         kind = self._kinds[node.name.lower()]
-        return column_range if kind in _KINDS.get(column_range.kind, ()) else None
+        return column_range if kind in COMPARABLE.get(column_range.kind, ()) else None
 
 
 def _may_hold(node: exp.Expr, ranges: _Ranges) -> bool:
@@ -161,7 +151,7 @@ def _may_hold(node: exp.Expr, ranges: _Ranges) -> bool:
         case exp.EQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
             if isinstance(node.left, exp.Column):
                 return _compared(type(node), node.left, node.right, ranges)
-            return _compared(_MIRRORED[type(node)], node.right, node.left, ranges)
+            return _compared(MIRRORED[type(node)], node.right, node.left, ranges)
     return True
 
 
@@ -171,7 +161,7 @@ def _compared(kind: type[exp.Expr], column: exp.Expr, literal: exp.Expr, ranges:
         return True
     if not column_range.values:  # no comparison with NULL is true
         return False
-    value = _literal(literal, column_range.kind)
+    value = literal_bound(literal, column_range.kind)
     if value is None:
         return True
     low, high = (
@@ -190,22 +180,11 @@ def _compared(kind: type[exp.Expr], column: exp.Expr, literal: exp.Expr, ranges:
     return below_high and high != value
 
 
-def trusted_bound(bound: Bound | None, kind: RangeKind) -> Bound | None:
-    """The bound, unless values compare otherwise than the statistics of some writer say.
-
-    Days before 15 October 1582 are Julian in most files, and Java's writer shows bytes that are not
-    UTF-8 as U+FFFD.
-    """
-    if kind is RangeKind.DATE and isinstance(bound, int) and bound < _FIRST_GREGORIAN:
-        return None
-    return None if isinstance(bound, str) and "\ufffd" in bound else bound
-
-
-def _at_most(low: Bound, high: Bound) -> bool:
+def _at_most(low: Value, high: Value) -> bool:
     return low <= high  # type: ignore[operator]
 
 
-def _literal(node: exp.Expr, kind: RangeKind) -> Bound | None:
+def literal_bound(node: exp.Expr, kind: RangeKind) -> Value | None:
     """The literal as a bound of this kind; None if it is not a literal of this kind."""
     sign = ""
     while isinstance(node, exp.Neg | exp.Paren):
@@ -229,7 +208,7 @@ def _literal(node: exp.Expr, kind: RangeKind) -> Bound | None:
         if not _DAY.fullmatch(text):
             return None
         try:
-            return datetime.date.fromisoformat(text).toordinal() - _FIRST_DAY
+            return datetime.date.fromisoformat(text).toordinal() - FIRST_DAY
         except ValueError:
             return None
     return node.this if isinstance(node, exp.Literal) and node.is_string else None

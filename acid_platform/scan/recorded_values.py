@@ -21,7 +21,7 @@ from acid_platform.layout.file_entries import MOST_TEXT, ColumnRange, RangeKind
 from acid_platform.layout.types import INTEGRAL, Column
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.deletes import DeleteKeys
-from acid_platform.scan.file_pruning import trusted_bound
+from acid_platform.scan.row_regions import trusted_bound
 from acid_platform.scan.scans import EntityScan
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.arrow_numpy import scalar_of

@@ -163,7 +163,8 @@ class SqlSession:
         from acid_platform.sql.run_changes import Changes, insert_with_others  # not for a SELECT
 
         def change(txn: Transaction) -> Done:
-            return Changes(self.warehouse, self._catalog_of(txn.view), txn).run(statement)
+            with txn.writing():
+                return Changes(self.warehouse, self._catalog_of(txn.view), txn).run(statement)
 
         full = catalog.full(statement.table)
         if full in self.temporary.declared and isinstance(statement, Insert | Truncate):

@@ -1,12 +1,15 @@
-"""Write-write conflicts: the first committer wins, by row or by partition (T30 to T38, P6, P30,
-P38).
+"""Conflicts of commits: the first committer wins, by row or by partition (T30 to T38, P6, P30,
+P38), and of two that each inserted what the other had looked for and not found (P51).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from acid_platform.transactions.ids import RowOperation
+from acid_platform.transactions.regions import Region
 from acid_platform.transactions.row_sets import RowKey, RowSet
 
 
@@ -118,3 +121,65 @@ def describe(rows: list[RowKey]) -> str:
         f'{{"writeid":{write_id},"bucketid":{bucket},"rowid":{row}}}'
         for write_id, bucket, row in rows
     )
+
+
+# --- what was looked for and not found ------------------------------------------------------------
+
+
+class InTable(NamedTuple):
+    """Rows of a table."""
+
+    table_id: int
+    region: Region
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a committed transaction looked for by conditions in order to write, and which rows it
+    inserted. One that did only one of the two leaves none (P51)."""
+
+    txn_id: int
+    commit_id: int
+    sought: tuple[InTable, ...]
+    inserted: tuple[InTable, ...]
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return sum(one.region.size for one in (*self.sought, *self.inserted))
+
+
+# fmt: off
+SKEWED: dict[tuple[bool, bool], bool] = {
+    # (mine looked for rows that theirs inserted, theirs looked for rows that mine inserted)
+    (_N, _N): _N,  # neither knows of the other: any order
+    (_N, _Y): _N,  # theirs was first
+    (_Y, _N): _N,  # mine is as if it were first: it did not see theirs, and theirs needs none of it
+    (_Y, _Y): _Y,  # each has to be before the other
+}
+# fmt: on
+"""P51 as one literal table: two transactions that overlap need an order in which each has found
+what it would find if they ran one after the other."""
+
+
+def skew(mine: Looked, theirs: Looked) -> tuple[int, str] | None:
+    """In which table `mine` may not commit after `theirs`, which it did not see, and why (P51)."""
+    missed = shared(mine.sought, theirs.inserted)
+    missing = shared(theirs.sought, mine.inserted)
+    if not SKEWED[missed is not None, missing is not None]:
+        return None
+    where = missed or missing or mine.sought[0]
+    return where.table_id, (
+        f"transaction {mine.txn_id} looked for rows ({where.region}) among which transaction"
+        f" [{theirs.txn_id}, {theirs.commit_id}] has inserted some meanwhile, and that one for rows"
+        f" which {mine.txn_id} inserts"
+    )
+
+
+def shared(sought: Sequence[InTable], inserted: Sequence[InTable]) -> InTable | None:
+    """What was looked for of which some may have been inserted; None if there is none."""
+    for mine in sought:
+        for theirs in inserted:
+            if mine.table_id == theirs.table_id and mine.region.meets(theirs.region):
+                return mine
+    return None

@@ -78,7 +78,8 @@ GROUP = Group(
             "P6",
             "Write ids are given with the locks, so that they are in the order of the"
             " overwrites; a commit below a committed overwrite of the same entity is a"
-            " WriteConflict, and a transaction writes nothing more into what it overwrote.",
+            " WriteConflict. A transaction writes nothing more into what it overwrote, and"
+            " overwrites nothing that it has written.",
             (
                 "transactions.conflicts",
                 "metastore.rules.commits",
@@ -87,6 +88,7 @@ GROUP = Group(
             (
                 "test_P6_an_insert_below_a_committed_overwrite_conflicts",
                 "test_P6_overwrite_then_write_of_one_entity",
+                "test_P6_the_overwrite_is_refused_before_it_writes_and_the_rest_counts",
                 "test_P6_write_ids_come_with_the_locks",
             ),
         ),
@@ -513,7 +515,7 @@ GROUP = Group(
             ),
             (
                 "test_P38_any_history_of_transactions_gives_what_a_naive_model_says",
-                "test_P38_a_merge_that_inserts_keeps_the_partition_rule",
+                "test_P38_a_change_without_rows_conflicts_by_partition",
                 "test_P38_beyond_the_memory_the_oldest_commits_conflict_by_partition",
                 "test_P38_a_shortened_set_misses_no_row",
             ),
@@ -736,6 +738,30 @@ GROUP = Group(
                 "test_P50_two_imports_at_once_bring_the_rows_once",
                 "test_P50_rows_of_somebody_else_are_not_replaced_unasked",
                 "test_P50_a_stored_value_that_differs_is_found_before_the_commit",
+            ),
+        ),
+        Rule(
+            "P51",
+            "Two transactions of which neither sees the other conflict if each has inserted rows"
+            " that the other looked for in order to write. Rows that were looked for or inserted"
+            " are told by partitions, ranges of columns and hashes of keys, which may be too wide"
+            " but never too narrow.",
+            (
+                "transactions.conflicts:skew",
+                "transactions.regions",
+                "metastore.rules.write_set:skew",
+                "handles.looked_for",
+                "scan.row_regions",
+                "scan.condition_regions",
+                "engine.source_keys",
+            ),
+            (
+                "test_P51_two_at_once_leave_what_one_after_the_other_leaves",
+                "test_P51_who_looked_before_an_overwrite_does_not_insert_after_it",
+                "test_P51_there_is_a_conflict_exactly_if_no_order_explains_what_both_found",
+                "test_P51_a_condition_meets_the_files_of_each_row_that_it_accepts",
+                "test_P51_keys_meet_exactly_the_rows_that_have_them",
+                "test_P51_a_restart_and_a_snapshot_keep_it",
             ),
         ),
         Rule(

@@ -241,7 +241,7 @@ class Actor:
         )
         write_id = txn.write_ids[table]
         self.journal.tell("allocated", txn=txn.id, table=table, write_id=write_id)
-        work.refuse_after_overwrite(record)
+        work.refuse_together(record, [name], kind == "overwrite")
         try:
             written = self._written(txn, record, name, kind, number)
         except OSError as error:  # stopped, aborted, and cleaned away (P19)

@@ -72,20 +72,26 @@ def test_P38_two_writers_of_one_row_conflict_and_the_error_names_it(warehouse: W
     assert values(warehouse.table("db.t")).keys() == set(range(8))
 
 
-def test_P38_a_merge_that_inserts_keeps_the_partition_rule(warehouse: Warehouse) -> None:
-    """Both find that no row has the key 50: both would insert it."""
+@pytest.mark.parametrize("key", [50, 51])
+def test_P51_two_merges_that_insert_conflict_if_they_insert_one_key(
+    warehouse: Warehouse, key: int
+) -> None:
+    """Both also change rows of one partition, but not the same."""
     one, other = two(warehouse)
-    for txn in (one, other):
+    for txn, numbers in ((one, (1, 50)), (other, (3, key))):
         txn.table("db.t").merge(
-            [{"id": 50, "v": "merged", "p": 0}],
+            [{"id": number, "v": "merged", "p": number % 2} for number in numbers],
             "t.id = s.id",
             when_matched_update={"v": "s.v"},
             when_not_matched_insert="*",
         )
     one.commit()
-    with pytest.raises(WriteConflict, match="overlaps"):
+    if key == 50:
+        with pytest.raises(WriteConflict, match="inserted some meanwhile"):
+            other.commit()
+    else:
         other.commit()
-    assert sorted(values(warehouse.table("db.t"))) == [*range(8), 50]
+    assert sorted(values(warehouse.table("db.t"))) == sorted({*range(8), 50, key})
 
 
 def test_P38_a_merge_that_only_matches_is_compared_by_row(warehouse: Warehouse) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 from tests.simulation.claims import Json, claim, expect, full, value
+from tests.simulation.lookers import Looker
 from tests.simulation.rules import CHANGES, ROWS_OF_AN_INSERT, Entity, Lock, Rows, Table, Txn
 
 Touched = tuple[int, str | None, str]
@@ -29,6 +30,8 @@ class Book:
         """Whether rows of old commits are forgotten, so that these conflict by partition (P38)."""
         self.row_conflicts: Counter[str] = Counter()
         """Commits that conflict by partition: how many conflict, and how many are spared (P38)."""
+        self.lookers: list[Looker] = []
+        """What committed transactions looked for and inserted (P51)."""
         self.everyone_holds = settings["acid.cleaner.watermark"] == "global"
         self.now = 1
         self.txns: dict[int, Txn] = {}

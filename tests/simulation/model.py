@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from tests.simulation.book import Touched
 from tests.simulation.claims import Json, claim, expect, full, value
+from tests.simulation.lookers import Found, Looker, keys_in
 from tests.simulation.pasts import Pasts
 from tests.simulation.rules import CHANGES, READ_ONLY, Claim, Drop, Rows, Txn, Write
 
@@ -137,10 +138,13 @@ class Model(Pasts):
         reason = self.conflict(txn, touched, changed)
         if self.conflict(txn, touched):
             self.row_conflicts["conflicts" if reason else "spared"] += 1
+        sought, inserted = (self._keys(txn, args.get(each, ())) for each in ("sought", "inserted"))
+        reason = reason or self._skewed(txn, sought, inserted)
         if not reason and self.forgetful and own is not None and "error" in own:
-            reason = self.conflict(txn, touched)  # rows of older commits may be forgotten (P38)
+            # Rows of older commits may be forgotten (P38), and what they looked for (P51).
+            reason = self.conflict(txn, touched) or self._skewed(txn, sought, inserted, False)
         if reason:
-            expect(f"T31 P6 P38 ({reason})", own, "WriteConflict")
+            expect(f"T31 P6 P38 P51 ({reason})", own, "WriteConflict")
             self._abort(txn)
         else:
             claim("T31", "commit_id" in value("T31", own), own)
@@ -160,6 +164,8 @@ class Model(Pasts):
                 )
                 if report["partition"] is not None:
                     self._register(table, [report["partition"]], txn.committed)
+            if sought and inserted:
+                self.lookers.append(Looker(txn.id, txn.committed, sought, inserted))
             for place in sorted(claims, key=str):
                 table_id, partition, operation = place
                 rows = changed.get(place)
@@ -178,6 +184,32 @@ class Model(Pasts):
             for report in reports
             if self.by_row and not self._refused_change(txn, report["table"])
         }
+
+    def _keys(self, txn: Txn, reports: list[Json]) -> Found:
+        """The keys that a commit names, but for tables that others changed."""
+        return frozenset(
+            (self.names[full(report["table"])], key)
+            for report in reports
+            if not self._refused_change(txn, report["table"])
+            for key in keys_in(report["region"])
+        )
+
+    def _skewed(self, txn: Txn, sought: Found, inserted: Found, told: bool = True) -> str:
+        """Somebody whom the snapshot misses has inserted what it looked for, and looked for what it
+        inserts (P51). `told`: the keys are known, not only the tables."""
+
+        def meet(one: Found, other: Found) -> bool:
+            if told:
+                return bool(one & other)
+            return bool({table for table, _ in one} & {table for table, _ in other})
+
+        for other in self.lookers:
+            if other.committed > txn.opened and not self.sees(txn, self.txns[other.txn]):
+                if meet(sought, other.inserted) and meet(other.sought, inserted):
+                    self.row_conflicts["skewed"] += 1
+                    return f"{other.txn} and it have each inserted what the other looked for"
+                self.row_conflicts["not skewed"] += 1
+        return ""
 
     def _replace(self, txn: Txn, place: Touched, rows: Rows) -> None:
         """Every row is changed once: there is no lost update, and no row becomes two (P38)."""

@@ -48,6 +48,7 @@ from acid_platform.transactions import (
     locks,
 )
 from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.regions import ColumnSpans, KeyHashes, Region
 from acid_platform.transactions.row_sets import RowSet
 from tests.simulation.simulator import STEADY, WALL
 from tests.simulation.storage import MemoryLog
@@ -336,6 +337,16 @@ _CONFLICTS = (
            lambda real, *sets: real(*sets) or [(1, 0, 0)], 9),
     Faulty("P38", "the partition rule can't be chosen", write_set.by_row, _always(True), 11),
     Faulty("P38", "the rows of a commit are not kept", commits._within_memory, _always({}), 9),
+    Faulty("P51", "nobody misses what another one inserts", write_set.skew, _always(None), 13),
+    Faulty("P51", "what the snapshot sees conflicts", snapshots.snapshot, _always(None), 13),
+    Faulty("P51", "all keys meet", Region.meets, _always(True), 13),
+    Faulty("P51", "no hashes meet", KeyHashes.meets, _always(False), 13),
+    Faulty("P51", "no spans meet", ColumnSpans.meets, _always(False), 26),
+    Faulty("P51", "a snapshot forgets who looked for what", state_rows.live_rows,
+           _snapshot_without("looked", lambda _row: True), 13),
+    Faulty("P51", "who looked is forgotten one commit early", write_set.purge,
+           lambda real, state, writers: real(state, writers + 1), 13),
+    *(Cell("P51", f"the cell {key}", conflicts.SKEWED, key, 13) for key in conflicts.SKEWED),
 )
 
 _SNAPSHOTS = (

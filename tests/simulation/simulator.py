@@ -65,6 +65,8 @@ class Simulation:
         self.seed, self.random = seed, random.Random(seed)
         self.row_choice = random.Random(f"rows {seed}")
         """Chooses rows, so that everything else happens as it would without rows."""
+        self.key_choice = None if seed % 13 else random.Random(f"keys {seed}")
+        """Chooses keys that writers look for, in some runs (P51)."""
         self.clock = ManualClock(WALL, STEADY)
         self.settings = dict(SETTINGS)
         if self.random.random() < 0.25:

@@ -137,6 +137,8 @@ def test_everything_happens() -> None:
         "past: read",
         "past: NotEnoughHistory",
         "past: NoSuchPast",
+        "skewed",
+        "not skewed",
         "cleaning drop",
         "mark_cleaned",
         "removed",

@@ -13,6 +13,7 @@ from acid_platform.transactions.locks import LockType
 from tests.simulation.actors import PARTITIONS, Actor, Reader, Session
 from tests.simulation.checks import check_read
 from tests.simulation.disk import Directory, Place
+from tests.simulation.lookers import looked_for
 from tests.simulation.manifests import report_of
 from tests.simulation.rules import DEFAULT, READ_ONLY
 
@@ -337,7 +338,15 @@ class Writer(Actor):
             writes=reports,
             columns=columns,
             changed=self._changed(session, reports),
+            **self._looked_for(session),
         )
+
+    def _looked_for(self, session: Session) -> Json:
+        """In some runs, the keys that it looked for and inserted (P51)."""
+        choice = self.sim.key_choice
+        if choice is None or choice.random() < 0.3:
+            return {}
+        return looked_for(sorted(session.places), choice, self.sim.seed % 2 == 1)
 
     def _changed(self, session: Session, reports: list[Json]) -> list[Json]:
         """Rows that its updates and deletes may have changed; sometimes it names none (P38)."""

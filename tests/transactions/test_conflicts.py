@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -9,12 +11,17 @@ from hypothesis import strategies as st
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.conflicts import (
     CONFLICTING,
+    SKEWED,
+    InTable,
+    Looked,
     Touched,
     WriteSetRow,
     conflicts,
     overlaps,
     same_entity,
+    skew,
 )
+from acid_platform.transactions.regions import ColumnSpans, Region
 
 I, U, D = RowOperation.INSERT, RowOperation.UPDATE, RowOperation.DELETE  # noqa: E741
 O = RowOperation.OVERWRITE  # noqa: E741
@@ -158,3 +165,35 @@ def test_T31_P6_P30_any_two_operations(own: Touched, other: WriteSetRow) -> None
     replaces = own.operation is O or (own.operation in (U, D) and other.operation is not I)
     expected = meets and own.operation.writes and (hidden or (missed and replaces))
     assert (conflicts(own, other) is not None) is expected
+
+
+BOTH = [False, True]
+
+
+def looked(txn: int, sought: Sequence[int], inserted: Sequence[int], commit: int = 0) -> Looked:
+    """It looked for these keys, and inserted these."""
+
+    def rows(keys: Sequence[int]) -> tuple[InTable, ...]:
+        return tuple(InTable(1, Region({"k": ColumnSpans.of([(key, key)])})) for key in keys)
+
+    return Looked(txn, commit, rows(sought), rows(inserted))
+
+
+def test_P51_table_is_complete_and_only_two_that_miss_each_other_conflict() -> None:
+    assert set(SKEWED) == set(product(BOTH, repeat=2))
+    assert [pair for pair, conflict in SKEWED.items() if conflict] == [(True, True)]
+
+
+@given(*[st.lists(st.integers(0, 4), max_size=3)] * 4)
+def test_P51_there_is_a_conflict_exactly_if_no_order_explains_what_both_found(
+    sought: list[int], inserted: list[int], theirs: list[int], brought: list[int]
+) -> None:
+    mine, other = looked(6, sought, inserted), looked(17, theirs, brought, 20)
+    explained = not {*sought} & {*brought} or not {*theirs} & {*inserted}
+    assert (skew(mine, other) is None) is explained
+
+
+def test_P51_the_rows_of_another_table_are_others() -> None:
+    mine, other = looked(6, [1], [1]), looked(17, [1], [1], 20)
+    moved = tuple(one._replace(table_id=2) for one in other.inserted)
+    assert skew(mine, other) and skew(mine, replace(other, inserted=moved)) is None

@@ -12,6 +12,7 @@ from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.reads import Sources, Where
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.engine.rows import Rows
+from acid_platform.engine.source_keys import SourceKeys
 from acid_platform.scan.scans import Scan
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
@@ -75,7 +76,11 @@ class LocalEngine:
         on: str,
         clauses: Sequence[MergeClause],
         aliases: tuple[str, str],
+        keys: SourceKeys | None = None,
     ) -> tuple[list[WrittenDirectory], MergeCounts]:
         from acid_platform.engine.local.merge import LocalMerge
 
-        return LocalMerge(scan, target, source, on, clauses, aliases).run()
+        merge = LocalMerge(scan, target, source, on, clauses, aliases)
+        if keys is not None:
+            keys.take(merge.source)
+        return merge.run()

@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 from acid_platform.engine.interface import Fixed
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.reads import Sources, Where
-from acid_platform.engine.results import EngineName, Result
-from acid_platform.engine.rows import Rows, is_spark_frame
+from acid_platform.engine.results import ArrowResult, EngineName, Result
+from acid_platform.engine.rows import Rows, is_spark_frame, local_table
+from acid_platform.engine.source_keys import SourceKeys
 from acid_platform.engine.spark import jobs
 from acid_platform.engine.spark.dml import insert_rows, rows_to_delete, rows_to_update
 from acid_platform.engine.spark.input_rows import as_frame, conform
@@ -84,6 +85,12 @@ class SparkEngine:
         on: str,
         clauses: Sequence[MergeClause],
         aliases: tuple[str, str],
+        keys: SourceKeys | None = None,
     ) -> tuple[list[WrittenDirectory], MergeCounts]:
+        known = source.table if isinstance(source, ArrowResult) else None
+        if not isinstance(source, Result) and not is_spark_frame(source):
+            source = known = local_table(source, target.all_columns, target.table, more=True)
+        if keys is not None and known is not None:
+            keys.take(known)
         frame = as_frame(self.spark, source, target.all_columns, target.table, more=True)
-        return SparkMerge(self.spark, scan, target, on, clauses, *aliases).write(frame)
+        return SparkMerge(self.spark, scan, target, on, clauses, *aliases).write(frame, keys)

@@ -9,18 +9,21 @@ what became of the rows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from acid_platform.engine.assignments import expressions_of, inserted_values, wanted_assignments
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
 from acid_platform.engine.refusals import source_rows_ambiguous
+from acid_platform.engine.source_keys import SourceKeys, names_of
 from acid_platform.engine.spark.acid_columns import BUCKET, KEYS, ROW_ID, WRITE_ID
-from acid_platform.engine.spark.char_varchar import marked_columns, to_be_stored
+from acid_platform.engine.spark.char_varchar import marked_columns, marked_type, to_be_stored
 from acid_platform.engine.spark.dml import computed, enclosed, writers
 from acid_platform.engine.spark.failures import is_connect, raise_as_ours
 from acid_platform.engine.spark.few_calls import expression, selected, types_of
@@ -61,8 +64,12 @@ class SparkMerge:
     alias: str
     source_alias: str
 
-    def write(self, source: DataFrame) -> tuple[list[WrittenDirectory], MergeCounts]:
+    def write(
+        self, source: DataFrame, keys: SourceKeys | None = None
+    ) -> tuple[list[WrittenDirectory], MergeCounts]:
         """Writes and publishes the events of the statement; returns its directories and counts.
+
+        `keys` gets the bounds of the source's keys, if the source is stored.
 
         Raises SourceRowsAmbiguous, PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn,
         WrongType, InvalidExpression, and what write_statement raises.
@@ -76,7 +83,7 @@ class SparkMerge:
         if inserts:
             rows = selected(source, ["*", f"monotonically_increasing_id() AS {_SOURCE_ROW}"])
         if inserts or alone:
-            rows, count = self._stored_once(rows)
+            rows, count = self._stored_once(rows, keys)
         if inserts:
             number_of_writers = self._writers(count)
             matched = self._changed(
@@ -132,16 +139,28 @@ class SparkMerge:
             return self.target.buckets.count
         return max(writers(self.scan), files_needed(source_rows))
 
-    def _stored_once(self, frame: DataFrame) -> tuple[DataFrame, int]:
+    def _stored_once(self, frame: DataFrame, keys: SourceKeys | None) -> tuple[DataFrame, int]:
         """The rows, computed once and kept on the executors, and their number."""
         with raise_as_ours():
             if is_connect(self.spark):
                 stored = frame.localCheckpoint(True, StorageLevel.MEMORY_AND_DISK)
                 return stored, stored.count()
             counted = Observation()
-            frame = frame.observe(counted, expression(self.spark, "count(1) AS rows"))
+            names = names_of(keys.pairs, _ordered(frame)) if keys else []
+            told = ["count(1) AS rows"]
+            for number, name in enumerate(names):
+                told += [f"{end}({quoted(name)}) AS {end}{number}" for end in ("min", "max")]
+            frame = frame.observe(counted, *(expression(self.spark, text) for text in told))
             stored = frame.localCheckpoint(True, StorageLevel.MEMORY_AND_DISK)
-            return stored, int(counted.get["rows"])
+            got = counted.get
+            if keys is not None:
+                keys.bound(
+                    {
+                        name.lower(): (got[f"min{number}"], got[f"max{number}"])
+                        for number, name in enumerate(names)
+                    }
+                )
+            return stored, int(got["rows"])
 
     def _changed(
         self,
@@ -301,6 +320,20 @@ class SparkMerge:
             raise source_rows_ambiguous(
                 self.target.table, ambiguous["count"], (write_id, bucket, row_id), self.on
             )
+
+
+def _ordered(frame: DataFrame) -> list[str]:
+    """The columns whose lowest and highest values are what Python's order says; a CHAR has blanks
+    that don't count."""
+    kinds = (T.IntegralType, T.DecimalType, T.DateType)
+    names = Counter(field.name.lower() for field in frame.schema)
+    return [
+        field.name
+        for field in frame.schema
+        if (isinstance(field.dataType, kinds) or field.dataType == T.StringType())
+        and marked_type(field) is None
+        and names[field.name.lower()] == 1
+    ]
 
 
 def _holds(clause: MergeClause) -> str:

@@ -27,6 +27,7 @@ from acid_platform.metastore.records import (
     PartitionRecord,
     PastTable,
     RecordedDirectory,
+    RegionReport,
     RewrittenTable,
     RowReport,
     TableChanges,
@@ -244,6 +245,8 @@ class OpenTransaction:
         cursors: Sequence[CursorMove] = (),
         sinks: Sequence[SinkBatch] = (),
         rewritten: Sequence[RewrittenTable] = (),
+        sought: Sequence[RegionReport] = (),
+        inserted: Sequence[RegionReport] = (),
     ) -> None:
         """Commits, or raises WriteConflict, TxnAborted, OutcomeUnknown (T10, T31, P2, P6, P30).
 
@@ -253,7 +256,9 @@ class OpenTransaction:
         of streaming queries that it writes; raises BatchCommitted or StreamRefused (P42).
         `columns` are added to their tables at the same moment; DeclarationChanged is raised if
         others added them with another type (P28), or altered a table of `rewritten`, which gets
-        this declaration. A refused commit ends the transaction, whatever
+        this declaration. `sought` and `inserted`: rows that it looked for in order to write, and
+        that it inserted; WriteConflict if another transaction and this one have each inserted what
+        the other looked for (P51). A refused commit ends the transaction, whatever
         the error: it is aborted and holds no lock. Only MetastoreUnavailable and
         MetastoreWriteFailed leave it open, since nothing was decided: commit again, or abort.
         """
@@ -266,6 +271,8 @@ class OpenTransaction:
             tuple(cursors),
             tuple(sinks),
             tuple(rewritten),
+            tuple(sought),
+            tuple(inserted),
         )
         try:
             self._metastore.call(commit)

@@ -16,6 +16,7 @@ from acid_platform.metastore.records import (
     LockState,
     PartitionRecord,
     RecordedDirectory,
+    RegionReport,
     RewrittenTable,
     RowReport,
     TableRecord,
@@ -206,7 +207,9 @@ class CommitTxn(MetastoreOperation[int], op="commit", answers="commit_id"):
     The answer is the highest transaction id at the commit (T30). `changed`: the updated and deleted
     rows, where the transaction knows them (P38). `cursors`: how far it has read the changes of
     tables for their consumers (P39). `sinks`: the batches of streaming queries that it
-    writes (P42). `rewritten`: the tables all of whose files it has written again.
+    writes (P42). `rewritten`: the tables all of whose files it has written again. `sought`: the
+    rows that it looked for in order to write, and `inserted` those that it inserted; both are empty
+    unless it did both (P51).
     """
 
     txn: int
@@ -216,6 +219,8 @@ class CommitTxn(MetastoreOperation[int], op="commit", answers="commit_id"):
     cursors: tuple[CursorMove, ...] = ()
     sinks: tuple[SinkBatch, ...] = ()
     rewritten: tuple[RewrittenTable, ...] = ()
+    sought: tuple[RegionReport, ...] = field(default=(), metadata=BRIEF)
+    inserted: tuple[RegionReport, ...] = field(default=(), metadata=BRIEF)
 
 
 class AbortTxn(MetastoreOperation[None], op="abort"):

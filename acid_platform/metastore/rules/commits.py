@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from acid_platform.base import table_properties
@@ -22,6 +23,7 @@ from acid_platform.metastore.records import (
     PLATFORM,
     HistoryRow,
     RecordedDirectory,
+    RegionReport,
     RewrittenTable,
     RowReport,
     TableRecord,
@@ -43,13 +45,13 @@ from acid_platform.metastore.rules.turn import Event, Turn, handles
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.metastore.view_columns import refuse_names_of_views
 from acid_platform.transactions import RowOperation, TxnState, TxnType
-from acid_platform.transactions.conflicts import WriteSetRow
+from acid_platform.transactions.conflicts import InTable, Looked, WriteSetRow
 from acid_platform.transactions.row_sets import RowSet
 
 
 @handles(ops.CommitTxn)
 def commit(turn: Turn, operation: ops.CommitTxn) -> int:
-    """The first committer wins (T30 to T38, P6, P30, P38). A second commit is no error (T10).
+    """The first committer wins (T30 to T38, P6, P30, P38, P51). A second commit is no error (T10).
 
     A refused commit aborts the transaction: WriteConflict, OverwriteThenWrite, DeclarationChanged,
     InvalidDefinition, NoSuchTable, NoSuchPartition, MalformedName, MalformedRows. Raises TxnAborted
@@ -71,7 +73,10 @@ def commit(turn: Turn, operation: ops.CommitTxn) -> int:
         rewritten = [_rewritten(turn.state, txn, one) for one in operation.rewritten]
         cursors = change_feed.moved(turn.state, txn, operation.cursors)
         sinks = stream_sinks.advanced(turn, txn, operation.sinks)
+        looked = _looked(turn.state, txn, operation)
         conflict = write_set.conflict(turn.state, txn, components, changed)
+        if conflict is None and looked is not None:
+            conflict = write_set.skew(turn.state, txn, looked)
         if conflict is not None:
             raise WriteConflict(write_set.describe(turn.state, *conflict))
         for record in (*wider, *rewritten):
@@ -80,7 +85,7 @@ def commit(turn: Turn, operation: ops.CommitTxn) -> int:
                 refuse_names_of_views(turn.state.views.values(), before, record.columns)
                 turn.record(TableAltered(record))
         rewrote = tuple(record.table_id for record in rewritten)
-        return finish(turn, txn, components, reported, changed, cursors, sinks, rewrote)
+        return finish(turn, txn, components, reported, changed, cursors, sinks, rewrote, looked)
     except AcidError as refused:
         prefix = "write conflict on " if isinstance(refused, WriteConflict) else ""
         end(turn, txn.txn_id, f"{prefix}{refused}")
@@ -112,10 +117,11 @@ def finish(
     cursors: tuple[Cursor, ...] = (),
     sinks: tuple[Sink, ...] = (),
     rewrote: tuple[int, ...] = (),
+    looked: Looked | None = None,
 ) -> int:
     """Records the commit of an open transaction whose conflicts were checked; returns its id."""
     commit_id = turn.state.last_txn
-    compared = _within_memory(turn, changed or {})
+    compared = _within_memory(turn, changed or {}, looked.size if looked else 0)
     changes = tuple(
         WriteSetRow(
             touch.table_id,
@@ -139,7 +145,9 @@ def finish(
         for row in _history_rows(turn, txn, table_id, partition, report)
     )
     leave_waits(turn, txn.txn_id, TxnAborted(f"transaction {txn.txn_id} was committed just now"))
-    turn.record(Committed(txn.txn_id, commit_id, changes, placed, written, cursors, sinks, rewrote))
+    turn.record(
+        Committed(txn.txn_id, commit_id, changes, placed, written, cursors, sinks, rewrote, looked)
+    )
     return commit_id
 
 
@@ -255,6 +263,25 @@ def _changed(state: State, txn: Txn, reports: Sequence[RowReport]) -> write_set.
     return changed
 
 
+def _looked(state: State, txn: Txn, operation: ops.CommitTxn) -> Looked | None:
+    """What the transaction looked for and inserted; None unless it did both (P51).
+
+    A table that was dropped, renamed or altered meanwhile is left out, as in `_changed`. Raises
+    MalformedRows.
+    """
+
+    def placed(reports: Sequence[RegionReport]) -> Iterator[InTable]:
+        for report in reports:
+            region = report.region.checked()
+            with suppress(NoSuchTable, DeclarationChanged):
+                yield InTable(unchanged(state, txn, report.table).record.table_id, region)
+
+    sought, inserted = tuple(placed(operation.sought)), tuple(placed(operation.inserted))
+    if not sought or not inserted:
+        return None
+    return Looked(txn.txn_id, state.last_txn, sought, inserted)
+
+
 def _rewritten(state: State, txn: Txn, rewritten: RewrittenTable) -> TableRecord:
     """The declaration that fits the files which the transaction has written again.
 
@@ -279,16 +306,17 @@ def _rewritten(state: State, txn: Txn, rewritten: RewrittenTable) -> TableRecord
     return record
 
 
-def _within_memory(turn: Turn, changed: write_set.Changed) -> write_set.Changed:
+def _within_memory(turn: Turn, changed: write_set.Changed, more: int) -> write_set.Changed:
     """The changed rows that later commits are compared with, within the memory for them (P38).
 
-    Nothing is kept of a commit whose row sets are too large: it conflicts by partition.
+    Nothing is kept of a commit whose row sets are too large: it conflicts by partition. `more`
+    bytes come besides (P51).
     """
     size = sum(len(rows.text) for rows in changed.values())
     limits = ("acid.conflict.rows.bytes", "acid.conflict.memory.bytes")
     if size > min(turn.state.settings.integer(name) for name in limits):
-        return {}
-    upto = write_set.forgettable(turn.state, size)
+        changed, size = {}, 0
+    upto = write_set.forgettable(turn.state, size + more)
     if upto:
         turn.record(RowsForgotten(upto))
     return changed
@@ -310,8 +338,9 @@ def _check_overwrites(state: State, txn: Txn, reported: Sequence[Reported]) -> N
         others = [report for key, name, report in reported if (key, name) == (table_id, partition)]
         if report.overwrite and len(others) > 1:
             raise OverwriteThenWrite(
-                f"transaction {txn.txn_id} overwrote {state.name_of(table_id)} {partition or ''}"
-                " and wrote it again; commit between the two"
+                f"transaction {txn.txn_id} overwrites {state.name_of(table_id)} {partition or ''}"
+                " and writes it besides, and the overwrite would hide the rest; commit between the"
+                " two"
             )
 
 

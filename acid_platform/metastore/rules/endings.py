@@ -14,7 +14,7 @@ from acid_platform.metastore.rules.table_declarations import register_partitions
 from acid_platform.metastore.rules.turn import Event
 from acid_platform.scan.shadowing import shadows
 from acid_platform.transactions import RowOperation, TxnState, TxnType
-from acid_platform.transactions.conflicts import WriteSetRow
+from acid_platform.transactions.conflicts import Looked, WriteSetRow
 
 
 class Placed(NamedTuple):
@@ -33,6 +33,8 @@ class Committed(Event, kind="commit"):
     sinks: tuple[Sink, ...] = field(default=(), metadata=BRIEF)
     rewrote: tuple[int, ...] = field(default=(), metadata=BRIEF)
     """The tables all of whose files were written again, with the same rows."""
+    looked: Looked | None = field(default=None, metadata=BRIEF)
+    """What it looked for and inserted, if it did both (P51)."""
 
     def apply(self, state: State, at: int) -> None:
         txn_id = self.txn
@@ -48,6 +50,8 @@ class Committed(Event, kind="commit"):
                 # Not in `write_set`, since the log has all of it in `written`.
                 inserted = (row.operation, txn_id, self.commit_id, row.write_id)
                 write_set.add(state, WriteSetRow(row.table_id, row.partition, *inserted))
+        if self.looked is not None:
+            write_set.add_looked(state, self.looked)
         for cursor in self.cursors:
             state.cursors[cursor.consumer, cursor.table_id] = cursor
         for sink in self.sinks:

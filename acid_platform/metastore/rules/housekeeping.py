@@ -93,7 +93,7 @@ def purge(turn: Turn) -> None:
     state = turn.state
     low, writers = low_mark(state), _min_writer(state)
     needed = (
-        any(row.commit_id < writers for row in write_set.every_row(state))
+        write_set.may_forget(state, writers)
         or any(row.txn_id < low for table in state.tables.values() for row in table.writes)
         or any(not state.components.get(txn.txn_id) for txn in state.aborted_txns())
         or any(_forgettable(state, table, low) for table in state.tables.values())

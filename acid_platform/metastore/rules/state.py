@@ -37,7 +37,7 @@ from acid_platform.metastore.records import (
 from acid_platform.metastore.rules.timers import NEVER, Timers
 from acid_platform.metastore.tasks import CompactionTask, DropTask, ErasureTask, QueuedTask
 from acid_platform.transactions import RowOperation, TxnState, TxnType
-from acid_platform.transactions.conflicts import WriteSetRow
+from acid_platform.transactions.conflicts import Looked, WriteSetRow
 from acid_platform.transactions.locks import LockComponent, LockType
 
 Entity = tuple[int, str | None]
@@ -318,8 +318,10 @@ class State:
     """Committed updates, deletes and overwrites, by table and partition."""
     inserts: dict[int, dict[str | None, list[WriteSetRow]]] = field(default_factory=dict)
     """The last committed inserts, at most two for each entity (P30)."""
+    looked: list[Looked] = field(default_factory=list)
+    """What committed transactions looked for and inserted, ascending by commit id (P51)."""
     row_bytes: int = 0
-    """The size of all row sets in `write_set` (P38)."""
+    """The size of all row sets in `write_set` and of `looked` (P38, P51)."""
     locks: dict[int, LockEntry] = field(default_factory=dict)
     locks_by_name: dict[tuple[str, LockType], dict[int, LockEntry]] = field(default_factory=dict)
     """By the name of the database or table, and the type of the lock."""

@@ -1,9 +1,9 @@
 """What commits have changed, as long as a later commit may conflict with it (T30 to T44, P6, P30,
-P38).
+P38, P51).
 
 `State.write_set` has updates, deletes and overwrites, `State.inserts` the inserts. Only overwrites
 conflict with inserts, and for them the last insert of an entity is enough. The rows of an entity's
-list ascend by commit id.
+list ascend by commit id. `State.looked` has the commits that looked for rows and inserted some.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from operator import attrgetter
 from acid_platform.base.table_properties import CONFLICT_DETECTION
 from acid_platform.metastore.rules.snapshots import snapshot
 from acid_platform.metastore.rules.state import Component, Entity, State, Txn
-from acid_platform.transactions import RowOperation, ValidTxnList
-from acid_platform.transactions.conflicts import Touched, WriteSetRow, conflicts
+from acid_platform.transactions import RowOperation, ValidTxnList, conflicts
+from acid_platform.transactions.conflicts import InTable, Looked, Touched, WriteSetRow
+from acid_platform.transactions.regions import EVERY
 from acid_platform.transactions.row_sets import RowSet
 
 Changed = Mapping[tuple[int, str | None, RowOperation], RowSet]
@@ -49,7 +50,7 @@ def conflict(
                 touched.write_id,
                 (changed or {}).get((touched.table_id, partition, touched.operation)),
             )
-            reason = conflicts(mine, theirs)
+            reason = conflicts.conflicts(mine, theirs)
             if reason is None:
                 continue
             if serial or touched.operation is RowOperation.OVERWRITE:
@@ -57,6 +58,19 @@ def conflict(
                 if own is not None and own.is_valid(theirs.txn_id):
                     continue
             return (touched.table_id, partition), reason
+    return None
+
+
+def skew(state: State, txn: Txn, mine: Looked) -> tuple[Entity, str] | None:
+    """The table in which the transaction may not commit, and why: another one, which it did not
+    see, and this one have each inserted what the other looked for (P51); or None."""
+    own: ValidTxnList | None = None
+    for theirs in state.looked[bisect_left(state.looked, txn.txn_id, key=_BY_COMMIT) :]:
+        found = conflicts.skew(mine, theirs)
+        if found is not None:
+            own = own or snapshot(state, txn)
+            if own is None or not own.is_valid(theirs.txn_id):
+                return (found[0], None), found[1]
     return None
 
 
@@ -151,7 +165,8 @@ def purge(state: State, writers: int) -> None:
                 by_table[table_id] = by_partition
             else:
                 del by_table[table_id]
-    state.row_bytes = sum(map(_size, every_row(state)))
+    state.looked = [one for one in state.looked if one.commit_id >= writers]
+    _count(state)
 
 
 # --- changed rows -------------------------------------------------------------------------------
@@ -169,23 +184,54 @@ def forgettable(state: State, needed: int) -> int:
     if left <= budget:
         return 0
     upto = 0
-    for row in sorted(every_row(state), key=_BY_COMMIT):
-        if left <= budget // 2 and row.commit_id > upto:
+    for commit_id, size in sorted(_sizes(state)):
+        if left <= budget // 2 and commit_id > upto:
             break
-        if row.rows is not None:
-            left, upto = left - _size(row), row.commit_id
+        if size:
+            left, upto = left - size, commit_id
     return upto
 
 
 def forget_rows(state: State, upto: int) -> None:
-    """From now on the commits up to this commit id conflict by partition (P38)."""
+    """From now on the commits up to this commit id conflict by partition (P38), or by table if they
+    looked for rows (P51)."""
     for by_partition in state.write_set.values():
         for partition, rows in by_partition.items():
             by_partition[partition] = [
                 replace(row, rows=None) if row.commit_id <= upto and _size(row) else row
                 for row in rows
             ]
-    state.row_bytes = sum(map(_size, every_row(state)))
+    state.looked = [_without_regions(one) if one.commit_id <= upto else one for one in state.looked]
+    _count(state)
+
+
+def _without_regions(looked: Looked) -> Looked:
+    def whole(some: tuple[InTable, ...]) -> tuple[InTable, ...]:
+        return tuple(InTable(each, EVERY) for each in dict.fromkeys(one.table_id for one in some))
+
+    return replace(looked, sought=whole(looked.sought), inserted=whole(looked.inserted))
+
+
+def add_looked(state: State, looked: Looked) -> None:
+    state.looked.append(looked)
+    state.row_bytes += looked.size
+
+
+def may_forget(state: State, writers: int) -> bool:
+    """Whether something here is older than the oldest open writer (T44)."""
+    return any(commit_id < writers for commit_id, _ in _sizes(state))
+
+
+def _sizes(state: State) -> Iterator[tuple[int, int]]:
+    """The commit id and the size of all that a commit keeps in memory."""
+    for row in every_row(state):
+        yield row.commit_id, _size(row)
+    for looked in state.looked:
+        yield looked.commit_id, looked.size
+
+
+def _count(state: State) -> None:
+    state.row_bytes = sum(size for _, size in _sizes(state))
 
 
 def _size(row: WriteSetRow) -> int:

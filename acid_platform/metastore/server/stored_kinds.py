@@ -45,7 +45,7 @@ from acid_platform.metastore.rules.state import (
     WriteIdRow,
 )
 from acid_platform.metastore.tasks import CompactionTask, DropTask, ErasureTask, QueuedTask
-from acid_platform.transactions.conflicts import WriteSetRow
+from acid_platform.transactions.conflicts import Looked, WriteSetRow
 
 Columns = dict[str, str]
 """Columns with their types: BIGINT, BOOLEAN, VARCHAR, or JSON, which is text."""
@@ -302,6 +302,9 @@ KINDS: tuple[StoredKind, ...] = (
          lambda state: {(row.table_id, row.partition, row.operation.value, row.txn_id): row
                         for row in write_set.every_row(state)},
          lambda state, _key, row: write_set.restore(state, row), ("commit_id", "txn_id")),
+    StoredKind("looked", ("txn_id",), Looked,
+         lambda state: {(one.txn_id,): one for one in state.looked},
+         lambda state, _key, one: write_set.add_looked(state, one), ("commit_id", "txn_id")),
     StoredKind("locks", ("ext",), LockEntry,
          lambda state: {(ext,): entry for ext, entry in state.locks.items()},
          lambda state, _key, entry: add_lock(state, entry), ("ext",)),
@@ -379,6 +382,7 @@ def create(name: str, columns: Columns) -> str:
 
 MIGRATIONS: tuple[Sequence[str], ...] = (
     ("""ALTER TABLE cursors ADD COLUMN "table" VARCHAR DEFAULT ''""",),
+    ("CREATE TABLE looked (txn_id BIGINT, commit_id BIGINT, sought VARCHAR, inserted VARCHAR)",),
 )
 """The statements that lead a snapshot from version 1 to 2, from 2 to 3 and so on. Who changes the
 tables above adds a migration, and a file that the version before made to the tests."""

@@ -1,0 +1,130 @@
+"""What a transaction looked for in order to write, and which rows it inserted (P51)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from acid_platform.base.config import Settings
+from acid_platform.engine.rows import Rows
+from acid_platform.engine.source_keys import SourceKeys, region_of_keys
+from acid_platform.layout.file_entries import RecordedFiles
+from acid_platform.metastore.records import RegionReport, TableRecord
+from acid_platform.scan.row_regions import region_of_files, region_of_partition
+from acid_platform.tables.record_layout import all_columns_of, columns_of_record
+from acid_platform.transactions.regions import EVERY, KeyHashes, Region, united
+from acid_platform.write.publishing import WrittenDirectory
+
+
+class _Condition(NamedTuple):
+    record: TableRecord
+    region: Callable[[], Region]
+
+
+class _Inserted(NamedTuple):
+    record: TableRecord
+    partition: str | None
+    contents: RecordedFiles
+    keys: Callable[[], KeyHashes | None]
+
+
+class LookedFor:
+    """The conditions and the inserted rows of one transaction, as they came.
+
+    The commit tells of them only if there are both; nothing is computed before.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._limit = settings.integer("acid.conflict.rows.bytes")
+        self._conditions: list[_Condition] = []
+        self._inserted: list[_Inserted] = []
+        self._key_columns: dict[str, Sequence[str]] = {}
+        """The columns by which the last MERGE into a table looked for its rows."""
+
+    def condition(self, record: TableRecord, where: str | None) -> None:
+        """Notes that the rows of a table were looked for that fulfil a condition."""
+
+        def region() -> Region:
+            from acid_platform.scan.condition_regions import region_of_condition  # sqlglot
+
+            return region_of_condition(where, all_columns_of(record))
+
+        self._conditions.append(_Condition(record, region if where is not None else lambda: EVERY))
+
+    def merge(self, record: TableRecord, keys: SourceKeys, on: str, every_row: bool) -> None:
+        """Notes a MERGE that has run; `every_row`: it also looked at rows without a match."""
+
+        def region() -> Region:
+            from acid_platform.scan.condition_regions import region_of_condition
+
+            known = region_of_condition(on, all_columns_of(record), keys.aliases[0])
+            return EVERY if every_row else known.both(keys.sought())
+
+        self._conditions.append(_Condition(record, region))
+        self._key_columns[record.name] = [*keys.pairs]
+
+    def keys_of(self, record: TableRecord, rows: Rows) -> Callable[[], KeyHashes | None]:
+        """The keys of rows that are inserted, by which a MERGE before has looked for them."""
+        columns = self._key_columns.get(record.name)
+        if not columns or not isinstance(rows, pa.Table):
+            return no_keys
+        names = {name.lower(): place for place, name in enumerate(rows.column_names)}
+        if any(column not in names for column in columns):
+            return no_keys
+        known = pa.table({column: rows.column(names[column]) for column in columns})
+        return lambda: region_of_keys(known, all_columns_of(record), stored=True).keys
+
+    def wrote(
+        self,
+        record: TableRecord,
+        written: Sequence[WrittenDirectory],
+        keys: Callable[[], KeyHashes | None],
+        overwrite: bool,
+    ) -> None:
+        """Notes rows that were inserted. An overwrite has looked for all rows that it replaces."""
+        for one in written:
+            partition = one.partition or None
+            if overwrite:
+                self._conditions.append(_Condition(record, _of_partition(record, partition)))
+            if one.rows and not one.deletes:
+                inserted = _Inserted(record, partition, one.contents, keys)
+                self._inserted.append(inserted)
+
+    def reports(self) -> tuple[list[RegionReport], list[RegionReport]]:
+        """What was looked for, and what was inserted; nothing unless there are both."""
+        if not self._conditions or not self._inserted:
+            return [], []
+        sought = [(one.record.name, one.region()) for one in self._conditions]
+        inserted = list(self._regions_of_inserted(sought))
+        return self._reports(sought), self._reports(inserted)
+
+    def _regions_of_inserted(
+        self, sought: Sequence[tuple[str, Region]]
+    ) -> Iterator[tuple[str, Region]]:
+        """By the columns by which this transaction has looked for rows: another one that may insert
+        the same rows mostly does so too, and the statistics of all columns would be long."""
+        columns: dict[str, set[str]] = {}
+        for table, region in sought:
+            columns.setdefault(table, set()).update(region.columns)
+        for record, partition, contents, keys in self._inserted:
+            own, _ = columns_of_record(record)
+            region = region_of_files(contents, own, columns.get(record.name, ()))
+            region = region.both(_of_partition(record, partition)())
+            yield record.name, Region(region.columns, keys())
+
+    def _reports(self, regions: Sequence[tuple[str, Region]]) -> list[RegionReport]:
+        distinct: list[tuple[str, Region]] = []
+        for one in regions:
+            if len(distinct) > 8 or one not in distinct:
+                distinct.append(one)
+        return [RegionReport(*one) for one in united(distinct, self._limit // 2)]
+
+
+def no_keys() -> None:
+    """Nothing is known of the keys of inserted rows."""
+
+
+def _of_partition(record: TableRecord, partition: str | None) -> Callable[[], Region]:
+    return lambda: region_of_partition(partition, columns_of_record(record)[1])
