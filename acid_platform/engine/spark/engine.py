@@ -8,10 +8,11 @@ from contextlib import AbstractContextManager
 from pyspark.sql import SparkSession
 
 from acid_platform.engine.interface import Fixed
+from acid_platform.engine.local_rows import local_table
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.reads import Sources, Where
 from acid_platform.engine.results import ArrowResult, EngineName, Result
-from acid_platform.engine.rows import Rows, is_spark_frame, local_table
+from acid_platform.engine.rows import Rows, is_spark_frame
 from acid_platform.engine.source_keys import SourceKeys
 from acid_platform.engine.spark import jobs
 from acid_platform.engine.spark.dml import insert_rows, rows_to_delete, rows_to_update
