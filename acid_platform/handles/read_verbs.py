@@ -302,14 +302,16 @@ class Reads(ArrowLender):
 
         `limit`: how many of them to show; the counts are of all. Raises as `read`.
         """
-        from acid_platform.handles.snapshot_comparison import row_difference
+        from acid_platform.handles.snapshot_comparison import others_between, row_difference
 
         require_limit(limit)
         pasts = [_named(before), _named(after)]
         with self._brief_view() as view:
-            first, second = view.scans([view.request(self.name, as_of=past) for past in pasts])
+            requests = [view.request(self.name, as_of=past) for past in pasts]
+            first, second = view.scans(requests)
+            others = others_between(*(request.past for request in requests))
             engines = self._warehouse.engines
-            return row_difference(engines, view.in_force, first, second, self.name, limit)
+            return row_difference(engines, view.in_force, first, second, self.name, limit, others)
 
     def history(self) -> list[dict[str, Any]]:
         """Committed writes, oldest first: operation, directory, rows, bytes, transaction, time."""

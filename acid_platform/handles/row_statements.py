@@ -329,6 +329,12 @@ class RollBackRows(RowStatement[int]):
                 f"{record.name} had the column {gone[0]} then, and has none of this name now; read"
                 " the rows of then, and insert them"
             )
+        given_up = request.past.given_up_until(None) if request.past else frozenset()
+        if others := sorted(then & given_up):
+            raise UnknownColumn(
+                f"{record.name}: the column {others[0]} of then was renamed or dropped, and the one"
+                " of this name now is another; read the rows of then, and insert them"
+            )
         work.lock(record, Statement.INSERT_OVERWRITE)
         with view.checked():
             scan = view.scan(request)

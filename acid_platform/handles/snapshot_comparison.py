@@ -15,6 +15,7 @@ from acid_platform.engine.reads import TableRead
 from acid_platform.errors import UnknownColumn
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.metastore.pasts import SnapshotName
+from acid_platform.metastore.records import PastTable
 from acid_platform.scan.change_rows import CHANGE_TYPE, DELETE, INSERT, POSTIMAGE
 from acid_platform.scan.scans import Scan
 
@@ -62,15 +63,28 @@ class ChangeCounts:
         )
 
 
+def others_between(before: PastTable | None, after: PastTable | None) -> frozenset[str]:
+    """The names that stand for different columns in two snapshots of a table; None is now."""
+    pasts = sorted(filter(None, (before, after)), key=lambda past: past.pin.moment)
+    return pasts[0].given_up_until(pasts[1] if len(pasts) > 1 else None) if pasts else frozenset()
+
+
 def row_difference(
-    engines: Engines, settings: Settings, before: Scan, after: Scan, table: str, limit: int
+    engines: Engines,
+    settings: Settings,
+    before: Scan,
+    after: Scan,
+    table: str,
+    limit: int,
+    different: frozenset[str] = frozenset(),
 ) -> RowDifference:
-    """Compares the columns that both snapshots have; `limit`: how many rows to show.
+    """Compares the columns that both snapshots have, without those of `different`, whose names mean
+    others; `limit`: how many rows to show.
 
     Raises UnknownColumn without such a column, and as a GROUP BY of the columns does.
     """
     names, others = _columns(after), _columns(before)
-    common = [name for name in names if name in others]
+    common = [name for name in names if name in others and name not in different]
     if not common:
         raise UnknownColumn(f"{table}: the two snapshots have no column in common")
     reads = {
@@ -97,8 +111,8 @@ def row_difference(
         table,
         int(added or 0),
         int(removed or 0),
-        tuple(name for name in others if name not in names),
-        tuple(name for name in names if name not in others),
+        tuple(name for name in others if name not in common),
+        tuple(name for name in names if name not in common),
         tuple(_shown(row, common) for row in rows),
     )
 

@@ -371,9 +371,19 @@ class PastTable(Located):
     pin: Pin
     ended: dict[str, int] = field(default_factory=dict)
     """The partitions whose history was ended after it, and when (milliseconds UTC)."""
+    given_up: dict[str, int] = field(default_factory=dict)
+    """The columns of then whose names were given up after it, and at which moment: a column that
+    has such a name later is another one."""
 
     def placed(self, places: Places) -> Self:
         return replace(self, table=self.table.placed(places))
+
+    def given_up_until(self, later: PastTable | None) -> frozenset[str]:
+        """The columns of then that are gone in a later state, or now, or are others there."""
+        end = None if later is None else later.pin.moment
+        return frozenset(
+            name for name, moment in self.given_up.items() if end is None or moment <= end
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,52 @@ def test_P36_a_column_that_is_gone_can_not_be_restored(warehouse: Warehouse) -> 
     assert warehouse.table("gone").to_arrow(as_of=1).column_names == ["id", "old"]
 
 
+GIVEN_UP = {
+    "dropped": ["DROP COLUMN n", "ADD COLUMNS (n bigint)"],
+    "renamed": ["RENAME COLUMN n TO m", "ADD COLUMNS (n bigint)"],
+    "of the same type": ["DROP COLUMN n", "ADD COLUMNS (n int)"],
+    "swapped": ["RENAME COLUMN n TO x", "RENAME COLUMN k TO n", "RENAME COLUMN x TO k"],
+    "replaced": ["REPLACE COLUMNS (id int, k int)", "ADD COLUMNS (n string)"],
+}
+
+
+@pytest.mark.parametrize("given_up", GIVEN_UP)
+def test_P36_a_name_that_was_given_up_and_taken_again_is_another_column(
+    given_up: str, warehouse: Warehouse
+) -> None:
+    name = f"default.given_up_{given_up.replace(' ', '_')}"
+    table = warehouse.create_table(name, "id int, n int, k int")
+    table.insert([{"id": 1, "n": 10, "k": 7}])
+    for change in GIVEN_UP[given_up]:
+        warehouse.sql(f"ALTER TABLE {name} {change}")
+    now = table.to_arrow().to_pylist()
+    with pytest.raises(UnknownColumn, match=r"(column [kn] of then|the column [kn] (int )?then)"):
+        table.rollback_to(1)
+    assert table.to_arrow().to_pylist() == now
+    compared = table.diff(1)
+    assert "n" in compared.only_before and "n" in compared.only_after
+    assert (compared.added, compared.removed) == (0, 0)
+
+
+def test_P36_a_name_that_was_kept_is_the_same_column(warehouse: Warehouse) -> None:
+    table = warehouse.create_table("default.kept", "id int, n int, old int")
+    table.insert([{"id": 1, "n": 10, "old": 0}])
+    warehouse.sql("ALTER TABLE kept DROP COLUMN old")
+    then = warehouse.sql("SELECT * FROM kept").to_arrow().to_pylist()
+    last = table.history()[-1]["write_id"]
+    for change in (
+        "CHANGE n n bigint",
+        "ADD COLUMNS (w int)",
+        "DROP COLUMN w",
+        "ADD COLUMNS (w int)",
+    ):
+        warehouse.sql(f"ALTER TABLE kept {change}")
+    table.update({"n": "0"})
+    assert table.diff(last).removed == 1
+    table.rollback_to(last)
+    assert table.to_arrow().to_pylist() == [{**row, "w": None} for row in then]
+
+
 def test_P36_tags_in_sql_and_python(warehouse: Warehouse) -> None:
     warehouse.sql("CREATE TABLE named (id int)")
     for id in range(3):

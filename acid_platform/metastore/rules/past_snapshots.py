@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 from acid_platform.base.table_properties import HISTORY_RETENTION
 from acid_platform.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory
@@ -35,7 +36,21 @@ def past(turn: Turn, operation: ops.GetPast) -> PastTable:
         tuple(partitions_at(table, pin.moment)),
         pin,
         kept_history.ended_after(table, pin.moment),
+        _given_up(table, pin.moment),
     )
+
+
+def _given_up(table: TableState, moment: int) -> dict[str, int]:
+    """The columns of a moment that lost their names, by RENAME, DROP or REPLACE, and when first."""
+    changes = [earlier for earlier in table.earlier if earlier.until > moment]
+    declared = [*(earlier.record for earlier in changes), table.record]
+    lost: dict[str, int] = {}
+    for change, (before, after) in zip(changes, pairwise(declared), strict=True):
+        left = dict(after.columns)
+        for name, _ in before.columns:
+            if name not in left:
+                lost.setdefault(name, change.until)
+    return lost
 
 
 def with_history(turn: Turn, txn_id: int, name: str) -> tuple[Txn, TableState, TableRecord]:
