@@ -20,7 +20,7 @@ import dagster as dg
 from acid_platform.compaction.plan import NothingToDo
 from acid_platform.compaction.states import CompactionState
 from acid_platform.compaction.validation import Invariant, Measure, measures
-from acid_platform.errors import CompactionLost, CompactionRefused
+from acid_platform.errors import AcidError, CompactionLost, CompactionRefused, NoSuchTable
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.operations.compaction import GetQueue
 from acid_platform.metastore.tasks import CompactionTask
@@ -71,9 +71,16 @@ def queued(
     config: QueueConfig,
     warehouse: dg.ResourceParam[WarehouseResource],
 ) -> Iterator[dg.DynamicOutput[CompactionTask]]:
-    """Another Worker may take a task first. Raises NoSuchTable."""
+    """Another Worker may take a task first. The tasks of a table go when it is dropped."""
     with warehouse.open(context.run_id) as opened:
-        table = opened.table(config.table).name
+        try:
+            table = opened.table(config.table).name
+        except NoSuchTable as error:
+            context.log.warning(
+                f"there is nothing to compact: {error}. If it was dropped or renamed since this run"
+                " was requested, its queued compactions went with it, or have its new name"
+            )
+            return
         waiting = [task for task in initiated(opened) if task.table == table]
     if not waiting:
         context.log.warning(
@@ -112,11 +119,15 @@ def plan(
         return
     before = TableStats.of(opened.metastore.entities(run.task.table), run.task.partition)
     attempt = Attempt(opened, run, before)
-    with _failing(attempt):
-        context.instance.add_run_tags(
-            context.run_id, {f"acid/compaction-{run.task.id}": run.task.job}
-        )
-        chosen = run.prepare()
+    try:
+        with _failing(attempt):
+            context.instance.add_run_tags(
+                context.run_id, {f"acid/compaction-{run.task.id}": run.task.job}
+            )
+            chosen = run.prepare()
+    except TableDropped as dropped:
+        context.log.warning(str(dropped))
+        return
     if isinstance(chosen, NothingToDo):
         context.log.info(f"{job_entity(run.task)}: nothing to compact: {chosen.reason}")
         opened.close()
@@ -146,6 +157,9 @@ def merge(context: dg.OpExecutionContext, attempt: Attempt) -> Iterator[dg.Outpu
             staged = attempt.run.merge()
     except CompactionRefused as refused:
         context.log.warning(f"refused: {refused}")
+        return
+    except TableDropped as dropped:
+        context.log.warning(str(dropped))
         return
     assert attempt.run.choice, "merge has chosen an engine"
     yield dg.Output(
@@ -216,6 +230,9 @@ def publish(context: dg.OpExecutionContext, attempt: Attempt) -> None:
             outputs = attempt.run.commit()
     except CompactionRefused as refused:  # other engines read the table (P46)
         context.log.warning(f"refused: {refused}")
+        return
+    except TableDropped as dropped:
+        context.log.warning(str(dropped))
         return
     after = TableStats.of(attempt.warehouse.metastore.entities(task.table), task.partition)
     attempt.warehouse.close()
@@ -294,15 +311,30 @@ def _shown(value: int | None) -> str:
     return "absent" if value is None else str(value)
 
 
+class TableDropped(Exception):
+    """The table of a task was dropped while this run worked on it: nothing is left to do."""
+
+
 @contextmanager
 def _failing(attempt: Attempt) -> Iterator[None]:
-    """On an error or cancellation, fails the task and aborts its transaction (C32)."""
+    """On an error or cancellation, fails the task and aborts its transaction (C32).
+
+    Raises TableDropped instead of the error if the task went with its table.
+    """
     try:
         yield
     except BaseException as error:
+        task, dropped = attempt.run.task, False
         try:
-            if not isinstance(error, CompactionLost):
+            if isinstance(error, AcidError):
+                tables = attempt.warehouse.metastore.tables()
+                dropped = task.table_id not in {table.table_id for table in tables}
+            if not isinstance(error, CompactionLost) and not dropped:
                 attempt.run.fail(error)
         finally:
             attempt.warehouse.close()
+        if dropped:
+            raise TableDropped(
+                f"{job_entity(task)} was dropped meanwhile, so there is nothing to compact: {error}"
+            ) from error
         raise

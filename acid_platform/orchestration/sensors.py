@@ -5,6 +5,8 @@ None needs a JVM. Each skip gives its reason.
 """
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
+import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,6 +33,8 @@ TASKS_TAG = "acid/compactions"
 CONSUMER_TAG, CHANGES_TAG = "acid/consumer", "acid/changes"
 MOST_ATTEMPTS = 3
 """Runs for the same set of queued tasks; after these a person has to look."""
+
+_LONGEST_NAME = 80
 
 UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
@@ -205,7 +209,7 @@ def upstream_changed() -> dg.AutomationCondition[dg.AssetKey | dg.AssetCheckKey]
 
 def change_sensor(
     assets: Sequence[dg.AssetsDefinition],
-    name: str = "change_sensor",
+    name: str | None = None,
     minimum_interval_seconds: int = 30,
 ) -> dg.SensorDefinition:
     """A sensor, shipped STOPPED, for assets with `TableInput(changes=True)`.
@@ -213,7 +217,7 @@ def change_sensor(
     It starts a run of an asset when a table whose changes it consumes has commits that it has not
     seen, and no such run is under way. After MOST_ATTEMPTS runs that did not consume the same
     changes, it waits for a person, or for another commit. Needs no JVM. Raises InvalidDefinition
-    for an asset that consumes no changes.
+    for an asset that consumes no changes. Without `name`, it is named after the assets.
     """
     for asset in assets:
         if not isinstance(asset, dg.AssetsDefinition):
@@ -221,7 +225,7 @@ def change_sensor(
     consumed = {consumer_of(asset.keys): (sorted(asset.keys), _tables(asset)) for asset in assets}
 
     @dg.sensor(
-        name=name,
+        name=name or _sensor_name(assets),
         target=list(assets),
         minimum_interval_seconds=minimum_interval_seconds,
         description="Materializes assets that consume changes when there are some.",
@@ -237,6 +241,16 @@ def change_sensor(
         return _result(verdicts, "no asset consumes changes")
 
     return sensor
+
+
+def _sensor_name(assets: Sequence[dg.AssetsDefinition]) -> str:
+    """A name that no sensor of other assets has, of letters that Dagster takes."""
+    text = "__".join(consumer_of(asset.keys) for asset in assets)
+    plain = re.sub(r"\W", "_", text, flags=re.ASCII)
+    if len(plain) > _LONGEST_NAME:
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        plain = f"{plain[:_LONGEST_NAME]}_{digest[:8]}"
+    return f"change_sensor__{plain}"
 
 
 def _tables(asset: dg.AssetsDefinition) -> list[str]:

@@ -79,7 +79,7 @@ def explain(metastore: Metastore) -> list[ExplainedPath]:
         for task in metastore.call(ops.GetUnpublished())
         for name in task.directories
     ]
-    cleanings = metastore.call(ops.GetCleanings())
+    cleanings = metastore.call(ops.GetCleanings(every=True))
     for task in cleanings.ready:
         ready[task.table].append(task)
         paths += _fates(metastore, task)
@@ -153,7 +153,7 @@ def run(metastore: Metastore) -> list[CleaningResult]:
         for aborted in metastore.call(ops.GetUnpublished()):
             renew()
             results.append(_unpublish(metastore, aborted))
-        for task in metastore.call(ops.GetCleanings()).ready:
+        for task in metastore.call(ops.GetCleanings(every=True)).ready:
             renew()
             result = _clean(metastore, task)
             if result is not None:

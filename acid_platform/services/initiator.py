@@ -237,7 +237,11 @@ def _carry_out(
 ) -> Iterator[Initiated]:
     wishes = tuple(
         ops.RequestCompaction(
-            entity.table, entity.partition, decision.kind.value, initiator=worker_id()
+            entity.table,
+            entity.partition,
+            decision.kind.value,
+            initiator=worker_id(),
+            obsolete_base=decision.rule == "C16",
         )
         for entity, decision in decided
         if decision.kind

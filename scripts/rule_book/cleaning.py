@@ -121,9 +121,10 @@ RULES = (
     Rule(
         "C50",
         "With `hive.compactor.clean.aborts.using.cleaner` the Cleaner removes directories"
-        " of aborted transactions without a compaction, by the thresholds of C2.",
+        " of aborted transactions without a compaction. Beyond the thresholds of C2 they ask for"
+        " a cleaning; below, the next one takes them along.",
         ("metastore.rules.cleaning",),
-        ("test_C50_thresholds",),
+        ("test_C50_thresholds", "test_C50_the_next_cleaning_takes_few_aborts_along"),
     ),
     Rule(
         "C51",

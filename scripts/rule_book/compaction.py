@@ -141,10 +141,13 @@ GROUP = Group(
         ),
         Rule(
             "C16",
-            "An obsolete base beside no delta asks for a major compaction, which ends as a"
-            " cleaning.",
-            ("services.initiator:check",),
-            ("test_C13_to_C21_sizes",),
+            "An obsolete base beside no delta asks for a major compaction. Beside another base"
+            " alone it is ready for cleaning at once: no Worker has anything to merge.",
+            ("services.initiator:check", "metastore.rules.compaction_queue"),
+            (
+                "test_C13_to_C21_sizes",
+                "test_C16_what_an_overwrite_replaced_is_cleaned_without_a_worker",
+            ),
         ),
         Rule(
             "C17",

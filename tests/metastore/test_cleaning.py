@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from acid_platform import (
@@ -21,7 +23,7 @@ from acid_platform.metastore.tasks import (
 )
 from acid_platform.scan.selection import highest_floor
 from acid_platform.transactions import TxnType, ValidTxnList
-from tests.metastore.world import DELETE, INSERT, E, R, World
+from tests.metastore.world import DELETE, INSERT, READ_TASK, E, R, World
 
 SECOND = 1000
 
@@ -261,6 +263,33 @@ def test_C50_thresholds(world: World) -> None:
     assert (task.id, task.highest_write_id) == (0, 4)
     world.clean(task)
     assert world.ready() == [] and world.entity().aborted == 0
+
+
+@pytest.mark.parametrize(
+    ("partitions", "partition", "taken"),
+    [(0, None, True), (2, "p=1", True), (2, None, True), (1001, None, False)],
+)
+def test_C50_the_next_cleaning_takes_few_aborts_along(
+    partitions: int, partition: str | None, taken: bool
+) -> None:
+    """But not while an older transaction is open: then nothing could be removed."""
+    world = World()
+    world.create(partitioned=partitions > 0)
+    if partitions:
+        names = [f"p={number}" for number in range(partitions)]
+        world.call("add_partitions", name="t", partitions=names)
+    early = world.read()
+    world.abort(world.write("t", INSERT, partition))
+
+    def every() -> list[Any]:
+        return [READ_TASK(task) for task in world.call("cleaning", every=True)["ready"]]
+
+    assert world.ready() == every() == []
+    world.commit(early)
+    assert world.ready() == [] and len(every()) == taken
+    for task in every():
+        world.clean(task)
+    assert every() == []
 
 
 def test_C2_C50_one_old_abort(world: World) -> None:

@@ -435,3 +435,24 @@ def test_P8_history_of_a_table(world: World) -> None:
         for written in world.state.written
     ]
     assert rows == [(1, "i", 3, 1), (2, "u", 2, 2)]
+
+
+def test_C16_what_an_overwrite_replaced_is_cleaned_without_a_worker(world: World) -> None:
+    """There is nothing to merge; but what the past, or a later delta, needs is as ever."""
+    wish = {"table": "t", "partition": None, "kind": "major", "properties": {}, "initiator": "i"}
+    world.overwrite()
+    world.overwrite()
+    world.call("request_compaction", **wish, obsolete_base=True)
+    assert world.states() == ["ready for cleaning"] and world.take_task() is None
+    world.clean(world.ready()[0])
+    assert [d.name for d in world.entity().directories] == ["base_0000002"]
+    world.set("acid.history.retention", "1h")
+    world.overwrite()
+    world.call("request_compaction", **wish, obsolete_base=True)
+    assert not world.ready() and "acid.history.retention" in world.blocked()[0]["reason"]
+    world.tick(3_600_001)
+    world.clean(world.ready()[0])
+    world.overwrite()
+    world.insert()
+    world.call("request_compaction", **wish, obsolete_base=True)
+    assert world.take_task() is not None, "a delta is to be merged"

@@ -5,15 +5,23 @@
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 
 import definitions
 from acid_platform.base.clock import wall_ms
 from acid_platform.compaction.states import ErasureState
 from acid_platform.metastore.operations.compaction import AnswerErasure, TakeCompaction
-from acid_platform.orchestration import ended_runs, sensors
+from acid_platform.orchestration import (
+    SparkResource,
+    TableInput,
+    acid_asset,
+    change_sensor,
+    ended_runs,
+    sensors,
+)
 from acid_platform.orchestration.cleaning_job import cleaning_job
-from acid_platform.orchestration.compaction_job import worker_prefix
+from acid_platform.orchestration.compaction_job import compaction_job, worker_prefix
 from tests.metastore.processes import until
 from tests.orchestration.conftest import Place, quiet
 
@@ -333,3 +341,38 @@ def test_P7_a_run_that_was_heard_of_since_is_not_lost(impatient: Place) -> None:
 
 def test_nothing_left_open_is_a_skip_with_its_reason(place: Place) -> None:
     assert ended_runs.abort_run(place.warehouse, "no-such-run", "test") == ""
+
+
+def test_a_compaction_run_whose_table_was_dropped_succeeds(place: Place) -> None:
+    """Its tasks went with the table, so there is nothing to do, and nothing to raise an alarm."""
+    place.table("db.gone")
+    place.write("db.gone", 3)
+    place.warehouse.metastore.request_compaction("db.gone", None, "major")
+    place.warehouse.drop_table("db.gone")
+    result = compaction_job.execute_in_process(
+        run_config=quiet(queued={"config": {"table": "db.gone"}}),
+        instance=place.instance,
+        resources={
+            "warehouse": place.resource,
+            "spark": SparkResource(),
+            "in_memory": dg.mem_io_manager,
+        },
+        raise_on_error=False,
+    )
+    assert result.success
+
+
+def test_change_sensors_of_other_assets_have_other_names() -> None:
+    def copy(name: str) -> dg.AssetsDefinition:
+        @acid_asset(table=f"db.{name}", ins={"t": TableInput("db.t", changes=True)})
+        def made(t: pa.Table) -> pa.Table:
+            return t
+
+        return made
+
+    long = [copy(f"a_rather_long_name_of_a_table_{number}") for number in range(9)]
+    pairs = [[copy("a")], [copy("b")], [copy("a"), copy("b")], long, long[:8]]
+    sensors = [change_sensor(assets) for assets in pairs]
+    assert len({sensor.name for sensor in sensors}) == len(sensors)
+    assert change_sensor([copy("a")]).name == sensors[0].name, "it stays the same at each start"
+    assert change_sensor([copy("a")], "mine").name == "mine"

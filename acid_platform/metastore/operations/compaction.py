@@ -114,13 +114,17 @@ class GetPastCompactions(Unrecorded[list[QueuedTask]], op="past_compactions", an
 
 
 class RequestCompaction(MetastoreOperation[int], op="request_compaction", answers="id"):
-    """Adds a row to the queue and returns its id (C24)."""
+    """Adds a row to the queue and returns its id (C24).
+
+    `obsolete_base`: it is asked for since an overwrite has replaced a base (C16).
+    """
 
     table: str
     partition: str | None
     kind: str
     properties: dict[str, str] = field(default_factory=dict)
     initiator: str = ""
+    obsolete_base: bool = field(default=False, metadata=BRIEF)
 
 
 class RequestCompactions(
@@ -239,7 +243,12 @@ class RevokeWorkers(MetastoreOperation[list[int]], op="revoke_workers", answers=
 
 
 class GetCleanings(Unrecorded[Cleanings], op="cleaning"):
-    """The cleanings that may run now, and what the others wait for (C37 to C55)."""
+    """The cleanings that may run now, and what the others wait for (C37 to C55).
+
+    `every`: also those that are worth it only together with others, of few aborted transactions.
+    """
+
+    every: bool = field(default=False, metadata=BRIEF)
 
 
 class StartCleaning(

@@ -27,19 +27,27 @@ from acid_platform.metastore.tasks import (
 )
 from acid_platform.transactions import ValidWriteIdList
 
+_MANY_PARTITIONS = 1000
 _R, _W = CompactionState.READY_FOR_CLEANING, CompactionState.WORKING
 
 
 def survey(
-    turn: Turn, only: Entity | None = None
+    turn: Turn, only: Entity | None = None, every: bool = False
 ) -> tuple[list[CleaningTask], list[BlockedCleaning]]:
-    """All cleanings, or those of one entity: what may run now, and what waits, with the reason."""
+    """All cleanings, or those of one entity: what may run now, and what waits, with the reason.
+
+    Few and young aborted transactions ask for no cleaning, but `every` one takes them along.
+    """
     ready: list[CleaningTask] = []
     waiting: list[BlockedCleaning] = []
     state = turn.state
     working = {row.entity for row in state.compactions() if row.state is _W}
     dropped = [(drop.table_id, f"{drop.location}/") for drop in state.drops()]
-    for cleaning in (*_rows(turn, only), *_aborts(turn, only), *_lapsed(turn, only)):
+    for cleaning in (
+        *_rows(turn, only),
+        *_aborts(turn, only, every or only is not None),
+        *_lapsed(turn, only),
+    ):
         if isinstance(cleaning, BlockedCleaning):
             waiting.append(cleaning)
             continue
@@ -203,8 +211,12 @@ def aborted_rows(state: State) -> dict[Entity, list[Component]]:
     return rows
 
 
-def _aborts(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCleaning]:
-    """Cleanings of entities with too many or too old aborted transactions (C50 to C55).
+def _aborts(
+    turn: Turn, only: Entity | None, every: bool
+) -> Iterator[CleaningTask | BlockedCleaning]:
+    """Cleanings of entities with too many or too old aborted transactions (C50 to C55), or with
+    `every` of all that have some; but not of a table with very many partitions, any of which may
+    have their files.
 
     Their lists stop below everything that an open snapshot of any table excludes, so no snapshot
     needs what is obsolete there.
@@ -220,7 +232,9 @@ def _aborts(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
         table = state.tables[table_id]
         oldest = min(state.txns[row.txn_id].started for row in rows)
         if len(rows) <= most and not (age >= 0 and oldest + age < turn.now):
-            continue
+            many = partition is None and len(table.partitions) > _MANY_PARTITIONS
+            if not every or many or min(row.txn_id for row in rows) >= low_mark(state):
+                continue
         retry = state.retries.get((table_id, partition))
         again = state.timers.retry_entity.get((table_id, partition), NEVER)
         if retry and turn.steady < again:

@@ -14,6 +14,7 @@ from acid_platform.errors import (
     NoSuchPartition,
 )
 from acid_platform.metastore import operations as ops
+from acid_platform.metastore.records import EntityDirectory
 from acid_platform.metastore.rules import locking
 from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.compactions import CompactionEnded, CompactionRevoked, to_history
@@ -137,9 +138,26 @@ def _enqueue(
             commit_time=turn.now,
             next_txn_id=turn.state.next_txn,
         )
+    elif operation.obsolete_base and (base := _only_base(turn.state, entity, high)):
+        row = replace(
+            row,
+            state=_R,
+            highest_write_id=high,
+            commit_time=turn.now,
+            next_txn_id=turn.state.next_txn,
+            txn_id=base.txn,
+        )
     turn.record(CompactionAdded(row))
     waiting.setdefault(entity, []).append(row)
     return row.id
+
+
+def _only_base(state: State, entity: Entity, high: int) -> EntityDirectory | None:
+    """The base beside which the entity has nothing but obsolete directories: a compaction would
+    find nothing to merge (C16)."""
+    live = [each for each in state.directories.get(entity, {}).values() if not each.obsolete]
+    alone = len(live) == 1 and live[0].base and live[0].high <= high
+    return live[0] if alone else None
 
 
 def _aborted_dynamic(state: State, table: TableState) -> bool:

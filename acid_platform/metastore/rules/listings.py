@@ -243,8 +243,8 @@ def _as_compaction(drop: DropTask) -> CompactionTask:
 
 
 @handles(ops.GetCleanings)
-def cleaning(turn: Turn, _operation: ops.GetCleanings) -> ops.Cleanings:
-    return ops.Cleanings(*survey(turn))
+def cleaning(turn: Turn, operation: ops.GetCleanings) -> ops.Cleanings:
+    return ops.Cleanings(*survey(turn, every=operation.every))
 
 
 @handles(ops.GetTxnStates)

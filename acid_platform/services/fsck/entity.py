@@ -252,7 +252,7 @@ class EntityLook:
                 Check.ABORTED,
                 removable.path,
                 removable.reason,
-                "nothing to do: the Cleaner removes it in time (`acid run cleaner`)",
+                "nothing to do: the next cleaning removes it (`acid run cleaner`)",
             )
 
     def _markers(self, listing: EntityListing, entity: AcidDirectory) -> None:
