@@ -1,4 +1,4 @@
-"""The most that a reader takes of a file that somebody else wrote, one bound for each kind.
+"""The most that a reader takes of a file that somebody else wrote, one for each kind (P65).
 
 Whoever reads such files names these numbers, and no others: a file of a few kilobytes may hold, or
 say that it holds, more than any memory.
@@ -8,5 +8,12 @@ LARGEST_FOOTER = 256 << 20
 """Bytes of the footer of an ORC or Parquet file, compressed or not."""
 LONGEST_ROW = 1 << 24
 """Bytes of a line of text, of a row of CSV and of an object of JSON."""
+BATCH_BYTES = 64 << 20
+"""Bytes of a batch of rows, where a file decides how long a row is."""
+LARGEST_PIECE = 1 << 30
+"""Bytes of the values of a row group or stripe that takes fewer bytes in the file than
+`MOST_UNPACKED` says."""
+MOST_UNPACKED = 64
+"""How many times as many bytes the values of a large row group or stripe may have."""
 MOST_NESTED = 100
 """Levels of types in types, and of values in values. Arrow and Python crash at some thousands."""

@@ -17,7 +17,8 @@ _OPTIONS = {
     "iceberg": ("snapshot", "catalog", "files_in"),
     "delta": ("snapshot", "files_in"),
     "parquet": ("files_in",),
-    "csv": ("delimiter", "encoding", "files_in"),
+    "csv": ("delimiter", "encoding", "decimal_comma", "all_strings", "files_in"),
+    "json": ("all_strings", "files_in"),
     "duckdb": ("source_table",),
     "postgres": ("source_table",),
 }
@@ -44,6 +45,15 @@ _OPTIONS = {
     metavar="PLACE",
     multiple=True,
     help="Where the source's files may lie, too; otherwise only below its own place.",
+)
+@click.option(
+    "--decimal-comma", is_flag=True, default=None, help="Numbers in CSV are written as 1,5."
+)
+@click.option(
+    "--all-strings",
+    is_flag=True,
+    default=None,
+    help="A new table of CSV or JSON has strings only, no types that hold all values.",
 )
 @click.option("--columns", metavar="NAMES", help="Import only these, such as id,name.")
 @click.option(

@@ -1,4 +1,4 @@
-"""Files of CSV, read by Arrow, and refused where Arrow guesses what their quotes mean."""
+"""Files of CSV, read by Arrow, and refused where Arrow guesses what their quotes mean (P66)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import islice
 from typing import IO
 
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from acid_platform.base import arrow_functions as pc
+from acid_platform.base.file_bounds import LONGEST_ROW
 from acid_platform.layout.types import INTEGRAL
 from acid_platform.storage.arrow_numpy import filled
 
@@ -36,40 +37,58 @@ class CsvFormat:
 
     delimiter: str = ","
     encoding: str = "UTF-8"
-    longest_row: int = 1 << 24
+    decimal_comma: bool = False
+    """Whether numbers are written as `1,5`; a point in one is an error then."""
+    longest_row: int = LONGEST_ROW
     """Bytes of text that Arrow reads at a time, and so the most that a row may have."""
 
-    def names(self, file: IO[bytes]) -> list[str]:
-        """The names of the columns. The file is read no further than needed."""
-        text = io.TextIOWrapper(file, self.encoding, newline="")
-        lines = chain([text.readline().removeprefix("\ufeff")], text)
-        rows = csv.reader(lines, delimiter=self.delimiter, strict=True)
+    def names(self, file: IO[bytes]) -> dict[str, str]:
+        """The names of the columns, and how the first row writes them: blanks and line breaks
+        around a name are none of its letters, and inside it they are one blank. The file is read no
+        further than needed."""
         try:
-            names = next(filter(None, rows), [])
+            written = next(filter(None, self._rows(file)), [])
         except csv.Error as error:
             raise ValueError(f"the names of the columns can't be read: {error}") from error
-        if not names:
+        if not written:
             raise ValueError("it is empty, and should begin with the names of the columns")
+        names = [" ".join(name.split()) for name in written]
         if twice := [name for name, times in Counter(names).items() if times > 1]:
             raise ValueError(f"it has two columns {twice[0]!r}")
-        return names
+        return dict(zip(names, written, strict=True))
+
+    def _rows(self, file: IO[bytes]) -> Iterator[list[str]]:
+        text = io.TextIOWrapper(file, self.encoding, newline="")
+
+        def lines() -> Iterator[str]:
+            begin, size = "\ufeff", 0
+            while line := text.readline(self.longest_row + 1).removeprefix(begin):
+                size = size + len(line) if '"' in line or size else len(line)
+                if len(line) > self.longest_row:
+                    raise ValueError(
+                        f"its first row does not end within {self.longest_row >> 20} MB, the most"
+                        " that a row may have"
+                    )
+                begin = ""
+                yield line
+
+        return csv.reader(lines(), delimiter=self.delimiter, strict=True)
 
     def batches(
-        self, file: IO[bytes], types: Mapping[str, pa.DataType]
+        self, file: IO[bytes], types: Mapping[str, pa.DataType], names: Mapping[str, str]
     ) -> Iterator[pa.RecordBatch]:
-        """The columns that are named, as these types."""
-        target = pa.schema(types)
-        texts = {
-            field.name: pa.string() if pa.types.is_floating(field.type) else field.type
-            for field in target
-        }
-        with self._reader(file, texts) as reader:
+        """The columns that are named, as these types; `names` are those of the file. Raises NoValue
+        for a text that is no value of its type."""
+        target, rows = pa.schema(types), 0
+        with self._reader(file, [names[name] for name in types]) as reader:
             for batch in reader:
-                yield parsed(batch, target)
+                texts = pa.RecordBatch.from_arrays(batch.columns, list(types))
+                yield parsed(texts, target, self.decimal_comma, rows)
+                rows += batch.num_rows
 
     @contextmanager
     def _reader(
-        self, file: IO[bytes], types: Mapping[str, pa.DataType]
+        self, file: IO[bytes], names: Sequence[str]
     ) -> Iterator[arrow_csv.CSVStreamingReader]:
         text = _CheckedText(file, self.delimiter, self.encoding)
         try:
@@ -78,8 +97,8 @@ class CsvFormat:
                 arrow_csv.ReadOptions(block_size=self.longest_row, use_threads=False),
                 arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
                 arrow_csv.ConvertOptions(
-                    column_types=types,
-                    include_columns=[*types],
+                    column_types=dict.fromkeys(names, pa.string()),
+                    include_columns=names,
                     null_values=[""],
                     strings_can_be_null=True,
                     quoted_strings_can_be_null=False,
@@ -87,32 +106,98 @@ class CsvFormat:
             ) as reader:
                 yield reader
         except pa.ArrowInvalid as error:
-            if "straddling" not in str(error):
-                raise
-            raise ValueError(
-                f"{text.quotes.place()} does not end within {self.longest_row >> 20} MB, the most"
-                " that a row may have"
-            ) from error
+            if "straddling" in str(error):
+                raise ValueError(
+                    f"{text.quotes.place()} does not end within {self.longest_row >> 20} MB, the"
+                    " most that a row may have"
+                ) from error
+            if row := _ROW.search(str(error)):
+                raise NoValue(int(row[1]) - 2, str(error).replace(row[0], "")) from error
+            raise
+
+    def with_points(self, texts: pa.StringArray) -> pa.StringArray:
+        """The texts, in which numbers have a point where the file has a comma."""
+        if not self.decimal_comma:
+            return texts
+        numbers = pc.match_substring_regex(texts, r"^-?\d+(,\d+)?$")
+        pointed = pc.replace_substring(texts, ",", ".")
+        with_point = pc.match_substring_regex(texts, r"^-?[\d.]*\.\d*$")  # is no number here
+        marked = pc.if_else(with_point, "x", texts)
+        return pc.if_else(numbers, pointed, marked)
+
+    def line_of(self, file: IO[bytes], row: int) -> int:
+        """The line in which a row ends; 0 is the first after the names."""
+        rows = csv.reader(
+            io.TextIOWrapper(file, self.encoding, newline=""), delimiter=self.delimiter
+        )
+        for _ in islice(filter(None, rows), row + 2):
+            pass
+        return rows.line_num
 
 
-def parsed(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """The batch with these types of its columns. Raises ValueError for a text that is no value."""
+_ROW = re.compile(r"Row #(\d+): ")
+
+
+_DIGITS = 38
+_TOO_LONG = rf"[1-9]\d{{{_DIGITS},}}|\.\d{{{_DIGITS + 1},}}"
+"""A number with more digits than any decimal; Arrow reads another number from it."""
+
+
+class NoValue(ValueError):
+    """A row of the file, counted from 0, that has not what it should have."""
+
+    def __init__(self, row: int, why: str) -> None:
+        super().__init__(why)
+        self.row = row
+
+
+def parsed(
+    batch: pa.RecordBatch, target: pa.Schema, decimal_comma: bool = False, before: int = 0
+) -> pa.RecordBatch:
+    """The batch with these types of its columns; `before`: the rows of the batches before it.
+    Raises NoValue for a text that is no value."""
     columns = []
     for column, field in zip(batch.columns, target, strict=True):
         if column.type != field.type:
             try:
-                column = _parsed_texts(column, field.type)
-            except ValueError as error:
-                raise ValueError(f"column {field.name!r}: {error}") from error
+                column = _parsed_texts(column, field.type, decimal_comma)
+            except (pa.ArrowException, ValueError) as error:
+                row = _first_refused(column, field.type, decimal_comma)
+                raise NoValue(before + row, f"column {field.name!r}: {error}") from error
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
 
-def _parsed_texts(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    if not pa.types.is_floating(kind):
+def _first_refused(texts: pa.Array, kind: pa.DataType, decimal_comma: bool) -> int:
+    low, high = 0, len(texts)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            _parsed_texts(texts.slice(low, middle - low), kind, decimal_comma)
+            low = middle
+        except (pa.ArrowException, ValueError):
+            high = middle
+    return low
+
+
+def _parsed_texts(texts: pa.Array, kind: pa.DataType, decimal_comma: bool) -> pa.Array:
+    floating = pa.types.is_floating(kind)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return texts.cast(kind)
     texts = pc.ascii_trim(texts, " \t")
+    if decimal_comma and (floating or pa.types.is_decimal(kind)):
+        if pc.any(points := pc.match_substring(texts, ".")).as_py():
+            wrong = texts.filter(points)[0].as_py()
+            raise ValueError(f"{wrong!r} has a point, and numbers have a decimal comma")
+        texts = pc.replace_substring(texts, ",", ".")
+    if pa.types.is_decimal(kind):
+        long = pc.match_substring_regex(texts, _TOO_LONG)
+        if pc.any(long).as_py():
+            text = texts.filter(long)[0].as_py()
+            raise ValueError(f"{text[:40] + '…'!r} has more than {_DIGITS} digits")
     numbers = texts.cast(kind)
+    if not floating:
+        return numbers
     lost = filled(pc.is_inf(numbers), False)
     if lost.any():
         lost &= ~filled(pc.match_substring(texts, "inf", ignore_case=True), False)

@@ -1,30 +1,51 @@
-"""Folders of Parquet and CSV files."""
+"""Folders of Parquet, CSV and JSON files (P66)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 
+from acid_platform.base.file_bounds import BATCH_BYTES
 from acid_platform.base.paths import user_path
-from acid_platform.errors import ImportRefused
-from acid_platform.handles.csv_files import PARSED, CsvFormat, parsed
-from acid_platform.handles.import_sources import (
-    ImportSource,
-    chosen_fields,
-    rows_of_dataset,
-)
+from acid_platform.errors import ImportRefused, InvalidDefinition
+from acid_platform.handles.csv_files import PARSED, CsvFormat, NoValue, parsed
+from acid_platform.handles.import_sources import ImportSource, chosen_fields
+from acid_platform.handles.inferred_types import TypeOfTexts, columns_of, type_of
 from acid_platform.handles.own_files import OwnFiles
-from acid_platform.layout.types import Column
-from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.layout.names import is_hidden
+from acid_platform.layout.partition_names import partition_segment
+from acid_platform.layout.types import Column, HiveType
+from acid_platform.scan.json_lines import fitting
+from acid_platform.storage import json_texts
+from acid_platform.storage.arrow_types import (
+    arrow_schema,
+    arrow_type,
+    bytes_as_text,
+    has_text_as_bytes,
+    hive_type,
+)
 from acid_platform.storage.files import Files
+from acid_platform.storage.parquet_files import batches_of, noted_schema, open_parquet
 
 _WHOLE = re.compile(r"0|-?[1-9]\d*", re.ASCII)
+_KINDS = ("parquet", "csv", "json")
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: str
+    keys: Mapping[str, str | None]
+    """The values of its directories."""
+    schema: pa.Schema
+    """Its own columns; texts in CSV, none in JSON."""
+    written: Mapping[str, str]
+    """How the first row of CSV writes their names."""
 
 
 class FolderSource(ImportSource):
@@ -32,10 +53,12 @@ class FolderSource(ImportSource):
     file, with the values of directories such as `day=2024-02-29` as columns. Hidden files are left
     out.
 
-    `kind`: `parquet` or `csv`. Files of CSV begin with the names of their columns; an empty value
-    without quotes is NULL. Their values are read as the types of the table, so it has to be there.
-    So is the text of a directory; for a new table it is an `int` if all are whole numbers.
-    `encoding` is one that Python knows, such as `latin-1`. `files_in`: places besides the folder to
+    `kind`: `parquet`, `csv` or `json`. Files of CSV begin with the names of their columns; an empty
+    value without quotes is NULL. Files of JSON have an object a line, or one array of objects.
+    Values are read as the types of the table; for a new one, as types that hold all of them as they
+    are written, or as strings by `all_strings`. The text of a directory is an `int` in a new table
+    if all are whole numbers. `encoding` is one that Python knows, such as `latin-1`;
+    `decimal_comma`: numbers of CSV are written as `1,5`. `files_in`: places besides the folder to
     which links in it may lead.
     """
 
@@ -46,171 +69,303 @@ class FolderSource(ImportSource):
         columns: Sequence[str] | None = None,
         delimiter: str = ",",
         encoding: str = "UTF-8",
+        decimal_comma: bool = False,
+        all_strings: bool = False,
         files_in: Sequence[str] = (),
     ) -> None:
-        from pyarrow import dataset
-
         place = user_path(folder)
         self.name = f"{kind} {place}"
-        if kind not in ("parquet", "csv"):
-            raise ImportRefused(f"{folder}: {kind!r} is no kind of files; say 'parquet' or 'csv'")
+        if kind not in _KINDS:
+            raise ImportRefused(f"{folder}: {kind!r} is no kind of files; say {', '.join(_KINDS)}")
+        self._kind, self._all_strings = kind, all_strings
         self._columns = None if columns is None else list(columns)
-        self._csv: CsvFormat | None = None
-        if kind == "csv":
-            try:
-                "".encode(encoding)
-            except LookupError as error:
-                raise ImportRefused(f"{encoding!r} is no encoding; say latin-1 or UTF-8") from error
-            delimiter = "\t" if delimiter == r"\t" else delimiter
-            if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
-                raise ImportRefused(
-                    f"{delimiter!r} is no delimiter; say one letter of ASCII, such as ';' or '\\t'"
-                )
-            self._csv = CsvFormat(delimiter, encoding)
-        files, self._path = self._asked(lambda: Files.of(place))
+        self._csv = _csv_format(delimiter, encoding, decimal_comma)
+        files, root = self._asked(lambda: Files.of(place))
         self._system = files.system
-        found = self._asked(self._found)
-        fragments = list(found.get_fragments())
-        if not fragments:
+        found = self._asked(lambda: list(_files_below(files, root)))
+        if not found:
             raise ImportRefused(f"{self.name} has no file; name the directory that has them")
-        if files.local and found.files != [self._path]:
-            OwnFiles(self.name, (self._path, *files_in)).require_all(found.files)
-        values = [dataset.get_partition_keys(one.partition_expression) for one in fragments]
-        named = dict.fromkeys(name for path in found.files for name in _keys_in(path))
-        self._keys = [name for name in named if any(name in one for one in values)]
-        self._files: list[_CsvFile] = []
-        if self._csv is None:
-            schemas = self._asked(lambda: [one.physical_schema for one in fragments])
-            self.rows_known = self._asked(found.count_rows)
-        else:
-            self._files = [
-                _CsvFile(one.path, self._names(self._csv, one.path), keys)
-                for one, keys in zip(fragments, values, strict=True)
-            ]
-            schemas = [
-                pa.schema([(name, pa.string()) for name in file.names]) for file in self._files
-            ]
-        guesses = [(key, _guess({one.get(key) for one in values})) for key in self._keys]
-        schemas.append(pa.schema(guesses))
-        self._schema: pa.Schema = self._asked(lambda: pa.unify_schemas(schemas))
-        chosen_fields(self._schema, self._columns, self.name)
-        for file in self._files:
-            if lacking := [name for name in self._columns or () if not file.has(name)]:
-                raise ImportRefused(
-                    f"{file.path} lacks {', '.join(map(repr, lacking))} of the columns to import:"
-                    f" its first line has {', '.join(map(repr, file.names))[:200]}; move the file"
-                    " away, or give it a line with the names of its columns"
-                )
+        paths = [path for path, _ in found]
+        if files.local and paths != [root]:
+            OwnFiles(self.name, (root, *files_in)).require_all(paths)
+        self._files = [self._looked_at(path, keys) for path, keys in found]
+        self._keys = list(dict.fromkeys(name for _, keys in found for name in keys))
+        guesses = [(key, _guess({one.get(key) for _, one in found})) for key in self._keys]
+        schemas = [_without(one.schema, self._keys) for one in self._files]
+        self._unified: pa.Schema = self._asked(
+            lambda: pa.unify_schemas([*schemas, pa.schema(guesses)])
+        )
+        if kind != "json":
+            chosen_fields(self._unified, self._columns, self.name)
+            for file in self._files:
+                has = {*file.schema.names, *file.keys}
+                if lacking := [name for name in self._columns or () if name not in has]:
+                    raise ImportRefused(
+                        f"{file.path} lacks {', '.join(map(repr, lacking))} of the columns to"
+                        f" import: it has {', '.join(map(repr, file.schema.names))[:200]}; move the"
+                        " file away, or write it with the names of its columns"
+                    )
 
     @property
     def schema(self) -> pa.Schema:
-        if self._csv:
-            raise ImportRefused(
-                f"{self.name} does not say the types of its columns: create the table first, or say"
-                ' --schema "id int, …"'
-            )
-        return chosen_fields(self._schema, self._columns, self.name)
+        return chosen_fields(self._all_fields(), self._columns, self.name)
+
+    def _all_fields(self) -> pa.Schema:
+        """All columns, as a table is made for them."""
+        if self._kind == "parquet":
+            return self._unified
+        keys = [self._unified.field(name) for name in self._keys]
+        inside = {name: kind for name, kind in self._inferred.items() if name not in self._keys}
+        return pa.schema([*arrow_schema(columns_of(inside)), *keys])
+
+    @cached_property
+    def _inferred(self) -> dict[str, HiveType | None]:
+        """The types of the columns in files of text, from all values."""
+        if self._kind == "json":
+            kinds: dict[str, HiveType | None] = {}
+            for file in self._files:
+                with self._reading(file) as stream:
+                    for line, row, _ in json_texts.rows(stream):
+                        self._add_types(kinds, row, line)
+            return kinds
+        columns = {name: TypeOfTexts() for name in self._unified.names if name not in self._keys}
+        if not self._all_strings:
+            for file in self._files:
+                texts = dict.fromkeys((n for n in file.schema.names if n in columns), pa.string())
+                for batch in self._csv_batches(file, texts):
+                    for name in texts:
+                        columns[name].add(self._plain(batch.column(name)))
+        return {name: column.type for name, column in columns.items()}
+
+    def _plain(self, texts: pa.StringArray) -> pa.StringArray:
+        return self._csv.with_points(texts)
+
+    def _add_types(self, kinds: dict[str, HiveType | None], row: dict[str, Any], line: int) -> None:
+        for name, value in row.items():
+            key = name.lower()
+            try:
+                kind = HiveType("string") if self._all_strings else type_of(value, kinds.get(key))
+            except (ValueError, InvalidDefinition) as error:
+                raise NoValue(0, f"line {line}: {name!r}: {error}") from error
+            kinds[key] = kind
 
     def rows(self, _columns: Sequence[Column]) -> pa.RecordBatchReader:
-        kinds = {column.name: column.type for column in _columns}
+        declared = {column.name: column.type for column in _columns}
+        source = self._unified if self._kind != "json" else self._all_fields()
         fields = []
-        for field in chosen_fields(self._schema, self._columns, self.name):
-            hive = kinds.get(field.name.lower())
+        for field in chosen_fields(source, self._columns, self.name):
+            hive = declared.get(field.name.lower())
             if field.name in self._keys:
                 number = hive is not None and hive.kind in PARSED
                 field = field.with_type(arrow_type(hive) if number else pa.string())
-            elif self._csv and hive is not None:
+            elif hive is not None and (
+                self._kind != "parquet" or has_text_as_bytes(field.type, hive)
+            ):
                 field = field.with_type(arrow_type(hive))
             fields.append(field)
         target = pa.schema(fields)
-        if self._csv is not None:
-            return pa.RecordBatchReader.from_batches(target, self._csv_rows(self._csv, target))
-        texts = [
-            field.with_type(pa.string()) if field.name in self._keys else field
-            for field in self._schema
-        ]
-        reader = self._asked(lambda: rows_of_dataset(self._found(pa.schema(texts)), self._columns))
-        if reader.schema == target:
-            return reader
-        return pa.RecordBatchReader.from_batches(
-            target, (parsed(batch, target) for batch in reader)
-        )
+        return pa.RecordBatchReader.from_batches(target, self._batches(target, declared))
 
-    def _csv_rows(self, form: CsvFormat, target: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _batches(
+        self, target: pa.Schema, declared: Mapping[str, HiveType]
+    ) -> Iterator[pa.RecordBatch]:
         for file in self._files:
-            types = {
-                field.name: field.type
-                for field in target
-                if field.name in file.names and field.name not in file.keys
-            }
-            with self._reading(file.path) as stream:
-                for batch in form.batches(stream, types or {file.names[0]: pa.string()}):
-                    columns = [
-                        batch.column(field.name)
-                        if field.name in types
-                        else file.values(field, batch.num_rows)
-                        for field in target
-                    ]
-                    yield parsed(pa.RecordBatch.from_arrays(columns, target.names), target)
+            read = {"parquet": self._of_parquet, "csv": self._of_csv, "json": self._of_json}
+            for batch in read[self._kind](file, target, declared):
+                with self._refusing(file):
+                    yield self._with_keys(file, batch, target)
 
-    def _names(self, form: CsvFormat, path: str) -> list[str]:
-        with self._reading(path) as stream:
-            return form.names(stream)
+    def _with_keys(self, file: _File, batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+        """The columns of the result. Raises ValueError for a directory that says otherwise than a
+        row of its file."""
+        columns = []
+        for field in target:
+            own = batch.column(field.name) if field.name in batch.schema.names else None
+            if field.name in file.keys:
+                text = pa.scalar(file.keys[field.name], pa.string())
+                said = parsed(
+                    pa.RecordBatch.from_arrays([pa.repeat(text, batch.num_rows)], [field.name]),
+                    pa.schema([field]),
+                ).column(0)
+                if own is not None and not own.equals(said):
+                    raise _elsewhere(field.name, text.as_py())
+                columns.append(said)
+            elif own is None:
+                columns.append(pa.nulls(batch.num_rows, field.type))
+            else:
+                columns.append(own if own.type == field.type else own.cast(field.type))
+        return pa.RecordBatch.from_arrays(columns, schema=target)
+
+    # --- files ---------------------------------------------------------------------------------
+
+    def _of_parquet(
+        self, file: _File, target: pa.Schema, declared: Mapping[str, HiveType]
+    ) -> Iterator[pa.RecordBatch]:
+        names = [name for name in target.names if name in file.schema.names]
+        with self._reading(file) as stream:
+            for batch in batches_of(open_parquet(stream, file.path), names):
+                columns = []
+                for name, column in zip(names, batch.columns, strict=True):
+                    hive = declared.get(name.lower())
+                    if hive is not None and has_text_as_bytes(column.type, hive):
+                        column = bytes_as_text(column)
+                        column.validate(full=True)
+                    if name in file.keys:
+                        column = column.cast(target.field(name).type)
+                    columns.append(column)
+                yield pa.RecordBatch.from_arrays(columns, names)
+
+    def _of_csv(
+        self, file: _File, target: pa.Schema, _: Mapping[str, HiveType]
+    ) -> Iterator[pa.RecordBatch]:
+        types = {field.name: field.type for field in target if field.name in file.schema.names}
+        yield from self._csv_batches(file, types or {file.schema.names[0]: pa.string()})
+
+    def _csv_batches(
+        self, file: _File, types: Mapping[str, pa.DataType]
+    ) -> Iterator[pa.RecordBatch]:
+        with self._reading(file) as stream:
+            yield from self._csv.batches(stream, types, file.written)
+
+    def _of_json(
+        self, file: _File, target: pa.Schema, declared: Mapping[str, HiveType]
+    ) -> Iterator[pa.RecordBatch]:
+        own = [field for field in target if field.name not in self._keys]
+        kinds = {field.name: declared.get(field.name) or hive_type(field.type) for field in own}
+
+        def fitted(line: int, row: dict[str, Any]) -> dict[str, object]:
+            values = {name.lower(): value for name, value in row.items()}
+            if len(values) < len(row):
+                raise ValueError(f"line {line}: two names differ in their case only")
+            for name, text in file.keys.items():
+                if str(values.get(name, text)) != text:
+                    raise _elsewhere(name, text)
+            if self._all_strings:
+                values = {name: _as_string(value) for name, value in values.items()}
+            try:
+                return {name: fitting(values.get(name), kind, name) for name, kind in kinds.items()}
+            except ValueError as error:
+                raise ValueError(f"line {line}: {error}") from error
+
+        schema, held = pa.schema(own), list[dict[str, object]]()
+        with self._reading(file) as stream:
+            letters = 0
+            for line, row, size in json_texts.rows(stream):
+                held.append(fitted(line, row))
+                letters += size
+                if len(held) >= _JSON_ROWS or letters > BATCH_BYTES:
+                    yield pa.RecordBatch.from_pylist(held, schema)
+                    held, letters = [], 0
+            yield pa.RecordBatch.from_pylist(held, schema)
+
+    def _looked_at(self, path: str, keys: Mapping[str, str | None]) -> _File:
+        bare = _File(path, keys, pa.schema([]), {})
+        if self._kind == "json":
+            return bare
+        with self._reading(bare) as stream:
+            if self._kind == "csv":
+                written = self._csv.names(stream)
+                return _File(path, keys, pa.schema(dict.fromkeys(written, pa.string())), written)
+            opened = open_parquet(stream, path)
+            self.rows_known = (self.rows_known or 0) + int(opened.metadata.num_rows)
+            return _File(path, keys, _of_notes(opened.schema_arrow, noted_schema(stream, path)), {})
 
     @contextmanager
-    def _reading(self, path: str) -> Iterator[Any]:
+    def _reading(self, file: _File) -> Iterator[Any]:
         """The bytes of a file. Raises ImportRefused, also for what is done with them."""
+        opened: Callable[[str], Any] = self._system.open_input_stream
+        if self._kind == "parquet":
+            opened = self._system.open_input_file
+        with self._refusing(file), self._asked(lambda: opened(file.path)) as stream:
+            yield stream
+
+    @contextmanager
+    def _refusing(self, file: _File) -> Iterator[None]:
         try:
-            with self._asked(lambda: self._system.open_input_stream(path)) as stream:
-                yield stream
-        except ValueError as error:  # Arrow's, too
+            yield
+        except (ValueError, pa.ArrowException, OSError) as error:
             text = " ".join(str(error).split())
+            if isinstance(error, NoValue) and self._kind == "csv":
+                with self._system.open_input_stream(file.path) as again:
+                    text = f"line {self._csv.line_of(again, error.row)}: {text}"
             if isinstance(error, UnicodeError):
                 text += "; if it is CSV, say its encoding (--encoding latin-1)"
             raise ImportRefused(
-                f"{self.name} can't be read: {path}: {text}; nothing was imported"
+                f"{self.name} can't be read: {file.path}: {text}; nothing was imported"
             ) from error
 
-    def _found(self, schema: pa.Schema | None = None) -> Any:
-        from pyarrow import dataset
 
-        def opened(schema: pa.Schema | None, partitioning: Any) -> Any:
-            return dataset.dataset(
-                self._path,
-                schema=schema,
-                format="parquet",
-                filesystem=self._system,
-                partitioning=partitioning,
-            )
-
-        empty = pa.schema([])
-        names = dict.fromkeys(name for path in opened(empty, None).files for name in _keys_in(path))
-        texts = pa.schema([(name, pa.string()) for name in names])
-        keys = dataset.partitioning(texts, flavor="hive")
-        return opened(schema if self._csv is None else empty, keys)
+_JSON_ROWS = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class _CsvFile:
-    path: str
-    names: Sequence[str]
-    keys: Mapping[str, str | None]
-    """The values of its directories."""
-
-    def has(self, name: str) -> bool:
-        return name in self.names or name in self.keys
-
-    def values(self, field: pa.Field, rows: int) -> pa.Array:
-        """The text of its directory for a column that is not in the file, or NULL."""
-        if field.name in self.keys:
-            return pa.repeat(pa.scalar(self.keys[field.name], pa.string()), rows)
-        return pa.nulls(rows, field.type)
+def _elsewhere(column: str, text: str | None) -> ValueError:
+    return ValueError(
+        f"its directory says {column}={text}, and a row of it has another {column}; move the file"
+        " to the directory of its rows"
+    )
 
 
-def _keys_in(path: str) -> list[str]:
-    """The names of directories such as `day=2024-02-29`."""
-    parts = path.split("/")[:-1]
-    return [unquote(part.partition("=")[0]) for part in parts if "=" in part]
+def _csv_format(delimiter: str, encoding: str, decimal_comma: bool) -> CsvFormat:
+    try:
+        "".encode(encoding)
+    except LookupError as error:
+        raise ImportRefused(f"{encoding!r} is no encoding; say latin-1 or UTF-8") from error
+    delimiter = "\t" if delimiter == r"\t" else delimiter
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
+        raise ImportRefused(
+            f"{delimiter!r} is no delimiter; say one letter of ASCII, such as ';' or '\\t'"
+        )
+    return CsvFormat(delimiter, encoding, decimal_comma)
+
+
+def _files_below(files: Files, root: str) -> Iterator[tuple[str, dict[str, str | None]]]:
+    """The files that are not hidden, sorted, with the values of their directories."""
+    if not files.is_directory(root):
+        if not files.exists(root):
+            raise FileNotFoundError(f"there is no {root}")
+        yield root, _keys_of(root.split("/")[:-1])
+        return
+    for info in sorted(files.below(root), key=lambda info: str(info.path)):
+        parts = info.path.removeprefix(root).strip("/").split("/")
+        if info.is_file and not any(map(is_hidden, parts)):
+            yield info.path, _keys_of(parts[:-1])
+
+
+def _keys_of(directories: Sequence[str]) -> dict[str, str | None]:
+    found = (partition_segment(name) for name in directories)
+    return dict(pair for pair in found if pair is not None)
+
+
+def _without(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    return pa.schema([field.remove_metadata() for field in schema if field.name not in names])
+
+
+def _of_notes(stored: pa.Schema, noted: pa.Schema) -> pa.Schema:
+    """The stored types; of a column whose numbers mean nothing without Arrow's note, as those of a
+    duration, the noted one, which no table has."""
+    return pa.schema(
+        [
+            own if _has_hive_type(note.type) else note
+            for own, note in zip(stored, noted, strict=True)
+        ]
+    )
+
+
+def _has_hive_type(kind: pa.DataType) -> bool:
+    try:
+        hive_type(kind)
+    except InvalidDefinition:
+        return False
+    return True
+
+
+def _as_string(value: Any) -> object:
+    import json
+    from decimal import Decimal
+
+    if value is None or isinstance(value, str | Decimal):
+        return None if value is None else str(value)
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _guess(texts: set[str | None]) -> pa.DataType:

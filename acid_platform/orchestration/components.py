@@ -7,10 +7,8 @@ by a Python function. `dg scaffold defs` writes an instance of each, and an `aci
 from __future__ import annotations
 
 import io
-import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,7 @@ from acid_platform.errors import (
     UnsupportedStatement,
     WrongType,
 )
-from acid_platform.handles.csv_files import PARSED, CsvFormat
+from acid_platform.handles.csv_files import PARSED, CsvFormat, NoValue
 from acid_platform.handles.transaction import Transaction
 from acid_platform.layout.declarable import table_name
 from acid_platform.layout.sql_text import quoted
@@ -50,11 +48,10 @@ from acid_platform.orchestration.suites import expectations_of
 from acid_platform.sql.parameters import bound, parameters_of
 from acid_platform.sql.script_tables import column_lineage, column_names, tables_of_script
 from acid_platform.sql.text import Query
+from acid_platform.storage import json_texts
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
 
-_LONGEST_ROW = 1 << 26
-"""Bytes of a row of CSV; the whole file is in memory anyway."""
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
 dg.scaffold_with(PythonAssetScaffolder)(acid_asset)
@@ -326,24 +323,25 @@ def rows_of(path: str, columns: Sequence[Column]) -> pa.Table | list[dict[str, A
 
 
 def _of_csv(file: Any, columns: Sequence[Column]) -> pa.Table:
-    data, form = file.read(), CsvFormat(longest_row=_LONGEST_ROW)
+    data, form = file.read(), CsvFormat()
+    names = form.names(io.BytesIO(data))
     kinds = {column.name: column.type for column in columns}
     types = {
         name: arrow_type(kinds[name.lower()])
         if name.lower() in kinds and kinds[name.lower()].kind in PARSED
         else pa.string()
-        for name in form.names(io.BytesIO(data))
+        for name in names
     }
-    return pa.Table.from_batches(form.batches(io.BytesIO(data), types), pa.schema(types))
+    try:
+        return pa.Table.from_batches(form.batches(io.BytesIO(data), types, names), pa.schema(types))
+    except NoValue as error:
+        line = form.line_of(io.BytesIO(data), error.row)
+        raise ValueError(f"line {line}: {error}") from error
 
 
 def _of_json(file: Any, _: Sequence[Column]) -> list[dict[str, Any]]:
     """A number with a point is a Decimal, as it is written."""
-    text = file.read().decode("utf-8-sig")
-    if text.lstrip().startswith("["):
-        rows: list[dict[str, Any]] = json.loads(text, parse_float=Decimal)
-        return rows
-    return [json.loads(line, parse_float=Decimal) for line in text.split("\n") if line.strip()]
+    return [row for _, row, _ in json_texts.rows(file)]
 
 
 _READERS: Mapping[str, Callable[[Any, Sequence[Column]], Any]] = {

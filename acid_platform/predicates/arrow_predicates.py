@@ -173,6 +173,13 @@ class _Builder:
         if term.kind not in texts or term.evaluate is None or "\\" in pattern:
             raise self._unsupported(node)
         evaluate = term.evaluate
+        try:
+            pc.match_like(pa.array([""]), pattern)
+        except pa.ArrowInvalid as error:
+            raise UnsupportedStatement(
+                f"to_arrow can't evaluate a LIKE with a pattern of {len(pattern):,} letters; write"
+                " a shorter one, or use read()"
+            ) from error
 
         def like(values: Values) -> Datum:
             matches = applied(lambda array: pc.match_like(array, pattern), evaluate(values))

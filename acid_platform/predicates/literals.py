@@ -109,7 +109,9 @@ def whole_number(text: str, shown: str) -> int:
     `shown` is the comparison as SQL, for errors. Raises InvalidExpression, as all functions below.
     """
     stripped = text.strip(" ")
-    if not _WHOLE.fullmatch(stripped):
+    # Spark compares as bigint, and refuses what is none.
+    digits = stripped.lstrip("+-0")
+    if not _WHOLE.fullmatch(stripped) or len(digits) > 19 or beyond_bigint(int(stripped)):
         raise _refused(text, "whole number", shown)
     return int(stripped)
 

@@ -21,6 +21,8 @@ from acid_platform.storage.arrow_types import arrow_type
 
 _BLANKS = "".join(map(chr, range(33)))
 """What Java's `trim` removes."""
+_DIGITS = 19
+"""The digits of the largest whole number."""
 _WHOLE = re.compile(r"([+-]?)(\d*)(?:\.\d*)?", re.ASCII)
 _NUMBER = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d+))?", re.ASCII)
 _FLOAT = re.compile(
@@ -101,7 +103,10 @@ def _integer(text: str) -> str | None:
     match = _WHOLE.fullmatch(text)
     if match is None or not any(map(str.isdigit, text)):
         return None
-    value = int(match[1] + (match[2] or "0"))
+    digits = match[2].lstrip("0")
+    if len(digits) > _DIGITS:
+        return None
+    value = int(match[1] + (digits or "0"))
     return str(value) if -(1 << 63) <= value < 1 << 63 else None
 
 
@@ -142,7 +147,7 @@ def _decimal(text: str, precision: int, scale: int) -> str | None:
     number = _plain_number(text.strip(_BLANKS)) if _may_be_number(text) else None
     if number is None or abs(int(number.partition("e")[2])) > 1000:
         return None
-    with localcontext(prec=4000):
+    with localcontext(prec=len(number) + 2000):
         value = Decimal(number).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
     return f"{value:f}" if abs(value) < Decimal(10) ** (precision - scale) else None
 

@@ -1,4 +1,4 @@
-"""The rows of a text file, a block of lines at a time, as Hadoop's line reader divides it.
+"""The rows of a text file, a block of lines at a time, as Hadoop's line reader divides it (P65).
 
 Delimited fields are as Hive's LazySimpleSerDe reads them, and fields between quotes as OpenCSVSerde
 does, with the escapes of opencsv 2.3.
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base import arrow_functions as pc
+from acid_platform.base.file_bounds import LONGEST_ROW
 from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.layout.external_formats import (
     ESCAPE,
@@ -194,8 +195,8 @@ def line_blocks(files: Files, path: str, size: int, header: int = 0) -> Iterator
     """Whole lines, each with `\\n` at its end, without the first `header` lines of the file.
 
     A line ends at `\\n`, `\\r` or both; a byte order mark at the beginning is left out. Raises
-    CorruptFile if the file does not have `size` bytes before and after, UnsupportedLayout for a
-    compression that is not read.
+    CorruptFile if the file does not have `size` bytes before and after and for a line that is too
+    long, UnsupportedLayout for a compression that is not read.
     """
     if path.lower().endswith(_UNREAD):
         raise UnsupportedLayout(
@@ -214,12 +215,18 @@ def line_blocks(files: Files, path: str, size: int, header: int = 0) -> Iterator
 def _blocks(files: Files, path: str) -> Iterator[bytes]:
     codec = next((name for end, name in _COMPRESSED.items() if path.endswith(end)), None)
     with files.system.open_input_stream(path, compression=codec) as stream:
-        rest, mark = b"", _MARK
+        rest, mark, lines = b"", _MARK, 0
         while data := bytes(stream.read(BLOCK)):
             data = rest + data
             # A `\r` at the end may be half of a line end.
             cut = max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
             rest = data[cut:]
+            lines += data.count(b"\n", 0, cut) or data.count(b"\r", 0, cut)
+            if len(rest) > LONGEST_ROW:
+                raise CorruptFile(
+                    f"{path}: line {lines + 1} does not end within {LONGEST_ROW >> 20} MB, the most"
+                    " that a line may have; is it a file of text?"
+                )
             if cut:
                 yield _plain(data[:cut].removeprefix(mark))
                 mark = b""

@@ -835,6 +835,30 @@ GROUP = Group(
             ),
         ),
         Rule(
+            "P65",
+            "A file of another program takes no more memory than its bounds say, whatever it says"
+            " of itself: a row of text 16 MB, a footer 256 MB, values in values as deep as Python"
+            " reads them. A file beyond one is an error with the place, and so is a number or a"
+            " text that no type holds.",
+            ("base.file_bounds", "storage.json_texts", "scan.text_lines"),
+            (
+                "test_P65_a_line_of_text_that_does_not_end",
+                "test_P65_a_literal_that_is_too_long_is_named",
+            ),
+        ),
+        Rule(
+            "P66",
+            "An import of CSV or JSON brings each value as it is written, or names the file and the"
+            " line that it can't. Types for a new table hold all values of the files, and a"
+            " directory says of its rows what they say themselves.",
+            ("handles.folder_source", "handles.csv_files", "handles.inferred_types"),
+            (
+                "test_P66_what_is_read",
+                "test_P66_what_is_refused_with_file_and_line",
+                "test_P66_a_directory_and_its_rows_say_the_same",
+            ),
+        ),
+        Rule(
             "P67",
             "A file of a stranger is data, and does nothing: no property of an imported table or of"
             " its catalog's server chooses code, and a source names no file outside of its own"

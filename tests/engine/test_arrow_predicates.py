@@ -273,3 +273,18 @@ def test_predicates_agree_with_duckdb(where: str) -> None:
     CONNECTION.register("t", table)
     found = CONNECTION.execute(f"SELECT i FROM t WHERE {where} ORDER BY i").fetchall()
     assert rows(where) == [one for (one,) in found]
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "s LIKE '" + "a%" * 200_000 + "'",
+        *("i = '" + "9" * digits + "'" for digits in (19, 39, 5_000)),
+        *("i IN (1, '" + "9" * digits + "')" for digits in (19, 39, 5_000)),
+    ],
+)
+def test_P65_a_literal_that_is_too_long_is_named(where: str) -> None:
+    columns = parse_columns("i bigint, s string")
+    rows = {"i": pa.array([1]), "s": pa.array(["a"])}
+    with pytest.raises((UnsupportedStatement, InvalidExpression)):
+        arrow_predicate(where, columns, "db.t").mask(rows)

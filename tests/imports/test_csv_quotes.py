@@ -64,7 +64,7 @@ def test_a_long_value_is_read_and_one_that_is_not_closed_is_named(
         f'id,name\n1,"{long}': "value.* in line 2 (does not end within 1 MB|is not closed)",
     }.items():
         reading = CsvFormat(longest_row=1 << 20).batches(
-            io.BytesIO(text.encode()), {"name": pa.string()}
+            io.BytesIO(text.encode()), {"name": pa.string()}, {"name": "name"}
         )
         with pytest.raises(ValueError, match=said):
             list(reading)
@@ -112,6 +112,6 @@ def test_values_in_quotes_are_read_as_they_were_written(rows: list[list[str]]) -
     ]
     types = {"x": pa.string(), "y": pa.string()}
     data = io.BytesIO("\n".join(lines).encode())
-    batches = CsvFormat().batches(data, types)
+    batches = CsvFormat().batches(data, types, {"x": "x", "y": "y"})
     found = pa.Table.from_batches(batches, pa.schema(types)).to_pylist()
     assert [[*row.values()] for row in found] == rows

@@ -187,8 +187,6 @@ CSV = 'id,name,amount,day\n007,"",0.10,2024-02-29\n8,,1.5,\n'
 
 def test_csv_is_read_as_the_types_of_the_table(place: Place, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(CSV)
-    error = place.refused("csv", tmp_path)
-    assert "does not say the types" in error and "--schema" in error
     schema = "id string, name string, amount decimal(9,2), day date"
     assert place.run("csv", tmp_path, "--schema", schema)["rows"] == 2
     assert place.rows() == [
@@ -233,7 +231,7 @@ def test_a_number_that_is_too_large_is_no_infinity(
     for number in (text, '"' + text + '"'):
         (tmp_path / "a.csv").write_text(f"id,x\n1,0.5\n2,{number}\n")
         error = place.refused("csv", tmp_path, "--schema", f"id int, x {kind}")
-        assert f"a.csv: column 'x': '{text}' is too large" in error
+        assert f"a.csv: line 3: column 'x': '{text}' is too large" in error
         with pytest.raises(WrongType, match=f"column 'x': '{text}' is too large"):
             rows_of(str(tmp_path / "a.csv"), parse_columns(f"id int, x {kind}"))
     (tmp_path / "a.csv").write_text('id,x\n1, 0.1 \n2,-inf\n3,Infinity\n4,\n5,"nan"\n6,1e-3\n')
@@ -242,7 +240,7 @@ def test_a_number_that_is_too_large_is_no_infinity(
     assert [str(x) for x in found[1:5]] == ["-inf", "inf", "None", "nan"]
     assert [found[0], found[5]] == pytest.approx([0.1, 0.001])
     (tmp_path / "x.csv").write_text("id,x\n1,one\n")
-    assert "x.csv: column 'x'" in place.refused("csv", tmp_path, "--overwrite")
+    assert "x.csv: line 2: column 'x'" in place.refused("csv", tmp_path, "--overwrite")
 
 
 @pytest.mark.parametrize("stored", ["parquet", "csv"])

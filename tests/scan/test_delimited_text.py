@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import tracemalloc
 from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -17,6 +19,7 @@ from acid_platform import CorruptFile, UnsupportedLayout
 from acid_platform.layout.external_formats import external_format
 from acid_platform.layout.types import parse_columns
 from acid_platform.scan.json_lines import json_columns
+from acid_platform.scan.number_texts import typed_texts
 from acid_platform.scan.text_lines import CsvLines, DelimitedText, line_blocks, lines_of
 from acid_platform.storage.files import Files
 
@@ -221,11 +224,49 @@ def test_json() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ['{"id": 1.5}', '{"id": "1"}', '{"id": 99999999999}', "[1]", "{", "", '{"id": true}']
+    "line",
+    [
+        *('{"id": 1.5}', '{"id": "1"}', '{"id": 99999999999}', "[1]", "{", "", '{"id": true}'),
+        *('{"x": 1e400}', '{"x": -1e400}', '{"f": 1e39}', '{"x": ' + "9" * 400 + "}"),
+        *('{"d": 1e999999999}', '{"d": 1e-999999999}', '{"id": 1e99999}', '{"d": 1.255}'),
+        *('{"s": "\\ud800"}', '{"m": {"\\udfff": 1}}', '{"id": ' + "9" * 5000 + "}"),
+        *('{"s": ' + "[" * 100_000, '{"s": ' * 100_000),
+    ],
 )
 def test_json_that_a_column_does_not_hold(line: str) -> None:
+    columns = parse_columns(
+        "id int, x double, f float, d decimal(5,2), s string, m map<string,int>"
+    )
     with pytest.raises(CorruptFile, match="correct it"):
-        json_columns(pa.array([line]), parse_columns("id int"), {"id"}, "f")
+        json_columns(pa.array([line]), columns, {column.name for column in columns}, "f")
+
+
+@pytest.mark.parametrize("kind", ["bigint", "decimal(38,2)", "decimal(9,2)", "double", "int"])
+@pytest.mark.parametrize("digits", [39, 60, 5_000])
+def test_a_number_of_many_digits(kind: str, digits: int) -> None:
+    [column] = parse_columns(f"v {kind}")
+    texts = pa.array(["9" * digits, "0." + "1" * digits, "0" * digits + "7", "9" * digits + "e-9"])
+    found = typed_texts(texts, column.type).to_pylist()
+    many = None if kind != "double" else float("9" * digits)
+    tenth: object = 0.1111111111111111 if kind == "double" else Decimal("0.11")
+    if kind in ("bigint", "int"):
+        tenth = 0
+    assert found[:3] == [many, tenth, 7]
+
+
+def test_P65_a_line_of_text_that_does_not_end(tmp_path: Path) -> None:
+    path = tmp_path / "f.gz"
+    with gzip.open(path, "wb", 1) as file:
+        file.write(b"first\n")
+        for _ in range(200):
+            file.write(b"a" * (1 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptFile, match=r"f\.gz: line 2 does not end within 16 MB"):
+            list(line_blocks(LOCAL, str(path), path.stat().st_size))
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 4, 7, 100])
