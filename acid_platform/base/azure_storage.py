@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from acid_platform.base import store_faults
+from acid_platform.base.addresses import parts_of_url
 from acid_platform.base.s3 import HADOOP
 from acid_platform.base.store_faults import opening
 from acid_platform.errors import AcidError, InvalidDefinition, StoreRefused, StoreUnavailable
@@ -106,7 +107,7 @@ def open_azure(location: str) -> tuple[fs.FileSystem, str]:
 
     Asks once for the container. Raises InvalidDefinition, StoreRefused, StoreUnavailable.
     """
-    parts = urlsplit(location)
+    parts = parts_of_url(location, any_path=True)
     account = (parts.hostname or "").removesuffix(_DOMAIN)
     if not parts.username or not re.fullmatch("[a-z0-9]{3,24}", account):
         raise InvalidDefinition(f"{location} names no container and account: write {FORM}")

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from acid_platform.base import store_faults
+from acid_platform.base.addresses import parts_of_url, without_credentials
 from acid_platform.base.s3 import HADOOP
 from acid_platform.base.store_faults import bucket_in, opening, require_bucket
 from acid_platform.errors import AcidError, InvalidDefinition, StoreRefused, StoreUnavailable
@@ -74,10 +74,11 @@ def _connected(
 
     limit = timedelta(seconds=_SECONDS)
     if endpoint:
-        parts = urlsplit(endpoint)
+        parts = parts_of_url(endpoint)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise InvalidDefinition(
-                f"STORAGE_EMULATOR_HOST is {endpoint!r}; write http://host:port or host:port"
+                f"STORAGE_EMULATOR_HOST is {without_credentials(endpoint)!r}; write"
+                " http://host:port or host:port"
             )
         system = fs.GcsFileSystem(
             anonymous=True,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
+from acid_platform.base.addresses import without_credentials
 from acid_platform.base.object_store import BY_SCHEME
 from acid_platform.base.paths import user_path
 from acid_platform.errors import InvalidDefinition, MetastoreUnavailable
@@ -24,11 +25,6 @@ LOGS = ("postgresql", *BY_SCHEME)
 _SCHEME = re.compile(
     r"([A-Za-z][A-Za-z0-9+.-]+):(?=/|(?<=s3:)|(?<=file:)|(?<=tcp:))", re.IGNORECASE
 )
-
-
-def without_credentials(text: str) -> str:
-    """The address without what stands before its `@`: a user, perhaps with a password."""
-    return re.sub(r"(^|//)(?:(?!//).)*@", r"\1***@", text, flags=re.DOTALL)
 
 
 def is_path(text: str) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from acid_platform.base import store_faults
+from acid_platform.base.addresses import parts_of_url, without_credentials
 from acid_platform.base.store_faults import bucket_in, opening
 from acid_platform.errors import AcidError, InvalidDefinition, StoreRefused, StoreUnavailable
 
@@ -86,10 +87,10 @@ def _connected(
     """One for all files of a process that have the same settings: it keeps connections open."""
     from pyarrow import fs
 
-    parts = urlsplit(endpoint)
+    parts = parts_of_url(endpoint)
     if endpoint and (parts.scheme not in ("http", "https") or not parts.netloc):
         raise InvalidDefinition(
-            f"AWS_ENDPOINT_URL is {endpoint!r}; write https://host or http://host:port"
+            f"AWS_ENDPOINT_URL is {without_credentials(endpoint)!r}; write https://host or http://host:port"
         )
     if not region:
         region = "us-east-1" if endpoint else str(fs.resolve_s3_region(bucket))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
+from acid_platform.base.addresses import parts_of_url
 from acid_platform.errors import AcidError, InvalidDefinition, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def bucket_in(location: str, form: str, settings: str) -> str:
     Raises InvalidDefinition if there is none, or more than a bucket and a path: the metastore
     stores URIs, so `settings` belong into the environment.
     """
-    parts = urlsplit(location)
+    parts = parts_of_url(location, any_path=True)
     if not parts.netloc:
         raise InvalidDefinition(f"{location} names no bucket: write {form}")
     if parts.query or "@" in parts.netloc:

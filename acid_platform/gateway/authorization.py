@@ -11,6 +11,7 @@ import importlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from acid_platform.base.recent import Recent
@@ -95,11 +96,50 @@ def _grant(words: list[str], where: str) -> Grant:
     return Grant(user, granted, tuple(pairs))
 
 
-def grants(path: str) -> Authorizer:
+class GrantFile:
     """An authorizer that reads a file, again when it changes. Raises InvalidDefinition."""
-    file = ReloadedFile(path, parse_grants, "the file of grants")
-    file.content()
-    return lambda asked: any(grant.gives(asked) for grant in file.content())
+
+    def __init__(self, path: str) -> None:
+        self._file = ReloadedFile(path, parse_grants, "the file of grants")
+        self._file.content()
+
+    def __call__(self, asked: AccessRequest) -> bool:
+        return any(grant.gives(asked) for grant in self._file.content())
+
+    def seen_by(self, user: str) -> frozenset[tuple[str, str]]:
+        """The pairs of database and table to which a user has any verb; `*` stands for all."""
+        return frozenset(
+            pair
+            for grant in self._file.content()
+            if grant.user in (ANY, user) and not grant.verbs.isdisjoint(SEE)
+            for pair in grant.tables
+        )
+
+
+class VisibleNames:
+    """What a user may learn of: tables, views and databases by their names (P77)."""
+
+    def __init__(self, table: Callable[[str], bool], database: Callable[[str], bool]) -> None:
+        """`table` gets `database.table`."""
+        self.table = cache(table)
+        self._database = cache(database)
+
+    def database(self, name: str) -> bool:
+        """There is always a `default`, whatever is in it."""
+        return name == "default" or self._database(name)
+
+
+ALL_IN_SIGHT = VisibleNames(lambda _table: True, lambda _database: True)
+
+
+def _sight_of(pairs: frozenset[tuple[str, str]]) -> VisibleNames:
+    databases = {database for database, _ in pairs}
+
+    def table(name: str) -> bool:
+        database, _, short = name.partition(".")
+        return any((first, second) in pairs for first in (database, ANY) for second in (short, ANY))
+
+    return VisibleNames(table, lambda name: name in databases or ANY in databases)
 
 
 def imported(name: str) -> Authorizer:
@@ -155,6 +195,35 @@ class Guard:
         elif call.name == "lock" and answer.lockid:
             self._locks.put(answer.lockid, caller.user)
 
+    def sight(self, caller: Caller) -> VisibleNames:
+        """What the caller may learn of; the answers to one call are about one state of the
+        rules."""
+        if self._authorizer is None:
+            return ALL_IN_SIGHT
+        if isinstance(self._authorizer, GrantFile):
+            return _sight_of(self._authorizer.seen_by(caller.user))
+        every: list[str] = []
+
+        def table(name: str) -> bool:
+            need = Need(SEE, name)
+            return any(self._allows(verb, need, "list", caller) for verb in SEE)
+
+        def database(name: str) -> bool:
+            if not every:
+                every.extend(one.name for one in self._metastore.tables())
+                every.extend(one.name for one in self._metastore.views())
+            return table(f"{name}.{ANY}") or any(
+                table(one) for one in every if one.startswith(f"{name}.")
+            )
+
+        return VisibleNames(table, database)
+
+    def sees_txn(self, row: Mapping[str, Any], caller: Caller) -> bool:
+        """Whether the caller learns whose transaction this is: it is the own one, or `admin`."""
+        if self._authorizer is None or (caller.user and _owner(row) == caller.user):
+            return True
+        return self._allows(Verb.ADMIN, Need((Verb.ADMIN,), f"{ANY}.{ANY}"), "list", caller)
+
     def own(self, caller: Caller) -> list[int] | None:
         """The transactions of a user; None for a client that did not log in: it may mean any."""
         if not caller.user:
@@ -164,7 +233,7 @@ class Guard:
         ]
 
     def _require(self, needs: Iterable[Need], call: str, caller: Caller) -> None:
-        for need in needs if self._authorizer is not None else ():
+        for need in dict.fromkeys(needs) if self._authorizer is not None else ():
             if not any(self._allows(verb, need, call, caller) for verb in need.verbs):
                 raise NotAuthorized(f"{_user(caller)} may not {_words(need)} ({call})")
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from acid_platform.gateway.authorization import Authorizer, Guard
+from acid_platform.gateway.authorization import Authorizer, Guard, VisibleNames
 from acid_platform.gateway.caller import Caller
 from acid_platform.gateway.protocol import load
 from acid_platform.metastore.client.metastore import Metastore
@@ -51,6 +51,11 @@ class CallHandler:
         """Whose call this thread answers."""
         caller: Caller = self._present.caller
         return caller
+
+    @property
+    def _sight(self) -> VisibleNames:
+        """What the present caller may learn of."""
+        return self._guard.sight(self._caller)
 
     def _record(self, database: str, name: str) -> TableRecord:
         """Raises NoSuchTable."""

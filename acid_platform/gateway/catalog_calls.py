@@ -40,13 +40,16 @@ class CatalogCalls(CallHandler):
     # --- databases ------------------------------------------------------------------------------
 
     def get_all_databases(self) -> list[str]:
-        return self._metastore.databases()
+        """Those in which the caller may see something, as in every list (P77)."""
+        return [*filter(self._sight.database, self._metastore.databases())]
 
     def get_databases(self, pattern: str | None) -> list[str]:
         chosen = name_pattern(pattern)
-        return [name for name in self._metastore.databases() if chosen.matches(name)]
+        return [name for name in self.get_all_databases() if chosen.matches(name)]
 
     def get_database(self, name: str) -> Any:
+        if not self._sight.database(name.lower()):
+            raise NoSuchTable(f"there is no database {name.lower()}; see databases()")
         record = self._metastore.call(ops.GetDatabase(name))
         root = self._metastore.places.root
         with suppress(WarehouseNotWritable):
@@ -78,12 +81,14 @@ class CatalogCalls(CallHandler):
         return {view.name: view for view in self._metastore.views() if view.external is None}
 
     def _names(self, kind: str | None = None) -> list[tuple[str, str, str]]:
-        """(database, name, kind) of tables and views, sorted."""
+        """(database, name, kind) of the tables and views that the caller may see, sorted."""
+        sees = self._sight.table
         names = []
         if kind in (None, MANAGED):
-            names += [(*shapes.split(one.name), MANAGED) for one in self._metastore.tables()]
+            tables = [one.name for one in self._metastore.tables() if sees(one.name)]
+            names += [(*shapes.split(name), MANAGED) for name in tables]
         if kind in (None, VIEW):
-            names += [(*shapes.split(name), VIEW) for name in self._views()]
+            names += [(*shapes.split(name), VIEW) for name in self._views() if sees(name)]
         return sorted(names)
 
     def get_all_tables(self, database: str) -> list[str]:
@@ -288,8 +293,12 @@ class CatalogCalls(CallHandler):
         return list(self.partition_name_to_spec(partition).values())
 
     def partition_name_to_spec(self, partition: str) -> dict[str, str]:
+        if not partition:
+            return {}
         columns = [segment.partition("=")[0] for segment in partition.split("/")]
-        values = parse_partition(partition, columns) if partition else ()
+        if len({*columns}) < len(columns):
+            raise NoSuchPartition(f"{partition[:200]!r} names a column twice")
+        values = parse_partition(partition, columns)
         if values is None:
             raise NoSuchPartition(f"{partition!r} is not the name of a partition")
         return {

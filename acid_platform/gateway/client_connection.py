@@ -205,6 +205,8 @@ class ClientConnection(asyncio.Protocol):
         if self._over:
             return
         if message is None:
+            if self._cutter.has_more:  # after what others have sent
+                asyncio.get_running_loop().call_soon(self._resume)
             if self._cutter.pending:
                 self._await_message()
             return
@@ -222,6 +224,13 @@ class ClientConnection(asyncio.Protocol):
             message.payload, self.caller, lambda answer: self._answered(message, answer)
         )
 
+    def _resume(self) -> None:
+        if not self._over:
+            try:
+                self._go_on()
+            except MalformedMessage as error:
+                self.end(str(error))
+
     def _answered(self, message: Message, answer: bytes) -> None:
         self._busy = False
         if not self._over:
@@ -235,10 +244,7 @@ class ClientConnection(asyncio.Protocol):
         self._end_deadline()
         if not self._transport.is_closing():
             self._transport.resume_reading()
-            try:
-                self._go_on()
-            except MalformedMessage as error:
-                self.end(str(error))
+            self._resume()
 
     def _write(self, content: bytes) -> None:
         assert self._transport is not None

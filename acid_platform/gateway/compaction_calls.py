@@ -36,7 +36,7 @@ class CompactionCalls(CallHandler):
         self.compact2(request)
 
     def show_compact(self, _request: Any) -> Any:
-        m = load()
+        m, sees = load(), self._sight.table
         return m.ShowCompactResponse(
             compacts=[
                 m.ShowCompactResponseElement(
@@ -56,6 +56,7 @@ class CompactionCalls(CallHandler):
                     initiatorId=_or_none(row["initiatorid"]),
                 )
                 for row in self._metastore.compactions()
+                if sees(f"{row['dbname']}.{row['tabname']}")
             ]
         )
 

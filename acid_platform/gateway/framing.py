@@ -21,6 +21,8 @@ _HEADS = {**dict.fromkeys(_FIXED, 0), _STRING: 4, _STRUCT: 0, _MAP: 6, _SET: 5, 
 """Bytes in front of the content of a value: its size, and the types of its elements."""
 _CALL, _ONEWAY = 1, 4
 _FRAME = 4
+_AT_ONCE = 20_000
+"""Values that are walked over before other connections have their turn."""
 
 
 class MalformedMessage(Exception):
@@ -31,9 +33,9 @@ class MalformedMessage(Exception):
 class Limits:
     """What a message may need."""
 
-    bytes: int = 64 << 20
-    values: int = 4_000_000
-    """Fields and elements: each takes tens of bytes of memory once it is decoded."""
+    bytes: int = 16 << 20
+    values: int = 500_000
+    """Fields and elements: a million of them takes more than two seconds to decode."""
     depth: int = 40
     name: int = 200
     """Bytes of the name of a call."""
@@ -55,6 +57,8 @@ class Cutter:
         self._limits, self._only_frames = limits, only_frames
         self._buffer = bytearray()
         self._walk: _Walk | None = None
+        self.has_more = False
+        """Whether `next` stopped to let others have their turn, and goes on when it is called."""
         self._frame = 0
         """The length of the frame that is read; 0 for a message without a frame."""
 
@@ -76,7 +80,11 @@ class Cutter:
         if framed and len(self._buffer) < start + self._frame:
             return None  # a frame is looked at when it is whole
         end = start + self._frame if framed else len(self._buffer)
+        self.has_more = False
         if not self._walk.advance(end):
+            if self._walk.paused:
+                self.has_more = True
+                return None
             if framed:
                 raise MalformedMessage("a message does not end inside its frame")
             return None
@@ -128,12 +136,22 @@ class _Walk:
         self._buffer, self._limits = buffer, limits
         self._most = at + limits.bytes
         self._values = limits.values
+        self._pause_at = self._values - _AT_ONCE
+        self.paused = False
+        """Whether it stopped although more bytes are there."""
         self._steps = self._message()
 
     def advance(self, end: int) -> bool:
         """Goes on to the end of the message (True) or of the bytes. Raises MalformedMessage."""
-        self._end = end
+        self._end, self.paused = end, False
         return next(self._steps, True)
+
+    def _pauses(self) -> bool:
+        if self._values > self._pause_at:
+            return False
+        self._pause_at = self._values - _AT_ONCE
+        self.paused = True
+        return True
 
     def _message(self) -> Iterator[bool]:
         """Passes version, type, name and sequence number, and the arguments."""
@@ -170,6 +188,8 @@ class _Walk:
                 yield False
             self._pass(3)
             self._count(1)
+            if self._pauses():
+                yield False
             yield from self._value(kind, depth)
 
     def _value(self, kind: int, depth: int) -> Iterable[bool]:
@@ -201,7 +221,10 @@ class _Walk:
         if all(kind in _FIXED for kind in kinds):
             self._pass(count * sum(_FIXED[kind] for kind in kinds))
             return
-        for _ in range(count):
+        for number in range(count):
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                self.paused = True
+                yield False
             for kind in kinds:
                 while self.at + _HEADS[kind] > self._end:
                     yield False

@@ -16,10 +16,11 @@ class SessionCalls(CallHandler):
     be told to allow all."""
 
     def get_config_value(self, name: str, default: str | None) -> str:
-        """A setting; `metastore.x` is another name of `hive.x`. `default` if it is unknown."""
+        """One of Hive's settings; `metastore.x` is another name of `hive.x`. `default` for all
+        others: they may hold places and credentials."""
         settings = self._metastore.settings()
-        other = f"hive.{name.removeprefix('metastore.')}"
-        return settings.get(name) or settings.get(other) or default or ""
+        hives = name if name.startswith("hive.") else f"hive.{name.removeprefix('metastore.')}"
+        return settings.get(hives) or default or ""
 
     def getMetaConf(self, name: str) -> str:
         return self.get_config_value(name, "")

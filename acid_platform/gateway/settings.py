@@ -9,7 +9,7 @@ from pathlib import Path
 from acid_platform.base.config import Settings
 from acid_platform.base.paths import is_uri, local_path
 from acid_platform.errors import InvalidDefinition
-from acid_platform.gateway.authorization import Authorizer, grants, imported
+from acid_platform.gateway.authorization import Authorizer, GrantFile, imported
 from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.call_handler import LOCATIONS
 from acid_platform.gateway.gateway_server import Entry
@@ -101,5 +101,5 @@ def _authorizer(file: str, function: str, entry: Entry) -> Authorizer | None:
             " acid.gateway.tls.ca"
         )
     if file:
-        return grants(file)
+        return GrantFile(file)
     return imported(function) if function else None

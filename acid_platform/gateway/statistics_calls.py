@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acid_platform.errors import NoSuchPartition
+from acid_platform.errors import InvalidDefinition, NoSuchPartition, UnknownColumn
 from acid_platform.gateway import shapes
 from acid_platform.gateway.call_handler import CallHandler
 from acid_platform.gateway.protocol import load
@@ -22,6 +23,9 @@ from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.files import Files
 
 _LOG = logging.getLogger(__name__)
+_COUNT = re.compile(r"[0-9]{1,20}", re.ASCII)
+_LARGEST = 64 << 10
+"""Bytes of the statistics of one column, with its sketch of distinct values."""
 COUNTS = ("numFiles", "numRows", "rawDataSize", "totalSize")
 """Parameters of tables and partitions with counts."""
 
@@ -91,7 +95,9 @@ class StatisticsCalls(CallHandler):
 
 def keep_counts(record: TableRecord, partition: str | None, parameters: Mapping[str, str]) -> None:
     """Keeps the counts among the parameters that a client sends for a table or partition."""
-    counts = {name: parameters[name] for name in COUNTS if parameters.get(name, "").isdigit()}
+    counts = {
+        name: parameters[name] for name in COUNTS if _COUNT.fullmatch(parameters.get(name, ""))
+    }
     statistics = _read(record, partition)
     if counts and counts != statistics.parameters:
         statistics.parameters = counts
@@ -104,10 +110,22 @@ def counts_of(record: TableRecord, partition: str | None) -> dict[str, str]:
 
 
 def _keep_columns(record: TableRecord, partition: str | None, columns: Sequence[Any]) -> None:
-    statistics = _read(record, partition)
-    names = {one.colName.lower() for one in columns}
-    others = [one for one in statistics.columns if one.colName.lower() not in names]
-    statistics.columns = [*others, *columns]
+    """Raises UnknownColumn for a column that the table has not: nothing but its columns is kept
+    beside the data, each of bounded size (P78)."""
+    statistics, own = _read(record, partition), dict(record.columns)
+    kept = {one.colName: one for one in statistics.columns if one.colName in own}
+    for one in columns:
+        one.colName = (one.colName or "").lower()
+        if one.colName not in own:
+            raise UnknownColumn(
+                f"{record.name} has no column {one.colName[:100]!r}: no statistics are kept of it"
+            )
+        if len(_serialized(one)) > _LARGEST:
+            raise InvalidDefinition(
+                f"{record.name}: the statistics of {one.colName} have more than {_LARGEST:,} bytes"
+            )
+        kept[one.colName] = one
+    statistics.columns = [*kept.values()]
     _write(record, partition, statistics)
 
 
@@ -158,10 +176,14 @@ def _read(record: TableRecord, partition: str | None) -> Any:
 
 def _write(record: TableRecord, partition: str | None, statistics: Any) -> None:
     """Raises PublicationFailed, WarehouseNotWritable."""
-    from thriftpy2.utils import serialize
-
     files, path = _path(record, partition)
     files.make_directory(os.path.dirname(path))
     part = f"{path}.{os.getpid()}.{id(statistics)}"
-    files.write(part, serialize(statistics))
+    files.write(part, _serialized(statistics))
     files.system.move(part, path)
+
+
+def _serialized(struct: Any) -> bytes:
+    from thriftpy2.utils import serialize
+
+    return bytes(serialize(struct))

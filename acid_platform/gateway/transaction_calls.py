@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -18,6 +20,7 @@ from acid_platform.errors import (
     NoSuchLock,
     NoSuchTable,
     NoSuchTxn,
+    NotAuthorized,
     TxnAborted,
     UnsupportedStatement,
 )
@@ -50,6 +53,8 @@ from acid_platform.transactions import (
 )
 from acid_platform.transactions.locks import LockSettings, LockType, Statement, lock_of
 
+_FEW = 10
+"""Tables that are asked for one by one."""
 _USUAL_NAME = re.compile(r"\w+\.\w+", re.ASCII)
 _STATEMENTS = {
     RowOperation.INSERT: Statement.INSERT,
@@ -153,7 +158,13 @@ class TransactionCalls(CallHandler):
         return shapes.txn_list(self._metastore.call(ops.GetTxnList()))
 
     def get_open_txns_info(self) -> Any:
-        m, rows = load(), self._metastore.transactions()
+        """All ids and states; whose transactions they are only of the own ones, but for `admin`."""
+        m = load()
+        unnamed = {"user": "", "host": "", "agent": ""}
+        rows = [
+            row if self._guard.sees_txn(row, self._caller) else {**row, **unnamed}
+            for row in self._metastore.transactions()
+        ]
         return m.GetOpenTxnsInfoResponse(
             txn_high_water_mark=self._metastore.call(ops.GetTxnList()).high_watermark,
             open_txns=[
@@ -227,10 +238,14 @@ class TransactionCalls(CallHandler):
 
     def lock(self, request: Any) -> Any:
         """ACQUIRED, WAITING, or NOT_ACQUIRED for a read that may not wait and would have to."""
-        settings = self._metastore.in_force.lock_settings
+        settings, sight = self._metastore.in_force.lock_settings, self._sight
+        for component in request.component:
+            if not (component.tablename or sight.database(component.dbname.lower())):
+                raise NotAuthorized(f"{self._caller} may not lock database {component.dbname}")
+        to_be_made = self._to_be_made(request.component)
         locks = [
             _of_database(component)
-            if self._is_to_be_made(component)
+            if _named(component) in to_be_made and component.operationType not in OPERATIONS
             else _lock(component, settings)
             for component in request.component
         ]
@@ -251,17 +266,30 @@ class TransactionCalls(CallHandler):
             )
         return self._settled(progress, request.txnid or 0)
 
-    def _is_to_be_made(self, component: Any) -> bool:
+    def _to_be_made(self, components: Sequence[Any]) -> set[str]:
         """Hive's CREATE TABLE locks the table before it is there; its database is locked instead.
 
         A statement that reads or writes such a table is refused by the lock as before.
         """
-        if component.operationType in OPERATIONS or not component.tablename:
-            return False
-        try:
-            self._record(component.dbname, component.tablename)
-        except NoSuchTable:
-            return component.dbname.lower() in self._metastore.databases()
+        names = {
+            _named(component)
+            for component in components
+            if component.operationType not in OPERATIONS and component.tablename
+        }
+        if not names:
+            return set()
+        databases = {*self._metastore.databases()}
+        if len(names) > _FEW:
+            names -= {record.name for record in self._metastore.tables()}
+        return {
+            name
+            for name in names
+            if name.partition(".")[0] in databases and not self._is_there(name)
+        }
+
+    def _is_there(self, table: str) -> bool:
+        with suppress(NoSuchTable):
+            return bool(self._metastore.table(table))
         return False
 
     def check_lock(self, request: Any) -> Any:
@@ -295,7 +323,7 @@ class TransactionCalls(CallHandler):
         self._metastore.call(ops.Unlock(request.lockid))
 
     def show_locks(self, request: Any) -> Any:
-        m = load()
+        m, sight = load(), self._sight
         chosen = (request.dbname, request.tablename, request.partname, request.txnid)
         shown = [
             m.ShowLocksResponseElement(
@@ -314,7 +342,12 @@ class TransactionCalls(CallHandler):
                 agentInfo=row["agent_info"],
             )
             for row in self._metastore.locks()
-            if all(
+            if (
+                sight.table(f"{row['database']}.{row['table']}")
+                if row["table"]
+                else sight.database(row["database"])
+            )
+            and all(
                 choice in (None, 0, row[column])
                 for choice, column in zip(
                     chosen, ("database", "table", "partition", "transaction_id"), strict=True
@@ -358,6 +391,10 @@ def _lock(component: Any, settings: LockSettings) -> LockRequest:
         component.partitionname or None,
         bool(component.isDynamicPartitionWrite),
     )
+
+
+def _named(component: Any) -> str:
+    return f"{component.dbname}.{component.tablename}".lower()
 
 
 def _of_database(component: Any) -> LockRequest:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 
+from acid_platform.base.addresses import parts_of_url
 from acid_platform.base.paths import user_path
 from acid_platform.errors import ImportRefused
 from acid_platform.handles.import_sources import BATCH, ImportSource
@@ -83,7 +83,7 @@ class PostgresSource(ImportSource):
     """
 
     def __init__(self, uri: str, table: str, columns: Sequence[str] | None = None) -> None:
-        parts = urlsplit(uri)
+        parts = parts_of_url(uri)
         if parts.scheme not in ("postgresql", "postgres"):
             raise ImportRefused("the source is no URI such as postgresql://user@host:5432/database")
         host = f"{parts.hostname or 'localhost'}:{parts.port or 5432}"

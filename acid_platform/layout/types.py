@@ -33,8 +33,11 @@ values are not reproduced."""
 _LONGEST = {"char": 255, "varchar": 65535}
 
 _TOKEN = re.compile(r"\s*([A-Za-z_]\w*|`(?:[^`]|``)*`|\d+|[<>(),:])")
-_FIELD = re.compile(r"\s*(`(?:[^`]|``)*`|[^`<>(),:]+)\s*(?=:)")
-"""A field of a struct, which stands without backticks in Hive's texts, whatever it is called."""
+_FIELD = re.compile(r"\s*+(?:(`(?:[^`]|``)*+`)\s*+|([^`<>(),:]++))(?=:)")
+"""A field of a struct, which stands without backticks in Hive's texts, whatever it is called.
+Nothing is tried twice, however many blanks there are."""
+LONGEST_TYPE, _KEPT_TYPE = 1 << 18, 1000
+"""Characters of a type, and of one that is remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +90,18 @@ def struct_of(fields: Iterable[tuple[str, HiveType]]) -> HiveType:
     `_`, `.` and blanks in names. Raises InvalidDefinition for another name, and for one twice.
     """
     children = tuple((name.lower(), kind) for name, kind in fields)
-    names = [name for name, _ in children]
-    for name in names:
+    seen = set[str]()
+    for name, _ in children:
         if name != name.strip() or not name or not all(map(_is_name_character, name)):
             raise InvalidDefinition(
                 f"a field of a struct can't be called {name!r}: Hive reads back only letters,"
                 " digits, '_', '.' and blanks inside of its name; rename the field"
             )
-        if names.count(name) > 1:
+        if name in seen:
             raise InvalidDefinition(
                 f"a struct has the field {name!r} twice, as letter case is ignored; rename one"
             )
+        seen.add(name)
     return HiveType("struct", (), children)
 
 
@@ -122,6 +126,11 @@ class Column:
 
 class _Parser:
     def __init__(self, text: str) -> None:
+        if len(text) > LONGEST_TYPE:
+            raise InvalidDefinition(
+                f"{text[:60]!r}… has {len(text):,} characters; a type, or the columns that are"
+                f" declared in one text, may have {LONGEST_TYPE:,}"
+            )
         self.text = text.rstrip()
         self.at = 0
         """The place of the next token."""
@@ -213,7 +222,7 @@ class _Parser:
                 raise self.error(f"a field expected before {self.text[self.at :].strip()!r}")
             self.at = match.end()
             self.expect(":")
-            yield _unquoted(match[1]), self.type()
+            yield _unquoted(match[1] or match[2]), self.type()
             token = self.next()
             if token == ">":
                 return
@@ -245,9 +254,17 @@ def _unquoted(name: str) -> str:
     return name[1:-1].replace("``", "`") if name.startswith("`") else name.strip()
 
 
-@lru_cache(maxsize=4096)
 def parse_type(text: str) -> HiveType:
     """`'array<decimal(7,2)>'` → HiveType. Raises InvalidDefinition."""
+    return _short_type(text) if len(text) <= _KEPT_TYPE else _parsed(text)
+
+
+@lru_cache(maxsize=4096)
+def _short_type(text: str) -> HiveType:
+    return _parsed(text)
+
+
+def _parsed(text: str) -> HiveType:
     parser = _Parser(text)
     parsed = parser.type()
     if parser.peek():
@@ -268,12 +285,12 @@ def parse_columns(text: str) -> tuple[Column, ...]:
     """`'id int, v string'` → columns, names in lower case. Raises InvalidDefinition."""
     require_kind("columns", text, str, "a text such as 'id int, v string'", InvalidDefinition)
     parser = _Parser(text)
-    columns: list[Column] = []
+    columns: dict[str, Column] = {}
     while True:
         name = parser.name()
-        if any(name == column.name for column in columns):
+        if name in columns:
             raise parser.error(f"column {name!r} is named twice")
-        columns.append(Column(name, parser.type()))
+        columns[name] = Column(name, parser.type())
         if not parser.peek():
-            return tuple(columns)
+            return tuple(columns.values())
         parser.expect(",")

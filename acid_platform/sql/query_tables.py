@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 from sqlglot import exp
 
-from acid_platform.errors import InvalidDefinition
+from acid_platform.errors import InvalidDefinition, UnsupportedStatement
 from acid_platform.layout.schema import VIRTUAL_COLUMNS
 from acid_platform.layout.sql_text import quoted
 from acid_platform.sql.pruning import conditions, needed_columns
@@ -48,6 +49,9 @@ class Bound:
     sources: tuple[QueryTable, ...]
 
 
+MOST_EXPANDED = 500
+"""Views in the place of their names, and tables, in one query (P78). A view that names a view twice
+doubles them with each level."""
 ViewQuery = Callable[[str], Query | None]
 """The query of a view by its full name; None for any other name."""
 
@@ -63,9 +67,10 @@ def bind(
     the query of each view in its place.
 
     `columns_of` gives the columns of a table or view by its full name, partition columns included.
-    Raises InvalidDefinition for a view that reads itself, and what `names.resolve` raises.
+    Raises InvalidDefinition for a view that reads itself, UnsupportedStatement for more than
+    MOST_EXPANDED views and tables, and what `names.resolve` raises.
     """
-    binding = _Binding(prefix, columns_of, view_query)
+    binding = _Binding(prefix, columns_of, cache(view_query))
     text, tree = binding.expanded(query, database, ())
     columns = {id(stored.table): stored.columns for stored in binding.stored}
     pushed = conditions(tree, columns)
@@ -101,6 +106,15 @@ class _Binding:
     columns_of: ColumnsOf
     view_query: ViewQuery
     stored: list[_Stored] = field(default_factory=list)
+    views: list[str] = field(default_factory=list)
+    """Those that were expanded, as often as they were."""
+
+    def _require_few(self, name: str) -> None:
+        if len(self.stored) + len(self.views) >= MOST_EXPANDED:
+            raise UnsupportedStatement(
+                f"the query reads more than {MOST_EXPANDED:,} tables and views, through views that"
+                f" name views, {name} among them; store what one of them says as a table"
+            )
 
     def expanded(
         self, query: Query, database: str, above: tuple[str, ...]
@@ -118,6 +132,7 @@ class _Binding:
             edits += _hidden(select, query.text, virtual, names.aliases)
         for table in tables:
             where, name = place(table), full_name(table, database)
+            self._require_few(name)
             view = self.view_query(name)
             if view is None:
                 number = len(self.stored)
@@ -132,6 +147,7 @@ class _Binding:
                     )
                 )
             else:
+                self.views.append(name)
                 inner, inside = self.expanded(view, database, one_more(above, name))
                 instead = f"({inner}\n)"
                 _expand(table, inside)

@@ -106,20 +106,31 @@ def query_now(view: ViewRecord, columns_of: Callable[[str], Columns]) -> Query:
 
 
 def tables_read(
-    written: Query, database: str, view_query: ViewQuery, above: tuple[str, ...] = ()
+    written: Query,
+    database: str,
+    view_query: ViewQuery,
+    above: tuple[str, ...] = (),
+    known: dict[str, set[str]] | None = None,
 ) -> set[str]:
-    """The full names of the tables that a query reads, also through views.
+    """The full names of the tables that a query reads, also through views, each of which is looked
+    at once.
 
     `above` are the views that it is part of. Raises InvalidDefinition for a view that reads itself.
     """
+    of_views = {} if known is None else known
     names = set[str]()
     for table in stored_tables(written.tree):
         name = full_name(table, database)
+        if name in of_views and name not in above:
+            names |= of_views[name]
+            continue
         view = view_query(name)
         if view is None:
             names.add(name)
         else:
-            names |= tables_read(view, database, view_query, one_more(above, name))
+            inside = one_more(above, name)
+            of_views[name] = tables_read(view, database, view_query, inside, of_views)
+            names |= of_views[name]
     return names
 
 

@@ -244,8 +244,9 @@ _DOTTED = "i\u0307"
 
 
 def _check_buckets(table: str, columns: Sequence[Column], names: Sequence[str]) -> None:
+    by_name = {column.name: column for column in columns}
     for name in names:
-        clustering_column = next((column for column in columns if column.name == name), None)
+        clustering_column = by_name.get(name)
         if clustering_column is None:
             raise InvalidDefinition(f"{table}: there is no column {name!r} to cluster by")
         refuse_unhashable(clustering_column.type)

@@ -39,58 +39,82 @@ def declared_constraints(
     given = "a list of Constraint"
     require_kind("constraints", constraints, Iterable, given, InvalidDefinition)
     every = [*present]
+    known = KnownColumns(table, columns, keys)
+    taken = {other.name for other in every}
+    of_columns = {(other.kind, other.columns): other for other in every}
+    primary = next((one for one in every if one.kind is ConstraintKind.PRIMARY_KEY), None)
     for new in constraints:
         require_kind("one of constraints", new, Constraint, given, InvalidDefinition)
-        checked = _checked(table, columns, keys, new)
-        for other in every:
-            if checked.kind in _ONE_OF_A_KIND and (other.kind, other.columns) == (
-                checked.kind,
-                checked.columns,
-            ):
-                raise InvalidDefinition(
-                    f"{table}: {checked.columns[0]} has constraint {other.name},"
-                    f" {other.kind.value}, already; drop that first"
-                )
-            if checked.kind is other.kind is ConstraintKind.PRIMARY_KEY:
-                raise InvalidDefinition(f"{table} has a primary key already, {other.name}")
-        taken = {other.name for other in every}
+        checked = _checked(known, new)
+        other = of_columns.get((checked.kind, checked.columns))
+        if checked.kind in _ONE_OF_A_KIND and other is not None:
+            raise InvalidDefinition(
+                f"{table}: {checked.columns[0]} has constraint {other.name},"
+                f" {other.kind.value}, already; drop that first"
+            )
+        if checked.kind is ConstraintKind.PRIMARY_KEY and primary is not None:
+            raise InvalidDefinition(f"{table} has a primary key already, {primary.name}")
         if checked.name in taken:
             raise InvalidDefinition(f"{table} has a constraint {checked.name} already")
-        name = checked.name or _name(table, checked, taken)
-        every.append(replace(checked, name=name))
+        named = replace(checked, name=checked.name or _name(known, checked, taken))
+        if named.kind is ConstraintKind.PRIMARY_KEY:
+            primary = named
+        of_columns[named.kind, named.columns] = named
+        taken.add(named.name)
+        every.append(named)
     return tuple(every)
 
 
-def _name(table: str, constraint: Constraint, taken: set[str]) -> str:
-    short = table.rpartition(".")[2]
+class KnownColumns:
+    """What is known of a table, by which its constraints are checked one after another."""
+
+    def __init__(self, table: str, columns: Sequence[Column], keys: Sequence[Column]) -> None:
+        self.table = table
+        self.columns = {column.name: column for column in columns}
+        self.keys = {column.name: column for column in keys}
+        self.every = (*columns, *keys)
+        self.structs = {column.name for column in columns if column.type.kind == "struct"}
+        self.with_char = {column.name for column in columns if column.type.has_char}
+        self.numbers: dict[str, int] = {}
+        """The next number of a name that is taken."""
+
+    def require(self, names: Iterable[str], what: str) -> None:
+        """Raises UnknownColumn."""
+        unknown = [name for name in names if name not in self.columns and name not in self.keys]
+        if unknown:
+            require_columns(unknown, self.every, what)
+
+
+def _name(known: KnownColumns, constraint: Constraint, taken: set[str]) -> str:
+    short = known.table.rpartition(".")[2]
     kind = constraint.kind.value.lower().replace(" ", "_")
     usual = "_".join((short, *constraint.columns, kind))
-    numbered = (f"{usual}_{number}" for number in range(2, len(taken) + 3))
-    return next(name for name in (usual, *numbered) if name not in taken)
+    name = usual
+    while name in taken:
+        known.numbers[usual] = number = known.numbers.get(usual, 1) + 1
+        name = f"{usual}_{number}"
+    return name
 
 
-def _checked(
-    table: str, columns: Sequence[Column], keys: Sequence[Column], constraint: Constraint
-) -> Constraint:
-    what = f"{table}: {constraint}"
+def _checked(known: KnownColumns, constraint: Constraint) -> Constraint:
+    what = f"{known.table}: {constraint}"
     kind = constraint.kind
     require_short(what, constraint.text)
     if kind is ConstraintKind.CHECK:
-        constraint = _checked_condition(what, columns, keys, constraint)
+        constraint = _checked_condition(what, known, constraint)
     names = tuple(name.lower() for name in constraint.columns)
-    of_keys = {column.name for column in keys} & {*names}
+    of_keys = [name for name in names if name in known.keys]
     if of_keys and kind not in DECLARED_ONLY:
         raise UnsupportedStatement(
             f"{what}: {min(of_keys)} is a partition column, which can't have a constraint"
         )
-    require_columns(names, (*columns, *keys), table)
+    known.require(names, known.table)
     if kind in DECLARED_ONLY and constraint.enabled:
         raise UnsupportedStatement(
             f"{what}: {kind.value} is declared, not enforced; add DISABLE NOVALIDATE"
         )
     if kind is ConstraintKind.DEFAULT:
-        column = next(column for column in columns if column.name == names[0])
-        text = _default(what, column, constraint.text)
+        text = _default(what, known.columns[names[0]], constraint.text)
         return replace(constraint, name=constraint.name.lower(), columns=names, text=text)
     return replace(
         constraint,
@@ -101,9 +125,7 @@ def _checked(
     )
 
 
-def _checked_condition(
-    what: str, columns: Sequence[Column], keys: Sequence[Column], constraint: Constraint
-) -> Constraint:
+def _checked_condition(what: str, known: KnownColumns, constraint: Constraint) -> Constraint:
     """The constraint with the columns that its condition names.
 
     The condition has to mean the same for one row alone, at any time and in both engines.
@@ -119,20 +141,20 @@ def _checked_condition(
         raise InvalidDefinition(f"{what}: its answer would differ from one time to another")
     require_cheap(what, tree)
     names = []
-    structs = {column.name for column in columns if column.type.kind == "struct"}
     for node in tree.find_all(exp.Column):
         first = node.parts[0].name.lower()
-        if len(node.parts) > 1 and first not in structs:
+        if len(node.parts) > 1 and first not in known.structs:
             raise UnknownColumn(f"{what}: name {node.sql('hive')} without its table")
         names.append(first)
     names = list(dict.fromkeys(names))
     if not names:
         raise InvalidDefinition(f"{what}: a CHECK names no column")
-    require_columns(names, (*columns, *keys), what)
-    for column in columns:
-        if column.name in names and column.type.has_char:
+    known.require(names, what)
+    for name in names:
+        if name in known.with_char:
             raise UnsupportedStatement(
-                f"{what}: {column} in a CHECK is not supported; declare it as varchar or string"
+                f"{what}: {known.columns[name]} in a CHECK is not supported; declare it as varchar"
+                " or string"
             )
     return replace(constraint, columns=tuple(names), text=canonical(constraint.text).strip())
 

@@ -1017,13 +1017,41 @@ GROUP = Group(
         ),
         Rule(
             "P77",
-            "Who is taken out of the file of users is out, whatever else fails and whatever login"
-            " was under way; and the time of a refused login tells no names.",
-            ("gateway.gateway_server", "gateway.users"),
+            "Nobody is told of what they may not read: lists of the gateway have no names of"
+            " others' databases, tables, transactions and locks, and the time of a refused login"
+            " tells no user's. Who is taken out of the file of users is out, whatever else fails"
+            " and whatever login was under way.",
             (
+                "gateway.gateway_server",
+                "gateway.users",
+                "gateway.authorization",
+                "gateway.catalog_calls",
+            ),
+            (
+                "test_P77_no_call_lists_what_its_user_may_not_see",
+                "test_P77_what_may_not_be_seen_is_answered_as_what_is_not_there",
                 "test_P77_a_login_under_way_ends_with_the_user",
                 "test_P77_a_missing_certificate_keeps_no_former_user_connected",
                 "test_P77_every_login_costs_the_same_hashes",
+            ),
+        ),
+        Rule(
+            "P78",
+            "A call takes time and memory in proportion to its message, up to a bound that its"
+            " error names; what can't be bounded, as a query of the metastore's tables, runs in a"
+            " process of its own that is ended.",
+            (
+                "metastore.rules.lock_requests",
+                "metastore.server.querying",
+                "gateway.statistics_calls",
+                "sql.query_tables",
+            ),
+            (
+                "test_P78_a_call_of_the_gateway_takes_time_in_proportion",
+                "test_P78_an_operation_of_the_metastore_takes_time_in_proportion",
+                "test_P78_a_query_that_takes_long_is_ended_and_nobody_waits_for_it",
+                "test_P78_views_that_name_a_view_twice_are_counted",
+                "test_P78_statistics_are_kept_of_the_tables_columns_only",
             ),
         ),
     ),

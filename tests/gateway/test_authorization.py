@@ -12,7 +12,7 @@ from acid_platform import InvalidDefinition, Warehouse
 from acid_platform.gateway.authorization import (
     AccessRequest,
     Authorizer,
-    grants,
+    GrantFile,
     imported,
     parse_grants,
 )
@@ -106,7 +106,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def user(warehouse: Warehouse, file: Path) -> Iterator[Callable[[str], User]]:
     warehouse.create_table("safe.open", "id int, v string")
     warehouse.create_table("safe.shut", "id int, v string", partitioned_by=["p int"])
-    gateway = Gateway(warehouse.metastore, 0.01, grants(str(file)))
+    gateway = Gateway(warehouse.metastore, 0.01, GrantFile(str(file)))
     yield lambda name: User(gateway, name)
 
 
@@ -121,7 +121,7 @@ def test_P34_denied_names_user_verb_and_table(user: Callable[[str], User]) -> No
         ann.drop_table("safe", "open", True)
     with pytest.raises(Refused, match=r"MetaException: user ann may not drop safe\.\*"):
         ann.drop_database("safe", True, True)
-    assert "safe" in eve.get_all_databases()
+    assert "safe" in ann.get_all_databases() and "safe" not in eve.get_all_databases()
 
 
 def test_P34_a_lock_needs_the_verb_of_its_operation(user: Callable[[str], User]) -> None:
@@ -170,7 +170,7 @@ def test_P34_others_transactions_are_out_of_reach(
     txn = etl.begin()
     etl.lock(txn, "safe.open", INSERT)
     # Another gateway knows of the transaction only by the metastore.
-    elsewhere = User(Gateway(warehouse.metastore, 0.01, grants(str(file))), "bob")
+    elsewhere = User(Gateway(warehouse.metastore, 0.01, GrantFile(str(file))), "bob")
     for stranger in (bob, root, elsewhere):
         for call, request in (
             ("commit_txn", m.CommitTxnRequest(txnid=txn)),
@@ -183,7 +183,7 @@ def test_P34_others_transactions_are_out_of_reach(
     request = m.AllocateTableWriteIdsRequest(dbName="safe", tableName="open", txnIds=[txn])
     with pytest.raises(Refused, match=f"user bob may not use transaction {txn}"):
         bob.allocate_table_write_ids(request)
-    User(Gateway(warehouse.metastore, 0.01, grants(str(file))), "etl").commit_txn(
+    User(Gateway(warehouse.metastore, 0.01, GrantFile(str(file))), "etl").commit_txn(
         m.CommitTxnRequest(txnid=txn)
     )
     with pytest.raises(Refused, match="NoSuchTxn"):

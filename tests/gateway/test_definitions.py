@@ -593,6 +593,26 @@ def test_P34_column_statistics_and_counts_are_kept_and_served(
     assert [one for one in found if one.startswith("error") or "statistics" in one] == []
 
 
+def test_P78_statistics_are_kept_of_the_tables_columns_only(
+    client: Any, warehouse: Warehouse
+) -> None:
+    client.create_table(declared("bounded"))
+    client.update_table_column_statistics(column_statistics("bounded", 7))
+    (file,) = (warehouse_root(warehouse) / "made.db/bounded/_statistics_of_engines").iterdir()
+    before = file.read_bytes()
+    for name, sketch in (("gone", b""), ("", b""), ("x" * 5000, b""), ("id", b"x" * 100_000)):
+        strange = column_statistics("bounded", 7)
+        strange.statsObj[0].colName = name
+        strange.statsObj[0].statsData.longStats.bitVectors = sketch
+        with pytest.raises(m.MetaException, match=r"has no column|more than 65,536 bytes"):
+            client.update_table_column_statistics(strange)
+    assert file.read_bytes() == before
+    huge = shown(client, "made.bounded")
+    huge.parameters |= {"numRows": "9" * 5000, "totalSize": "9"}
+    client.alter_table("made", "bounded", huge)
+    assert "numRows" not in shown(client, "made.bounded").parameters
+
+
 def test_P34_statistics_of_partitions_are_kept_and_served(
     client: Any, warehouse: Warehouse
 ) -> None:

@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -24,7 +25,12 @@ from acid_platform.gateway.client_connection import ClientConnection
 from acid_platform.gateway.framing import Limits
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.users import Proof
+from acid_platform.metastore.client.metastore import Metastore
+from tests.gateway.calls import any_call
 from tests.gateway.test_protocol import CALLS, _Silent, framed
+from tests.metastore.local import LocalLink
+from tests.metastore.world import World
+from tests.raw_errors import no_raw_errors
 
 USER, PASSWORD = "ann", "secret"
 RIGHT = sasl.client_opening(USER, PASSWORD)
@@ -189,6 +195,19 @@ async def _fuzz(count: int, seed: int) -> Counter[str]:
 
 def fuzz(count: int, seed: int = 1) -> Counter[str]:
     return asyncio.run(_fuzz(count, seed))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_call_is_answered_with_an_error_that_is_not_ours(tmp_path: Path, seed: int) -> None:
+    """Calls of every name, each of whose values may be one that nobody expects."""
+    dice = random.Random(seed)
+    world = World()
+    world.create(partitioned=True, location=str(tmp_path / "t"))
+    link: Any = LocalLink(world)
+    gateway = Gateway(Metastore(link, str(tmp_path)), 0)
+    with no_raw_errors():
+        for _ in range(1500):
+            gateway.answer(any_call(dice), Caller("10.0.0.7:1", USER))
 
 
 def test_P34_mutated_negotiations_let_nobody_in(caplog: pytest.LogCaptureFixture) -> None:

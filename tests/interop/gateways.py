@@ -11,7 +11,7 @@ from typing import Any
 
 from acid_platform import Warehouse
 from acid_platform.gateway.caller import Caller
-from acid_platform.gateway.gateway import Gateway
+from acid_platform.gateway.gateway import Gateway, waited
 from acid_platform.gateway.gateway_server import GatewayServer
 from acid_platform.gateway.protocol import Call, Undecodable
 from tests.interop.recording import Recording
@@ -27,14 +27,14 @@ class Observed(Gateway):
         self.failed: list[str] = []
         self.milliseconds: dict[str, list[float]] = {}
 
-    def answer(self, payload: bytes, peer: Caller) -> bytes:
+    def begin(self, payload: bytes, peer: Caller) -> bytes:
         with suppress(Undecodable):
             if Call.decode(payload).oneway:  # the client only says that it goes
-                return super().answer(payload, peer)
+                return waited(super().begin(payload, peer))
         if self.recording is not None:
             self.recording.heard(payload)
         began = time.perf_counter()
-        answer = super().answer(payload, peer)
+        answer = waited(super().begin(payload, peer))
         took = (time.perf_counter() - began) * 1000
         try:
             name = Call.decode(payload).name

@@ -22,6 +22,7 @@ import pytest
 
 from acid_platform import (
     InvalidDefinition,
+    InvalidExpression,
     LockNotAcquired,
     LockTimeout,
     MetastoreIncompatible,
@@ -559,3 +560,32 @@ def test_P3_a_metastore_that_never_answers_is_not_waited_for(
             os.kill(pid, signal.SIGCONT)
         monkeypatch.undo()
         client.stop()
+
+
+def test_P78_a_query_that_takes_long_is_ended_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    endless = "SELECT levenshtein(repeat('a', 300000), repeat('b', 300000))"
+    hungry = "SELECT len(list(i)) FROM range(3000000000) t(i)"
+    told: list[BaseException] = []
+
+    def ask(sql: str) -> None:
+        with Metastore.connect(tmp_path / "m") as other, pytest.raises(InvalidExpression) as error:
+            other.query(sql)
+        told.append(error.value)
+
+    with Metastore.connect(tmp_path / "m") as metastore:
+        assert metastore.query("SELECT 1 AS one") == (["one"], [[1]])
+        for sql in (endless, hungry):
+            began = time.monotonic()
+            thread = threading.Thread(target=ask, args=(sql,))
+            thread.start()
+            while thread.is_alive():
+                before = time.monotonic()
+                metastore.begin().commit()
+                assert time.monotonic() - before < 5
+                time.sleep(0.1)
+            thread.join()
+            assert time.monotonic() - began < 60
+        assert len(told) == 2 and "10 s" in str(told[0])
+        metastore.begin().commit()
+        assert metastore.query("SELECT count(*) > 1 AS many FROM txns") == (["many"], [[True]])
+        metastore.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
@@ -303,3 +304,18 @@ def test_alter_view_gives_it_another_query(warehouse: Warehouse) -> None:
     for name, message in (("w", "is a table"), ("y", "there is no table")):
         with pytest.raises(errors.AcidError, match=message):
             warehouse.sql(f"ALTER VIEW {name} AS SELECT 1 AS one")
+
+
+@pytest.mark.parametrize("opened", ["local"], indirect=True)
+def test_P78_views_that_name_a_view_twice_are_counted(warehouse: Warehouse) -> None:
+    """Each level doubles what is read, until there is too much of it."""
+    warehouse.sql("CREATE TABLE doubled (id int); CREATE VIEW v0 AS SELECT id FROM doubled")
+    level, began = 0, time.process_time()
+    with pytest.raises(errors.UnsupportedStatement, match="more than 500 tables and views"):
+        for level in range(1, 40):
+            below = f"v{level - 1}"
+            warehouse.sql(
+                f"CREATE VIEW v{level} AS SELECT a.id FROM {below} a JOIN {below} b ON a.id = b.id"
+            )
+    assert 6 < level < 10 and time.process_time() - began < 30
+    assert warehouse.sql("SELECT count(*) AS n FROM v3").to_arrow()["n"].to_pylist() == [0]

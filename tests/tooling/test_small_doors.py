@@ -19,7 +19,8 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from acid_platform import Warehouse, errors
-from acid_platform.base.location import Location, without_credentials
+from acid_platform.base.addresses import parts_of_url, without_credentials
+from acid_platform.base.location import Location
 from acid_platform.base.visible import OneLine, visible
 from acid_platform.cli.main import main
 from acid_platform.display import show_table
@@ -291,3 +292,23 @@ def test_a_hash_that_cannot_be_replaced_keeps_nobody_out(
     monkeypatch.setattr(users, "sync_data", full)
     assert users.Users(str(path)).verify("ann", "a")
     assert "$16384$" in path.read_text() and [*tmp_path.iterdir()] == [path]
+
+
+SIGNS = ["/", "#", "?", "@", ":", "[", "]", "%zz", "\\", " ", "//", "@/", "#@", "é", "\x00"]
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+@pytest.mark.parametrize("address", ["postgresql://{}@host:5432/db", "postgres://{}@host/db?x=1"])
+def test_no_error_shows_the_password_of_an_address(sign: str, address: str) -> None:
+    from acid_platform.handles.database_sources import PostgresSource
+    from acid_platform.metastore.log.open_log import open_log
+
+    for written in (f"user:se{sign}cret", f"us{sign}er:secret", f"{sign}cret"):
+        url, refused = address.format(written), False
+        for door in (open_log, parts_of_url, lambda url: PostgresSource(url, "t")):
+            try:
+                if door in (open_log, parts_of_url) or refused:  # else it would look for the host
+                    door(url)
+            except errors.AcidError as error:
+                assert "cret" not in str(error)
+                refused = door is parts_of_url

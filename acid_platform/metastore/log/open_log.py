@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from acid_platform.base.location import without_credentials
+from acid_platform.base.addresses import without_credentials
 from acid_platform.base.object_store import BY_SCHEME
 from acid_platform.errors import InvalidDefinition
 

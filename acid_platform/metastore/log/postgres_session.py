@@ -7,14 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlunsplit
 
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
-from acid_platform.base.location import without_credentials
+from acid_platform.base.addresses import parts_of_url, without_credentials
 from acid_platform.errors import (
     InvalidDefinition,
     MetastoreDamaged,
@@ -38,7 +38,7 @@ def parsed(url: str) -> tuple[dict[str, Any], str]:
 
     Raises InvalidDefinition, as for a password.
     """
-    parts = urlsplit(url)
+    parts = parts_of_url(url)
     fields = parse_qsl(parts.query, keep_blank_values=True)
     shown = without_credentials(urlunsplit((*parts[:3], "", "")))
     secret = [name for name, _ in fields if "password" in name.lower()]

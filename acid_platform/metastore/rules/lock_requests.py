@@ -15,6 +15,8 @@ from acid_platform.metastore.rules.table_declarations import normal_partition
 from acid_platform.transactions import RowOperation, TxnType
 from acid_platform.transactions.locks import LockComponent, LockType
 
+MOST_LOCKS = 10_000
+"""Locks of one request, while which is decided every other one waits (P78)."""
 _STRICTEST = {
     LockType.SHARED_READ: RowOperation.SELECT,
     LockType.SHARED_WRITE: RowOperation.UPDATE,
@@ -30,6 +32,11 @@ def resolve(
     """The locks of a request, and what the transaction will touch (T23 to T26)."""
     if not requests:
         raise InvalidDefinition(f"transaction {txn.txn_id} asks for no lock; name a table")
+    if len(requests) > MOST_LOCKS:
+        raise InvalidDefinition(
+            f"transaction {txn.txn_id} asks for {len(requests):,} locks at once; a request has at"
+            f" most {MOST_LOCKS:,}: lock whole tables, or ask several times"
+        )
     components: list[LockComponent] = []
     touches: dict[tuple[int, str | None, RowOperation | None], Component] = {}
     for request in requests:

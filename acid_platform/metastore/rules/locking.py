@@ -294,8 +294,8 @@ class LockGranted(Event, kind="grant"):
         put_lock(state, entry)
         if not entry.txn_id:
             return
-        components = state.components.setdefault(entry.txn_id, [])
-        components.extend(component for component in touches if component not in components)
+        before = state.components.get(entry.txn_id, ())
+        state.components[entry.txn_id] = [*dict.fromkeys((*before, *touches))]
         txn = state.txns[entry.txn_id]
         if not txn.taken:
             state.txns[txn.txn_id] = replace(txn, taken=state.moment())

@@ -1,4 +1,4 @@
-"""Operations that also read what memory no longer holds: outcomes, queries, history."""
+"""Operations that also read what memory no longer holds: outcomes, history."""
 
 from __future__ import annotations
 
@@ -18,13 +18,6 @@ def outcome(group: GroupCommit, operation: ops.GetOutcome) -> Answer | None:
     return None if past is None else group.machine.expand(past.op, past.reply)
 
 
-def query(group: GroupCommit, operation: ops.RunQuery) -> ops.QueryResult:
-    """Raises what `Store.query` raises."""
-    columns, rows = group.store.query(group.state, operation.sql)
-    plain = [[_plain(value) for value in row] for row in rows]
-    return ops.QueryResult(columns, plain, group.now_wall, group.store.end.position)
-
-
 def history(group: GroupCommit, operation: ops.GetHistory) -> list[Row]:
     """Raises NoSuchTable."""
     return group.store.history(group.state, group.state.table(operation.name).record.table_id)
@@ -32,10 +25,5 @@ def history(group: GroupCommit, operation: ops.GetHistory) -> list[Row]:
 
 HANDLERS: dict[type[MetastoreOperation[object]], Callable[..., object]] = {
     ops.GetOutcome: outcome,
-    ops.RunQuery: query,
     ops.GetHistory: history,
 }
-
-
-def _plain(value: object) -> object:
-    return value if isinstance(value, bool | int | float | str | None) else str(value)

@@ -41,6 +41,7 @@ from acid_platform.metastore.server.archiving import Archiver
 from acid_platform.metastore.server.election import Election
 from acid_platform.metastore.server.group_commit import GroupCommit, Request
 from acid_platform.metastore.server.metrics import families, histogram
+from acid_platform.metastore.server.querying import Queries
 from acid_platform.metastore.server.reception import ListeningService, Reception
 from acid_platform.metastore.server.store import Store
 from acid_platform.metastore.wire import LEADER, STANDBY
@@ -118,6 +119,7 @@ class Server:
         self._stopping = False
         self._held: list[Request] = []
         """Requests that came while it was not known whether this process still leads."""
+        self.queries = Queries(commits.store.log, reception.connections.ring)
         self._gateways: dict[str, tuple[float, Row]] = {}
         self._asked: deque[Future[Row]] = deque()
         """Threads that wait for the status."""
@@ -181,6 +183,7 @@ class Server:
             self._serve(requests, due)
         else:
             self._serve_elected(self._election, requests, due)
+        self.reception.send(self.queries.replies())
         self.moved = _inodes(self._home) != self._place
         if not self.moved and self._leads:
             self.archiver.tick()
@@ -195,10 +198,22 @@ class Server:
         replies, requests = commits.answer_reads(requests)
         reception.send(replies)
         requests += self._answer_own(reception.receive(0))
+        requests = self._asked_elsewhere(requests)
         if self._election is not None and not self._election.may_answer:
             self._held += requests  # some came when another process may have led
         elif requests or due:
             reception.send(commits.round(requests, reception.waiting if due else None))
+
+    def _asked_elsewhere(self, requests: list[Request]) -> list[Request]:
+        """Hands queries to the process that runs them, and returns the other requests."""
+        others = []
+        for request in requests:
+            if isinstance(request.operation, ops.RunQuery):
+                end, now = self.commits.store.end.position, self.commits.now_wall
+                self.queries.ask(request.id, request.operation.sql, end, now)
+            else:
+                others.append(request)
+        return others
 
     # --- one of several processes -------------------------------------------------------------
 
@@ -247,6 +262,7 @@ class Server:
         """Clients learn from the next leader what became of their requests."""
         _LOG.warning("no longer leads in epoch %d: %s", self.commits.epoch, why)
         self._held = []
+        self.queries.end()
         self._tell_role(leads=False)
         self.reception.drop_remote()
         election.step_down()
@@ -370,6 +386,7 @@ class Server:
 
     def _close(self) -> None:
         self._stopping = True
+        self.queries.end()
         self.moved = self.moved or _inodes(self._home) != self._place
         self.reception.unbind()
         if self.moved:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from acid_platform.metastore.server.state_file import Origin, require_state
 from acid_platform.metastore.server.stored_kinds import Columns
 
 _CONFIG: dict[str, str | int] = {"threads": 1, "memory_limit": "2GB"}
-_QUERY_SECONDS = 10.0
 _QUERY_ROWS = 100_000
 
 _KEPT = {
@@ -154,7 +152,7 @@ class StateTables:
         run("DETACH saved")
 
     def query(self, sql: str) -> tuple[list[str], list[list[Any]]]:
-        """Column names and rows of one SELECT, at most 100,000 rows and 10 s.
+        """Column names and rows of one SELECT, at most 100,000 rows.
 
         Raises UnsupportedStatement for anything but one SELECT, InvalidExpression if it fails.
         """
@@ -169,16 +167,12 @@ class StateTables:
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
             raise UnsupportedStatement(f"the metastore answers one SELECT at a time, not {sql!r}")
         self._copy(_names_in(sql))
-        watchdog = threading.Timer(_QUERY_SECONDS, connection.interrupt)
-        watchdog.start()
         try:
             cursor = connection.execute(sql)
             names = [column[0] for column in cursor.description or ()]
             return names, [list(row) for row in cursor.fetchmany(_QUERY_ROWS)]
         except duckdb.Error as error:
             raise InvalidExpression(f"{sql!r} failed: {error}") from error
-        finally:
-            watchdog.cancel()
 
     def close(self) -> None:
         self._connection.close()
