@@ -128,6 +128,11 @@ class JavaMissing(Terminal):
     """No Java 17 or newer was found, which Spark needs."""
 
 
+class SparkLost(Transient):
+    """The JVM of the Spark session, or the Spark Connect server, has ended while it was needed
+    (P60)."""
+
+
 class SparkMisconfigured(Terminal):
     """The Spark session lacks a setting that correct results depend on (P17), or the Python of its
     tasks lacks our code."""

@@ -100,8 +100,15 @@ again by `make test-full`. Everything else goes to Spark.
 
 Small: at most `acid.local.max.bytes` have to be read from tables, and no rows come from Spark.
 Rows of this process, such as frames, Arrow's data or dicts, are written here, however many they
-are, as a stream ([P59](rules.md)). `make bench-engines` measures both engines by the size of the
-table.
+are, as a stream ([P59](rules.md)). If they have to go to Spark, since `engine='spark'` was asked
+for or the table is large, they need not fit into its driver's heap: they go by files in a private
+directory to a Spark of this machine, and piece by piece to another one.
+`make bench-engines` measures both engines by the size of the table.
+
+If the JVM of a session ends, every call that waits for it raises SparkLost with the reason, and the
+next statement starts another one. A session that the platform starts ends when its heap is full
+(`-XX:+ExitOnOutOfMemoryError`): give this option to the driver of a session of your own, which
+otherwise may lose the thread that everybody waits for and go on.
 
 `Warehouse.open(engine=...)` or the variable `ACID_ENGINE` choose it for a handle. EXPLAIN shows
 the engine, the reason and DuckDB's or Spark's plan; the `Result` of a SELECT has them as

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from acid_platform.base.arguments import require_limit
 from acid_platform.base.visible import visible
+from acid_platform.engine.spark_pieces import frame_of
 from acid_platform.layout.types import Column
 from acid_platform.storage.arrow_lending import ArrowLender, polars_frame, to_frame
 from acid_platform.storage.arrow_types import declared_columns
@@ -149,7 +150,8 @@ class ArrowResult(Result):
         return self.table.to_reader()
 
     def to_spark(self) -> DataFrame:
-        return self.session().createDataFrame(instants(self.table))
+        session = self.session()
+        return frame_of(session, [self.table], lambda few: session.createDataFrame(instants(few)))
 
     def renamed(self, names: Sequence[str]) -> ArrowResult:
         return replace(self, table=self.table.rename_columns(list(names)))

@@ -120,8 +120,14 @@ class Warehouse:
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session, which is started if needed. Raises JavaMissing, SparkMisconfigured."""
+        """The Spark session, which is started if needed, also after its JVM has ended. Raises
+        JavaMissing, SparkMisconfigured, SparkLost."""
         with self._guard:
+            if self._spark is not None:
+                from acid_platform.engine.spark.jvm_death import has_ended
+
+                if has_ended(self._spark):
+                    self._spark = None
             if self._spark is None:
                 from acid_platform.engine.spark import session
                 from acid_platform.engine.spark.failures import install_expiry

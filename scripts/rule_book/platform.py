@@ -820,6 +820,17 @@ GROUP = Group(
             ),
         ),
         Rule(
+            "P60",
+            "A JVM or a Spark Connect server that ends ends every call that waits for it, by"
+            " SparkLost, which says why it has ended and what to do; the next statement has another"
+            " JVM. A JVM whose heap is full ends.",
+            ("engine.spark.jvm_death", "engine.spark.jvm"),
+            (
+                "test_P60_whoever_loses_the_connection_to_a_jvm_that_ended_learns_why",
+                "test_P60_a_killed_jvm_ends_each_wait_and_the_next_statement_has_another",
+            ),
+        ),
+        Rule(
             "P64",
             "A file of another program is read by the types that its format says, in both engines"
             " alike: Parquet without the note that Arrow's writers add, ORC also as Hive 0.11 wrote"

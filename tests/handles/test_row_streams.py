@@ -4,10 +4,12 @@ table: exactly these rows, in files as large as they should be, within bounded m
 from __future__ import annotations
 
 import json
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -16,9 +18,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from acid_platform import NeedsSpark, Table, Transaction, Warehouse, WriteConflict, WrongType
-from acid_platform.engine import local_rows, row_streams
+from acid_platform.engine import local_rows, row_streams, spark_pieces
 from acid_platform.engine.local import merge, placed_rows
 from acid_platform.engine.rows import plain_rows
 from acid_platform.errors import LockTimeout, RowsTaken, SnapshotOutdated
@@ -296,3 +299,57 @@ def test_P59_memory_does_not_grow_with_the_rows(
     extra = {"insert": 50_000, "overwrite": 0, "merge": 0}[verb]
     assert rows == count + extra
     assert grown < most << 20, f"{grown >> 20} MiB more"
+
+
+# --- to Spark ------------------------------------------------------------------------------------
+
+
+class Frame:
+    """A frame of Spark, as far as it is made of files or kept by executors."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.rows = rows
+
+    def localCheckpoint(self, eager: bool) -> Frame:
+        assert eager and self.rows.nbytes <= 800  # a piece is computed before the next one is made
+        return self
+
+    def union(self, other: Frame) -> Frame:
+        return Frame(pa.concat_tables([self.rows, other.rows]))
+
+
+@pytest.mark.parametrize("master", ["local[2]", "yarn"])
+def test_P59_many_rows_come_to_spark_by_files_or_piece_by_piece(
+    monkeypatch: pytest.MonkeyPatch, master: str
+) -> None:
+    monkeypatch.setattr(spark_pieces, "_HELD_BYTES", 2000)
+    monkeypatch.setattr(spark_pieces, "_PIECE_BYTES", 700)
+    monkeypatch.setattr(spark_pieces, "_FILE_BYTES", 1000)
+    read: list[Path] = []
+
+    def parquet_of(directory: str) -> Frame:
+        read.append(Path(directory))
+        assert stat.S_IMODE(read[-1].stat().st_mode) == 0o700
+        files = sorted(read[-1].iterdir())
+        assert len(files) > 2
+        return Frame(pa.concat_tables(map(parquet.read_table, files)))
+
+    reader = SimpleNamespace(option=lambda name, value: SimpleNamespace(parquet=parquet_of))
+    conf = SimpleNamespace(get=lambda name: master)
+    spark: Any = SimpleNamespace(_jsparkSession=None, conf=conf, read=reader)
+    made: list[pa.Table] = []
+
+    def make(few: pa.Table) -> Any:
+        made.append(few)
+        return Frame(few)
+
+    moments = TABLE.append_column("t", TABLE["id"].cast(pa.timestamp("us")))
+    with spark_pieces.removed_afterwards():
+        tables = (moments.slice(start, 100) for start in range(0, ROWS, 100))
+        frame: Any = spark_pieces.frame_of(spark, tables, make)
+        few: Any = spark_pieces.frame_of(spark, [moments.slice(0, 9)], make)
+    assert few.rows.num_rows == 9
+    stored = frame.rows.set_column(3, "t", frame.rows["t"].cast(pa.timestamp("us")))
+    assert stored.to_pylist() == moments.to_pylist()
+    assert bool(read) == (master != "yarn") == (len(made) == 1)
+    assert not any(directory.exists() for directory in read)

@@ -7,10 +7,13 @@ from typing import Any
 
 import dagster as dg
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from acid_platform import Constraint, Transaction, ValuesCoerced
-from acid_platform.orchestration import TableDeclaration, acid_asset
+from acid_platform.engine import local_rows, row_streams
+from acid_platform.engine.local import placed_rows
+from acid_platform.orchestration import Expectation, TableDeclaration, acid_asset
 from acid_platform.orchestration.resources import SparkResource
 from tests.orchestration.conftest import Place, quiet
 
@@ -158,3 +161,41 @@ def test_a_body_writes_by_sql(place: Place) -> None:
     nines = [(1, Decimal("9.00")), (2, Decimal("9.00"))]
     assert stored(place) == nines
     assert not run(place, committing).success and stored(place) == nines
+
+
+@pytest.mark.parametrize("write_mode", ["overwrite", "append", "upsert", "delete+insert"])
+@pytest.mark.parametrize("daily", [False, True], ids=["whole", "daily"])
+@pytest.mark.parametrize("quarantine", [False, True], ids=["all", "quarantine"])
+def test_P59_a_stream_of_rows_is_written_as_one(
+    place: Place, write_mode: str, daily: bool, quarantine: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows are many for the limits of memory that the test sets; twice, as runs come again."""
+    monkeypatch.setattr(row_streams, "HELD_BYTES", 100)
+    monkeypatch.setattr(row_streams, "_SPILLED_BYTES", 200)
+    monkeypatch.setattr(placed_rows, "_SORTED_BYTES", 300)
+    monkeypatch.setattr(local_rows, "_PART_BYTES", 100)
+    kind, column = "ExpectColumnValuesToNotBeNull", {"column": "amount"}
+    given = Expectation("amounts_are_given", kind, column, quarantine=True)
+    rows = pa.table({"ID": range(100), "amount": [None, *range(1, 100)]})
+    if not daily:
+        rows = rows.append_column("day", pa.array(["2024-02-29"] * 100))
+
+    @acid_asset(
+        table=ORDERS,
+        write_mode=write_mode,  # type: ignore[arg-type]
+        key=["id", "day"] if write_mode in ("upsert", "delete+insert") else [],
+        expectations=[given] if quarantine else [],
+        partitions_def=dg.DailyPartitionsDefinition("2024-01-01") if daily else None,
+        partition_expr="day" if daily else None,
+    )
+    def orders() -> Any:
+        return rows.to_reader(7) if quarantine else iter(rows.to_batches(9))
+
+    for _ in range(2):
+        assert run(place, orders, **{"partition_key": "2024-02-29"} if daily else {}).success
+    times = 2 if write_mode == "append" else 1
+    kept = range(1 if quarantine else 0, 100)
+    expected = [(number, number or None) for number in kept for _ in range(times)]
+    assert stored(place) == [(one, two and Decimal(two)) for one, two in expected]
+    if quarantine:
+        assert place.warehouse.table("shop.orders_quarantine").count() == 2

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,7 @@ from acid_platform.engine.local.translation.relations import QueryBlock, TopRows
 from acid_platform.engine.moment import one_moment
 from acid_platform.engine.reads import ChangeRead, Sources, TableRead, columns_of
 from acid_platform.engine.results import EngineName, Result
+from acid_platform.engine.spark_pieces import frame_of
 from acid_platform.errors import InvalidDefinition, NeedsSpark, UnknownColumn, UnsupportedStatement
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import canonical
@@ -126,7 +128,16 @@ class LocalResult(Result):
         return self.instead(str(error)).renamed(self.columns)
 
     def to_spark(self) -> DataFrame:
-        return self.session().createDataFrame(instants(self.to_arrow()))
+        session, schema = self.session(), self.schema
+        tables = (pa.Table.from_batches([batch], schema) for batch in self._computed())
+        try:
+            return frame_of(
+                session,
+                chain([schema.empty_table()], tables),
+                lambda few: session.createDataFrame(instants(few)),
+            )
+        except NeedsSpark as error:
+            return self._other(error).to_spark()
 
     def renamed(self, names: Sequence[str]) -> LocalResult:
         kinds = (kind for _, kind in self.named)

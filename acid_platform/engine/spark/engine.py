@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
@@ -12,6 +12,7 @@ from acid_platform.engine.local_rows import local_table
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.reads import Sources, Where
 from acid_platform.engine.results import ArrowResult, EngineName, Result
+from acid_platform.engine.row_streams import RowStream
 from acid_platform.engine.rows import Rows, is_spark_frame
 from acid_platform.engine.source_keys import SourceKeys
 from acid_platform.engine.spark import jobs
@@ -20,8 +21,10 @@ from acid_platform.engine.spark.input_rows import as_frame, conform
 from acid_platform.engine.spark.merge import SparkMerge
 from acid_platform.engine.spark.query import SparkResult, result_of
 from acid_platform.engine.spark.write import StatementRows, write_statement
+from acid_platform.engine.spark_pieces import removed_afterwards
 from acid_platform.scan.scans import Scan
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
+from acid_platform.write.task_files import files_needed
 
 
 class SparkEngine:
@@ -39,8 +42,10 @@ class SparkEngine:
         self._used = self._session()
         return self._used
 
-    def statement(self, txn: int) -> AbstractContextManager[object]:
-        return jobs.tagged(self.spark, txn)
+    @contextmanager
+    def statement(self, txn: int) -> Iterator[None]:
+        with removed_afterwards(), jobs.tagged(self.spark, txn):
+            yield
 
     def cancel(self, txn: int) -> None:
         jobs.cancel(self._used, txn)
@@ -66,8 +71,9 @@ class SparkEngine:
     def _stored(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> StatementRows:
         defaults = target.checks.defaults
         frame = conform(self.spark, rows, target.all_columns, target.table, fixed, defaults)
-        computed = isinstance(rows, Result) or is_spark_frame(rows)
-        return insert_rows(frame, target, few=not computed)  # those of this process are few
+        many = isinstance(rows, Result | RowStream) or is_spark_frame(rows)
+        few = not many and files_needed(len(rows)) == 1  # type: ignore[arg-type]
+        return insert_rows(frame, target, few)
 
     def update(
         self, scan: Scan, target: WriteTarget, assignments: Mapping[str, str], where: Where

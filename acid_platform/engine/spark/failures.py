@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
+from pyarrow import ArrowException
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.errors.exceptions import captured
 from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +23,7 @@ from acid_platform.engine.refusals import (
     refuse_timestamp,
     refuse_too_long,
 )
+from acid_platform.engine.spark.jvm_death import SOON, current
 from acid_platform.errors import (
     AcidError,
     CorruptFile,
@@ -299,7 +301,12 @@ def first_line(text: str) -> str:
 
 @contextmanager
 def raise_as_ours() -> Iterator[None]:
-    """Translates Spark's exceptions inside the block into the platform's errors if one fits."""
+    """Translates Spark's exceptions inside the block into the platform's errors if one fits.
+
+    Raises SparkLost also if the JVM ends while a result comes from it, of which PySpark would take
+    the beginning for the whole.
+    """
+    jvm = current()
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
@@ -307,6 +314,12 @@ def raise_as_ours() -> Iterator[None]:
         if ours is None:
             raise
         raise ours from error
+    except (EOFError, OSError, ArrowException):
+        if jvm is not None:
+            jvm.require_alive(SOON)
+        raise
+    if jvm is not None:
+        jvm.require_alive()
 
 
 def is_connect(spark: SparkSession) -> bool:

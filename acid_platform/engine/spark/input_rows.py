@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from acid_platform.engine.local_rows import local_table
+from acid_platform.engine.local_rows import local_parts, local_table
 from acid_platform.engine.results import Result
+from acid_platform.engine.row_streams import RowStream
 from acid_platform.engine.rows import Rows
 from acid_platform.engine.spark.char_varchar import as_values, marked_type, stripped, to_be_stored
 from acid_platform.engine.spark.failures import INEXACT, OTHER_PARTITION
@@ -20,6 +23,7 @@ from acid_platform.engine.spark.spark_types import (
     spark_schema,
     type_text,
 )
+from acid_platform.engine.spark_pieces import frame_of
 from acid_platform.errors import InvalidDefinition, UnknownColumn
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column as TableColumn
@@ -120,8 +124,22 @@ def as_frame(
         return as_values(rows)
     if isinstance(rows, Result):
         return as_values(rows.to_spark())
-    local = in_full_batches(local_table(rows, columns, table, more))
-    by_name = {column.name: column for column in (*declared_columns(local.schema), *columns)}
-    own = [by_name[name] for name in local.column_names]
-    frame = spark.createDataFrame(local, schema=spark_schema(own))
-    return stripped(frame.coalesce(files_needed(local.num_rows)), own)
+    whole = more and not isinstance(rows, RowStream)  # whose columns get their types from all rows
+    given = [local_table(rows, columns, table, True)] if whole else None
+    parts = iter(given or local_parts(rows, columns, table, more))
+    first = next(parts)
+    by_name = {column.name: column for column in (*declared_columns(first.schema), *columns)}
+    own = [by_name[name] for name in first.column_names]
+    count = 0
+
+    def counted() -> Iterator[pa.Table]:
+        nonlocal count
+        for part in chain([first], parts):
+            count += len(part)
+            yield part
+
+    def made(local: pa.Table) -> DataFrame:
+        return spark.createDataFrame(in_full_batches(local), schema=spark_schema(own))
+
+    frame = stripped(frame_of(spark, counted(), made), own)
+    return frame.coalesce(files_needed(count))

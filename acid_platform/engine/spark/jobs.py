@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from pyspark.sql import SparkSession
 
 from acid_platform.engine.spark.failures import is_connect
+from acid_platform.errors import SparkLost
 
 
 def _tag(txn_id: int) -> str:
@@ -21,7 +22,8 @@ def tagged(spark: SparkSession, txn_id: int) -> Iterator[None]:
     try:
         yield
     finally:
-        spark.removeTag(_tag(txn_id))
+        with suppress(SparkLost):
+            spark.removeTag(_tag(txn_id))
 
 
 def describe(spark: SparkSession, text: str, pool: str) -> None:
@@ -37,4 +39,5 @@ def describe(spark: SparkSession, text: str, pool: str) -> None:
 def cancel(spark: SparkSession | None, txn_id: int) -> None:
     """Stops the running jobs of a transaction, if there are any."""
     if spark is not None:
-        spark.interruptTag(_tag(txn_id))
+        with suppress(SparkLost):  # nothing runs there any more
+            spark.interruptTag(_tag(txn_id))

@@ -68,6 +68,10 @@ def executor_variables(
 LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
 """For the driver's JVM: log only errors, on stderr."""
 
+DEATH_OPTIONS = "-XX:+ExitOnOutOfMemoryError -XX:+DisplayVMOutputToStderr"
+"""For the driver's JVM: without memory it ends at once and says so on stderr. Otherwise a thread of
+Spark's ends, and whoever waits for its answer waits for ever (P60)."""
+
 SILENCED = b"WARNING: Using incubator modules: jdk.incubator.vector"
 STDERR = 2
 

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from acid_platform.base.location import is_path
 from acid_platform.base.paths import user_path
 from acid_platform.base.private_places import process_directory
-from acid_platform.engine.spark import jvm
+from acid_platform.engine.spark import jvm, jvm_death
 from acid_platform.engine.spark.few_calls import SUBSTITUTION
 from acid_platform.engine.spark.jvm import executor_variables, store_settings
 from acid_platform.errors import JavaMissing, SparkMisconfigured
@@ -197,7 +197,7 @@ def spark_config(master: str = "local[2]", memory: str = "2g") -> dict[str, str]
         "spark.master": master,
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": " ".join(
-            filter(None, ("-Duser.timezone=UTC", jvm.LOG_OPTION, java_options))
+            filter(None, ("-Duser.timezone=UTC", jvm.LOG_OPTION, jvm.DEATH_OPTIONS, java_options))
         ),
         "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
         **_REQUIRED,
@@ -321,6 +321,7 @@ def start_session(
     remote = remote or os.environ.get("ACID_SPARK_REMOTE")
     if remote:
         session = SparkSession.builder.remote(remote).getOrCreate()
+        jvm_death.watch(session)
         for name, value in _REQUIRED.items():  # per session: other sessions keep theirs
             session.conf.set(name, value)
         return check_session(session)
@@ -337,8 +338,9 @@ def start_session(
 def check_session(session: SparkSession) -> SparkSession:
     """Returns the session after a check that its results will be correct.
 
-    Raises SparkMisconfigured.
+    Raises SparkMisconfigured, SparkLost.
     """
+    jvm_death.watch(session)
     for key, expected in _REQUIRED.items():
         value = session.conf.get(key)
         if str(value).lower() != expected.lower():

@@ -1,0 +1,154 @@
+"""P60: a JVM, or a Connect server, that ends ends every call that waits for it, by one error."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JNetworkError
+from pyspark import SparkContext
+
+from acid_platform.engine.spark import failures, jvm_death
+from acid_platform.errors import SparkLost, Transient
+from tests.connect_server import ROOT
+
+
+class Client:
+    """A client of Py4J, as far as a lost connection concerns it."""
+
+    def __init__(self) -> None:
+        self.connection: Any = ConnectionRefusedError("111")
+        self.asked = 0
+
+    def _get_connection(self) -> Any:
+        self.asked += 1
+        if isinstance(self.connection, Exception):
+            raise self.connection
+        return self.connection
+
+    def _should_retry(self, retry: bool, connection: Any, failure: Any = None) -> bool:
+        return retry and connection is not None and failure is not None
+
+
+ENDS = {
+    "killed": (["sleep", "60"], "killed by SIGKILL, as a system does without memory"),
+    "full": ([sys.executable, "-c", "exit(3)"], "its heap of 2g was full"),
+    "stopped": ([sys.executable, "-c", "exit(1)"], "its status was 1"),
+    "unknown": ([], "nobody tells why"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_P60_whoever_loses_the_connection_to_a_jvm_that_ended_learns_why(
+    monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    command, why = ENDS[end]
+    process = subprocess.Popen(command) if command else None
+    client = Client()
+    monkeypatch.setattr(
+        SparkContext, "_gateway", SimpleNamespace(proc=process, _gateway_client=client)
+    )
+    monkeypatch.setattr(jvm_death, "_forget", lambda: None)
+    if end == "killed":
+        client.connection = object()
+    jvm_death._watch_client(client, "2g")
+    if end == "killed":
+        assert client._get_connection() is client.connection
+        monkeypatch.setattr(jvm_death, "SOON", 0.0)
+        assert client._should_retry(True, object(), Py4JNetworkError("empty"))  # it is alive
+        with failures.raise_as_ours():
+            pass
+        monkeypatch.undo()
+        monkeypatch.setattr(
+            SparkContext, "_gateway", SimpleNamespace(proc=process, _gateway_client=client)
+        )
+        monkeypatch.setattr(jvm_death, "_forget", lambda: None)
+        assert process is not None
+        os.kill(process.pid, signal.SIGKILL)
+    for call in (
+        lambda: client._should_retry(False, object(), Py4JNetworkError("empty")),
+        client._get_connection,
+        client._get_connection,
+    ):
+        with pytest.raises(SparkLost, match=f"{why}.*ACID_SPARK_MEMORY.*engine='local'") as told:
+            call()
+        assert isinstance(told.value, Transient)
+    assert client.asked <= 1  # nobody knocks at a door that is known to be closed
+    with pytest.raises(SparkLost), failures.raise_as_ours():
+        raise EOFError
+    with pytest.raises(SparkLost), failures.raise_as_ours():
+        pass  # the beginning of a result is no result
+
+
+_KILLED = """
+import json, os, signal, sys, threading, time
+from acid_platform import SparkLost, Warehouse
+how, path = sys.argv[1:]
+wh = Warehouse.open(path, engine="spark")
+table = wh.create_table("db.t", "id bigint, v string")
+table.insert([{"id": 1}])
+wait = "java_method('java.lang.Thread', 'sleep', CAST(id * 0 + 100 AS bigint))"
+def slow():
+    return wh.spark.range(100_000).selectExpr("id", f"CAST({wait} AS string) AS v")
+waits = {
+    "insert": lambda frame: table.insert(frame),
+    "merge": lambda frame: table.merge(frame, "t.id = s.id", when_not_matched_insert="*"),
+    "collect": lambda frame: frame.collect(),
+    "arrow": lambda frame: frame.toArrow(),
+}
+names = {"kill": ("insert", "arrow"), "kill more": ("merge", "collect")}
+for name in names[how]:
+    frame, killed = slow(), []
+    pid = wh.spark._sc._gateway.proc.pid
+    def kill():
+        killed.append(time.monotonic())
+        os.kill(pid, signal.SIGKILL)
+    threading.Timer(2, kill).start()
+    try:
+        waits[name](frame)
+    except SparkLost as lost:
+        print(json.dumps([name, time.monotonic() - killed[0], str(lost)]))
+try:  # the frame is of a session that is gone, and the next session is another
+    table.insert(frame)
+except SparkLost:
+    print(json.dumps(["frame", 0, ""]))
+table.insert([{"id": 2}], engine="local")
+assert table.insert([{"id": 3}]) == 1
+print(json.dumps(["rows", 0, str(sorted(table.to_arrow()["id"].to_pylist()))]))
+wh.metastore.stop()
+"""
+
+
+def _told(script: str, *arguments: str, **variables: str) -> list[list[Any]]:
+    import json
+
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        cwd=ROOT,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "how", ["kill", pytest.param("kill more", marks=pytest.mark.slow)], ids=["some", "others"]
+)
+def test_P60_a_killed_jvm_ends_each_wait_and_the_next_statement_has_another(
+    tmp_path: Path, how: str
+) -> None:
+    *waits, frame, rows = _told(_KILLED, how, str(tmp_path / "wh"))
+    assert len(waits) == 2 and frame[0] == "frame"
+    for name, seconds, why in waits:
+        assert seconds < 10, name
+        assert "it was killed by SIGKILL" in why, name
+    assert rows[2] == "[1, 2, 3]"
