@@ -39,21 +39,23 @@ def new(session: CommandSession, path: Path, platform: str | None) -> None:
 
     The last part of PATH is the name of its package and of its database. `make setup dev` there
     starts it, and `dg scaffold defs` adds to it. Its pyproject.toml names where the platform comes
-    from: the commit of a clone, or a wheel with its hash.
+    from: a wheel with its hash, or a clone, whose commit the Makefile requires.
     """
     name = path.name
     if why := _unusable(name):
         raise InvalidDefinition(
             f"{name!r} is no name for a package: {why}; end PATH in another, such as projects/shop"
         )
-    requirement = _requirement(platform)
+    requirement, clone = _requirement(platform)
+    commit = _clean_commit(clone) if clone else ""
+    values = {"@NAME@": name, "@PLATFORM@": requirement, "@COMMIT@": commit}
     try:
-        files = _write(path, {"@NAME@": name, "@PLATFORM@": requirement})
+        files = _write(path, {**values, "@CLONE@": str(clone or "")})
     except OSError as error:
         raise InvalidDefinition(f"{path} can't be written: {error}; name another place") from error
     session.say(
-        {"path": str(path), "files": files, "platform": requirement},
-        f"{path}: {files} files, with {requirement}\n"
+        {"path": str(path), "files": files, "platform": requirement, "commit": commit},
+        f"{path}: {files} files, with {requirement}{f', commit {commit}' * bool(commit)}\n"
         "go there, then: make setup, make test, make dev",
     )
 
@@ -77,19 +79,20 @@ def _write(path: Path, values: Mapping[str, str]) -> int:
 # --- where the platform comes from ---------------------------------------------------------------
 
 
-def _requirement(named: str | None) -> str:
-    """What pip installs to have the platform with Dagster, pinned. Nobody has its name in an index
-    for us, so a version alone is only taken from somebody who says it.
+def _requirement(named: str | None) -> tuple[str, Path | None]:
+    """What pip installs to have the platform with Dagster, and the clone if it is one. Nobody has
+    its name in an index for us, so a version alone is only taken from somebody who says it.
 
     Raises InvalidDefinition.
     """
     if named and re.fullmatch(r"acid-platform==[\w.+!-]+", named):
-        return named.replace("==", "[dagster]==")
-    return f"acid-platform[dagster] @ {_source(named)}"
+        return named.replace("==", "[dagster]=="), None
+    url, clone = _source(named)
+    return f"acid-platform[dagster] @ {url}", clone
 
 
-def _source(named: str | None) -> str:
-    """The URL of a clone or wheel; by default of the one that runs. Raises InvalidDefinition."""
+def _source(named: str | None) -> tuple[str, Path | None]:
+    """The URL of a wheel or clone; by default of the one that runs. Raises InvalidDefinition."""
     clone = Path(__file__).parents[2]
     if named:
         place = Path(user_path(named))
@@ -99,13 +102,12 @@ def _source(named: str | None) -> str:
         recorded = distribution("acid-platform").read_text("direct_url.json")
         origin: dict[str, Any] = json.loads(recorded or '{"url": "/"}')
         if vcs := origin.get("vcs_info"):
-            return f"{vcs['vcs']}+{origin['url']}@{vcs['commit_id']}"
+            return f"{vcs['vcs']}+{origin['url']}@{vcs['commit_id']}", None
         place = Path(unquote(origin["url"].removeprefix("file://")))
     if place.suffix == ".whl" and place.is_file():
-        return f"{place.as_uri()}#sha256={sha256(place.read_bytes()).hexdigest()}"
+        return f"{place.as_uri()}#sha256={sha256(place.read_bytes()).hexdigest()}", None
     if (place / "acid_platform").is_dir() and (place / "pyproject.toml").is_file():
-        commit = _clean_commit(place)
-        return f"git+{place.as_uri()}@{commit}" if commit else place.as_uri()
+        return place.as_uri(), place
     raise InvalidDefinition(
         (f"{named} is no clone and no wheel of the platform" if named else _UNKNOWN)
         + "; name one, such as: acid new PATH --platform dist/acid_platform-0.1.0-py3-none-any.whl"

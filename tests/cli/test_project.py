@@ -17,12 +17,14 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+from click.testing import CliRunner
 from dotenv import dotenv_values
 
 import acid_platform
 from acid_platform.base.location import Location
 from acid_platform.cli import new_project
-from acid_platform.cli.new_project import _requirement
+from acid_platform.cli.main import main
+from acid_platform.cli.new_project import _clean_commit, _requirement
 from acid_platform.cli.project import enter_project, read_settings
 from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore.client.metastore import Metastore
@@ -233,19 +235,27 @@ def test_a_project_has_the_commit_of_a_clone_or_the_hash_of_a_wheel(
     (clone / "acid_platform").mkdir(parents=True)
     (clone / "pyproject.toml").touch()
     has = "acid-platform[dagster] @ "
-    assert _requirement("a clone") == has + clone.as_uri()
+    assert _requirement("a clone") == (has + clone.as_uri(), clone)
+    assert _clean_commit(clone) == ""
     git(clone, "init", "-q")
     git(clone, "add", ".")
     git(clone, "commit", "-qm", "all")
     commit = git(clone, "rev-parse", "HEAD")
-    assert _requirement(clone.as_uri().replace("%20", " ")) == f"{has}git+{clone.as_uri()}@{commit}"
+    assert _clean_commit(clone) == commit
+    made = CliRunner().invoke(main, ["new", str(tmp_path / "shop"), "--platform", str(clone)])
+    assert made.exit_code == 0 and f"{clone.as_uri()}, commit {commit}" in made.output
     (clone / "more").touch()
-    assert _requirement("a clone") == has + clone.as_uri(), "files differ from the commit"
+    assert _clean_commit(clone) == "", "files differ from the commit"
+    git(clone, "add", ".")
+    git(clone, "commit", "-qm", "more")
+    setup = subprocess.run(["make", "setup"], cwd=tmp_path / "shop", capture_output=True, text=True)
+    assert setup.returncode and f"is not at commit {commit}" in setup.stdout
+    assert not (tmp_path / "shop" / ".venv").exists()
     wheel = tmp_path / "acid_platform-1-py3-none-any.whl"
     wheel.write_bytes(b"wheel")
     expected = f"{has}{wheel.as_uri()}#sha256={hashlib.sha256(b'wheel').hexdigest()}"
-    assert _requirement("./acid_platform-1-py3-none-any.whl") == expected
-    assert _requirement("acid-platform==1.2") == "acid-platform[dagster]==1.2"
+    assert _requirement("./acid_platform-1-py3-none-any.whl") == (expected, None)
+    assert _requirement("acid-platform==1.2") == ("acid-platform[dagster]==1.2", None)
     for named in ("acid-platform", "acid-platform>=1", "nothing.whl", "other==1"):
         with pytest.raises(InvalidDefinition, match="no clone and no wheel"):
             _requirement(named)
@@ -275,7 +285,7 @@ def test_a_project_has_the_platform_from_where_this_one_was_installed(
         "commit": "git+https://x.org/a.git@abc",
     }
     if kind in expected:
-        assert _requirement(None).endswith(f" @ {expected[kind]}")
+        assert _requirement(None)[0].endswith(f" @ {expected[kind]}")
     else:
         with pytest.raises(InvalidDefinition, match="not recorded where this platform"):
             _requirement(None)
