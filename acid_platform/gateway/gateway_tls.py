@@ -18,7 +18,8 @@ _DAY = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """PEM files: the server's certificate and key, and the authority of clients' certificates."""
+    """PEM files: the server's certificate and key, and the authority of clients' certificates, with
+    its list of revoked ones if there is one."""
 
     certificate: str
     key: str
@@ -39,6 +40,8 @@ class Tls:
                 raise InvalidDefinition(
                     f"acid.gateway.tls.ca: {self.ca} is not a PEM file of certificates: {error}"
                 ) from error
+            if b"-----BEGIN X509 CRL-----" in Path(self.ca).read_bytes():
+                context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
             context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
         if self.days_left() <= 0:
             raise InvalidDefinition(

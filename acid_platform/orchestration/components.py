@@ -303,10 +303,23 @@ class TableAssetComponent(_Table):
 
         def rows(context: dg.AssetExecutionContext) -> object:
             values = _values(context, names)
-            path = _PARAMETER.sub(lambda name: values[name[1]], source)
-            return rows_of(user_path(path, place), every)
+            return rows_of(_path_of(source, values, place), every)
 
         return self._declared(place, rows, kinds=[kind.removesuffix("l")])
+
+
+def _path_of(source: str, values: Mapping[str, str], place: Path) -> str:
+    """The path of a run's file. Raises InvalidDefinition for a key that leads out of the directory
+    that the source names before it: keys may come from others (P67)."""
+    path = user_path(_PARAMETER.sub(lambda name: values[name[1]], source), place)
+    named = source.partition("{")[0].rpartition("/")[0] if values else source.rpartition("/")[0]
+    above = user_path(named or ("/" if source.startswith("/") else "."), place).rstrip("/")
+    if values and (".." in path.split("/") or not path.startswith(f"{above}/")):
+        raise InvalidDefinition(
+            f"source: {source} with {', '.join(map(repr, values.values()))} is {path}, which is"
+            f" outside of {above}: give the partition another key"
+        )
+    return path
 
 
 def rows_of(path: str, columns: Sequence[Column]) -> pa.Table | list[dict[str, Any]]:

@@ -900,6 +900,7 @@ GROUP = Group(
                 "test_P67_texts_reach_dagster_s_markdown_by_one_module",
                 "test_P67_a_text_of_others_is_no_html",
                 "test_P67_a_refused_row_is_no_html_in_the_pages_of_great_expectations",
+                "test_P67_a_partition_key_leads_out_of_no_directory",
             ),
         ),
         Rule(

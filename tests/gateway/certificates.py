@@ -67,6 +67,24 @@ class Authority:
         )
         return pair
 
+    def revokes(self, pair: Pair, days: float = 30) -> str:
+        """The file of the authority with a list in which this certificate is revoked."""
+        now = datetime.datetime.now(datetime.UTC)
+        revoked = x509.load_pem_x509_certificate(Path(pair.certificate).read_bytes())
+        entry = x509.RevokedCertificateBuilder().serial_number(revoked.serial_number)
+        listed = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(self._name)
+            .last_update(now - 10 * _DAY)
+            .next_update(now + days * _DAY)
+            .add_revoked_certificate(entry.revocation_date(now - _DAY).build())
+            .sign(self._key, hashes.SHA256())
+        )
+        file = Path(f"{self.path}.crl.pem")
+        text = listed.public_bytes(serialization.Encoding.PEM)
+        file.write_bytes(Path(self.path).read_bytes() + text)
+        return str(file)
+
 
 def _named(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

@@ -23,7 +23,7 @@ from acid_platform.gateway.gateway_tls import Tls
 from acid_platform.gateway.hive_client import PASSWORD, Address, Hive, HiveRefused
 from acid_platform.gateway.settings import GatewaySettings
 from acid_platform.gateway.users import Users
-from tests.gateway.certificates import Authority
+from tests.gateway.certificates import Authority, Pair
 from tests.gateway.clients import connected, m
 from tests.gateway.conftest import serving
 from tests.gateway.test_protocol import CALLS, await_connections, framed
@@ -110,6 +110,39 @@ def test_P34_certificates_that_are_wrong_are_refused_at_the_start(
     with pytest.raises(InvalidDefinition, match="not a PEM file of certificates"):
         Tls(good.certificate, good.key, str(wrong)).context(True)
     assert 29 < Tls(good.certificate, good.key).days_left() < 31
+
+
+def test_P34_a_client_with_a_revoked_certificate_is_not_let_in(
+    authority: Authority, tls: Tls
+) -> None:
+    taken, kept = authority.signs("taken"), authority.signs("kept")
+    for days, told in ((30, ""), (-1, "CRL has expired")):
+        server = Tls(tls.certificate, tls.key, authority.revokes(taken, days)).context(True)
+        with pytest.raises(ssl.SSLError, match=told or "revoked"):
+            _shake_hands(server, authority, taken)
+        if told:
+            with pytest.raises(ssl.SSLError, match=told):
+                _shake_hands(server, authority, kept)
+        else:
+            _shake_hands(server, authority, kept)
+
+
+def _shake_hands(context: ssl.SSLContext, authority: Authority, pair: Pair) -> None:
+    """A handshake of both sides in memory. Raises SSLError as the server does."""
+    client_context = ssl.create_default_context(cafile=authority.path)
+    client_context.load_cert_chain(pair.certificate, pair.key)
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context.wrap_bio(back, there, server_hostname="localhost")
+    server = context.wrap_bio(there, back, server_side=True)
+    done = 0
+    while done < 2:
+        done = 0
+        for side in (client, server):
+            try:
+                side.do_handshake()
+                done += 1
+            except ssl.SSLWantReadError:
+                continue
 
 
 def test_P34_a_renewed_certificate_is_taken_without_a_restart(

@@ -16,8 +16,9 @@ from markdown_it import MarkdownIt
 
 from acid_platform.display.listing import show_table
 from acid_platform.engine.results import ArrowResult
+from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore.records import ViewRecord
-from acid_platform.orchestration import checks, docs_site, external_assets, markdown
+from acid_platform.orchestration import checks, components, docs_site, external_assets, markdown
 from acid_platform.orchestration.metadata import table_schema
 
 LINK, PICTURE = "[log in](http://127.0.0.1:9/x)", "![](http://127.0.0.1:9/x.png)"
@@ -160,3 +161,32 @@ def test_P67_a_refused_row_is_no_html_in_the_pages_of_great_expectations(tmp_pat
     page = Path(found[0].site).read_text()
     assert "127.0.0.1:9" in page
     assert not re.search(r"<(script>alert|img src=http|a@b|http)", page)
+
+
+@pytest.mark.parametrize(
+    ("source", "key", "path"),
+    [
+        ("landing/{k}.csv", "2024-01-01", "/p/landing/2024-01-01.csv"),
+        ("landing/{k}.csv", "2024/01/01", "/p/landing/2024/01/01.csv"),
+        ("{k}.csv", "2024-01-01-10:00", "/p/2024-01-01-10:00.csv"),
+        ("/in/{k}/a.csv", "x", "/in/x/a.csv"),
+        ("s3://b/in/{k}.csv", "x", "s3://b/in/x.csv"),
+        ("landing/{k}.csv", "../../etc/x", None),
+        ("landing/{k}/x.csv", "..", None),
+        ("landing-{k}.csv", "/../../x", None),
+        ("{k}.csv", "~root/x", None),
+        ("{k}.csv", "/etc/x", None),
+        ("{k}.csv", "file:/etc/x", None),
+        ("{k}.csv", "s3://theirs/x", None),
+        ("/in/{k}.csv", "/../../etc/x", None),
+        ("s3://b/in/{k}.csv", "../other/x", None),
+    ],
+)
+def test_P67_a_partition_key_leads_out_of_no_directory(
+    source: str, key: str, path: str | None
+) -> None:
+    if path is not None:
+        assert components._path_of(source, {"k": key}, Path("/p")) == path
+    else:
+        with pytest.raises(InvalidDefinition, match="which is outside of"):
+            components._path_of(source, {"k": key}, Path("/p"))
