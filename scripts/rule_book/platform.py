@@ -901,6 +901,9 @@ GROUP = Group(
                 "test_P67_a_text_of_others_is_no_html",
                 "test_P67_a_refused_row_is_no_html_in_the_pages_of_great_expectations",
                 "test_P67_a_partition_key_leads_out_of_no_directory",
+                "test_P67_every_door_is_in_the_list",
+                "test_P67_the_list_of_doors_names_what_there_is",
+                "test_P67_no_example_has_a_password_that_everybody_knows",
             ),
         ),
         Rule(
