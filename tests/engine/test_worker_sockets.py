@@ -53,6 +53,12 @@ def test_only_the_user_reaches_the_directory_and_a_process_has_one() -> None:
     assert spark_config("local[*]")[DIRECTORY] == str(directory)
 
 
+def test_P69_spark_spills_into_a_private_directory() -> None:
+    directory = Path(spark_config("local[2]")["spark.local.dir"])
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert "spark.local.dir" not in spark_config("spark://host:7077")
+
+
 def test_executors_on_other_machines_have_no_such_directory() -> None:
     assert socket_settings("spark://host:7077") == {}
 

@@ -224,6 +224,7 @@ def spark_config(master: str = "local[2]", memory: str = "2g") -> dict[str, str]
         "spark.ui.showConsoleProgress": "false",
         **executor_settings(master),
         **socket_settings(master),
+        **spill_settings(master),
         **store_settings(),
         **({} if is_local(master) else executor_variables()),
     }
@@ -250,6 +251,18 @@ def socket_settings(master: str) -> dict[str, str]:
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": directory,
     }
+
+
+def spill_settings(master: str) -> dict[str, str]:
+    """Where Spark puts rows that it sorts and shuffles: on this machine into a private directory,
+    since Spark's own are open to all (P69). Those of a cluster are its own matter."""
+    directory = _spill_directory(os.getpid()) if is_local(master) else None
+    return {} if directory is None else {"spark.local.dir": directory}
+
+
+@cache
+def _spill_directory(_process: int) -> str | None:
+    return process_directory("spark-rows")
 
 
 @cache
