@@ -65,7 +65,7 @@ _BITS: tuple[tuple[TokenType, type[exp.Binary]], ...] = (
 
 CALLED, UNIT, IS_NOT = "called", "unit", "is not"
 _RUNS_CODE = ("java_method", "reflect", "try_reflect")
-"""Functions of Spark that call any method of Java by its name."""
+"""Functions of Spark that call any method of Java by its name (P67)."""
 """What a node's `meta` says of the text, since Spark names columns by what was written: the name of
 the function in lower case, the unit of `date_trunc` and `trunc` or the pattern of `date_format`,
 and whether it is an `IS NOT`. sqlglot has one node for `nvl` and `coalesce`, and for `'month'` and
@@ -216,8 +216,8 @@ class _Operators(_Silent):
         after = self._tokens[self._index + 1 : self._index + 2]
         if written in _RUNS_CODE and after and after[0].token_type is TokenType.L_PAREN:
             raise UnsupportedStatement(
-                f"{written}(…) is not supported: it would run a method of Java that the text names"
-                " (P67), also where a view has it; compute the value in Python"
+                f"{written}(…) is not supported: it would run a method of Java that the text names,"
+                " also where a view has it; compute the value in Python"
             )
         try:
             call = super()._parse_function_call(*arguments, **options)  # type: ignore[misc]

@@ -21,7 +21,7 @@ from tests.conftest import temporary_warehouse
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ONLY_SPARK = "SELECT reflect('java.lang.Math', 'abs', id) AS a FROM db.t"
+ONLY_SPARK = "SELECT xpath_int(concat('<a>', id, '</a>'), 'a') AS a FROM db.t"
 
 
 @pytest.fixture(scope="module")
