@@ -8,7 +8,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from acid_platform.orchestration import services
+from acid_platform.orchestration import load_defs, services
 from resources import RESOURCES
 
 
@@ -36,5 +36,5 @@ def defs() -> dg.Definitions:
     """
     own = [dg.Definitions(resources=RESOURCES, executor=dg.in_process_executor)]
     if importlib.util.find_spec("assets") is not None:
-        own.append(dg.load_from_defs_folder(path_within_project=Path(__file__).parent))
+        own.append(load_defs(Path(__file__).parent))
     return dg.Definitions.merge(services(), *own)

@@ -15,7 +15,7 @@ from acid_platform.orchestration.metadata import TableDeclaration, asset_key
 from acid_platform.orchestration.outputs import AcidOut
 from acid_platform.orchestration.resources import SparkResource, WarehouseResource
 from acid_platform.orchestration.sensors import change_sensor, upstream_changed
-from acid_platform.orchestration.service_definitions import services
+from acid_platform.orchestration.service_definitions import load_defs, services
 
 __all__ = [
     "AcidIOManager",
@@ -34,6 +34,7 @@ __all__ = [
     "change_sensor",
     "evaluate",
     "evaluate_profile",
+    "load_defs",
     "services",
     "table_checks",
     "upstream_changed",

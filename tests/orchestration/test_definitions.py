@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Iterator
+from pathlib import Path
 
 import dagster as dg
 import pytest
 
 import definitions
-from acid_platform.orchestration import SparkResource, WarehouseResource, services
+from acid_platform import InvalidDefinition
+from acid_platform.orchestration import (
+    SparkResource,
+    WarehouseResource,
+    acid_asset,
+    load_defs,
+    services,
+)
 from tests.conftest import HAS_DEMO
 
 with_demo = pytest.mark.skipif(not HAS_DEMO, reason="the demo's assets were removed")
@@ -137,3 +146,30 @@ def test_a_broken_import_of_an_asset_is_told(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "assets.flights_source", None)
     with pytest.raises(ModuleNotFoundError, match="flights_source"):
         definitions.defs()
+
+
+def test_an_error_of_the_definitions_is_shown_once_with_the_line_of_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dagster raises it again from several places, and keeps each as the context of the next."""
+    text = "acid_asset(table='shop.bad', write_mode='upsrt')"
+    code = compile(text, str(tmp_path / "bad.py"), "exec")
+
+    def load(**_given: object) -> dg.Definitions:
+        try:
+            exec(code, {"acid_asset": acid_asset})
+        except InvalidDefinition as error:
+            raise InvalidDefinition(str(error)) from error
+        raise AssertionError
+
+    def directly(**_given: object) -> dg.Definitions:
+        exec(code, {"acid_asset": acid_asset})
+        raise AssertionError
+
+    for loader in (load, directly):
+        monkeypatch.setattr(dg, "load_from_defs_folder", loader)
+        with pytest.raises(InvalidDefinition, match="write_mode is 'upsrt'") as told:
+            load_defs(tmp_path)
+        assert told.value.__cause__ is None and told.value.__context__ is None
+        frames = traceback.extract_tb(told.value.__traceback__)
+        assert len(frames) == 3 and frames[-1].filename.endswith("bad.py")
