@@ -163,6 +163,13 @@ def test_the_page_about_assets(reader: Reader, monkeypatch: pytest.MonkeyPatch) 
         (2, Decimal("19.99"), day),
     ]
     assert rows_of(reader.warehouse, "shop.totals") == [(day, Decimal("32.49"))]
+    deliveries = {"2024-03-01": "1,3,2024-03-01", "2024-03-02": "2,5,2024-03-01\n3,1,2024-03-02"}
+    for delivered in ("2024-03-01", "2024-03-02", "2024-03-02"):  # the last one is sent again
+        file = reader.directory / "landing" / f"visits-{delivered}.csv"
+        file.write_text(f"id,pages,day\n{deliveries[delivered]}\n")
+        materialize(module.visits, partition_key=delivered)
+    march = [datetime.date(2024, 3, number) for number in (1, 1, 2)]
+    assert [row[2] for row in rows_of(reader.warehouse, "shop.visits")] == march
     definitions = dg.Definitions(
         assets=[module.orders, module.totals],
         schedules=[module.daily_orders],
