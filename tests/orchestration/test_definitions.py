@@ -153,7 +153,7 @@ def test_an_error_of_the_definitions_is_shown_once_with_the_line_of_the_project(
 ) -> None:
     """Dagster raises it again from several places, and keeps each as the context of the next."""
     text = "acid_asset(table='shop.bad', write_mode='upsrt')"
-    code = compile(text, str(tmp_path / "bad.py"), "exec")
+    code = compile(text, str(tmp_path / "bad"), "exec")
 
     def load(**_given: object) -> dg.Definitions:
         try:
@@ -172,4 +172,4 @@ def test_an_error_of_the_definitions_is_shown_once_with_the_line_of_the_project(
             load_defs(tmp_path)
         assert told.value.__cause__ is None and told.value.__context__ is None
         frames = traceback.extract_tb(told.value.__traceback__)
-        assert len(frames) == 3 and frames[-1].filename.endswith("bad.py")
+        assert len(frames) == 3 and frames[-1].filename.endswith("bad")
