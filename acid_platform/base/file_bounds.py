@@ -13,6 +13,8 @@ BATCH_BYTES = 64 << 20
 LARGEST_PIECE = 1 << 30
 """Bytes of the values of a row group or stripe that takes fewer bytes in the file than
 `MOST_UNPACKED` says."""
+LARGEST_NUMBERS = 8 * LARGEST_PIECE
+"""Bytes of its values of a fixed width, of which columns of nothing but NULL have as many."""
 MOST_UNPACKED = 64
 """How many times as many bytes the values of a large row group or stripe may have."""
 MOST_NESTED = 100

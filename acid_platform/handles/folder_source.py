@@ -203,7 +203,7 @@ class FolderSource(ImportSource):
     ) -> Iterator[pa.RecordBatch]:
         names = [name for name in target.names if name in file.schema.names]
         with self._reading(file) as stream:
-            for batch in batches_of(open_parquet(stream, file.path), names):
+            for batch in batches_of(open_parquet(stream, file.path), names, file.path):
                 columns = []
                 for name, column in zip(names, batch.columns, strict=True):
                     hive = declared.get(name.lower())

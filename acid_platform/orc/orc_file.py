@@ -36,6 +36,7 @@ from acid_platform.orc.tail import (
     is_ours,
     is_proleptic,
     read_updates,
+    require_bounds,
     require_shallow,
     stripes,
 )
@@ -332,7 +333,9 @@ def require_shallow_types(files: Files, path: str, length: int | None = None) ->
             stream.seek(size - whole)
             tail = bytes(stream.read(whole))
     footer = tail[len(tail) - whole : len(tail) - postscript.size]
-    require_shallow(postscript.opened(footer, path), path)
+    opened = postscript.opened(footer, path)
+    require_shallow(opened, path)
+    require_bounds(opened, size, path)
 
 
 @contextmanager

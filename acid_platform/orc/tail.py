@@ -21,7 +21,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base.file_bounds import LARGEST_FOOTER, MOST_NESTED
+from acid_platform.base.file_bounds import (
+    LARGEST_FOOTER,
+    LARGEST_NUMBERS,
+    LARGEST_PIECE,
+    MOST_NESTED,
+    MOST_UNPACKED,
+)
 from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.layout.types import LOCAL_ZONE, Column, HiveType
 from acid_platform.orc import protobuf
@@ -45,6 +51,8 @@ _CPP = 1
 _PROLEPTIC = 2
 KIND, SUBTYPES, _LENGTH, _PRECISION, _SCALE = 1, 2, 4, 5, 6
 _FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE, _METADATA_LENGTH = 1, 2, 3, 5
+_TEXT_STATISTICS = {4: 3, 8: 1}
+"""Statistics of text and binary columns, and the field in them that has the sum of the lengths."""
 _POSTSCRIPT = {*range(1, 8), 8000}
 """All fields of a postscript."""
 
@@ -265,6 +273,43 @@ def with_scale(footer: bytes, scale: int) -> bytes:
         else field.raw
         for field in protobuf.fields(footer)
     )
+
+
+def require_bounds(footer: bytes, size: int, path: str) -> None:
+    """Raises CorruptFile for a stripe that is not in a file of so many bytes, or whose values would
+    take far more memory than the stripe takes there, by the statistics of texts."""
+    try:
+        every = list(stripes(footer))
+        parts = [(one.number, one.payload) for one in protobuf.fields(footer)]
+        columns = sum(number == TYPES for number, _ in parts)
+        texts = sum(_text_bytes(payload) for number, payload in parts if number == STATISTICS)
+    except ValueError as error:
+        raise CorruptFile(f"{path} has an ORC footer that can't be read: {error}") from error
+    rows = sum(stripe.rows for stripe in every)
+    for index, stripe in enumerate(every):
+        stored = stripe.index + stripe.data + stripe.footer
+        if stripe.offset + stored > size:
+            raise CorruptFile(
+                f"{path}: its footer says that stripe {index} ends at byte"
+                f" {stripe.offset + stored:,}, and it has {size:,}; restore it"
+            )
+        most = MOST_UNPACKED * stored
+        letters = texts * stripe.rows // max(rows, 1)
+        numbers = 8 * stripe.rows * columns
+        if letters > max(most, LARGEST_PIECE) or numbers > max(most, LARGEST_NUMBERS):
+            raise CorruptFile(
+                f"{path}: stripe {index} takes {stored:,} bytes, and its values would take"
+                f" {max(letters, numbers) >> 20:,} MB; write it again with smaller stripes"
+            )
+
+
+def _text_bytes(statistics: bytes) -> int:
+    """The bytes of the texts or binary values of a column, as its statistics say."""
+    for part in protobuf.fields(statistics):
+        if part.number in _TEXT_STATISTICS:
+            total = _number(part.payload, _TEXT_STATISTICS[part.number])
+            return total >> 1 if not total & 1 else 0
+    return 0
 
 
 @dataclass(frozen=True, slots=True)

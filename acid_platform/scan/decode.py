@@ -38,7 +38,7 @@ from acid_platform.storage.arrow_types import (
     has_text_as_bytes,
     is_utf8,
 )
-from acid_platform.storage.parquet_files import open_parquet
+from acid_platform.storage.parquet_files import open_parquet, row_group
 
 if TYPE_CHECKING:
     from acid_platform.scan.arrow_scan import ArrowScan
@@ -291,7 +291,7 @@ class FileRead:
     def _row_group(self, file: parquet.ParquetFile, piece: _Piece) -> pa.RecordBatch:
         result, index = self._result, piece.index
         stored_names = result.find(file.schema_arrow.names)
-        table = file.read_row_group(index, columns=list(stored_names.values()))
+        table = row_group(file, index, list(stored_names.values()), self.source.path)
         if lost := {*stored_names.values()} - {*table.schema.names}:
             raise CorruptFile(
                 f"{self.source.path}: row group {index} lacks the column {min(lost)}, which its"

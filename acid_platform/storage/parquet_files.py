@@ -8,11 +8,19 @@ plain texts and numbers; it is not read here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import pyarrow as pa
 from pyarrow import parquet
 
-from acid_platform.base.file_bounds import LARGEST_FOOTER, MOST_NESTED
+from acid_platform.base.file_bounds import (
+    BATCH_BYTES,
+    LARGEST_FOOTER,
+    LARGEST_NUMBERS,
+    LARGEST_PIECE,
+    MOST_NESTED,
+    MOST_UNPACKED,
+)
 from acid_platform.errors import CorruptFile, UnsupportedLayout
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
@@ -41,7 +49,10 @@ def open_parquet(stream: pa.NativeFile, path: str) -> parquet.ParquetFile:
     """
     footer = _footer(stream, path).replace(_NOTE, _NO_NOTE)
     known = parquet.ParquetFile(pa.BufferReader(footer), **_OPTIONS).metadata
-    return parquet.ParquetFile(stream, metadata=known, **_OPTIONS)
+    file = parquet.ParquetFile(stream, metadata=known, **_OPTIONS)
+    file.reader_stream = stream
+    file.first_rows = parquet.ParquetFile(stream, metadata=known, pre_buffer=False, **_OPTIONS)
+    return file
 
 
 def noted_schema(stream: pa.NativeFile, path: str) -> pa.Schema:
@@ -71,7 +82,133 @@ def _footer(stream: pa.NativeFile, path: str) -> bytes:
 
 
 def batches_of(
-    file: parquet.ParquetFile, names: Sequence[str], rows: int = 1 << 17
+    file: parquet.ParquetFile, names: Sequence[str], path: str
 ) -> Iterator[pa.RecordBatch]:
-    """These columns of the file, at most so many rows at a time."""
-    yield from file.iter_batches(rows, columns=list(names), use_threads=False)
+    """These columns of the file, some rows at a time. Raises CorruptFile as `row_group`."""
+    for index in range(file.num_row_groups):
+        rows = _rows_at_once(file, index, names, path)
+        yield from _bounded(file, index, names, path, min(rows or _ROWS, _ROWS))
+
+
+def row_group(file: parquet.ParquetFile, index: int, names: Sequence[str], path: str) -> pa.Table:
+    """These columns of a row group.
+
+    Raises CorruptFile if its values would have more than LARGEST_PIECE bytes, and more than
+    MOST_UNPACKED times as many as in the file.
+    """
+    rows = _rows_at_once(file, index, names, path)
+    if rows is None:
+        return file.read_row_group(index, columns=list(names))
+    batches = list(_bounded(file, index, names, path, rows))
+    if not batches:
+        return file.read_row_group(index, columns=list(names))
+    return pa.Table.from_batches(batches)
+
+
+_ROWS = 1 << 17
+_MANY_ROWS = 1 << 22
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
+_OFFSET = 4
+_CODECS = {"SNAPPY", "GZIP", "ZSTD", "BROTLI", "LZ4_RAW"}
+
+
+def _bounded(
+    file: parquet.ParquetFile, index: int, names: Sequence[str], path: str, rows: int
+) -> Iterator[pa.RecordBatch]:
+    chunks = _chunks(file, index, names)
+    most = max(LARGEST_PIECE, MOST_UNPACKED * sum(one.total_compressed_size for one in chunks))
+    read = 0
+    for batch in file.iter_batches(rows, [index], list(names), use_threads=False):
+        read += batch.nbytes
+        if read > most:
+            raise _too_large(path, index, read)
+        yield batch
+
+
+def _chunks(
+    file: parquet.ParquetFile, index: int, names: Sequence[str]
+) -> list[parquet.ColumnChunkMetaData]:
+    # Metadata of a damaged chunk would end the process; reading a row of it raises an error.
+    list(islice(file.first_rows.iter_batches(1, [index], list(names), use_threads=False), 1))
+    group, leaves = file.metadata.row_group(index), file.schema
+    places = (n for n in range(len(leaves)) if _is_part(leaves.column(n).path, names))
+    return [group.column(place) for place in places]
+
+
+def _is_part(path: str, names: Sequence[str]) -> bool:
+    return path in names or path.partition(".")[0] in names
+
+
+def _rows_at_once(
+    file: parquet.ParquetFile, index: int, names: Sequence[str], path: str
+) -> int | None:
+    """How many rows of a row group to read together; None: all. Its footer says little of that: a
+    long value that is stored once may be the value of every row."""
+    chunks = _chunks(file, index, names)
+    stored = MOST_UNPACKED * sum(one.total_compressed_size for one in chunks)
+    packed = sum(one.total_uncompressed_size for one in chunks)
+    fixed = sum(one.num_values * _WIDTHS.get(one.physical_type, _OFFSET) for one in chunks)
+    if packed > max(stored, LARGEST_PIECE) or fixed > max(stored, LARGEST_NUMBERS):
+        raise _too_large(path, index, max(packed, fixed))
+    rows = int(file.metadata.row_group(index).num_rows)
+    at_once = _ROWS if rows > _MANY_ROWS else rows
+    for chunk in chunks:
+        if chunk.physical_type != "BYTE_ARRAY":
+            continue
+        if not {"RLE_DICTIONARY", "PLAIN_DICTIONARY", "DELTA_BYTE_ARRAY"} & {*chunk.encodings}:
+            continue
+        if chunk.num_values * chunk.total_uncompressed_size <= LARGEST_PIECE:
+            continue
+        longest = _longest(file, chunk)
+        if chunk.num_values * longest > LARGEST_PIECE:
+            if chunk.num_values != rows:  # one row may have all values
+                raise _too_large(path, index, chunk.num_values * longest)
+            at_once = min(at_once, max(1, BATCH_BYTES // longest))
+    return at_once if at_once < rows else None
+
+
+def _too_large(path: str, index: int, size: int) -> CorruptFile:
+    return CorruptFile(
+        f"{path}: row group {index} takes few bytes in the file, and its values would take"
+        f" {size >> 20:,} MB; write it again with smaller row groups"
+    )
+
+
+def _longest(file: parquet.ParquetFile, chunk: parquet.ColumnChunkMetaData) -> int:
+    """The bytes of the longest text in a dictionary, or more than it can have."""
+    try:
+        start, end = int(chunk.dictionary_page_offset), int(chunk.data_page_offset)
+        if "DELTA_BYTE_ARRAY" in chunk.encodings or not 0 < end - start <= LARGEST_FOOTER:
+            return int(chunk.total_uncompressed_size)
+        stream = file.reader_stream
+        stream.seek(start)
+        page = bytes(stream.read(end - start))
+        size, packed = _page_sizes(page)
+        body = page[-packed:]
+        if chunk.compression in _CODECS and size <= LARGEST_FOOTER:
+            body = pa.Codec(chunk.compression.lower()).decompress(body, size, asbytes=True)
+        elif chunk.compression != "UNCOMPRESSED":
+            return int(chunk.total_uncompressed_size)
+        longest = at = 0
+        while at < len(body):
+            length = int.from_bytes(body[at : at + 4], "little")
+            longest, at = max(longest, length), at + 4 + length
+        return max(longest, 1)
+    except (ValueError, TypeError, IndexError, OSError, pa.ArrowException):
+        return int(chunk.total_uncompressed_size)
+
+
+def _page_sizes(header: bytes) -> tuple[int, int]:
+    """The sizes of a page before and after compression, the second and third number of a header in
+    Thrift's compact protocol. Raises IndexError."""
+    numbers, at = [], 0
+    for _ in range(3):
+        at, value, shift = at + 1, 0, 0
+        while True:
+            byte, at = header[at], at + 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                break
+        numbers.append(value >> 1)
+    return numbers[1], numbers[2]

@@ -855,6 +855,9 @@ GROUP = Group(
             (
                 "test_P65_a_line_of_text_that_does_not_end",
                 "test_P65_a_literal_that_is_too_long_is_named",
+                "test_P65_a_long_text_that_every_row_repeats",
+                "test_P65_a_stripe_that_says_more_than_it_is",
+                "test_P65_texts_of_orc_that_repeat_too_often",
             ),
         ),
         Rule(

@@ -8,6 +8,7 @@ tests/fuzz/corpus. tests/fuzzing.py sends wrong bytes to whole processes instead
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import shutil
@@ -29,6 +30,8 @@ from acid_platform.gateway import sasl
 from acid_platform.gateway.caller import Caller
 from acid_platform.gateway.framing import Cutter, Limits, MalformedMessage
 from acid_platform.gateway.gateway import Gateway
+from acid_platform.handles.csv_files import CsvFormat
+from acid_platform.handles.inferred_types import TypeOfTexts, type_of
 from acid_platform.layout import names
 from acid_platform.layout.formats import FileFormat, compression
 from acid_platform.layout.partition_names import (
@@ -56,11 +59,13 @@ from acid_platform.predicates.arrow_predicates import arrow_predicate, may_match
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.deletes import load_keys
 from acid_platform.scan.file_pruning import proves
+from acid_platform.scan.json_lines import fitting
 from acid_platform.scan.row_counts import count_rows
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.sql import parse as sql_parse
 from acid_platform.sql.text import Query
+from acid_platform.storage import json_texts
 from acid_platform.storage.arrow_types import partition_value
 from acid_platform.storage.files import Files
 from acid_platform.tables.joining import IdentityFile
@@ -242,6 +247,26 @@ def _parquet(data: bytes) -> None:
     columns = parse_columns("id int, v string, x double")
     for kind in (SourceKind.PLAIN, SourceKind.EXTERNAL):
         _rows(path, kind, columns, stored)
+
+
+def _json(data: bytes) -> None:
+    """A file of JSON that is imported: each row, and the types of a new table."""
+    kinds: dict[str, Any] = {}
+    for _, row, _ in json_texts.rows(io.BytesIO(data)):
+        for name, value in row.items():
+            kinds[name] = type_of(value, kinds.get(name))
+        for column in parse_columns("a int, b double, c decimal(9,2), d string, e array<date>"):
+            fitting(row.get(column.name), column.type, column.name)
+
+
+def _csv(data: bytes) -> None:
+    """A file of CSV that is imported."""
+    form = CsvFormat()
+    names = form.names(io.BytesIO(data))
+    types = dict(zip(names, (pa.int32(), pa.string(), pa.decimal128(9, 2)), strict=False))
+    for batch in form.batches(io.BytesIO(data), types, names):
+        for column in batch.columns:
+            TypeOfTexts().add(column.cast(pa.string()))
 
 
 # --- names, properties and conditions -----------------------------------------------------------
@@ -439,6 +464,8 @@ DOORS: dict[str, Door] = {
     "login": Door(_login, (MalformedMessage, sasl.LoginRefused), 512),
     "orc": Door(_orc),
     "parquet": Door(_parquet),
+    "json": Door(_json, (ValueError, AcidError)),
+    "csv": Door(_csv, (ValueError, pa.ArrowInvalid)),
     "directory": Door(_directory, longest=512),
     "property": Door(_property, (AcidError, UnicodeDecodeError), 512),
     "partition": Door(_partition, longest=300),

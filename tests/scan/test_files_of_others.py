@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import io
+import resource
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -20,7 +21,7 @@ from pyarrow import parquet
 from acid_platform import CorruptFile, FolderSource, NeedsSpark, UnsupportedLayout, Warehouse
 from acid_platform.errors import AcidError
 from acid_platform.handles.imports import import_table
-from acid_platform.orc import dump
+from acid_platform.orc import dump, open_strange_orc
 from acid_platform.orc.protobuf import delimited, fields, number
 from acid_platform.storage.files import Files
 from tests.conftest import temporary_warehouse
@@ -229,6 +230,7 @@ ARROWS: dict[str, tuple[pa.Array, str, list[Any]]] = {
     "date64": (masked([dt.date(2024, 2, 29)], pa.date64()), "date", [dt.date(2024, 2, 29)]),
     "float16": (masked([np.float16(1.5)], pa.float16()), "float", [1.5]),
     "float16 as double": (masked([np.float16(1.5)], pa.float16()), "double", [1.5]),
+    "text without its type": (masked([b"a"], pa.binary()), "string", ["a"]),
     "null": (pa.nulls(2), "date", [None]),
     "decimal32": (masked([Decimal("1.25")], pa.decimal32(5, 2)), "decimal(5,2)", [Decimal("1.25")]),
     "a smaller decimal": (masked([Decimal(1)], pa.decimal128(30, 4)), "decimal(5,2)", [Decimal(1)]),
@@ -332,3 +334,74 @@ def test_P64_a_page_that_is_not_its_checksum(warehouse: Warehouse, db: str, tmp_
     (place / "a").write_bytes(content.replace(b"second", b"sekond", 1))
     with pytest.raises(CorruptFile, match="checksum"):
         external(warehouse, db, place, "string")
+
+
+# --- files that say little of what they hold ------------------------------------------------------
+
+
+def test_P65_a_long_text_that_every_row_repeats(
+    warehouse: Warehouse, db: str, tmp_path: Path
+) -> None:
+    """300 bytes of Parquet hold 9 GB of texts: each way in refuses them within 2 GB."""
+    place = tmp_path / "in"
+    place.mkdir()
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 9_000, pa.int32()), ["x" * (1 << 20)])
+    parquet.write_table(
+        pa.table({"id": range(9_000), "v": texts}),
+        place / "a.parquet",
+        compression="zstd",
+        dictionary_pagesize_limit=1 << 30,
+        store_schema=False,
+    )
+    assert (place / "a.parquet").stat().st_size < 100_000
+    for way in WAYS:
+        with pytest.raises(AcidError, match=r"row group 0 takes few bytes .* MB; write it again"):
+            way(warehouse, db, place, "string")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 3 << 20
+
+
+STRIPES: dict[str, tuple[Callable[[list[int]], list[int]], str]] = {
+    "an end beyond the file": (lambda parts: [*parts[:2], 1 << 40, *parts[3:]], "ends at byte"),
+    "a footer beyond the file": (lambda parts: [*parts[:3], 1 << 40, parts[4]], "ends at byte"),
+    "rows without end": (lambda parts: [*parts[:4], 1 << 50], "values would take"),
+}
+
+
+@pytest.mark.parametrize("case", STRIPES)
+def test_P65_a_stripe_that_says_more_than_it_is(tmp_path: Path, case: str) -> None:
+    changed, said = STRIPES[case]
+
+    def stripe(field: Any) -> bytes:
+        if field.number != 3:
+            return bytes(field.raw)
+        parts = {part.number: part.value for part in fields(field.payload)}
+        values = changed([parts.get(key, 0) for key in range(1, 6)])
+        return delimited(3, b"".join(number(key, one) for key, one in enumerate(values, 1)))
+
+    content = orc("struct<id:int,v:string>", [(1, "a"), (2, "b")])
+    path = tmp_path / "a.orc"
+    path.write_bytes(with_tail(content, lambda footer: b"".join(map(stripe, fields(footer)))))
+    files, inside = Files.of(str(path))
+    with pytest.raises(CorruptFile, match=said):
+        open_strange_orc(files, inside)
+
+
+def test_P65_texts_of_orc_that_repeat_too_often(tmp_path: Path) -> None:
+    path = tmp_path / "a.orc"
+    content = orc("struct<v:string>", [("x" * 1000,)] * 2)
+    more = with_tail(content, lambda footer: b"".join(map(claims, fields(footer))))
+    path.write_bytes(more)
+    files, inside = Files.of(str(path))
+    with pytest.raises(CorruptFile, match=r"stripe 0 takes .* values would take"):
+        open_strange_orc(files, inside)
+
+
+def claims(field: Any) -> bytes:
+    """A footer's field, whose statistics of texts say 8 GB."""
+    if field.number != 7:
+        return bytes(field.raw)
+    parts = [
+        delimited(4, number(3, 2 * (8 << 30))) if part.number == 4 else part.raw
+        for part in fields(field.payload)
+    ]
+    return delimited(7, b"".join(parts))
