@@ -36,6 +36,8 @@ class Limits:
     bytes: int = 16 << 20
     values: int = 500_000
     """Fields and elements: a million of them takes more than two seconds to decode."""
+    text: int = 1 << 20
+    """Bytes of one text."""
     depth: int = 40
     name: int = 200
     """Bytes of the name of a call."""
@@ -198,7 +200,11 @@ class _Walk:
             self._pass(_FIXED[kind])
         elif kind == _STRING:
             (size,) = struct.unpack_from("!i", self._buffer, self.at)
-            self._pass(4 + _sized(size))
+            if _sized(size) > self._limits.text:
+                raise MalformedMessage(
+                    f"a text has {size:,} bytes; at most {self._limits.text:,} are read"
+                )
+            self._pass(4 + size)
         elif depth > self._limits.depth:
             raise MalformedMessage(f"a message is nested deeper than {self._limits.depth} levels")
         elif kind == _STRUCT:

@@ -38,6 +38,8 @@ from acid_platform.gateway.transaction_calls import TransactionCalls
 
 _LOG = logging.getLogger(__name__)
 _EMPTY_NAME = "!"
+MOST_PARTS = 10_000
+"""Elements of a list in a call."""
 _LACKS = "{} needs an argument or a field that the client left out ({}); send it"
 _OBJECT = ("NoSuchObjectException", "UnknownTableException", "UnknownDBException")
 _REFUSED = (
@@ -119,6 +121,7 @@ class Gateway(
         answer = row.answer
 
         def asked() -> Any:
+            _require_few(call)
             call.arguments = _plain_names(call.arguments)
             self._guard.admit(row, call, peer)
             return answer(self, *call.arguments)
@@ -182,6 +185,20 @@ def _exception(call: Call, error: AcidError) -> bytes:
         if kind in declared:
             return call.raised(declared[kind], kind, message)
     return call.failed(f"{type(error).__name__}: {message}")
+
+
+def _require_few(call: Call) -> None:
+    """Raises InvalidDefinition for a list of more parts than the metastore, which does one thing at
+    a time, decides in a moment (P78)."""
+    for argument in call.arguments:
+        spec = getattr(argument, "thrift_spec", None) or {}
+        fields = {one[1]: getattr(argument, one[1]) for one in spec.values()}
+        for name, value in (fields or {"an argument": argument}).items():
+            if isinstance(value, list | set | dict) and len(value) > MOST_PARTS:
+                raise InvalidDefinition(
+                    f"{call.name}: {name} has {len(value):,} parts; a call may have"
+                    f" {MOST_PARTS:,}: make several calls"
+                )
 
 
 def _plain_name(name: str) -> str | None:

@@ -18,6 +18,7 @@ from thriftpy2.thrift import TType
 from acid_platform.errors import AcidError
 from acid_platform.gateway.call_table import CALLS
 from acid_platform.gateway.caller import Caller
+from acid_platform.gateway.framing import Cutter, Limits, MalformedMessage
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.protocol import Call
 from acid_platform.layout.file_entries import FileEntry, Footer, RecordedFiles
@@ -34,7 +35,7 @@ from tests.metastore.world import World
 PARTS = 1000
 TIMES = 7.0
 """How much longer four times the parts may take; a square takes sixteen times as long."""
-ENOUGH = 0.3
+ENOUGH = 0.15
 """Seconds of CPU that are no concern, with four times the parts."""
 COLLECTIONS = (TType.LIST, TType.SET, TType.MAP)
 
@@ -137,7 +138,8 @@ class Grown:
         return 1.0 if kind == TType.DOUBLE else self._number + 1
 
     def _text(self, name: str, grows: bool) -> str:
-        low, number, parts = name.lower(), self._number, self._parts
+        # A text has more parts, since each of them is small.
+        low, number, parts = name.lower(), self._number, 4 * self._parts
         if grows:
             if "type" in low:
                 return f"struct<{','.join(f'c{one}:int' for one in range(parts))}>"
@@ -322,3 +324,34 @@ def test_P78_an_operation_of_the_metastore_takes_time_in_proportion(
             return ask
 
         require_in_proportion(work, f"{kind.op}, {field} ({place})")
+
+
+@pytest.mark.parametrize(
+    ("name", "place"), [("lock", 0), ("get_partitions_by_names", 2), ("abort_txns", 0)]
+)
+def test_P78_a_list_of_too_many_parts_is_refused_by_name(
+    tmp_path: Path, name: str, place: int
+) -> None:
+    call = Grown(place, 10_001).call(name)
+    answer = gateway(1, tmp_path).answer(message(name, *call.arguments), Caller("h:1", "ann"))
+    assert b"has 10,001 parts; a call may have 10,000" in answer
+
+
+def test_P78_a_text_that_is_too_long_ends_its_connection() -> None:
+    cutter = Cutter(Limits())
+    cutter.feed(message("get_databases", "x" * (1 << 20)))
+    assert cutter.next() is not None
+    cutter.feed(message("get_databases", "x" * (1 << 20) + "x")[:100])
+    with pytest.raises(MalformedMessage, match="at most 1,048,576"):
+        cutter.next()
+
+
+def test_P78_a_large_frame_is_walked_over_in_steps() -> None:
+    """Others have their turn in between, and the message is the same."""
+    payload = message("get_partitions_by_names", "db", "t", ["p=1"] * 70_000)
+    cutter, steps = Cutter(Limits()), 0
+    cutter.feed(len(payload).to_bytes(4, "big") + payload)
+    while (found := cutter.next()) is None:
+        assert cutter.has_more
+        steps += 1
+    assert found.payload == payload and found.framed and steps == 3
