@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     """Reads the numbers now."""
 
 HERE = "127.0.0.1"
-MOST, _OF_ONE = 64, 32
+MOST, _OF_ONE = 256, 128
 """Connections, of all and of one address: whoever comes then takes the place of the oldest."""
+_ACCEPTED_AT_ONCE, _MOST_ANSWERED = 32, 64
+"""New connections between two looks at the others; requests that are answered at the same time,
+and make room for nobody."""
 _LONGEST = 8192
 """Bytes of a request."""
 _REQUEST_SECONDS, _ANSWER_SECONDS = 5.0, 10.0
@@ -67,6 +70,7 @@ class MetricsPage:
         """Where a browser finds the page."""
         self._listener = listener
         self._strangers = Strangers[asyncio.StreamWriter](MOST, _OF_ONE)
+        self._answered: set[asyncio.StreamWriter] = set()
         self._reading: asyncio.Task[bytes] | None = None
         self._reader = ThreadPoolExecutor(1, "metrics")
         self._loop = asyncio.new_event_loop()
@@ -81,7 +85,9 @@ class MetricsPage:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         server = self._loop.run_until_complete(
-            asyncio.start_server(self._serve, sock=self._listener, limit=_LONGEST)
+            asyncio.start_server(
+                self._serve, sock=self._listener, limit=_LONGEST, backlog=_ACCEPTED_AT_ONCE
+            )
         )
         self._loop.run_forever()
         server.close()
@@ -96,6 +102,9 @@ class MetricsPage:
         try:
             async with asyncio.timeout(_REQUEST_SECONDS):
                 request = await reader.readuntil(b"\r\n\r\n")
+            if len(self._answered) < _MOST_ANSWERED:
+                self._answered.add(writer)
+                self._strangers.leave(writer)
             async with asyncio.timeout(_ANSWER_SECONDS):
                 writer.write(await self._answer(request))
                 await writer.drain()
@@ -105,6 +114,7 @@ class MetricsPage:
             pass  # it said nothing, too much, or has gone
         finally:
             self._strangers.leave(writer)
+            self._answered.discard(writer)
             writer.transport.abort()
 
     async def _answer(self, request: bytes) -> bytes:

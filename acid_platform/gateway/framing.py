@@ -200,11 +200,11 @@ class _Walk:
             self._pass(_FIXED[kind])
         elif kind == _STRING:
             (size,) = struct.unpack_from("!i", self._buffer, self.at)
-            if _sized(size) > self._limits.text:
+            self._pass(4 + _sized(size))
+            if size > self._limits.text:
                 raise MalformedMessage(
                     f"a text has {size:,} bytes; at most {self._limits.text:,} are read"
                 )
-            self._pass(4 + size)
         elif depth > self._limits.depth:
             raise MalformedMessage(f"a message is nested deeper than {self._limits.depth} levels")
         elif kind == _STRUCT:
