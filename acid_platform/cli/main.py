@@ -189,6 +189,8 @@ def sql(
                     session.render(result_rows.listing())
                 else:
                     echo("no rows")
+                if result_rows is not None and result_rows.note:
+                    echo(result_rows.note, err=True)
                 if result_rows is not None and result_rows.cut:
                     echo(f"the first {limit} rows; --limit 0 prints all", err=True)
         except AcidError as error:

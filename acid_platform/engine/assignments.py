@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -35,7 +36,12 @@ def wanted_assignments(
     expressions = _by_column(assignments, table)
     if not expressions:
         raise InvalidExpression(f"UPDATE of {table} assigns nothing; give {{'column': 'SQL'}}")
-    for name in expressions:
+    for name, text in expressions.items():
+        if re.fullmatch(r"\s*\d{4}-\d\d-\d\d\s*", text):
+            raise InvalidExpression(
+                f"UPDATE of {table}: {name} = {text.strip()} is a subtraction; a date and a text"
+                f" stand in quotes: '{text.strip()}'"
+            )
         if name in partition:
             raise PartitionColumnUpdate(
                 f"{name!r} is a partition column of {table}: UPDATE can't move a row to another"

@@ -314,7 +314,9 @@ class Reads(ArrowLender):
             return row_difference(engines, view.in_force, first, second, self.name, limit, others)
 
     def history(self) -> list[dict[str, Any]]:
-        """Committed writes, oldest first: operation, directory, rows, bytes, transaction, time."""
+        """Committed writes, oldest first: operation, directory, rows, bytes, transaction, time.
+
+        Each is a dict whose fields are also attributes, such as `entry.operation`."""
         rows = self._warehouse.metastore.history(self.name)
         with self._brief_view() as view:
             write_ids, _ = view.lists(self.name)

@@ -374,7 +374,7 @@ class Warehouse:
         Decimal, str, bytes, date, or datetime, which is in UTC if it has no zone.
 
         Returns the result of the last: a `Result` for a SELECT, over one snapshot of all its
-        tables; a pandas DataFrame for SHOW, DESCRIBE and EXPLAIN; a `Done` for anything else. USE
+        tables, and for SHOW, DESCRIBE and EXPLAIN; a `Done` for anything else. USE
         and START TRANSACTION outlast the call. `engine`: see `using`. Raises UnsupportedStatement,
         InvalidExpression, NoSuchTable, NeedsSpark and what the verbs of Table raise.
         """

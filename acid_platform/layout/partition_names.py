@@ -207,7 +207,7 @@ def _floating(value: Any) -> str:
     number = float(value)
     if math.isinf(number) and "inf" not in str(value).lower():
         raise ValueError(value)
-    return repr(number) if number.is_integer() and abs(number) < 1e7 else str(value)
+    return repr(number or 0.0) if number.is_integer() and abs(number) < 1e7 else str(value)
 
 
 def _single(value: Any) -> str:

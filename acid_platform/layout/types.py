@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from acid_platform.base.arguments import require_kind
 from acid_platform.base.file_bounds import MOST_NESTED
+from acid_platform.base.similar_names import nearest_name
 from acid_platform.errors import InvalidDefinition
 
 INTEGRAL = ("tinyint", "smallint", "int", "bigint")
@@ -24,6 +25,19 @@ _SYNONYMS = {
     "dec": "decimal",
     **dict.fromkeys(("timestamplocaltz", "timestampltz", "timestamp_ltz"), LOCAL_ZONE),
 }
+_MEANT = {
+    **dict.fromkeys(("text", "str", "clob", "nvarchar", "varchar2", "json", "uuid"), "string"),
+    **dict.fromkeys(("number", "money"), "decimal(18,2)"),
+    **dict.fromkeys(("long", "int8", "int64", "bignumeric"), "bigint"),
+    **dict.fromkeys(("short", "int2", "int16"), "smallint"),
+    **dict.fromkeys(("int4", "int32", "mediumint", "serial"), "int"),
+    **dict.fromkeys(("real", "float4", "float32"), "float"),
+    **dict.fromkeys(("float8", "float64"), "double"),
+    **dict.fromkeys(("blob", "bytes", "bytea", "varbinary"), "binary"),
+    **dict.fromkeys(("datetime", "timestamptz", "time", "timestamp_ntz"), "timestamp"),
+    **{"bool": "boolean", "byte": "tinyint", "list": "array<string>", "dict": "map<string,string>"},
+}
+"""What types of other systems are called here."""
 TIMESTAMPS = ("timestamp", LOCAL_ZONE)
 CHAR_TYPES = ("char", "varchar")
 """Text types with a maximum length."""
@@ -205,7 +219,8 @@ class _Parser:
                 raise self.error("'timestamp with local time zone' expected")
             return HiveType(LOCAL_ZONE)
         if kind not in SIMPLE and kind != LOCAL_ZONE:
-            raise self.error(f"unknown type {kind!r}")
+            near = meant_type(kind)
+            raise self.error(f"unknown type {kind!r}" + (f"; did you mean {near}?" if near else ""))
         return HiveType(kind)
 
     def _inside(self) -> HiveType:
@@ -250,6 +265,11 @@ class _Parser:
         return HiveType("decimal", (precision, scale))
 
 
+def meant_type(word: str) -> str | None:
+    """The type that a word means in another system, or that is nearly written so."""
+    return _MEANT.get(word) or nearest_name(word, (*SIMPLE, "decimal", "varchar", "array"), 0.7)
+
+
 def _unquoted(name: str) -> str:
     return name[1:-1].replace("``", "`") if name.startswith("`") else name.strip()
 
@@ -290,6 +310,10 @@ def parse_columns(text: str) -> tuple[Column, ...]:
         name = parser.name()
         if name in columns:
             raise parser.error(f"column {name!r} is named twice")
+        if parser.peek() in ("", ","):
+            raise InvalidDefinition(
+                f"column {name!r} has no type; write e.g. '{name} string' or '{name} date'"
+            )
         columns[name] = Column(name, parser.type())
         if not parser.peek():
             return tuple(columns.values())

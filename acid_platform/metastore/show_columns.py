@@ -36,6 +36,34 @@ HISTORY = names(
     "write_id partition operation directory rows bytes files txn user run_id time engine reason"
 )
 """The history of one table: a row for each committed directory."""
+
+
+class HistoryEntry(dict[str, Any]):
+    """A row of the history, whose fields are also attributes: `entry.operation`."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the history has no {name}; it has {', '.join(self)}") from None
+
+
+def history_entries(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of the history. An update that deleted no row, such as an upsert of new keys, is
+    called an insert."""
+    entries = [HistoryEntry(row) for row in rows]
+    deletes = {
+        (entry.partition, entry.directory.removeprefix("delete_"))
+        for entry in entries
+        if entry.directory.startswith("delete_")
+    }
+    for entry in entries:
+        place = (entry.partition, entry.directory)
+        if entry.operation == "update" and entry.directory.startswith("delta_"):
+            entry["operation"] = "update" if place in deletes else "insert"
+    return list(entries)
+
+
 TAGS = ("table", "tag", "write_id", "snapshot", "created", "expires", "user")
 
 CURSORS = ("table", "consumer", "write_id", "snapshot", "txn", "behind", "refused")
@@ -67,11 +95,13 @@ class Shown:
 
     columns: tuple[str, ...]
     rows: tuple[Mapping[str, Any], ...]
+    note: str = ""
+    """What a person may need to know besides, such as where else to look."""
 
     @classmethod
-    def lines(cls, column: str, values: Iterable[str]) -> Shown:
+    def lines(cls, column: str, values: Iterable[str], note: str = "") -> Shown:
         """One column of text."""
-        return cls((column,), tuple({column: value} for value in values))
+        return cls((column,), tuple({column: value} for value in values), note)
 
     def dicts(self) -> list[dict[str, Any]]:
         """The rows with these columns; None for a time that has not come yet."""

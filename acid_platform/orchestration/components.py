@@ -20,6 +20,7 @@ from dagster.components.resolved.core_models import ResolvedAssetAttributes
 from pydantic import Field
 
 from acid_platform.base.paths import user_path
+from acid_platform.engine.results import Result
 from acid_platform.errors import (
     InvalidDefinition,
     InvalidExpression,
@@ -245,12 +246,10 @@ def _lineage(
 ) -> dict[str, object]:
     """Metadata of a materialization; empty for a query whose columns are not resolved."""
 
-    import pandas as pd
-
     def columns_of(name: str) -> list[str]:
         shown = txn.sql(f"SHOW COLUMNS IN {'.'.join(map(quoted, name.split('.')))}")
-        assert isinstance(shown, pd.DataFrame)
-        return list(shown["field"])
+        assert isinstance(shown, Result)
+        return [name for (name,) in shown.collect()]
 
     try:
         sources = column_lineage(query, columns_of)

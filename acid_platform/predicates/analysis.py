@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -44,8 +45,14 @@ def parse(text: str) -> exp.Expr:
     except SqlglotError as error:
         raise InvalidExpression(
             f"{text!r} is not a SQL condition: {_where(text, error)};"
-            " write it as you would after WHERE"
+            " write it as you would after WHERE" + _in_quotes(text)
         ) from error
+
+
+def _in_quotes(text: str) -> str:
+    """A hint for what looks like a text without its quotes."""
+    looks = re.fullmatch(r"[^\W\d][\w .,:-]*", text.strip())
+    return f"; a text stands in quotes: {sql_string(text.strip())}" if looks else ""
 
 
 _LONG = 1000

@@ -17,10 +17,12 @@ from typing import Any, ClassVar
 from sqlglot import TokenType, exp, tokens
 from sqlglot.dialects.hive import Hive
 from sqlglot.dialects.spark import Spark
+from sqlglot.errors import SqlglotError
 from sqlglot.parsers.hive import HiveParser
 from sqlglot.parsers.spark import SparkParser
 
 from acid_platform.errors import UnsupportedStatement
+from acid_platform.predicates.clauses import Clauses, Messages
 
 
 def require_interpreted() -> None:
@@ -35,6 +37,25 @@ def require_interpreted() -> None:
 
 require_interpreted()
 
+_TYPES = {
+    *(
+        "ARRAY",
+        "BIGINT",
+        "BINARY",
+        "BOOLEAN",
+        "BYTE",
+        "CHAR",
+        "CHARACTER",
+        "DATE",
+        "DEC",
+        "DECIMAL",
+    ),
+    *("DOUBLE", "FLOAT", "GEOGRAPHY", "GEOMETRY", "INT", "INTEGER", "INTERVAL", "LONG", "MAP"),
+    *("NULL", "NUMERIC", "OBJECT", "RANGE", "REAL", "SHORT", "SMALLINT", "STRING", "STRUCT"),
+    *("TIME", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "TINYINT", "UNION", "VARCHAR"),
+    *("VARIANT", "UNKNOWN"),
+}
+"""Words of Spark's types, and those that mean something else; sqlglot knows types of others."""
 _COMPARISONS: dict[TokenType, type[exp.Binary]] = {
     TokenType.EQ: exp.EQ,
     TokenType.NEQ: exp.NEQ,
@@ -80,14 +101,7 @@ def _pattern(kind: type[exp.Binary]) -> Any:
     return parse
 
 
-class _Silent:
-    """What sqlglot can't parse is refused by an error of ours, without its warning on stderr."""
-
-    def _warn_unsupported(self) -> None:
-        pass
-
-
-class _Operators(_Silent):
+class _Operators(Clauses):
     """Overrides sqlglot's parser, whose methods have these names."""
 
     CONJUNCTION: ClassVar[Any] = {TokenType.AND: exp.And}
@@ -123,6 +137,8 @@ class _Operators(_Silent):
         parse_is: bool = False,  # noqa: ARG002
     ) -> Any:
         this = this or self._parse_comparison()
+        if isinstance(this, exp.Exists) and self._curr.token_type in self.RANGE_PARSERS:
+            self.raise_error("EXISTS is no value; put it into parentheses")
         following = self._next if self._curr.token_type is TokenType.NOT else self._curr
         if this is None or following.token_type not in self.RANGE_PARSERS:
             return this
@@ -144,7 +160,10 @@ class _Operators(_Silent):
                 kind = exp.GTE
             else:
                 return this
-            this = self.expression(kind(this=this, expression=self._parse_bitwise()))
+            sides = (this, self._parse_bitwise())
+            if any(isinstance(side, exp.Exists) for side in sides):
+                self.raise_error("EXISTS is no value; put it into parentheses")
+            this = self.expression(kind(this=sides[0], expression=sides[1]))
 
     def _parse_bitwise(self: Any, level: int = 0) -> Any:
         if level == len(_BITS):
@@ -219,10 +238,15 @@ class _Operators(_Silent):
                 f"{written}(…) is not supported: it would run a method of Java that the text names,"
                 " also where a view has it; compute the value in Python"
             )
+        around, self.called = self.called, (*self.called, written)
         try:
             call = super()._parse_function_call(*arguments, **options)  # type: ignore[misc]
-        except (LookupError, AttributeError, TypeError):  # of sqlglot's builders
-            self.raise_error(f"{written} can't have these arguments")
+        except (LookupError, AttributeError, TypeError, ValueError) as error:
+            if isinstance(error, SqlglotError):
+                raise
+            self.raise_error(f"{written}() can't have these arguments")  # sqlglot's builders failed
+        finally:
+            self.called = around
         if isinstance(call, exp.Func) and not isinstance(call, exp.Case):
             call.meta[CALLED] = written
         return call
@@ -264,7 +288,8 @@ class SparkSql(Spark):
         KEYWORDS: ClassVar = {
             text: token
             for text, token in Spark.Tokenizer.KEYWORDS.items()
-            if text[0].isalpha() or text in _SIGNS
+            if text in _SIGNS
+            or (text[0].isalpha() and (text in _TYPES or token not in SparkParser.TYPE_TOKENS))
         }
 
     class Parser(_Operators, SparkParser):
@@ -280,5 +305,12 @@ class SparkSql(Spark):
 class HiveSql(Hive):
     """Hive's declarations."""
 
-    class Parser(_Silent, HiveParser):
+    class Tokenizer(Hive.Tokenizer):
+        KEYWORDS: ClassVar = {
+            text: token
+            for text, token in Hive.Tokenizer.KEYWORDS.items()
+            if text in _TYPES or token not in HiveParser.TYPE_TOKENS
+        }
+
+    class Parser(Messages, HiveParser):
         pass

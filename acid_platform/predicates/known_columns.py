@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from acid_platform.base.similar_names import nearest_name
 from acid_platform.errors import InvalidExpression, UnknownColumn
 from acid_platform.layout.schema import VIRTUAL_COLUMNS
+from acid_platform.layout.sql_text import sql_string
 from acid_platform.layout.types import Column
 
 if TYPE_CHECKING:
@@ -40,8 +41,17 @@ def require_names(text: str, columns: Sequence[Column], table: str) -> None:
     """Checks the names in a SQL expression over the rows of one table. Raises UnknownColumn."""
     from acid_platform.predicates.analysis import parsed
 
+    names: list[str] = []
     with suppress(InvalidExpression):  # Spark may be able to parse it
-        require_columns(plain_names(parsed(text)), columns, table)
+        names = plain_names(parsed(text))
+    try:
+        require_columns(names, columns, table)
+    except UnknownColumn as error:
+        if "did you mean" in str(error):
+            raise
+        own = {column.name for column in columns}
+        unknown = next(name for name in names if name.lower() not in own)
+        raise UnknownColumn(f"{error}; a text stands in quotes: {sql_string(unknown)}") from None
 
 
 def plain_names(tree: exp.Expr) -> list[str]:

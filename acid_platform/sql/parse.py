@@ -44,6 +44,11 @@ ADVICE: tuple[tuple[str, str], ...] = (
     (r"vacuum ", "leave it out; the Cleaner removes files that no snapshot needs"),
     (r"(?:create|drop|alter|show) index(?:es)?\b", "leave it out; files have their own statistics"),
     (r"(?:create|drop|alter|show) resource plans?\b", "leave it out; Dagster limits what runs"),
+    (
+        r"create (?:or replace )?table \S+ (?:shallow |deep )?clone\b",
+        "write CREATE TABLE … AS SELECT * FROM …; a tag keeps a snapshot without a copy",
+    ),
+    (r"create or replace table\b", "use DROP TABLE and CREATE TABLE, or INSERT OVERWRITE"),
     (r"create temporary external table\b", "leave one of both words out"),
     (r"create [^']*table [^']* skewed by\b", "leave SKEWED BY out"),
     (

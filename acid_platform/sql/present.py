@@ -22,6 +22,7 @@ class ResultRows:
     rows: tuple[dict[str, Any], ...]
     cut: bool = False
     data: bool = False
+    note: str = ""
 
     def listing(self) -> Listing:
         """The rows to print: data as Hive prints it, times and sizes of a SHOW as in `display`."""
@@ -41,7 +42,7 @@ def rows_of(answer: Outcome, limit: int | None = None) -> ResultRows | None:
     if isinstance(answer, Done):
         return None
     if isinstance(answer, Shown):
-        return ResultRows(answer.columns, tuple(answer.dicts()))
+        return ResultRows(answer.columns, tuple(answer.dicts()), note=answer.note)
     from acid_platform.storage.python_dates import far_dates_as_text, far_dates_named
 
     table = answer.to_arrow(None if limit is None else limit + 1)

@@ -46,11 +46,14 @@ def show_tables(run: CommandRun, database: str = "", like: str = "") -> Shown:
     chosen = name_pattern(like)
     database = run.catalog.require_database(database or run.catalog.current_database)
     every = (*run.warehouse.tables(), *run.catalog.views, *run.catalog.externals)
-    names = (name.partition(".") for name in every)
-    return Shown.lines(
-        "tab_name",
-        sorted(table for db, _, table in names if db == database and chosen.matches(table)),
-    )
+    names = [name.partition(".") for name in every]
+    here = sorted(table for db, _, table in names if db == database)
+    others = sorted({db for db, _, _ in names})
+    note = ""
+    if not here and others:
+        places = ", ".join(others[:5]) + (", …" if len(others) > 5 else "")
+        note = f"the database {database} has no table; there are some in {places}"
+    return Shown.lines("tab_name", [name for name in here if chosen.matches(name)], note)
 
 
 @SHOWS("SHOW VIEWS", rf"show views(?: {_IN} (?P<database>{NAME}))?{LIKE}")

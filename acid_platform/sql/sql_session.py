@@ -17,7 +17,7 @@ from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.show_columns import Shown
 from acid_platform.predicates.analysis import shallow
 from acid_platform.sql import recorded_answers, run_queries
-from acid_platform.sql.answers import Answer, Done, Outcome
+from acid_platform.sql.answers import Answer, Done, Outcome, ShownResult
 from acid_platform.sql.catalog import Catalog
 from acid_platform.sql.commands import Command
 from acid_platform.sql.parameters import Parameters, bound
@@ -57,7 +57,9 @@ class SqlSession:
     ) -> Answer:
         """Runs a script; returns the result of the last statement. Raises as `steps`."""
         outcome = list(self.steps(script, engine, parameters))[-1][1]
-        return outcome.to_pandas() if isinstance(outcome, Shown) else outcome
+        if isinstance(outcome, Shown):
+            return ShownResult.of(outcome, lambda: self.warehouse.spark)
+        return outcome
 
     def steps(
         self, script: str, engine: str | None = None, parameters: Parameters | None = None

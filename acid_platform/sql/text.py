@@ -16,10 +16,9 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.dialect import DialectType
 from sqlglot.errors import ParseError, SqlglotError
 
-from acid_platform.base.similar_names import nearest_name
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.layout.sql_text import canonical, sql_string
-from acid_platform.layout.types import SIMPLE
+from acid_platform.layout.types import meant_type
 from acid_platform.predicates.grammar import SparkSql
 from acid_platform.sql.time_travel import mark, with_words_of_sqlglot
 
@@ -190,7 +189,8 @@ def parsed(
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         there = str(first.get("highlight", ""))
-        near = nearest_name(there.lower(), SIMPLE, 0.7)
+        types = dialect is not DIALECT or "TYPE" in first.get("description", "")
+        near = meant_type(there.lower()) if types else None
         raise InvalidExpression(
             f"not Hive SQL: {first.get('description', error)} near {there!r},"
             f" line {first.get('line', 1)} column {first.get('col', 1)}"

@@ -831,6 +831,34 @@ GROUP = Group(
             ),
         ),
         Rule(
+            "P62",
+            "IN with a subquery is true, false or unknown, wherever it stands: below IS NULL,"
+            " coalesce, <=>, NOT or CASE, and in a list of columns. Spark, whose join finds no"
+            " unknown rows, gets it as a CASE that does.",
+            ("engine.spark.in_subqueries",),
+            (
+                "test_P62_in_with_a_subquery_is_true_false_or_unknown_wherever_it_stands",
+                "test_P62_delete_and_update_change_the_rows_that_a_query_would_give",
+                "test_P62_the_text_for_spark_gives_the_same_rows",
+            ),
+        ),
+        Rule(
+            "P63",
+            "As a key of groups, distinct rows, set operations and partitions, 0.0 and -0.0 are one"
+            " value, shown as 0.0, and all NaN are one; other values keep their sign. Buckets"
+            " follow Hive's hash, which tells them apart.",
+            (
+                "engine.local.translation.casts:as_key",
+                "engine.local.partition_texts",
+                "engine.spark.write",
+            ),
+            (
+                "test_P63_as_a_key_both_zeros_are_one_value_and_nan_is_one",
+                "test_P63_a_batch_of_zeros_keeps_their_signs",
+                "test_P63_a_partition_of_zero_has_one_name",
+            ),
+        ),
+        Rule(
             "P64",
             "A file of another program is read by the types that its format says, in both engines"
             " alike: Parquet without the note that Arrow's writers add, ORC also as Hive 0.11 wrote"

@@ -6,11 +6,11 @@ import io
 import json
 from collections.abc import Iterator
 
-import pandas as pd
 import pytest
 from rich.console import Console
 
 from acid_platform import Warehouse, display
+from acid_platform.engine.results import Result
 from acid_platform.metastore import show_columns
 from tests.cli.small import Small, write_delta
 
@@ -64,7 +64,7 @@ def test_C61_frames_have_times_and_json_has_hives_milliseconds(
     [row] = small.metastore.compactions()
     for text in ("SHOW COMPACTIONS", "SHOW TRANSACTIONS", "SHOW LOCKS"):
         frame = warehouse.sql(text)
-        assert isinstance(frame, pd.DataFrame)
+        assert isinstance(frame, Result)
         for name in show_columns.TIMES & set(frame.columns):
             assert str(frame[name].dtype).endswith("UTC]")
     frame = warehouse.show_compactions()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import pandas as pd
 import pytest
 
 from acid_platform import InvalidDefinition, UnknownColumn, Warehouse
+from acid_platform.engine.results import Result
 from acid_platform.metastore.records import TableRecord
 from tests.conftest import temporary_warehouse
 
@@ -20,7 +20,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
 
 def listed(warehouse: Warehouse, text: str) -> list[tuple[object, ...]]:
     answer = warehouse.sql(text)
-    assert isinstance(answer, pd.DataFrame)
+    assert isinstance(answer, Result)
     return [tuple(row) for row in answer.itertuples(index=False)]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
@@ -172,7 +171,7 @@ def test_errors(warehouse: Warehouse, text: str, error: type[Exception], message
 
 def listed(warehouse: Warehouse, text: str) -> list[tuple[object, ...]]:
     answer = warehouse.sql(text)
-    assert isinstance(answer, pd.DataFrame)
+    assert isinstance(answer, Result)
     return [tuple(row) for row in answer.itertuples(index=False)]
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from click.testing import CliRunner
 from IPython.core.interactiveshell import InteractiveShell
@@ -125,7 +124,7 @@ def test_input__file__name_is_the_file_of_each_row(warehouse: Warehouse) -> None
 def test_explain_says_what_would_be_locked_and_read(warehouse: Warehouse) -> None:
     text = "EXPLAIN UPDATE p SET id = 3 WHERE m = 2 AND id > 0"
     answer = warehouse.sql(text, engine="spark")
-    assert isinstance(answer, pd.DataFrame)
+    assert isinstance(answer, Result)
     lines = list(answer["Explain"])
     assert lines[:3] == [
         "write default.p: lock SHARED_WRITE, operation update",

@@ -20,15 +20,17 @@ from acid_platform.base.databases import in_memory, not_yet_closed
 from acid_platform.base.per_process import PerProcess
 from acid_platform.engine.local.query_sources import QuerySource
 from acid_platform.engine.local.running import stoppable
-from acid_platform.engine.local.translation.casts import cast
+from acid_platform.engine.local.translation.casts import as_condition, cast
 from acid_platform.engine.local.translation.duckdb_failures import (
     is_internal,
     raise_as_ours,
     too_long,
     translated,
+    wrong_type,
 )
 from acid_platform.engine.local.translation.duckdb_types import (
     DATE,
+    DOUBLE,
     NUMERIC,
     STRING,
     TIMESTAMP,
@@ -37,7 +39,7 @@ from acid_platform.engine.local.translation.duckdb_types import (
     of_value,
     spark_name,
 )
-from acid_platform.engine.local.translation.expressions import as_condition, translate_value
+from acid_platform.engine.local.translation.expressions import translate_value
 from acid_platform.engine.local.translation.scope import NameScope
 from acid_platform.engine.reads import TableRead
 from acid_platform.errors import NeedsSpark, UnsupportedLayout, WrongType
@@ -212,6 +214,10 @@ def value_sql(text: str, column: Column, scope: NameScope, table: str) -> str:
             f" {column.type}; cast it explicitly"
         )
     stored = cast(value, column.type).sql
+    if value.type == DOUBLE and column.type.kind == "float":
+        failure = wrong_type(f"[CAST_OVERFLOW] a number of column {column.name!r} is beyond float")
+        beyond = f"isinf({stored}) AND NOT isinf({value.sql})"
+        stored = f"CASE WHEN {beyond} THEN {failure} ELSE {stored} END"
     if column.type.kind in CHAR_TYPES:
         stored = _cut(stored, column, table)
     return f"{stored} AS {identifier(column.name)}"

@@ -16,7 +16,7 @@ from acid_platform.layout.partition_names import (
     partition_name,
     partition_segment,
 )
-from acid_platform.layout.types import INTEGRAL, Column, HiveType
+from acid_platform.layout.types import FLOATING, INTEGRAL, Column, HiveType
 from acid_platform.storage.arrow_numpy import filled, scalar_of
 from acid_platform.storage.arrow_types import arrow_type, partition_value
 
@@ -93,8 +93,9 @@ def _texts(values: pa.ChunkedArray, kind: HiveType) -> tuple[list[str], np.ndarr
     """The distinct texts of the values, at least one, and the index of each value's text."""
     if kind.kind not in _SPELLED:
         raise NeedsSpark(f"the text of a partition column of type {kind}")
-    if kind.kind in ("float", "double"):  # a dictionary might merge 0.0 and -0.0
-        words, codes = values.to_pylist(), np.arange(len(values))
+    if kind.kind in FLOATING:  # as keys, 0.0 and -0.0 are one value (P63)
+        words = [0.0 if value == 0 else value for value in values.to_pylist()]
+        codes = np.arange(len(values))
     else:
         encoded = values.combine_chunks().dictionary_encode()
         words = [*encoded.dictionary.to_pylist(), None]

@@ -298,7 +298,7 @@ def _translate(text: str, sources: Sources, named: bool) -> _Translated:
     try:
         tree = sqlglot.parse_one(canonical(text), dialect=SparkSql)
     except SqlglotError as error:
-        raise NeedsSpark("a query that sqlglot can't parse") from error
+        raise NeedsSpark("a query of this form") from error
     except RecursionError as error:
         raise NeedsSpark("a query that is nested so deeply") from error
     if any(read.file_name for read in sources.values()):

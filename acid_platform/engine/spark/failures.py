@@ -83,15 +83,20 @@ WIDE_ROWS = "[WIDE_ROWS]"
 
 OTHER_PARTITION, TOO_LONG, TEXT_LOST = "[OTHER_PARTITION]", "[TOO_LONG]", "[TEXT_VALUE_LOST]"
 NOT_IN_ORC, BEYOND_ORC, INEXACT = "[NOT_IN_ORC]", "[BEYOND_ORC]", "[INEXACT]"
+TOO_LARGE = "[TOO_LARGE]"
 VIOLATED = "[CONSTRAINT_VIOLATED]"
 """Start the message of a job that found a row of another partition than it writes, a text too long
 for its CHAR or VARCHAR column or unfit for a text file, a time or a day that ORC can't store, a
-number that its column would round, and a row that violates a constraint.
+number that its column would round or that is beyond float, and a row that violates a constraint.
 """
 
 
 def _refuse_lost_text(message: str) -> WrongType:
     return WrongType(f"{message}; store the table as json, orc or parquet")
+
+
+def _refuse_too_large(message: str) -> WrongType:
+    return WrongType(f"a value does not fit its column: {message}; give the column the type double")
 
 
 def _refuse_inexact(message: str) -> WrongType:
@@ -104,6 +109,7 @@ _REFUSALS: dict[str, tuple[str, Callable[[str], AcidError]]] = {
     TOO_LONG: (r"(column \S+ of \S+ takes \S+ a value has \d+ characters)", refuse_too_long),
     NOT_IN_ORC: (r"(column \S+ has [\d-]+ [\d:.]+)", refuse_timestamp),
     VIOLATED: (r"([^\n]*?)(?: SQLSTATE: \w+)?$", constraint_violated),
+    TOO_LARGE: (r"(\S+ is too large for float)", _refuse_too_large),
     INEXACT: (r"(column [^\n]*? would be rounded)", _refuse_inexact),
     BEYOND_ORC: (r"(column \S+ has [\d-]+)", refuse_early_day),
 }

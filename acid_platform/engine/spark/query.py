@@ -36,6 +36,7 @@ from acid_platform.engine.spark.failures import (
     unknown_there,
 )
 from acid_platform.engine.spark.few_calls import over_frames
+from acid_platform.engine.spark.in_subqueries import with_unknowns
 from acid_platform.engine.spark.input_rows import column_of
 from acid_platform.engine.spark.scan import read_frame
 from acid_platform.errors import InvalidExpression
@@ -80,6 +81,11 @@ class SparkResult(Result):
                 rows = wall_clocks(frame.toArrow(), kinds)
         except PySparkException as error:
             raise InvalidExpression(f"the query failed: {first_line(str(error))}") from error
+        except ValueError as error:  # Arrow can't hold array<void>, the type of array()
+            raise InvalidExpression(
+                f"the query has a column that can't be read: {first_line(str(error))}; cast"
+                " NULL and empty values to a type, such as CAST(array() AS array<string>)"
+            ) from error
         for name, column in zip(rows.column_names, rows.columns, strict=True):
             if not is_utf8(column):
                 raise InvalidExpression(
@@ -163,7 +169,7 @@ def run_query(
     frames = dict(more_frames or {})
     columns_of_sources = {name: _columns(source) for name, source in sources.items()}
     marked = {name: marked_columns(frame) for name, frame in frames.items()}
-    text = comparable(text, columns_of_sources | marked)
+    text = with_unknowns(comparable(text, columns_of_sources | marked))
     with raise_as_ours():
         for name, source in sources.items():
             if isinstance(source, ChangeRead):

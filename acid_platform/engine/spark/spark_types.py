@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Iterable
 
 from pyspark.sql import types as T
 
+from acid_platform.engine.spark.failures import TOO_LARGE
 from acid_platform.engine.struct_fields import Unfit, spelled_fields
 from acid_platform.errors import InvalidDefinition, WrongType
 from acid_platform.layout.sql_text import quoted, sql_string
@@ -73,7 +74,7 @@ def cast_text(value: str, source: T.DataType, hive: HiveType, inexact: str = "")
     if source == spark_type(hive):
         return value
     inexact = inexact if _rounds(source, hive) else ""
-    if _same_fields(source, hive) and not inexact:
+    if _same_fields(source, hive) and not inexact and not _overflows(source, hive):
         return f"CAST({value} AS {type_text(hive)})"
     # A lambda's variable, so that the value is computed once.
     return f"transform(array({value}), __v0 -> {_by_name('__v0', source, hive, inexact, 1)})[0]"
@@ -86,9 +87,11 @@ def _by_name(value: str, source: T.DataType, hive: HiveType, inexact: str, depth
         return f"transform({array}, {each} -> {_by_name(each, kind, child, inexact, depth + 1)})"
 
     checked = bool(inexact) and _rounds(source, hive)
-    if _same_fields(source, hive) and not checked:
+    if _same_fields(source, hive) and not checked and not _overflows(source, hive):
         return f"CAST({value} AS {type_text(hive)})"
     if not hive.nested:
+        if not checked:
+            return _within_float(value)
         return _exactly(value, source, hive, inexact)
     match source:
         case T.ArrayType():
@@ -110,6 +113,32 @@ def _by_name(value: str, source: T.DataType, hive: HiveType, inexact: str, depth
                 fields.append(f"{sql_string(name)}, {own}")
             return f"CASE WHEN {value} IS NOT NULL THEN named_struct({', '.join(fields)}) END"
     raise AssertionError(f"{source} has no fields")
+
+
+def _within_float(value: str) -> str:
+    """SQL of a double as a float; a number that would become Infinity fails the job (TOO_LARGE)."""
+    message = f"concat('{TOO_LARGE} ', CAST({value} AS string), ' is too large for float')"
+    return (
+        f"CASE WHEN abs({value}) < double('Infinity') AND"
+        f" abs(CAST({value} AS float)) = float('Infinity') THEN raise_error({message})"
+        f" ELSE CAST({value} AS float) END"
+    )
+
+
+def _overflows(source: T.DataType, hive: HiveType) -> bool:
+    """Whether a double becomes a float, at any depth."""
+    match source:
+        case T.ArrayType():
+            return _overflows(source.elementType, hive.children[0][1])
+        case T.MapType():
+            (_, key), (_, item) = hive.children
+            return _overflows(source.keyType, key) or _overflows(source.valueType, item)
+        case T.StructType():
+            kinds = {field.name: field.dataType for field in source.fields}
+            children = dict(hive.children)
+            spelled = spelled_fields(tuple(kinds), hive)
+            return any(_overflows(kinds[own], children[name]) for name, own in spelled.items())
+    return isinstance(source, T.DoubleType) and hive.kind == "float"
 
 
 def _exactly(value: str, source: T.DataType, hive: HiveType, inexact: str) -> str:

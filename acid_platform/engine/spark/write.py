@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from acid_platform.engine.refusals import LONGEST_SHOWN
-from acid_platform.engine.spark.acid_columns import BUCKET, KEYS
+from acid_platform.engine.spark.acid_columns import BUCKET, KEYS, WRITE_ID
 from acid_platform.engine.spark.failures import BEYOND_ORC, NOT_IN_ORC, VIOLATED, raise_as_ours
 from acid_platform.engine.spark.few_calls import expression, selected, sorted_within
 from acid_platform.engine.spark.plain_files import write_by_spark
@@ -30,7 +30,7 @@ from acid_platform.layout.file_entries import FileEntry, RecordedFiles
 from acid_platform.layout.partition_names import DEFAULT_PARTITION
 from acid_platform.layout.schema import number_in_sql
 from acid_platform.layout.sql_text import quoted, sql_string
-from acid_platform.layout.types import TIMESTAMPS, Column, HiveType
+from acid_platform.layout.types import FLOATING, TIMESTAMPS, Column, HiveType
 from acid_platform.orc import WRITTEN_CODECS, require_codec
 from acid_platform.storage.files import in_threads
 from acid_platform.write.publishing import (
@@ -159,8 +159,8 @@ def arranged(
         values = _checked(values, unchecked, target, kind)
     if names or list(values) != list(map(quoted, written)):
         texts = [
-            f"coalesce(nullif(CAST({name} AS string), ''), '{DEFAULT_PARTITION}') AS {name}"
-            for name in names
+            f"coalesce(nullif({_text(column, kind)}, ''), '{DEFAULT_PARTITION}') AS {name}"
+            for name, column in zip(names, target.partition_columns, strict=True)
         ]
         stored = (f"{value} AS {quoted(name)}" for value, name in zip(values, written, strict=True))
         frame = selected(frame, [*texts, *keys, *bits, *stored, *order])
@@ -168,6 +168,18 @@ def arranged(
         frame = placed_by_number(frame, writers, BUCKET_NUMBER)
     columns = [*target.partition_names, *keys, *bits, *written]
     return StatementRows(frame, kind, columns, [*names, *keys, *order], bool(order))
+
+
+def _text(column: Column, kind: RowKind) -> str:
+    """SQL of the text of a partition value. As keys, 0.0 and -0.0 are one (P63); a row there
+    already stays in its partition.
+    """
+    name = quoted(column.name)
+    text = f"CAST({name} AS string)"
+    if column.type.kind not in FLOATING or kind not in (RowKind.INSERT, RowKind.EACH):
+        return text
+    inserted = "" if kind is RowKind.INSERT else f" AND {WRITE_ID} IS NULL"
+    return f"CASE WHEN {name} = 0{inserted} THEN '0.0' ELSE {text} END"
 
 
 def _checked(

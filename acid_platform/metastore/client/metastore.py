@@ -27,6 +27,7 @@ from acid_platform.metastore.codec import encode
 from acid_platform.metastore.operations.base import MetastoreOperation, Row, Values
 from acid_platform.metastore.places import Places, placed
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord, ViewRecord
+from acid_platform.metastore.show_columns import history_entries
 from acid_platform.transactions import TxnType
 from acid_platform.transactions.locks import LockType
 
@@ -315,7 +316,7 @@ class Metastore:
 
     def history(self, table: str) -> list[Row]:
         """The committed directories of the table, oldest first, with the fields of HistoryRow."""
-        return self.call(ops.GetHistory(table))
+        return history_entries(self.call(ops.GetHistory(table)))
 
     def status(self) -> Row:
         """Process, epoch and counters of the metastore."""

@@ -107,14 +107,15 @@ def _enqueue(
     high = (
         table.last_write_id if unknown else compactor_list(turn.state, table, txns).high_watermark
     )
+    kinds = {kind.value: kind for kind in CompactionKind}
+    kind = kinds.get(operation.kind.lower())
     for row in waiting.get(entity, ()):
-        if row.state is not _R or row.highest_write_id == high:
+        more = row.kind is CompactionKind.MINOR and kind is CompactionKind.MAJOR
+        if row.state is not _R or (row.highest_write_id == high and not more):
             nothing = " and nothing was written since" if row.state is _R else ""
             raise AlreadyScheduled(
                 f"compaction {row.id} of {name} is {row.state.text}{nothing}; wait for it"
             )
-    kinds = {kind.value: kind for kind in CompactionKind}
-    kind = kinds.get(operation.kind.lower())
     if kind is None:
         raise CompactionRefused(
             f"{name}: {operation.kind!r} is not a kind of compaction here; use major or minor"

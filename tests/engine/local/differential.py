@@ -167,6 +167,8 @@ def plain(column: pa.ChunkedArray) -> list[object]:
 def equal(spark: object, local: object) -> bool:
     if isinstance(spark, float) and isinstance(local, float) and math.isnan(spark):
         return math.isnan(local)
+    if isinstance(spark, float) and isinstance(local, float):
+        return repr(spark) == repr(local)  # 0.0 is not -0.0
     return type(spark) is type(local) and spark == local
 
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 SCHEMA = (
     "id int, i int, l bigint, h smallint, d decimal(10,2), x double, s string, c char(4),"
     " v varchar(6), z boolean, e date, m timestamp, y tinyint, f float, k decimal(38,10), w binary,"
-    " ai array<int>, ms map<string,int>, st struct<a:int,b:string>"
+    " ai array<int>, ms map<string,int>, st struct<a:int,b:string>, n double,"
+    " sn struct<f:float>, an array<double>"
 )
 _TEXTS = [None, "", "a", "ab", "Ab", "b c", "ä", "abc", "x%", "zz"]
 _TYPES = {
@@ -21,9 +22,11 @@ _TYPES = {
     "z": "condition", "e": "date", "m": "date", "id": "int", "y": "int", "f": "number",
     "k": "number",
 }  # fmt: skip
-_NESTED = ("ai", "ms", "st")
+_ZEROS = [None, 0.0, -0.0, float("nan"), 1.5]
+"""Values of a column that is a key: of groups, joins, windows, distinct rows and sets."""
+_NESTED = ("ai", "ms", "st", "sn", "an")
 """Columns by which the local engine does not sort, nor Spark by a map."""
-_PLAIN = [*_TYPES, "c", "w", *_NESTED, "st.a"]
+_PLAIN = [*_TYPES, "c", "w", *_NESTED, "st.a", "n", "sn.f"]
 """The columns that stand alone in a SELECT."""
 _COLUMNS = {
     kind: [name for name, own in _TYPES.items() if own == kind] for kind in {*_TYPES.values()}
@@ -83,6 +86,10 @@ def table(seed: int, rows: int, first_id: int = 0) -> pa.Table:
                        pa.map_(pa.string(), pa.int32())),
         "st": pa.array(pick([None, {"a": 1, "b": "x"}, {"a": None, "b": "y"}]),
                        pa.struct({"a": pa.int32(), "b": pa.string()})),
+        "n": pa.array(pick([*_ZEROS]), pa.float64()),
+        "sn": pa.array(pick([None, *({"f": zero} for zero in _ZEROS)]),
+                       pa.struct({"f": pa.float32()})),
+        "an": pa.array(pick([None, [], *([zero] for zero in _ZEROS)]), pa.list_(pa.float64())),
     }  # fmt: skip
     return pa.table(data)
 
@@ -112,7 +119,7 @@ class Generator:
     def query(self) -> Query:
         shapes: list[Callable[[], Query]] = [
             self.plain, self.plain, self.aggregate, self.aggregate, self.join, self.join,
-            self.window, self.union, self.nested, self.grouped_join,
+            self.window, self.union, self.nested, self.grouped_join, self.unknown,
         ]  # fmt: skip
         return self.dice.choice(shapes)()
 
@@ -126,7 +133,8 @@ class Generator:
 
     def aggregate(self) -> Query:
         keys = self.dice.sample(
-            ["i", "h", "s", "z", "e", "c", "v", "d", "y", "k", "w"], self.dice.randint(0, 2)
+            ["i", "h", "s", "z", "e", "c", "v", "d", "y", "k", "w", "n", "f", "sn.f"],
+            self.dice.randint(0, 2),
         )
         if keys and self.dice.random() < 0.2:
             keys[0] = f"{keys[0]} IS NULL"
@@ -144,12 +152,12 @@ class Generator:
         kind = self.dice.choice(
             ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN"]
         )
-        key = self.dice.choice(["i", "h", "s", "e", "c", "y", "k", "w", "m"])
+        key = self.dice.choice(["i", "h", "s", "e", "c", "y", "k", "w", "m", "n", "f", "sn.f"])
         on = f"a.{key} = b.{key}"
         if self.dice.random() < 0.4:
             on += self.dice.choice([" AND a.id < b.id", " AND b.z", " AND a.i > 0"])
         names = self.dice.sample(
-            ["id", "i", "s", "d", "e", "c", "x", "y", "f", "k", "w", "ai", "ms", "st"], 3
+            ["id", "i", "s", "d", "e", "c", "x", "y", "f", "k", "w", "ai", "ms", "st", "n"], 3
         )
         sides = ["a"] if "LEFT " in kind and kind != "LEFT JOIN" else ["a", "b"]
         items = [f"{self.dice.choice(sides)}.{name} AS n{i}" for i, name in enumerate(names)]
@@ -183,7 +191,17 @@ class Generator:
                  " RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
                  " ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING"]
             )  # fmt: skip
-        part = self.dice.choice(["", "PARTITION BY h ", "PARTITION BY s, z ", "PARTITION BY c "])
+        part = self.dice.choice(
+            [
+                "",
+                "PARTITION BY h ",
+                "PARTITION BY s, z ",
+                "PARTITION BY c ",
+                "PARTITION BY n ",
+                "PARTITION BY f, z ",
+                "PARTITION BY sn ",
+            ]
+        )
         by = self.dice.choice(["id", "i, id", "d DESC, id", "x NULLS LAST, id", "s, id DESC"])
         if function in ("rank()", "dense_rank()", "count(*)", "sum(i)") and not frame:
             by = self.dice.choice(["i", "s DESC", "h, s", "e"])
@@ -192,7 +210,7 @@ class Generator:
 
     def union(self) -> Query:
         names = self.dice.sample(
-            ["i", "s", "d", "e", "z", "h", "l", "y", "f", "k", "w"], self.dice.randint(1, 3)
+            ["i", "s", "d", "e", "z", "h", "l", "y", "f", "k", "w", "n"], self.dice.randint(1, 3)
         )
         word = self.dice.choice(["UNION ALL", "UNION", "INTERSECT", "EXCEPT"])
         left = f"SELECT {', '.join(names)} FROM both.t{self.where()}"
@@ -219,6 +237,35 @@ class Generator:
         ])  # fmt: skip
         names = "abc" if "VALUES (1, 'a'" in text else "ab"
         return self.ordered(text, [*names])
+
+    def unknown(self) -> Query:
+        """IN (subquery) where unknown and false differ, and where they don't."""
+        where = self.uncertain(self.dice.randint(1, 2))
+        if self.dice.random() < 0.5:
+            return self.ordered(f"SELECT a.id, {where} AS v FROM both.t a", ["id", "v"])
+        return self.ordered(f"SELECT a.id FROM both.t a WHERE {where}", ["id"])
+
+    def uncertain(self, depth: int) -> str:
+        """A condition on the row `a` of `both.t`, with IN (subquery) as a value."""
+        column = self.dice.choice(["i", "i", "s", "n"])
+        some = self.dice.choice([
+            "", "", f" WHERE b.{column} IS NOT NULL", " WHERE b.id < 0", " WHERE b.h = a.h",
+            f" WHERE b.{column} IS NOT NULL AND b.z", " WHERE b.z IN (SELECT c.z FROM both.t c)",
+        ])  # fmt: skip
+        word = self.dice.choice(["IN", "IN", "NOT IN"])
+        term = f"a.{column} {word} (SELECT b.{column} FROM both.u b{some})"
+        other = self.dice.choice(["a.z", "a.i > 1", "true", "false"])
+        if depth > 1:
+            other = self.uncertain(depth - 1)
+        return self.dice.choice([
+            term, f"({term} AND {other})", f"({term} OR {other})", f"NOT ({term})",
+            f"NOT ({term} AND {other})", f"NOT ({term} OR {other})", f"({term}) IS NULL",
+            f"({term}) IS NOT NULL", f"({term}) <=> ({other})", f"({term}) = ({other})",
+            f"({term}) IS DISTINCT FROM ({other})", f"coalesce({term}, {other})",
+            f"CASE WHEN {term} THEN {other} ELSE a.z END", f"if(NOT ({term}), a.z, {other})",
+            f"nvl2({term}, {other}, a.z)", f"nullif({term}, {other}) IS NULL",
+            f"CASE WHEN a.z THEN {term} ELSE {other} END", f"({term}) IS NOT TRUE",
+        ])  # fmt: skip
 
     # --- parts ---------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import itertools
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -21,7 +22,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from acid_platform import AcidError, InvalidExpression, NeedsSpark, Table, Warehouse
+from acid_platform import AcidError, InvalidExpression, NeedsSpark, Table, Warehouse, WrongType
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
 from acid_platform.storage.arrow_types import arrow_type
 from tests.conftest import quick_then_slow, slow_then_soak, temporary_warehouse
@@ -206,8 +207,10 @@ def changes(draw: st.DrawFn, kind: str) -> list[Statement]:
             case "merge":
                 source = draw(given_rows)
                 clauses = [_with_keys(one, keys) for one in draw(st.sampled_from(CLAUSES))]
-                on = draw(st.sampled_from(["t.id = s.id", "t.id = s.id AND t.v = s.v"]))
-                source = [{"id": None, "v": None, "d": None, **row} for row in source]
+                on = draw(
+                    st.sampled_from(["t.id = s.id", "t.id = s.id AND t.v = s.v", "t.f = s.f"])
+                )
+                source = [{"id": None, "v": None, "d": None, "f": None, **row} for row in source]
                 statements.append(Statement("merge", (source, on, None, None, None, clauses)))
     return statements
 
@@ -307,6 +310,22 @@ def test_P33_a_merge_into_an_empty_table_gives_row_ids_in_the_order_of_the_sourc
     check(warehouses, kind, [merge, merge])
 
 
+def test_P63_a_partition_of_zero_has_one_name(warehouses: Warehouses) -> None:
+    zeros = [0.0, -0.0, 2.0, None]
+    for warehouse in warehouses:
+        table = warehouse.create_table("db.zeros", "id int, f float", partitioned_by=["n double"])
+        table.insert([{"id": i, "f": -0.0, "n": zero} for i, zero in enumerate(zeros)])
+        table.merge([{"id": 9, "f": 0.0, "n": -0.0}], "t.id = s.id", when_not_matched_insert="*")
+        table.update({"f": "f - 1"}, "n = 0 AND id = 1")
+        assert table.partitions() == ["n=0.0", "n=2.0", "n=__HIVE_DEFAULT_PARTITION__"]
+        table.overwrite([{"id": 5, "f": -0.0}], partition={"n": "-0.0"})
+        assert table.count("n = 0") == 1
+        rows = sorted(map(repr, table.to_arrow().to_pylist()))
+        assert rows[-1] == "{'id': 5, 'f': -0.0, 'n': 0.0}"
+        warehouse.release()
+        warehouse.drop_table("db.zeros")
+
+
 def test_a_condition_that_is_no_text_is_refused(warehouses: Warehouses) -> None:
     for warehouse in warehouses:
         table = warehouse.create_table("db.texts", "id int")
@@ -367,3 +386,27 @@ def test_P33_arrow_tables_of_the_columns_types_do_the_same_in_both_engines(
     warehouses[0].drop_table("db.types")
     statements = [Statement("insert", (table,)), Statement("insert", (table.slice(0, 0),))]
     check(warehouses, "plain", statements)
+
+
+def test_P33_no_number_beyond_float_becomes_infinity_in_either_engine(
+    warehouses: Warehouses,
+) -> None:
+    for warehouse in warehouses:
+        table = warehouse.create_table("db.floats", "id int, f float, s struct<f:float>")
+        table.insert([{"id": 1, "f": 1.5, "s": {"f": 1.5}}])
+        changes = [
+            lambda table=table: table.update({"f": "id * 1e300"}),
+            lambda table=table: table.update({"s.f": "1e39D"}),
+            lambda table=table: table.merge([{"id": 1}], "t.id = s.id", {"f": "1e300D"}),
+            lambda table=table: table.insert([{"id": 2, "f": 1e300}]),
+            lambda warehouse=warehouse: warehouse.sql(
+                "INSERT INTO db.floats (id, f) SELECT 3, 1e300"
+            ),
+        ]
+        for change in changes:
+            with suppress(NeedsSpark), pytest.raises(WrongType):
+                change()
+        table.update({"f": "-CAST('Infinity' AS double)", "s.f": "CAST('NaN' AS double)"})
+        assert repr(table.to_arrow().to_pylist()) == "[{'id': 1, 'f': -inf, 's': {'f': nan}}]"
+        warehouse.release()
+        warehouse.drop_table("db.floats")

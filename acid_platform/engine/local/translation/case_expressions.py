@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from acid_platform.engine.local.translation.casts import Typed, cast, compared
+from acid_platform.engine.local.translation.casts import Typed, as_condition, cast, compared
 from acid_platform.engine.local.translation.duckdb_types import (
     BOOLEAN,
     VOID,
@@ -15,7 +15,8 @@ from acid_platform.engine.local.translation.duckdb_types import (
     spark_name,
     widest,
 )
-from acid_platform.errors import NeedsSpark
+from acid_platform.errors import InvalidExpression, NeedsSpark
+from acid_platform.predicates.grammar import CALLED
 
 if TYPE_CHECKING:
     from acid_platform.engine.local.translation.expressions import Translator
@@ -32,7 +33,10 @@ def case(translator: Translator, node: exp.Case) -> Typed:
 
 
 def if_(translator: Translator, node: exp.If) -> Typed:
-    branch = (translator.condition(node.this), translator.value(node.args["true"]))
+    if node.args.get("false") is None:
+        raise InvalidExpression("if takes three arguments: if(condition, value, other value)")
+    condition = as_condition(translator.value(node.this), node.this.sql("spark"), null=True)
+    branch = (condition, translator.value(node.args["true"]))
     return _cases(translator, [branch], node.args.get("false"))
 
 
@@ -56,6 +60,8 @@ def _cases(
 
 
 def coalesce(translator: Translator, node: exp.Coalesce) -> Typed:
+    if node.meta.get(CALLED) in ("nvl", "ifnull") and len(node.expressions) != 1:
+        raise InvalidExpression(f"{node.meta[CALLED]} takes two arguments")
     values = _in_one_type(_all(translator, node), "coalesce")
     # Not DuckDB's coalesce: CASE is known to evaluate what it needs and no more.
     whens = " ".join(f"WHEN {one.sql} IS NOT NULL THEN {one.sql}" for one in values[:-1])
@@ -71,6 +77,8 @@ def nullif(translator: Translator, node: exp.Nullif) -> Typed:
 
 
 def greatest(translator: Translator, node: exp.Expr) -> Typed:
+    if not node.expressions:
+        raise InvalidExpression("greatest and least take two arguments or more")
     values = _in_one_type(_all(translator, node), "greatest and least")
     if not ordered(values[0].type):
         raise NeedsSpark(f"greatest and least of {spark_name(values[0].type)}")

@@ -212,6 +212,28 @@ def _dated(value: Typed, target: HiveType) -> str:
     )
 
 
+def as_condition(value: Typed, shown: str, null: bool = False) -> Typed:
+    """Raises InvalidExpression if the value is no condition.
+
+    `null`: whether NULL without a type is one. It is for the verbs of a table, and in AND, OR, NOT,
+    IS and `if`; in WHERE, ON and CASE, Spark takes only booleans.
+    """
+    if value.type != BOOLEAN and not (null and value.type == VOID):
+        raise InvalidExpression(
+            f"{shown} has the type {spark_name(value.type)} and is not a condition; compare it with"
+            " a value"
+        )
+    return cast(value, BOOLEAN)
+
+
+def as_key(value: Typed) -> Typed:
+    """The value as Spark shows it as a key of groups and of distinct rows: 0.0 for -0.0 (P63)."""
+    if value.type.kind not in FLOATING:
+        return value
+    zero = f"CAST(0 AS {duckdb_type(value.type)})"
+    return replace(value, sql=f"(CASE WHEN {value.sql} = 0 THEN {zero} ELSE {value.sql} END)")
+
+
 _NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)"
 _TEXTS = {
     "boolean": r"(?i:t|true|y|yes|1|f|false|n|no|0)",

@@ -14,7 +14,14 @@ from sqlglot import exp
 
 from acid_platform.base.similar_names import nearest_name
 from acid_platform.engine.local.translation import arithmetic, case_expressions, text_patterns
-from acid_platform.engine.local.translation.casts import Typed, cast, common, compared, named_type
+from acid_platform.engine.local.translation.casts import (
+    Typed,
+    as_condition,
+    cast,
+    common,
+    compared,
+    named_type,
+)
 from acid_platform.engine.local.translation.duckdb_types import (
     BINARY,
     BOOLEAN,
@@ -32,7 +39,7 @@ from acid_platform.engine.local.translation.functions import (
     calls_of,
 )
 from acid_platform.engine.local.translation.scope import NameScope
-from acid_platform.errors import InvalidExpression, NeedsSpark, UnknownColumn
+from acid_platform.errors import NeedsSpark, UnknownColumn
 from acid_platform.layout.types import INTEGRAL
 from acid_platform.predicates import literals
 from acid_platform.predicates.analysis import parse
@@ -46,20 +53,6 @@ def translate_value(value: str, scope: NameScope) -> Typed:
     Raises InvalidExpression, UnknownColumn, NeedsSpark.
     """
     return Translator(scope).value(parse(value))
-
-
-def as_condition(value: Typed, shown: str, null: bool = False) -> Typed:
-    """Raises InvalidExpression if the value is no condition.
-
-    `null`: whether NULL without a type is one. It is for the verbs of a table, and in AND, OR, NOT
-    and IS; in clauses of SQL and in choices, Spark takes only booleans.
-    """
-    if value.type != BOOLEAN and not (null and value.type == VOID):
-        raise InvalidExpression(
-            f"{shown} has the type {spark_name(value.type)} and is not a condition; compare it with"
-            " a value"
-        )
-    return cast(value, BOOLEAN)
 
 
 class Translator:
@@ -256,6 +249,8 @@ class Translator:
     def _concat(self, node: exp.Expr) -> Typed:
         nodes = node.flatten() if isinstance(node, exp.DPipe) else node.expressions
         parts = [self.value(part) for part in nodes]
+        if not parts:
+            return Typed("''", STRING)
         if not all(part.type in (STRING, VOID) for part in parts):
             raise NeedsSpark("concat of anything but text; cast it to string")
         joined = " || ".join(cast(part, STRING).sql for part in parts)

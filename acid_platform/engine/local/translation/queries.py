@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from acid_platform.engine.local.translation import relations
-from acid_platform.engine.local.translation.casts import Typed, cast
+from acid_platform.engine.local.translation.casts import Typed, as_condition, as_key, cast
 from acid_platform.engine.local.translation.duckdb_types import VOID, of_value, wider
-from acid_platform.engine.local.translation.expressions import Translator, as_condition
+from acid_platform.engine.local.translation.expressions import Translator
 from acid_platform.engine.local.translation.relations import NOTHING, QueryBlock, Relation
 from acid_platform.engine.local.translation.scope import (
     NameScope,
@@ -138,7 +138,8 @@ class QueryTranslator:
                 raise NeedsSpark(f"{type(node).__name__.upper()} of {a} and {b}")
             columns.append((name, kind))
         word = type(node).__name__.upper() + (" ALL" if every else "")
-        sql = f"({_in_types(left, columns)}) {word} ({_in_types(right, columns)})"
+        sides = (_in_types(left, columns, not every), _in_types(right, columns, not every))
+        sql = f"({sides[0]}) {word} ({sides[1]})"
         block = QueryBlock(sql, tuple(columns), left.fails or right.fails)
         tail = self._tail(node, block)
         return replace(block, sql=f"SELECT * FROM ({sql}) AS u{tail}") if tail else block
@@ -160,14 +161,15 @@ class QueryTranslator:
         return (f" ORDER BY {', '.join(terms)}" if terms else "") + limit
 
 
-def _in_types(block: QueryBlock, columns: Sequence[tuple[str, HiveType]]) -> str:
-    if [kind for _, kind in block.columns] == [kind for _, kind in columns]:
+def _in_types(block: QueryBlock, columns: Sequence[tuple[str, HiveType]], distinct: bool) -> str:
+    """The rows in these types; `distinct`: as those of which each is shown once."""
+    own = [Typed(f"q.c{i}", of_value(kind)) for i, (_, kind) in enumerate(block.columns)]
+    values = [cast(value, kind) for value, (_, kind) in zip(own, columns, strict=True)]
+    values = [*map(as_key, values)] if distinct else values
+    if values == own:
         return block.sql
-    values = (
-        cast(Typed(f"q.c{i}", of_value(own)), kind).sql + f" AS c{i}"
-        for i, ((_, own), (_, kind)) in enumerate(zip(block.columns, columns, strict=True))
-    )
-    return f"SELECT {', '.join(values)} FROM ({block.sql}) AS q"
+    items = ", ".join(f"{value.sql} AS c{i}" for i, value in enumerate(values))
+    return f"SELECT {items} FROM ({block.sql}) AS q"
 
 
 def _join_condition(node: exp.Expr, scope: NameScope) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from acid_platform.engine.local.translation.casts import Typed
+from acid_platform.engine.local.translation.casts import Typed, as_key, cast
 from acid_platform.engine.local.translation.column_names import column_name
-from acid_platform.engine.local.translation.duckdb_types import identifier
+from acid_platform.engine.local.translation.duckdb_types import BOOLEAN, identifier
 from acid_platform.engine.local.translation.grouping_sets import grouping_sets
 from acid_platform.engine.local.translation.relations import QueryBlock, TopRows
 from acid_platform.engine.local.translation.scope import (
@@ -26,6 +27,7 @@ from acid_platform.engine.local.translation.scope import (
 )
 from acid_platform.engine.local.translation.select_expressions import Expressions
 from acid_platform.errors import NeedsSpark
+from acid_platform.layout.types import FLOATING
 from acid_platform.scan.result_columns import PLACE
 
 if TYPE_CHECKING:
@@ -56,6 +58,8 @@ class Select:
         self.fails = False
         self.set_keys: tuple[str, ...] = ()
         """The columns of ROLLUP, CUBE or GROUPING SETS in DuckDB's SQL."""
+        self.keys: dict[str, str] = {}
+        """What GROUP BY groups by, for the SQL of each value that it names."""
 
     def block(self) -> QueryBlock:
         node = self.node
@@ -73,8 +77,7 @@ class Select:
         if node.args.get("distinct") is not None:
             require_parts(node.args["distinct"])
             distinct = "DISTINCT "
-            for value in values:
-                sortable(value)
+            values = [*map(self._as_key, values)]
         items = ", ".join(f"{value.sql} AS c{i}" for i, value in enumerate(values))
         source = f" FROM {self.relation.sql}" if self.relation.sql else ""
         sql = f"SELECT {distinct}{items}{source}{where}{keys}{having}{order}{limit}"
@@ -198,17 +201,22 @@ class Select:
                 if column not in shown and column.name.lower() == merged.name.lower()
             )
 
+    def as_grouped(self, value: Typed) -> Typed:
+        """The value of a row of the result: a key of GROUP BY is what the rows are grouped by."""
+        key = self.keys.get(value.sql)
+        return value if key is None else replace(value, sql=key)
+
     def _item(self, position: int) -> Typed:
         item = self.items[position][1]
         if isinstance(item, ScopeColumn):
-            return item.value
+            return self.as_grouped(item.value)
         earlier = frozenset(alias.lower() for alias, _ in self.items[:position])
         translator = Expressions(self, earlier, windows=not self.grouped)
         if isinstance(item, exp.Column) and not isinstance(item.this, exp.Star):
             column = translator.resolve([part.name for part in item.parts])
             if column.is_field and column.type.nested and column.declared is not None:
                 raise NeedsSpark(f"a field of {column.declared}")
-            return column
+            return self.as_grouped(column)
         return translator.value(item)
 
     # --- the other clauses ---------------------------------------------------------------------
@@ -236,7 +244,7 @@ class Select:
         for node in group.expressions:
             value = self._key(node)
             self.fails |= value.fails
-            keys.append(sortable(value))
+            keys.append(self._grouped_by(value))
         return f" GROUP BY {', '.join(keys)}"
 
     def _grouping_sets(self, keys: list[exp.Expr], *sets: list[exp.Expr]) -> str:
@@ -255,7 +263,20 @@ class Select:
         value = Expressions(self, aggregates=False).value(node)
         if not isinstance(node, exp.Column) or value.is_field or value.fails:
             raise NeedsSpark(f"{node.sql('spark')} in ROLLUP, CUBE or GROUPING SETS")
-        return sortable(value)
+        return self._grouped_by(value)
+
+    def _grouped_by(self, value: Typed) -> str:
+        return self.keys.setdefault(value.sql, self._as_key(value).sql)
+
+    def _as_key(self, value: Typed) -> Typed:
+        sortable(value)
+        source = self.node.args["from_"].this if self.node.args.get("from_") else None
+        if value.type.kind in FLOATING and (
+            source is None or (isinstance(source, exp.Values) and len(source.expressions) == 1)
+        ):
+            # Spark does not group a single row, so that -0.0 stays as it is.
+            raise NeedsSpark(f"one row without a table, by a key of type {value.type}")
+        return as_key(value)
 
     def _key(self, node: exp.Expr) -> Typed:
         position = ordinal(node, len(self.items))
@@ -278,7 +299,8 @@ class Select:
             return ""
         if not self.grouped or self.set_keys:
             raise NeedsSpark("HAVING without a group, or beside ROLLUP, CUBE or GROUPING SETS")
-        condition = Expressions(self, by_alias=True).condition(having.this)
+        # Spark casts what is no predicate.
+        condition = cast(Expressions(self, by_alias=True).value(having.this), BOOLEAN)
         if condition.fails:
             raise NeedsSpark("HAVING with an expression that may fail for some rows")
         return f" HAVING {condition.sql}"

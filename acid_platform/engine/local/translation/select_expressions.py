@@ -55,6 +55,10 @@ class Expressions(Translator):
         self.windows, self.where, self.by_alias = windows, where, by_alias
 
     def value(self, node: exp.Expr) -> Typed:
+        value = self._value(node)
+        return self.select.as_grouped(value) if self.aggregates else value
+
+    def _value(self, node: exp.Expr) -> Typed:
         match node:
             case exp.Window():
                 return self._window(node)
@@ -116,10 +120,13 @@ class Expressions(Translator):
         return Expressions(self.select, aggregates=True)._call(node.this, over)
 
     def in_query(self, node: exp.In) -> Typed:
-        if not self.where:
-            raise NeedsSpark("IN with a subquery outside of WHERE")
+        if not (self.where or self.windows):
+            raise NeedsSpark("IN with a subquery outside of WHERE and the columns of plain rows")
         value = self.value(node.this)
-        block = self.select.queries.query(node.args["query"], self.select.ctes, named=False)
+        inner = node.args["query"]
+        if isinstance(inner.this, exp.Subquery):
+            raise NeedsSpark("IN with a subquery in two parentheses, which is one value")
+        block = self.select.queries.query(inner, self.select.ctes, self.scope, named=False)
         if len(block.columns) != 1:
             raise NeedsSpark("IN with a subquery of several columns")
         kind = block.columns[0][1]

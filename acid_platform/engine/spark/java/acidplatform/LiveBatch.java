@@ -29,6 +29,8 @@ final class LiveBatch {
   private final ColumnarBatch some;
   /** The columns of `some` whose kept rows are moved to the front; null for others. */
   private final ColumnVector[] moved;
+  /** The columns that the file has with the type that is read; null for others. */
+  private final ColumnVector[] unconverted;
 
   /**
    * `row` is the type that `decoded` has for the table's columns, `stored` the file's own. Without `decodesKeys` the
@@ -44,6 +46,7 @@ final class LiveBatch {
     live = new int[capacity];
     orcColumns = new OrcColumnVector[width];
     moved = new ColumnVector[width];
+    unconverted = new ColumnVector[width];
     boolean raw = file.is(AcidFile.RAW);
     ColumnVector[] fields = raw ? decoded.cols : ((StructColumnVector) decoded.cols[AcidFileReader.ROW]).fields;
     int field = 0;
@@ -51,7 +54,12 @@ final class LiveBatch {
       StructField column = asked.data.fields()[i];
       int kind = asked.kind(i);
       if (kind == AskedColumns.STORED) {
-        columns[i] = storedColumn(i, column, (TypeDescription) row.getChildren().get(field), stored, fields, field);
+        TypeDescription read = (TypeDescription) row.getChildren().get(field);
+        TypeDescription own = storedType(column.name(), stored);
+        columns[i] = storedColumn(i, column, read, own, fields, field);
+        if (read.equals(own)) {
+          unconverted[i] = fields[field];
+        }
         if (MovedRows.canMove(fields[field])) {
           moved[i] = fields[field];
         }
@@ -82,6 +90,9 @@ final class LiveBatch {
   ColumnarBatch of(int count, int size) {
     ColumnarBatch batch = size == count ? all : some;
     for (int i = 0; i < moved.length; i++) {
+      if (unconverted[i] != null) {
+        SignedZeros.apart(unconverted[i]);
+      }
       if (moved[i] != null && size < count) {
         MovedRows.move(moved[i], live, size);
       }
@@ -98,7 +109,7 @@ final class LiveBatch {
       int place, StructField column, TypeDescription read, TypeDescription stored, ColumnVector[] fields, int field)
       throws Exception {
     DataType type = column.dataType();
-    if (isShortDecimal(read, column.name(), stored)) {
+    if (isShortDecimal(read, stored)) {
       Decimal64ColumnVector values =
           new Decimal64ColumnVector(fields[field].isNull.length, read.getPrecision(), read.getScale());
       fields[field] = values;
@@ -112,21 +123,24 @@ final class LiveBatch {
     return view;
   }
 
-  /** Whether the file has the column with the type that is read, a decimal of up to 18 digits. */
-  private static boolean isShortDecimal(TypeDescription read, String name, TypeDescription stored) {
-    if (read.getCategory() != TypeDescription.Category.DECIMAL
-        || read.getPrecision() > TypeDescription.MAX_DECIMAL64_PRECISION) {
-      return false;
-    }
+  /** The type that the file has for a column of the table; null if it lacks the column. */
+  private static TypeDescription storedType(String name, TypeDescription stored) {
     for (int i = 0; i < stored.getChildren().size(); i++) {
       if (name.equalsIgnoreCase((String) stored.getFieldNames().get(i))) {
-        TypeDescription type = (TypeDescription) stored.getChildren().get(i);
-        return type.getCategory() == TypeDescription.Category.DECIMAL
-            && type.getPrecision() == read.getPrecision()
-            && type.getScale() == read.getScale();
+        return (TypeDescription) stored.getChildren().get(i);
       }
     }
-    return false;
+    return null;
+  }
+
+  /** Whether the file has the column with the type that is read, a decimal of up to 18 digits. */
+  private static boolean isShortDecimal(TypeDescription read, TypeDescription stored) {
+    return read.getCategory() == TypeDescription.Category.DECIMAL
+        && read.getPrecision() <= TypeDescription.MAX_DECIMAL64_PRECISION
+        && stored != null
+        && stored.getCategory() == TypeDescription.Category.DECIMAL
+        && stored.getPrecision() == read.getPrecision()
+        && stored.getScale() == read.getScale();
   }
 
   private static ConstantColumnVector constant(int capacity, DataType type, long value) {

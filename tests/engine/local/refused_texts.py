@@ -1,0 +1,58 @@
+"""Queries that Spark refuses and a lenient parser takes, and conditions of no type.
+
+`{t}` is a table with the columns id and i.
+"""
+
+REFUSED = """
+    SELECT id, FROM {t} | SELECT *, FROM {t} | SELECT id FROM {t}, | SELECT 1 AS x,
+    SELECT id FROM {t} WHERE i IN (1, 2,) | SELECT coalesce(i, 2,) AS x FROM {t}
+    SELECT * FROM VALUES (1, 2,) AS v(a, b) | SELECT * FROM VALUES (1) AS v(a,)
+    SELECT i FROM {t} GROUP BY i, | SELECT i FROM {t} ORDER BY i,
+    SELECT count(*) OVER (PARTITION BY i,) AS x FROM {t} | WITH a AS (SELECT 1), SELECT * FROM a
+    SELECT id FROM {t} LIMIT '1' | SELECT id FROM {t} LIMIT 1 OFFSET '1'
+    SELECT id FROM {t} ORDER BY id LIMIT 1, 2 | SELECT id FROM {t} OFFSET 1 LIMIT 1
+    SELECT id FROM {t} LIMIT 1 LIMIT 2 | SELECT id FROM {t} ORDER BY id WHERE id = 1
+    SELECT id FROM {t} GROUP BY id WHERE id = 1 | SELECT id FROM {t} HAVING id = 1 GROUP BY id
+    SELECT id FROM {t} WHERE id = 1 WHERE id = 2 | SELECT id FROM {t} ORDER BY
+    SELECT id FROM {t} WHERE | SELECT id FROM {t} HAVING | SELECT * FROM | SELECT 1 +
+    SELECT id AS 'x' FROM {t} | SELECT id AS "x" FROM {t} | SELECT id x y FROM {t}
+    SELECT id FROM {t} WHERE EXISTS (SELECT 1) IS NULL
+    SELECT id FROM {t} WHERE EXISTS (SELECT 1) = true
+    SELECT id FROM {t} WHERE true = EXISTS (SELECT 1)
+    SELECT a.id FROM {t} a JOIN {t} b ON | SELECT id FROM {t} a JOIN {t} b USING id
+    SELECT id FROM {t} UNION | SELECT id FROM {t} ORDER BY id ASC DESC
+    SELECT CASE WHEN true 1 END AS x | SELECT CASE END AS x | SELECT CASE ELSE 1 END AS x
+    SELECT max(i) FILTER (i > 1) AS x FROM {t} | SELECT t.* EXCLUDE (id) FROM {t} t
+    SELECT CAST(1 AS text) AS x | SELECT CAST(1 AS number) AS x | SELECT CAST(1 AS varchar) AS x
+    SELECT CAST(1 AS double precision) AS x | SELECT CAST(1) AS x | SELECT 0x1F AS x
+    WITH a AS (SELECT 1 AS x), A AS (SELECT 2 AS x) SELECT * FROM a
+    SELECT upper() AS x | SELECT coalesce() AS x | SELECT greatest(1) AS x | SELECT nvl(1) AS x
+    SELECT if(true, 1) AS x | SELECT round() AS x | SELECT sum() AS x FROM {t} | SELECT mod(1) AS x
+    SELECT date_add() AS x | SELECT date_trunc() AS x | SELECT nullif(1) AS x
+    SELECT id FROM {t} WHERE NULL | SELECT id FROM {t} WHERE 1 | SELECT id FROM {t} WHERE 'true'
+    SELECT CASE WHEN NULL THEN 1 END AS x | SELECT count(*) FILTER (WHERE NULL) AS n FROM {t}
+    SELECT array() AS x | SELECT map() AS x
+    SELECT a.id FROM {t} a JOIN {t} b ON NULL | SELECT if(1, 2, 3) AS x
+"""
+TAKEN = """
+    SELECT if(NULL, 1, 2) AS x | SELECT if((NULL), 1, 2) AS x | SELECT if(NOT NULL, 1, 2) AS x
+    SELECT if(n, 1, 2) AS x FROM (SELECT NULL AS n) q | SELECT nvl2(NULL, 1, 2) AS x
+    SELECT count(*) AS n FROM {t} HAVING NULL | SELECT count(*) AS n FROM {t} HAVING NULL OR true
+    SELECT count(*) AS n FROM {t} HAVING 1 | SELECT count(*) AS n FROM {t} HAVING count(*)
+    SELECT count(*) AS n FROM {t} HAVING CAST(NULL AS int)
+    SELECT count(*) AS n FROM {t} WHERE NULL OR id = 1 | SELECT id FROM {t} WHERE NOT NULL
+    SELECT id FROM {t} WHERE NULL IN (SELECT i FROM {t}) | SELECT concat() AS x
+    SELECT a.id FROM {t} a JOIN {t} b ON NULL AND a.id = b.id
+    WITH a AS (SELECT 1 AS x) SELECT * FROM (WITH a AS (SELECT 2 AS x) SELECT * FROM a) q
+    SELECT i, count(*) AS n FROM {t} GROUP BY i, ROLLUP (i) ORDER BY 1, 2
+    SELECT id FROM (SELECT id FROM {t} ORDER BY id LIMIT 3) q WHERE id > 0 ORDER BY id LIMIT 1
+    SELECT * EXCEPT (id) FROM (SELECT id, i FROM {t}) q WHERE id = 1
+    SELECT max(i) FILTER (WHERE i > 1) AS x FROM {t} | SELECT CAST(1 AS varchar(3)) AS x
+    SELECT (EXISTS (SELECT 1)) IS NULL AS x | SELECT id AS text FROM {t} WHERE id = 1
+    SELECT CASE WHEN i > 1 THEN CASE WHEN id > 1 THEN 1 END END AS x FROM {t}
+"""
+
+
+def texts(several: str, table: str) -> list[str]:
+    lines = (line.strip() for line in several.strip().splitlines())
+    return [each.strip().format(t=table) for line in lines for each in line.split(" | ")]

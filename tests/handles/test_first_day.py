@@ -1,0 +1,113 @@
+"""What a new user's mistakes lead to: each error names the next step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+
+from acid_platform import AcidError, AlreadyScheduled, Table, Warehouse
+from tests.conftest import temporary_warehouse
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
+    where = tmp_path_factory.mktemp("first_day")
+    with temporary_warehouse(where, engine="local") as opened:
+        yield opened
+
+
+@pytest.fixture
+def table(warehouse: Warehouse) -> Table:
+    if warehouse.tables():
+        warehouse.drop_table("shop.orders")
+    table = warehouse.create_table("shop.orders", "id int, name string, f float")
+    table.insert([{"id": 1, "name": "a"}, {"id": 2, "name": "b"}])
+    return table
+
+
+NEXT_STEPS: dict[str, tuple[Callable[[Warehouse, Table], object], str]] = {
+    "a text without quotes": (lambda _, t: t.update({"name": "Bob"}), "in quotes: 'Bob'"),
+    "two words": (lambda _, t: t.update({"name": "Bob Smith"}), "in quotes: 'Bob Smith'"),
+    "a condition": (lambda _, t: t.delete("name = Bob"), "in quotes: 'Bob'"),
+    "in SQL": (lambda wh, _: wh.sql("UPDATE shop.orders SET name = Bob"), "in quotes: 'Bob'"),
+    "a near name": (lambda _, t: t.update({"name": "nmae"}), "did you mean name?"),
+    "a date": (lambda _, t: t.update({"name": "2024-01-01"}), "in quotes: '2024-01-01'"),
+    "no type": (
+        lambda wh, _: wh.create_table("shop.a", "id int", partitioned_by=["day"]),
+        "'day' has no type; write e.g. 'day string' or 'day date'",
+    ),
+    "a type of others": (
+        lambda wh, _: wh.create_table("shop.a", "id int, v text"),
+        "did you mean string?",
+    ),
+    "in a declaration": (
+        lambda wh, _: wh.sql("CREATE TABLE shop.a (id int, v text)"),
+        "did you mean string?",
+    ),
+    "a number": (lambda wh, _: wh.create_table("shop.a", "v number"), "decimal(18,2)?"),
+    "a clone": (
+        lambda wh, _: wh.sql("CREATE TABLE shop.b SHALLOW CLONE shop.orders"),
+        "AS SELECT * FROM",
+    ),
+    "or replace": (lambda wh, _: wh.sql("CREATE OR REPLACE TABLE a (i int)"), "INSERT OVERWRITE"),
+    "beyond float": (lambda _, t: t.update({"f": "1e300D"}), "beyond float"),
+}
+
+
+@pytest.mark.parametrize("name", NEXT_STEPS)
+def test_an_error_says_what_to_write(warehouse: Warehouse, table: Table, name: str) -> None:
+    mistake, message = NEXT_STEPS[name]
+    with pytest.raises(AcidError, match=re.escape(message)):
+        mistake(warehouse, table)
+
+
+def test_a_listing_has_the_methods_of_a_query(warehouse: Warehouse, table: Table) -> None:
+    for text in (
+        "SHOW TABLES IN shop",
+        "DESCRIBE shop.orders",
+        "EXPLAIN SELECT * FROM shop.orders",
+    ):
+        rows = warehouse.sql(text)
+        query = warehouse.sql("SELECT id FROM shop.orders")
+        missing = {name for name in dir(query) if not name.startswith("_")} - {*dir(rows)}
+        assert missing <= {"sql", "block"} | {*vars(query)}, missing
+        assert rows.count() == rows.to_arrow().num_rows == len(rows.collect()) == len(rows.head(99))
+        assert rows.to_pandas().to_dict("records") == rows.to_dict("records")
+        assert isinstance(rows.to_arrow(), pa.Table)
+    assert list(warehouse.sql("SHOW TABLES IN shop")["tab_name"]) == ["orders"]
+
+
+def test_show_tables_of_an_empty_database_says_where_tables_are(
+    warehouse: Warehouse, table: Table
+) -> None:
+    assert "there are some in shop" in repr(warehouse.sql("SHOW TABLES"))
+    assert "there are some" not in repr(warehouse.sql("SHOW TABLES IN shop LIKE 'nope'"))
+
+
+def test_the_history_calls_an_upsert_of_new_keys_an_insert(table: Table) -> None:
+    for _ in range(2):
+        table.merge([{"id": 9, "name": "z"}], "t.id = s.id", {"name": "s.name"}, None, "*")
+    entries = [(entry.operation, entry.directory[:6]) for entry in table.history()]
+    assert entries[1:] == [("insert", "delta_"), ("update", "delete"), ("update", "delta_")]
+    with pytest.raises(AttributeError, match="it has"):
+        _ = table.history()[0].nope
+
+
+def test_a_major_compaction_right_after_a_minor_one_is_done_or_says_why(table: Table) -> None:
+    table.insert([{"id": 3, "name": "c"}])
+    table.compact("minor")
+    assert "not enough for a major compaction" in table.compact("major")[0]["errormessage"]
+    for id_ in (4, 5):
+        table.overwrite([{"id": id_}])
+        table.insert([{"id": id_ + 10}])
+        table.insert([{"id": id_ + 20}])
+        states = [table.compact(kind)[0]["state"] for kind in ("minor", "major")]
+        assert states == ["ready for cleaning"] * 2
+        (source,) = table.snapshot().directories[""].sources
+        assert source.directory.startswith("base_")
+    for kind in ("minor", "major"):
+        with pytest.raises(AlreadyScheduled, match="nothing was written since"):
+            table.compact(kind)
