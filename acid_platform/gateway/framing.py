@@ -34,8 +34,8 @@ class Limits:
     """What a message may need."""
 
     bytes: int = 16 << 20
-    values: int = 500_000
-    """Fields and elements: a million of them takes more than two seconds to decode."""
+    values: int = 250_000
+    """Fields and elements: a million of them take more than two seconds to decode."""
     text: int = 1 << 20
     """Bytes of one text."""
     depth: int = 40
