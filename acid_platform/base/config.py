@@ -210,6 +210,7 @@ HONOURED: tuple[Setting, ...] = (
     Setting("acid.compaction.publication.wait", _T, "30s", 0, 3600),
     Setting("acid.cleaner.watermark", _X, "table", choices=("table", "global")),
     Setting("acid.conflict.detection", _X, "row", choices=("row", "partition")),
+    Setting("acid.isolation", _X, "snapshot", choices=("snapshot", "serializable")),
     Setting("acid.conflict.rows.bytes", _N, str(64 << 10), low=0, high=16 << 20),
     Setting("acid.conflict.memory.bytes", _N, str(64 << 20), low=0),
     Setting("acid.gateway.tls.certificate", _X, ""),

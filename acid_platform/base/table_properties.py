@@ -139,6 +139,12 @@ CONFLICT_DETECTION = TableProperty(
     "what two transactions may not both change",
     "commit",
 )
+ISOLATION = TableProperty(
+    REGISTRY["acid.isolation"],
+    "`serializable`: a transaction that reads or writes the table, and writes something, commits"
+    " only if nobody has changed what it read",
+    "commit",
+)
 HISTORY_RETENTION = TableProperty(
     REGISTRY["acid.history.retention"],
     "how long past snapshots and changes stay readable",
@@ -216,6 +222,7 @@ TABLE_PROPERTIES: tuple[TableProperty, ...] = (
     LAYOUT,
     DISTRIBUTION,
     CONFLICT_DETECTION,
+    ISOLATION,
     HISTORY_RETENTION,
     CONSUMER_RETENTION,
     GROUP_COMMIT,

@@ -40,18 +40,18 @@ class LookedFor:
         self._limit = settings.integer("acid.conflict.rows.bytes")
         self._conditions: list[_Condition] = []
         self._inserted: list[_Inserted] = []
+        self._reads: dict[tuple[str, str | None], _Condition] = {}
+        """What was read besides, by table and condition."""
         self._key_columns: dict[str, Sequence[str]] = {}
         """The columns by which the last MERGE into a table looked for its rows."""
 
     def condition(self, record: TableRecord, where: str | None) -> None:
         """Notes that the rows of a table were looked for that fulfil a condition."""
+        self._conditions.append(_of_where(record, where))
 
-        def region() -> Region:
-            from acid_platform.scan.condition_regions import region_of_condition  # sqlglot
-
-            return region_of_condition(where, all_columns_of(record))
-
-        self._conditions.append(_Condition(record, region if where is not None else lambda: EVERY))
+    def read(self, record: TableRecord, where: str | None) -> None:
+        """Notes rows that were read, and by themselves change nothing (P52)."""
+        self._reads.setdefault((record.name, where), _of_where(record, where))
 
     def merge(self, record: TableRecord, keys: SourceKeys, on: str, every_row: bool) -> None:
         """Notes a MERGE that has run; `every_row`: it also looked at rows without a match."""
@@ -100,6 +100,15 @@ class LookedFor:
         inserted = list(self._regions_of_inserted(sought))
         return self._reports(sought), self._reports(inserted)
 
+    @property
+    def tables_read(self) -> list[TableRecord]:
+        return [one.record for one in (*self._conditions, *self._reads.values())]
+
+    def every_read(self) -> list[RegionReport]:
+        """All that was read, to write or not."""
+        every = (*self._conditions, *self._reads.values())
+        return self._reports([(one.record.name, one.region()) for one in every])
+
     def _regions_of_inserted(
         self, sought: Sequence[tuple[str, Region]]
     ) -> Iterator[tuple[str, Region]]:
@@ -120,6 +129,15 @@ class LookedFor:
             if len(distinct) > 8 or one not in distinct:
                 distinct.append(one)
         return [RegionReport(*one) for one in united(distinct, self._limit // 2)]
+
+
+def _of_where(record: TableRecord, where: str | None) -> _Condition:
+    def region() -> Region:
+        from acid_platform.scan.condition_regions import region_of_condition  # sqlglot
+
+        return region_of_condition(where, all_columns_of(record))
+
+    return _Condition(record, region if where is not None else lambda: EVERY)
 
 
 def no_keys() -> None:

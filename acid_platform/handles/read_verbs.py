@@ -225,7 +225,7 @@ class Reads(ArrowLender):
         _require_reading(columns, where)
         write_ids, past = _parsed(snapshot, as_of)
         with self._brief_view() as view:
-            source = view.source(view.request(self.name, None, write_ids, past))
+            source = view.source(view.request(self.name, where, write_ids, past))
             yield arrow_scan(*source, columns, where, row_id)
 
     def snapshot(self) -> TableSnapshot:

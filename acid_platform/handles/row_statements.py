@@ -27,6 +27,7 @@ from acid_platform.errors import (
     UnknownColumn,
     UnsupportedStatement,
 )
+from acid_platform.handles.snapshot_view import ignored
 from acid_platform.handles.transaction_work import InsertShares, TransactionWork
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.partition_names import partition_name, partition_values, written_values
@@ -414,7 +415,7 @@ def _refuse_insert_only(record: TableRecord, statement: str) -> None:
 
 def _scan(work: TransactionWork, record: TableRecord, where: Where) -> Scan:
     """The scan that a statement changes; its commit tells whether all files were there (P29)."""
-    with work.begun.checked(again=False):
+    with work.begun.checked(again=False), work.view.noting(ignored):  # the statement tells more
         return work.view.scan(work.view.request(record.name, _pruning(where)))
 
 

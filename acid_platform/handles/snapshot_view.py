@@ -147,6 +147,14 @@ class SnapshotView:
         return replace(open_changes(layout, changes), still_open=self.check)
 
 
+Note = Callable[[TableRecord, str | None], None]
+"""Gets a table whose rows are read, and the condition that chooses them."""
+
+
+def ignored(_record: TableRecord, _where: str | None) -> None:
+    """Notes nothing."""
+
+
 class TransactionView(SnapshotView):
     """Scans at the snapshot have the transaction's own rows; those of the past and changes do not.
 
@@ -159,8 +167,8 @@ class TransactionView(SnapshotView):
         """What the transaction has published so far."""
         self.cursors: dict[tuple[str, str], CursorMove] = {}
         """The moves of consumers of changes that its commit makes, by consumer and table."""
-        self.to_write: Callable[[TableRecord, str | None], None] | None = None
-        """What learns which rows are read, while a statement that writes is planned (P51)."""
+        self.note: Note = ignored
+        """Gets each table whose rows are read."""
 
     def declare(self, record: TableRecord) -> None:
         """From now on the transaction sees this declaration of the table."""
@@ -170,24 +178,26 @@ class TransactionView(SnapshotView):
         return with_own(super().layout(record), self.reports)
 
     @contextmanager
-    def reading_to_write(self, note: Callable[[TableRecord, str | None], None]) -> Iterator[None]:
-        """A block in which `note` gets each table that is read now, and the condition."""
-        before, self.to_write = self.to_write, note
+    def noting(self, note: Note) -> Iterator[None]:
+        """A block in which `note` gets each table whose rows are read (P51, P52)."""
+        before, self.note = self.note, note
         try:
             yield
         finally:
-            self.to_write = before
+            self.note = before
+
+    def source(self, request: ScanRequest) -> tuple[TableLayout, ValidWriteIdList, ValidTxnList]:
+        if request.past is None:  # the past never changes
+            self.note(request.table, request.where)
+        return super().source(request)
 
     def scans(self, requests: Sequence[ScanRequest]) -> list[Scan]:
         with self.checked():
-            scans = super().scans(requests)
-        for request in requests:
-            if self.to_write is not None and request.past is None:
-                self.to_write(request.table, request.where)
-        return scans
+            return super().scans(requests)
 
     def changes(self, name: str, since: AsOf | None, until: AsOf | None) -> ChangeScan:
         """As SnapshotView.changes; the commit moves the cursor of a consumer that is `since`."""
+        self.note(self.table(name), None)
         with self.checked():
             scan = super().changes(name, since, until)
         if since is not None and since.consumer is not None:

@@ -108,7 +108,7 @@ class Transaction:
 
     def writing(self) -> AbstractContextManager[None]:
         """A block that runs a statement which writes: what it reads, it looks for (P51)."""
-        return self._work.view.reading_to_write(self._work.looked_for.condition)
+        return self._work.view.noting(self._work.looked_for.condition)
 
     def run(self, statement: RowStatement[_Result]) -> _Result:
         """Runs a statement that changes rows; returns and raises what it says."""

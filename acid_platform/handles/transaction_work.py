@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from acid_platform.base.config import Settings
-from acid_platform.base.table_properties import CONFLICT_DETECTION
+from acid_platform.base.table_properties import CONFLICT_DETECTION, ISOLATION
 from acid_platform.base.tracing import ENGINE, statement_span
 from acid_platform.engine.choice import LOCAL_BYTES, Choice
 from acid_platform.engine.coercion import Coerced
@@ -35,7 +35,7 @@ from acid_platform.storage.files import Files
 from acid_platform.tables.declaration import widened
 from acid_platform.tables.record_layout import distributed
 from acid_platform.tables.table_constraints import row_checks
-from acid_platform.transactions import RowOperation
+from acid_platform.transactions import Isolation, RowOperation
 from acid_platform.transactions.locks import LockSettings, Statement, lock_of
 from acid_platform.transactions.regions import KeyHashes
 from acid_platform.write.changed_rows import NO_ROWS, ChangedRows, deleted_rows
@@ -143,6 +143,7 @@ class InsertShares:
 class TransactionWork:
     """A transaction between its statements; `begun` is the metastore's transaction.
 
+    `isolation`: a table that it reads or writes may ask for more (P52).
     `restart_if_stale`: it has one statement, which begins again with SnapshotOutdated if the
     snapshot misses a commit. `held`: the locks with which it began.
     """
@@ -153,9 +154,11 @@ class TransactionWork:
         begun: OpenTransaction,
         restart_if_stale: bool = False,
         held: Sequence[LockRequest] = (),
+        isolation: Isolation = "snapshot",
     ) -> None:
         self.warehouse, self.begun = warehouse, begun
         self.view = TransactionView(begun)
+        self._isolation = isolation
         self.row_counts: dict[str, Counter[str]] = {}
         self.coerced: dict[str, dict[str, Coerced]] = {}
         """What conversions of rows have changed, by table and column."""
@@ -173,6 +176,7 @@ class TransactionWork:
         self._lock_settings = begun.settings.lock_settings
         self._changed = RowReports(begun.settings)
         self.looked_for = LookedFor(begun.settings)
+        self.view.note = self.looked_for.read
         self._number = 0
         self._overwritten: set[tuple[str, str]] = set()
         self._chosen: Choice | None = None
@@ -233,6 +237,7 @@ class TransactionWork:
         """Raises WriteConflict, or SnapshotOutdated for a single statement that looked for rows or
         replaced them, and inserted some: it may begin again (T40)."""
         sought, inserted = self.looked_for.reports()
+        read = self.looked_for.every_read() if self._serializable else []
         try:
             self.begun.commit(
                 self.view.reports,
@@ -243,11 +248,23 @@ class TransactionWork:
                 self._rewritten,
                 sought,
                 inserted,
+                read,
             )
         except WriteConflict as conflict:
-            if self._restart_if_stale and (self._overwritten or sought):
+            if self._restart_if_stale and (self._overwritten or sought or read):
                 raise SnapshotOutdated(str(conflict)) from conflict
             raise
+
+    @property
+    def _serializable(self) -> bool:
+        """Whether it writes, and has to have read what all commits before its own left (P52)."""
+        if not self.view.reports:
+            return False
+        written = {report.table for report in self.view.reports}
+        records = (*self.looked_for.tables_read, *map(self.view.table, written))
+        default = self.begun.settings.text(ISOLATION.name)
+        levels = {ISOLATION.stated(record.properties) or default for record in records}
+        return "serializable" in {self._isolation, *(level.lower() for level in levels)}
 
     def target(self, record: TableRecord, layout: TableLayout) -> WriteTarget:
         """The write target of the next statement."""

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from acid_platform.base.arguments import require_kind
 from acid_platform.base.location import Location
@@ -43,7 +43,7 @@ from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
 from acid_platform.tables.declaration import Declaration, with_codec
 from acid_platform.tables.joining import join
-from acid_platform.transactions import ValidWriteIdList
+from acid_platform.transactions import Isolation, ValidWriteIdList
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -258,16 +258,27 @@ class Warehouse:
     # --- transactions and snapshots ------------------------------------------------------------
 
     def transaction(
-        self, restart_if_stale: bool = False, locks: Sequence[LockRequest] = ()
+        self,
+        restart_if_stale: bool = False,
+        locks: Sequence[LockRequest] = (),
+        isolation: Isolation = "snapshot",
     ) -> Transaction:
         """`with wh.transaction() as txn:` commits at the end of the block, or aborts.
+
+        `isolation="serializable"`: the commit raises WriteConflict if others have changed since its
+        snapshot what it has read, plain SELECTs included; a table that it reads or writes may ask
+        for that, too (P52).
 
         `restart_if_stale`: a lock that had to wait raises SnapshotOutdated if the snapshot misses a
         commit (T40). A single statement then begins again with the `locks` of this transaction, so
         that its snapshot is taken after they were granted. Raises LockTimeout.
         """
+        if isolation not in get_args(Isolation):
+            raise InvalidDefinition(
+                f"isolation is {isolation!r}; choose one of {', '.join(get_args(Isolation))}"
+            )
         begun = self.metastore.begin(locks=locks, info=self.info(), describe=bool(locks))
-        return Transaction(TransactionWork(self, begun, restart_if_stale, locks))
+        return Transaction(TransactionWork(self, begun, restart_if_stale, locks, isolation))
 
     def snapshot(self) -> Snapshot:
         """`with wh.snapshot() as s:` is one snapshot of all tables, held for the block (P12)."""

@@ -52,6 +52,7 @@ from acid_platform.sql.text import Query
 from acid_platform.storage import json_texts
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
+from acid_platform.transactions import Isolation
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
@@ -93,6 +94,7 @@ class _Table(dg.Component, dg.Model, dg.Resolvable):
     )
     schema_mode: SchemaMode = "error"
     coerce: bool = False
+    isolation: Isolation = "snapshot"
     expectations: Sequence[ExpectationYaml] = ()
     suites: Sequence[str] = Field(
         default=(),
@@ -150,6 +152,7 @@ class _Table(dg.Component, dg.Model, dg.Resolvable):
             expectations=expectations,
             schema_mode=self.schema_mode,
             coerce=self.coerce,
+            isolation=self.isolation,
             **spec,
         )
         return dg.Definitions([decorated(body)])

@@ -28,6 +28,7 @@ from acid_platform.orchestration.metadata import TableDeclaration
 from acid_platform.orchestration.outputs import AcidOut, Recheck, SchemaMode, WriteMode
 from acid_platform.orchestration.partition_keys import PartitionText
 from acid_platform.orchestration.resources import SparkResource, WarehouseResource
+from acid_platform.transactions import Isolation
 
 if TYPE_CHECKING:
     from acid_platform.orchestration.suites import Given
@@ -50,6 +51,7 @@ def acid_asset(
     recheck: Recheck | None = None,
     schema_mode: SchemaMode = "error",
     coerce: bool = False,
+    isolation: Isolation = "snapshot",
     ins: Inputs | None = None,
     retry_policy: dg.RetryPolicy | None = RETRY,
     partitions_def: dg.PartitionsDefinition[str] | None = None,
@@ -70,7 +72,8 @@ def acid_asset(
     it is aborted, the table stays as it was, and the step fails with the results of the checks.
     After a Transient error, such as a WriteConflict, Dagster retries the step with a new snapshot,
     as `retry_policy` says (None: never). `coerce` converts returned values that do not fit, and
-    says so in the metadata. `spec` are arguments of dg.AssetSpec.
+    says so in the metadata. With `isolation="serializable"` it also conflicts with whoever has
+    changed what it read (see Warehouse.transaction). `spec` are arguments of dg.AssetSpec.
 
     Of `expectations`, an item may be a suite or checkpoint of Great Expectations, or the path of
     its JSON file: each expectation in it is a check. Expectations can also be executed without the
@@ -92,6 +95,7 @@ def acid_asset(
         recheck,
         spec,
         coerce,
+        isolation,
     )
 
     return partial(

@@ -183,7 +183,9 @@ def _in_one_transaction(
     with retried(context, retry_policy):
         for plan in plans_to_run:
             ensure_table(warehouse, plan.out)
-        txn = warehouse.transaction()
+        levels = {plan.out.isolation for plan in plans_to_run}
+        serializable = "serializable" in levels
+        txn = warehouse.transaction(isolation="serializable" if serializable else "snapshot")
     context.log.info(f"transaction {txn.id} of run {context.run.run_id} began")
     txn.when_lost(
         lambda reason: context.log.warning(

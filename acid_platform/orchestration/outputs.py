@@ -22,6 +22,7 @@ from acid_platform.orchestration.metadata import TableDeclaration
 from acid_platform.orchestration.partition_keys import PartitionExpr, PartitionText
 from acid_platform.orchestration.quarantine import require_row_level
 from acid_platform.orchestration.suites import expectations_of
+from acid_platform.transactions import Isolation
 
 WriteMode = Literal["append", "overwrite", "upsert", "delete+insert"]
 KEYED_MODES = ("upsert", "delete+insert")
@@ -56,6 +57,8 @@ class AcidOut:
     """More arguments of dg.AssetSpec: description, deps, group_name, code_version, …"""
     coerce: bool = False
     """Convert returned values that do not fit, as Table.coerced; the metadata says which."""
+    isolation: Isolation = "snapshot"
+    """With `serializable`, the run begins again if others have changed what it read."""
 
     def __post_init__(self) -> None:
         self._refuse(
@@ -65,6 +68,10 @@ class AcidOut:
         self._refuse(
             self.schema_mode not in get_args(SchemaMode),
             f"schema_mode is {self.schema_mode!r}; choose error or add",
+        )
+        self._refuse(
+            self.isolation not in get_args(Isolation),
+            f"isolation is {self.isolation!r}; choose one of {', '.join(get_args(Isolation))}",
         )
         self._refuse(isinstance(self.key, str), f"key must be a list: [{self.key!r}]")
         by_key = self.write_mode in KEYED_MODES

@@ -15,6 +15,7 @@ from acid_platform.sql.answers import Done
 from acid_platform.sql.commands import ALTER, ONE, SPEC, TABLE, CommandRun, Commands
 from acid_platform.sql.partition_specs import PartitionSpec, fixed_values, matching
 from acid_platform.tables.record_layout import all_columns_of
+from acid_platform.transactions import Isolation
 
 if TYPE_CHECKING:
     from acid_platform.handles.transaction import Transaction
@@ -30,13 +31,17 @@ def use(run: CommandRun, database: str) -> None:
 # --- transactions ---------------------------------------------------------------------------------
 
 
-@OPERATIONS("START TRANSACTION", r"(?:start transaction|begin)")
-def start(run: CommandRun) -> Done:
+@OPERATIONS(
+    "START TRANSACTION",
+    r"(?:start transaction|begin)(?: isolation level (?P<isolation>snapshot|serializable))?",
+)
+def start(run: CommandRun, isolation: str = "snapshot") -> Done:
     if run.session.transaction is not None:
         raise UnsupportedStatement(
             f"transaction {run.session.transaction.id} is already open; COMMIT or ROLLBACK ends it"
         )
-    run.session.transaction = run.warehouse.transaction()
+    level: Isolation = "serializable" if isolation.lower() == "serializable" else "snapshot"
+    run.session.transaction = run.warehouse.transaction(isolation=level)
     return Done("START TRANSACTION", f"transaction {run.session.transaction.id} is open")
 
 

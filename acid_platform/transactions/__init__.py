@@ -2,6 +2,7 @@
 
 from acid_platform.transactions.ids import (
     NONE_OPEN,
+    Isolation,
     RowOperation,
     TxnState,
     TxnType,
@@ -17,6 +18,7 @@ from acid_platform.transactions.lists import (
 __all__ = [
     "NONE_OPEN",
     "CompactorWriteIdList",
+    "Isolation",
     "MalformedList",
     "RangeResponse",
     "RowOperation",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NamedTuple
 
 from acid_platform.transactions.ids import RowOperation
@@ -183,3 +184,31 @@ def shared(sought: Sequence[InTable], inserted: Sequence[InTable]) -> InTable | 
             if mine.table_id == theirs.table_id and mine.region.meets(theirs.region):
                 return mine
     return None
+
+
+# --- what was read --------------------------------------------------------------------------------
+
+
+class Changed(Enum):
+    """Which rows of an entity a committed directory has changed, as far as its kind tells."""
+
+    NOTHING = "nothing"
+    ITS_ROWS = "the rows that it has"
+    ANY_ROW = "any row"
+
+
+# fmt: off
+CHANGED: dict[tuple[bool, bool, bool], Changed] = {
+    # (a base, of delete events, by a compaction)
+    (_N, _N, _N): Changed.ITS_ROWS,
+    (_N, _Y, _N): Changed.ANY_ROW,  # nobody has recorded the values of the deleted rows
+    (_Y, _N, _N): Changed.ANY_ROW,
+    (_Y, _Y, _N): Changed.ANY_ROW,  # there is none
+    (_N, _N, _Y): Changed.NOTHING,
+    (_N, _Y, _Y): Changed.NOTHING,
+    (_Y, _N, _Y): Changed.NOTHING,
+    (_Y, _Y, _Y): Changed.NOTHING,
+}
+# fmt: on
+"""P52 as one literal table: what a directory means for a serializable transaction that has read its
+entity, and does not see it."""

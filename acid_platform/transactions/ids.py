@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Literal
 
 NONE_OPEN = (1 << 63) - 1
 """Hive's value of `minOpen` when no transaction is open."""
@@ -12,6 +13,11 @@ class TxnState(Enum):
     OPEN = "o"
     ABORTED = "a"
     COMMITTED = "c"
+
+
+Isolation = Literal["snapshot", "serializable"]
+"""What a transaction promises: it reads one snapshot, or also that nobody has changed what it read
+when it commits (P52)."""
 
 
 class TxnType(Enum):

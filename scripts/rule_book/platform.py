@@ -765,6 +765,25 @@ GROUP = Group(
             ),
         ),
         Rule(
+            "P52",
+            "A serializable transaction that writes commits only if nobody has changed since its"
+            " snapshot what it has read: rows by partitions and ranges, and the declaration."
+            " Transactions and assets ask for it, and tables and the setting `acid.isolation`.",
+            (
+                "metastore.rules.unseen_changes",
+                "transactions.conflicts",
+                "handles.looked_for",
+                "handles.transaction_work",
+            ),
+            (
+                "test_P52_what_was_read_may_not_be_changed_before_the_commit",
+                "test_P52_a_declaration_that_was_read_counts_too",
+                "test_P52_a_change_is_known_after_it_was_compacted",
+                "test_P52_write_skew_needs_a_level_that_excludes_it",
+                "test_P52_table_is_complete",
+            ),
+        ),
+        Rule(
             "P55",
             "A consumer of changes gets each of them, or stays behind: what it has not read is kept"
             " for `acid.consumer.retention`, and one that has lost some, also by a drop, an erasure"

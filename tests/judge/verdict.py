@@ -39,6 +39,8 @@ LEVELS: dict[str, frozenset[str]] = {
 PROMISED = "strong snapshot isolation"
 """What the platform promises: each transaction, the aborted ones too, reads one snapshot that has
 all that was committed before it began; the first committer wins."""
+ON_REQUEST = "strict serializable"
+"""What it promises transactions that are all serializable."""
 _SHOWN = 5
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results import machine, save
-from tests.judge.verdict import LEVELS, PROMISED
-from tests.recorder.rounds import KINDS, OF_SPARK, Rounds, RunFailed
+from tests.judge.verdict import LEVELS, ON_REQUEST, PROMISED
+from tests.recorder.rounds import KINDS, OF_SPARK, SERIALIZABLE, Rounds, RunFailed
 from tests.recorder.service import LOGS
 from tests.recorder.switched_off import TEETH, caught
 
@@ -30,11 +30,17 @@ _SHOWN = 20
 
 
 def record(
-    place: Path, minutes: float, seed: int, log: str, kinds: tuple[str, ...], trusting: bool
+    place: Path,
+    minutes: float,
+    seed: int,
+    log: str,
+    kinds: tuple[str, ...],
+    trusting: bool,
+    level: str,
 ) -> dict[str, Any]:
     """Rounds until the time is over; the result of all. Raises RunFailed."""
     long = not {*kinds}.isdisjoint(OF_SPARK)
-    rounds = Rounds(place, seed, kinds, log, trusting=trusting)
+    rounds = Rounds(place, seed, kinds, log, trusting=trusting, level=level)
     allowed: Counter[str] = Counter()
     findings: Counter[str] = Counter()
     texts: list[str] = []
@@ -56,7 +62,7 @@ def record(
     finally:
         rounds.close()
     return {
-        "level": PROMISED,
+        "level": level,
         "minutes": minutes,
         "seed": seed,
         "log": log,
@@ -101,8 +107,10 @@ def main() -> int:
         "--clients",
         nargs="+",
         choices=sorted({*KINDS, *OF_SPARK}),
-        default=KINDS,
         help="the kinds of the clients, one word for each client",
+    )
+    parser.add_argument(
+        "--serializable", action="store_true", help=f"all transactions are, which is {ON_REQUEST}"
     )
     parser.add_argument(
         "--trusting",
@@ -124,14 +132,19 @@ def main() -> int:
                 results = bite(place, chosen.teeth)
                 save(chosen.out / f"{day}-judge-teeth.json", {"caught": results})
                 return 0 if all(results.values()) else 1
-            kinds = (*chosen.clients, *(OF_SPARK if chosen.spark else ()))
-            result = record(place, chosen.minutes, chosen.seed, chosen.log, kinds, chosen.trusting)
+            usual = SERIALIZABLE if chosen.serializable else KINDS
+            kinds = (*(chosen.clients or usual), *(OF_SPARK if chosen.spark else ()))
+            level = ON_REQUEST if chosen.serializable else PROMISED
+            result = record(
+                place, chosen.minutes, chosen.seed, chosen.log, kinds, chosen.trusting, level
+            )
         except RunFailed as failed:
             print(f"FAILED: {failed}")
             return 1
     for name in ("counts", "errors", "levels that nothing speaks against"):
         print(f"{name}: {result[name]}")
-    save(chosen.out / f"{day}-judge-{chosen.log}.json", {"machine": machine(), **result})
+    name = f"{day}-judge-{chosen.log}{'-serializable' * chosen.serializable}.json"
+    save(chosen.out / name, {"machine": machine(), **result})
     for text in result["texts"]:
         print(f"WRONG {text}")
     return 1 if result["findings"] else 0

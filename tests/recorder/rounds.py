@@ -18,7 +18,7 @@ from random import Random
 from acid_platform import Warehouse
 from tests.interop.history import Gate
 from tests.judge.recorded import save
-from tests.judge.verdict import Verdict, judge
+from tests.judge.verdict import ON_REQUEST, PROMISED, Verdict, judge
 from tests.recorder.faults import SETTINGS, Clocks, Faults, Running
 from tests.recorder.processes import LAST, Round, last_reads, live
 from tests.recorder.recording import Recording
@@ -33,6 +33,8 @@ from tests.recorder.workload import make_rows, make_tables
 
 KINDS = ("python", "python", "sql", "sql", "snapshot", "changes", "dagster", "thrift", "keeper")
 OF_SPARK = ("spark", "stream")
+SERIALIZABLE = ("python", "python", "sql", "sql", "snapshot", "dagster", "keeper")
+"""The kinds whose transactions are all serializable if the setting says so."""
 _END_SECONDS = 60.0
 _PATIENCE = 10
 
@@ -47,17 +49,19 @@ class Result:
 
     verdict: Verdict
     unexpected: list[str]
+    level: str = PROMISED
 
     def anomalies(self) -> Counter[str]:
-        """Those that the promised level excludes, by name."""
-        return Counter(one.name for one in self.verdict.against())
+        """Those that the level excludes, by name."""
+        return Counter(one.name for one in self.verdict.against(self.level))
 
     def findings(self) -> Counter[str]:
         """None if the platform kept its promise."""
         return self.anomalies() + Counter({"unexpected error": len(self.unexpected)})
 
     def texts(self) -> list[str]:
-        return [*self.unexpected, *(f"{one.name}: {one.why}" for one in self.verdict.against())]
+        wrong = self.verdict.against(self.level)
+        return [*self.unexpected, *(f"{one.name}: {one.why}" for one in wrong)]
 
 
 @dataclass
@@ -65,7 +69,8 @@ class Rounds:
     """Rounds in one warehouse below `place`, an empty directory.
 
     `log`: one of LOGS. `own_metastore`: the metastore is a fork of this process, with whatever was
-    changed in it. `trusting`: see Round.
+    changed in it. `trusting`: see Round. `level`: PROMISED, or ON_REQUEST, where all transactions
+    are serializable.
     """
 
     place: Path
@@ -74,6 +79,7 @@ class Rounds:
     log: str = "local"
     own_metastore: bool = False
     trusting: bool = False
+    level: str = PROMISED
     counts: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     _round: int = 0
@@ -93,7 +99,8 @@ class Rounds:
             if self.log == "local"
             else SharedLog(self.log, self.place)
         )
-        self._in_child(make_tables, SETTINGS)
+        isolation = "serializable" if self.level == ON_REQUEST else "snapshot"
+        self._in_child(make_tables, {**SETTINGS, "acid.isolation": isolation})
         if "thrift" in self.kinds:
             self._gate = Gate(self.warehouse, self.place / "gateway.log")
             self._gate.start()
@@ -139,7 +146,7 @@ class Rounds:
         save(self.place / f"history-{self._round}.jsonl", recording.history)
         verdict = judge(recording.history)
         self._count(recording, verdict, faults)
-        return Result(verdict, recording.unexpected)
+        return Result(verdict, recording.unexpected, self.level)
 
     def _count(self, recording: Recording, verdict: Verdict, faults: Faults) -> None:
         self.errors += recording.errors

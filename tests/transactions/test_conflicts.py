@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.conflicts import (
+    CHANGED,
     CONFLICTING,
     SKEWED,
+    Changed,
     InTable,
     Looked,
     Touched,
@@ -197,3 +199,11 @@ def test_P51_the_rows_of_another_table_are_others() -> None:
     mine, other = looked(6, [1], [1]), looked(17, [1], [1], 20)
     moved = tuple(one._replace(table_id=2) for one in other.inserted)
     assert skew(mine, other) and skew(mine, replace(other, inserted=moved)) is None
+
+
+def test_P52_table_is_complete() -> None:
+    """A compaction changes no row, and only of an insert it is known which rows it changed."""
+    assert set(CHANGED) == set(product(BOTH, repeat=3))
+    for (base, deletes, compacted), counts in CHANGED.items():
+        expected = Changed.ANY_ROW if base or deletes else Changed.ITS_ROWS
+        assert counts is (Changed.NOTHING if compacted else expected)

@@ -247,6 +247,7 @@ class OpenTransaction:
         rewritten: Sequence[RewrittenTable] = (),
         sought: Sequence[RegionReport] = (),
         inserted: Sequence[RegionReport] = (),
+        read: Sequence[RegionReport] = (),
     ) -> None:
         """Commits, or raises WriteConflict, TxnAborted, OutcomeUnknown (T10, T31, P2, P6, P30).
 
@@ -258,9 +259,12 @@ class OpenTransaction:
         others added them with another type (P28), or altered a table of `rewritten`, which gets
         this declaration. `sought` and `inserted`: rows that it looked for in order to write, and
         that it inserted; WriteConflict if another transaction and this one have each inserted what
-        the other looked for (P51). A refused commit ends the transaction, whatever
-        the error: it is aborted and holds no lock. Only MetastoreUnavailable and
-        MetastoreWriteFailed leave it open, since nothing was decided: commit again, or abort.
+        the other looked for (P51). `read`: rows that it read, if it is serializable; WriteConflict
+        if others have changed some since its snapshot (P52).
+
+        A refused commit ends the transaction, whatever the error: it is aborted and holds no lock.
+        Only MetastoreUnavailable and MetastoreWriteFailed leave it open, since nothing was decided:
+        commit again, or abort.
         """
         added = {name: tuple(new) for name, new in (columns or {}).items()}
         commit = ops.CommitTxn(
@@ -273,6 +277,7 @@ class OpenTransaction:
             tuple(rewritten),
             tuple(sought),
             tuple(inserted),
+            tuple(read),
         )
         try:
             self._metastore.call(commit)

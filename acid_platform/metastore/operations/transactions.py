@@ -209,7 +209,7 @@ class CommitTxn(MetastoreOperation[int], op="commit", answers="commit_id"):
     tables for their consumers (P39). `sinks`: the batches of streaming queries that it
     writes (P42). `rewritten`: the tables all of whose files it has written again. `sought`: the
     rows that it looked for in order to write, and `inserted` those that it inserted; both are empty
-    unless it did both (P51).
+    unless it did both (P51). `read`: the rows that it read, if it writes and is serializable (P52).
     """
 
     txn: int
@@ -221,6 +221,7 @@ class CommitTxn(MetastoreOperation[int], op="commit", answers="commit_id"):
     rewritten: tuple[RewrittenTable, ...] = ()
     sought: tuple[RegionReport, ...] = field(default=(), metadata=BRIEF)
     inserted: tuple[RegionReport, ...] = field(default=(), metadata=BRIEF)
+    read: tuple[RegionReport, ...] = field(default=(), metadata=BRIEF)
 
 
 class AbortTxn(MetastoreOperation[None], op="abort"):

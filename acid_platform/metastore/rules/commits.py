@@ -43,6 +43,7 @@ from acid_platform.metastore.rules.table_declarations import (
 )
 from acid_platform.metastore.rules.turn import Event, Turn, handles
 from acid_platform.metastore.rules.txns import require_open
+from acid_platform.metastore.rules.unseen_changes import unseen_change
 from acid_platform.metastore.view_columns import refuse_names_of_views
 from acid_platform.transactions import RowOperation, TxnState, TxnType
 from acid_platform.transactions.conflicts import InTable, Looked, WriteSetRow
@@ -51,7 +52,8 @@ from acid_platform.transactions.row_sets import RowSet
 
 @handles(ops.CommitTxn)
 def commit(turn: Turn, operation: ops.CommitTxn) -> int:
-    """The first committer wins (T30 to T38, P6, P30, P38, P51). A second commit is no error (T10).
+    """The first committer wins (T30 to T38, P6, P30, P38, P51, P52). A second commit is no error
+    (T10).
 
     A refused commit aborts the transaction: WriteConflict, OverwriteThenWrite, DeclarationChanged,
     InvalidDefinition, NoSuchTable, NoSuchPartition, MalformedName, MalformedRows. Raises TxnAborted
@@ -77,6 +79,8 @@ def commit(turn: Turn, operation: ops.CommitTxn) -> int:
         conflict = write_set.conflict(turn.state, txn, components, changed)
         if conflict is None and looked is not None:
             conflict = write_set.skew(turn.state, txn, looked)
+        if conflict is None and operation.read:
+            conflict = unseen_change(turn.state, turn.past, txn, operation.read)
         if conflict is not None:
             raise WriteConflict(write_set.describe(turn.state, *conflict))
         for record in (*wider, *rewritten):
