@@ -43,6 +43,7 @@ RUN_HERE = {
     "docs/dagster-projects.md",
     "docs/history.md",
     "docs/ingesting.md",
+    "docs/isolation.md",
     "docs/metastore.md",
     "docs/operations.md",
     "docs/streaming.md",
@@ -358,3 +359,15 @@ def test_the_page_about_streaming(tmp_path: Path, spark: SparkSession) -> None:
         [deleted] = spark.read.parquet(str(tmp_path / "data" / "deleted")).collect()
         assert (deleted["id"], deleted["_change_type"]) == (2, "delete")
         assert rows_of(warehouse, "shop.events") == [(1, "Ada")]
+
+
+def test_the_page_about_isolation(reader: Reader) -> None:
+    shifts = reader.warehouse.create_table("shop.shifts", "name string, on_call int, day string")
+    rows = [{"name": name, "on_call": 1, "day": "2024-01-02"} for name in ("Ann", "Bob")]
+    shifts.insert(rows)
+    reader.types(page("isolation.md"))
+    assert rows_of(reader.warehouse, "shop.shifts") == [
+        ("Ann", 0, "2024-01-02"),
+        ("Bob", 1, "2024-01-02"),
+    ]
+    assert reader.warehouse.metastore.in_force.text("acid.isolation") == "serializable"
