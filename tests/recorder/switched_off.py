@@ -109,7 +109,6 @@ OF_SERIALIZABLE = (
     Faulty("P52", "plain reads are not told", LookedFor.read, _nothing),
     Faulty("P52", "no rows meet", Region.meets, lambda _real, *_regions: False),
     Overlooked("P52", "an insert is no change", (False, False, False)),
-    Overlooked("P52", "an overwrite is no change", (True, False, False)),
 )
 OF_STREAMS = (
     Faulty("P42", "a repeated batch of a stream counts again", stream_sinks.advanced, _again),
