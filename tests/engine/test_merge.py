@@ -148,7 +148,6 @@ def test_P6_truncate_counts_as_overwrite(table: Table, warehouse: Warehouse) -> 
     assert {row[2] for row in rows(table)} == {0}
     txn = warehouse.transaction()
     inside = txn.table(table.name)
-    inside.insert(source(40))
     inside.truncate("m=0")
     assert inside.read().count() == 0
     with pytest.raises(OverwriteThenWrite):
