@@ -79,8 +79,8 @@ def looked_for(
     """The rows that the transaction looked for, as far as its locks tell, and those that it
     inserted; nothing unless there are both (P51).
 
-    A lock for UPDATE, DELETE or an overwrite is for all rows of its partition, or of the table. An
-    updated row counts as an inserted one.
+    A lock for UPDATE, DELETE or an overwrite is for all rows of its partition, or of the table. New
+    rows beside deletes in one partition may be updated ones: there others conflict by partition.
     """
     sought: list[tuple[str, Region]] = []
     inserted: list[tuple[str, Region]] = []
@@ -95,7 +95,8 @@ def looked_for(
                 if entity.operation in _REPLACES
             ]
     for write in writes:
-        if write.rows and not is_deletes(write.directory) and write.table in records:
+        inserts = write.operation is RowOperation.INSERT or write.overwrite
+        if write.rows and inserts and write.table in records:
             own, keys = columns_of_record(records[write.table])
             region = region_of_files(write.contents, own)
             both = region.both(region_of_partition(write.partition, keys))
