@@ -13,7 +13,8 @@ import pandas as pd
 import pytest
 
 from acid_platform import WrongType
-from acid_platform.engine.rows import _array, column_names
+from acid_platform.engine.local_rows import _array
+from acid_platform.engine.rows import column_names
 from acid_platform.layout.types import parse_columns
 
 DAY = datetime.date(2013, 1, 1)
