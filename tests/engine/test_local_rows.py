@@ -7,15 +7,25 @@ import math
 import sys
 from decimal import Decimal
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from acid_platform import WrongType
-from acid_platform.engine.local_rows import _array
+from acid_platform.engine.local_rows import local_table
 from acid_platform.engine.rows import column_names
-from acid_platform.layout.types import parse_columns
+from acid_platform.layout.types import Column, parse_columns
+
+
+def stored_values(values: object, column: Column) -> list[object]:
+    """What becomes of values in a column `c` of db.t: a column of pandas, or of dicts."""
+    rows: Any = pd.DataFrame({"c": values}) if isinstance(values, pd.Series) else None
+    rows = [{"c": value} for value in values] if rows is None else rows  # type: ignore[attr-defined]
+    stored: list[object] = local_table(rows, [column], "db.t").column("c").to_pylist()
+    return stored
+
 
 DAY = datetime.date(2013, 1, 1)
 FIVE = datetime.datetime(2013, 1, 1, 5)
@@ -48,7 +58,7 @@ FIVE = datetime.datetime(2013, 1, 1, 5)
 def test_a_value_that_would_be_cut_is_a_wrong_type(kind: str, values: object) -> None:
     [column] = parse_columns(f"c {kind}")
     with pytest.raises(WrongType, match=r"column 'c' of db\.t is "):
-        _array(values, column, "db.t")
+        stored_values(values, column)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +80,7 @@ def test_other_values_are_stored_as_they_are(
     kind: str, values: object, stored: list[object]
 ) -> None:
     [column] = parse_columns(f"c {kind}")
-    assert _array(values, column, "db.t").to_pylist() == stored
+    assert stored_values(values, column) == stored
 
 
 def test_rows_are_told_while_another_thread_imports_pandas(
