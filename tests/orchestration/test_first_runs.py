@@ -73,7 +73,12 @@ ASSETS: dict[str, Callable[[type], dg.AssetsDefinition]] = {
     ),
 }
 KINDS = [
-    pytest.param(kind, marks=pytest.mark.spark if kind is DataFrame else ()) for kind in COUNTS
+    pytest.param(
+        kind,
+        id=f"{kind.__module__.partition('.')[0]} {kind.__name__}",
+        marks=pytest.mark.spark if kind is DataFrame else (),
+    )
+    for kind in COUNTS
 ]
 
 
