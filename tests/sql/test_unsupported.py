@@ -23,6 +23,8 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ("CREATE FUNCTION f AS 'org.example.F' USING JAR 'f.jar'", "use Spark's functions"),
     ("DROP TEMPORARY FUNCTION f", "DROP TEMPORARY FUNCTION is not supported"),
     ("CREATE TEMPORARY EXTERNAL TABLE t (a int)", "leave one of both words out"),
+    ("CREATE TABLE t SHALLOW CLONE u", "AS SELECT * FROM"),
+    ("CREATE OR REPLACE TABLE t (a int)", "INSERT OVERWRITE"),
     ("CREATE TABLE t (a int) STORED BY 'x.Handler'", "leave STORED BY out, and copy the rows"),
     ("CREATE DATABASE d LOCATION '/x'", "LOCATION '…' places a table elsewhere"),
     ("ALTER DATABASE d SET LOCATION '/x'", "make another database, or place a table elsewhere"),
