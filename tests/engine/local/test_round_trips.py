@@ -88,7 +88,7 @@ def test_a_setting_that_a_session_changes_counts_in_its_transaction(warehouse: W
             warehouse.table("db.t"),
             warehouse.session.transaction.table("db.t"),  # type: ignore[union-attr]
         ):
-            with pytest.raises(NeedsSpark, match="max.bytes = 10;"):
+            with pytest.raises(NeedsSpark, match=r"max\.bytes = 10;"):
                 table.update({"v": "'y'"}, "id = 1")
     finally:
         warehouse.sql("ROLLBACK")
