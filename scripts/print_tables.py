@@ -1,4 +1,4 @@
-"""Writes docs/tables.md, commands.md, engines.md, rules.md and rights.md from the code, and
+"""Writes docs/tables.md, commands.md, engines.md and rights.md from the code, and
 llms.txt from the pages.
 
 Run `python -m scripts.print_tables` after a change of them; a test compares.
@@ -38,7 +38,6 @@ from acid_platform.transactions.locks import (
 )
 from acid_platform.transactions.regions import MOST_KEYS, MOST_SPANS
 from scripts import llms_page, rights_page
-from scripts.rule_book import GROUPS, Group, Rule
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -64,18 +63,6 @@ _HEAD = """\
 
 Printed from the code by `python -m scripts.print_tables`; a test fails when this page is older than
 the code.
-"""
-
-_RULES = """\
-# Rules
-
-Printed from the code by `python -m scripts.print_tables`; a test fails when this page is older than
-the code.
-
-Errors, docstrings and names of tests cite a rule by its id, such as P12. Each rule is one sentence
-here, with the files (and functions) of `acid_platform` that enforce it and the tests that prove
-it: `pytest -k NAME` runs a test. The numbers are kept when a rule goes, so a group may have gaps;
-what fills them in Hive stands below the group. Where two rules disagree, P goes before the others.
 """
 
 _ENGINES = """\
@@ -347,11 +334,6 @@ def render_commands() -> str:
     return "\n".join([_COMMANDS, *(_command(path, one) for path, one in _walk("acid", main))])
 
 
-def render_rules() -> str:
-    """The page of the rules."""
-    return "\n".join([_RULES, *map(_group, GROUPS)])
-
-
 def render_engines() -> str:
     """The page of what runs without Spark."""
     versions = [
@@ -379,33 +361,6 @@ def render_engines() -> str:
     parts.append(f"Window functions: {', '.join(named)}.\n")
     taken = [(_code(name), meaning) for name, meaning in TAKES.items()]
     return "\n".join([*parts, "## What the words mean\n", _table(("takes", "meaning"), taken)])
-
-
-def _group(group: Group) -> str:
-    parts = [
-        f"## {group.letter}: {group.title}\n",
-        f"{group.about}\n",
-        _table(("", "rule", "enforced in", "proved by"), map(_rule, group.rules)),
-    ]
-    if group.not_built:
-        rows = [(f"**{entry.id}**", entry.reason) for entry in group.not_built]
-        parts += ["Not built:\n", _table(("", "why"), rows)]
-    return "\n".join(parts)
-
-
-def _rule(rule: Rule) -> tuple[str, ...]:
-    return (
-        f"**{rule.id}**",
-        rule.sentence,
-        "<br>".join(_code(_file_of(place)) for place in rule.places),
-        "<br>".join(map(_code, rule.tests)),
-    )
-
-
-def _file_of(place: str) -> str:
-    """`compaction.plan:plan_compaction` as `compaction/plan.py: plan_compaction`."""
-    module, _, inner = place.partition(":")
-    return f"{module.replace('.', '/')}.py" + (f": {inner}" if inner else "")
 
 
 def _walk(path: str, group: click.Group) -> Iterator[tuple[str, click.Command]]:
@@ -470,7 +425,6 @@ PAGES = {
     DOCS / "tables.md": render_tables,
     DOCS / "commands.md": render_commands,
     DOCS / "engines.md": render_engines,
-    DOCS / "rules.md": render_rules,
     DOCS / "rights.md": rights_page.render,
     DOCS.parent / "llms.txt": llms_page.render,
 }

@@ -1,7 +1,4 @@
-"""The rule book, the code and the tests name the same rules; no text names a file that is not here.
-
-The rule book is scripts/rule_book, printed into docs/rules.md.
-"""
+"""docs/rules.md, the code and the tests name the same rules; no text names a missing file."""
 
 from __future__ import annotations
 
@@ -12,19 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from scripts.rule_book import GROUPS, Rule
+from scripts.rule_page import PAGE, NotBuilt, Rule, entries
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "acid_platform"
-RULES = {rule.id: rule for group in GROUPS for rule in group.rules}
-NOT_BUILT = {entry.id: entry for group in GROUPS for entry in group.not_built}
-LETTERS = "".join(group.letter for group in GROUPS)
+ENTRIES = entries(PAGE.read_text())
+RULES = {entry.id: entry for entry in ENTRIES if isinstance(entry, Rule)}
+NOT_BUILT = {entry.id: entry for entry in ENTRIES if isinstance(entry, NotBuilt)}
+LETTERS = "".join(dict.fromkeys(entry.id[0] for entry in ENTRIES))
 
 _RANGE = re.compile(rf"\b([{LETTERS}])(\d{{1,2}})(?: to |-)\1(\d{{1,2}})\b")
 _ID = re.compile(rf"\b[{LETTERS}]\d{{1,2}}\b")
 _OTHER_ID = re.compile(rf"(?<!-)\b(?![{LETTERS}])[A-Z]\d{{1,2}}\b")
 _TEXTS = (".py", ".md", ".ipynb", ".toml", ".yml", ".yaml")
-_NOT_READ = ("tests/fixtures/", "benchmarks/results/", "scripts/rule_book/", "docs/rules.md")
+_NOT_READ = ("tests/fixtures/", "benchmarks/results/", "docs/rules.md")
 _ROOMS = [
     ".ci",
     ".devcontainer",
@@ -90,7 +88,7 @@ def _there() -> tuple[str, ...]:
 
 @cache
 def texts() -> dict[str, str]:
-    """Every text of the project by its path, but for fixtures, results and the rule book.
+    """Every text of the project by its path, but for fixtures, results and the page of rules.
 
     Of assets/ only the demo: what people write there is their own.
     """
@@ -116,9 +114,8 @@ def known_tests() -> dict[str, str]:
 
 def source_of(place: str) -> str:
     """The text of a module, or of a function or class in it."""
-    module, _, inner = place.partition(":")
-    path = PACKAGE / module.replace(".", "/")
-    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    module, _, inner = place.partition(": ")
+    file = PACKAGE / module
     text = file.read_text()
     node: ast.AST = ast.parse(text)
     for name in inner.split(".") if inner else ():
@@ -131,20 +128,23 @@ def source_of(place: str) -> str:
 
 
 def test_ids_are_in_order_and_each_stands_for_one_rule() -> None:
-    for group in GROUPS:
-        for ids in (
-            [listed.id for listed in group.rules],
-            [listed.id for listed in group.not_built],
-        ):
-            numbers = [int(id.removeprefix(group.letter)) for id in ids]
-            assert numbers == sorted(set(numbers))
-    assert not RULES.keys() & NOT_BUILT.keys()
+    for letter in LETTERS:
+        for kind in (RULES, NOT_BUILT):
+            numbers = [int(id[1:]) for id in kind if id.startswith(letter)]
+            assert numbers == sorted(numbers)
+    assert len({entry.id for entry in ENTRIES}) == len(ENTRIES)
     sentences = [rule.sentence for rule in RULES.values()]
     assert len(set(sentences)) == len(sentences)
     assert all(sentence.endswith(".") for sentence in sentences)
 
 
-def test_every_id_that_a_text_names_is_in_the_rule_book() -> None:
+@pytest.mark.parametrize("row", ["| **P1** | A sentence. | `a.py` |", "| **P1** A sentence."])
+def test_a_row_that_is_not_understood_is_an_error(row: str) -> None:
+    with pytest.raises(ValueError, match="not a row of rules"):
+        entries(row)
+
+
+def test_every_id_that_a_text_names_has_a_rule() -> None:
     known = RULES.keys() | NOT_BUILT.keys()
     unknown = {path: sorted(named(text) - known) for path, text in texts().items()}
     assert {path: ids for path, ids in unknown.items() if ids} == {}
@@ -159,14 +159,16 @@ def test_the_code_and_the_documents_have_no_ids_of_other_letters() -> None:
     assert {path: ids for path, ids in found.items() if ids} == {}
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_a_rule_is_named_where_it_is_enforced_and_proved(rule: Rule) -> None:
-    assert rule.places and rule.tests
-    for place in rule.places:
-        assert rule.id in named(source_of(place)), f"{place} does not name {rule.id}"
-    for name in rule.tests:
-        assert name in known_tests(), f"{rule.id}: there is no {name}"
-        assert rule.id in named(known_tests()[name]), f"{name} does not name {rule.id}"
+def test_each_rule_is_named_where_it_is_enforced_and_proved() -> None:
+    faults = []
+    for rule in RULES.values():
+        for place in rule.places:
+            if rule.id not in named(source_of(place)):
+                faults.append(f"{place} does not name {rule.id}")
+        for name in rule.tests:
+            if rule.id not in named(known_tests().get(name, "")):
+                faults.append(f"{rule.id}: there is no test {name} that names it")
+    assert faults == []
 
 
 def test_what_users_read_names_no_rule() -> None:
@@ -191,15 +193,6 @@ def _shown_texts(module: ast.Module) -> list[str]:
         for node in nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in bare
     ]
-
-
-def test_the_platform_does_not_load_the_rule_book() -> None:
-    users = [
-        path
-        for path, text in texts().items()
-        if path.startswith(("acid_platform/", "assets/", "resources/")) and "rule_book" in text
-    ]
-    assert users == []
 
 
 @pytest.mark.skipif(not (ROOT / _DEMO[1]).exists(), reason="the documents tell of the demo")
