@@ -8,6 +8,10 @@ LARGEST_FOOTER = 256 << 20
 """Bytes of the footer of an ORC or Parquet file, compressed or not."""
 LONGEST_ROW = 1 << 24
 """Bytes of a line of text, of a row of CSV and of an object of JSON."""
+MOST_COLUMNS = 10_000
+"""Columns of a file of CSV or JSON."""
+MOST_FIELDS = 1_000
+"""Names in an object of JSON within another."""
 BATCH_BYTES = 64 << 20
 """Bytes of a batch of rows, where a file decides how long a row is."""
 LARGEST_PIECE = 1 << 30

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from acid_platform.base import arrow_functions as pc
-from acid_platform.base.file_bounds import LONGEST_ROW
+from acid_platform.base.file_bounds import LONGEST_ROW, MOST_COLUMNS
 from acid_platform.layout.types import INTEGRAL
 from acid_platform.storage.arrow_numpy import filled
 
@@ -61,10 +61,16 @@ class CsvFormat:
         text = io.TextIOWrapper(file, self.encoding, newline="")
 
         def lines() -> Iterator[str]:
-            begin, size = "\ufeff", 0
+            begin, size, values = "\ufeff", 0, 1
             while line := text.readline(self.longest_row + 1).removeprefix(begin):
-                size = size + len(line) if '"' in line or size else len(line)
-                if len(line) > self.longest_row:
+                size += len(line) if size or line.strip("\r\n") else 0
+                values += line.count(self.delimiter)
+                if values > MOST_COLUMNS:
+                    raise ValueError(
+                        f"its first row names more than {MOST_COLUMNS:,} columns, the most that a"
+                        " file may have"
+                    )
+                if size > self.longest_row:
                     raise ValueError(
                         f"its first row does not end within {self.longest_row >> 20} MB, the most"
                         " that a row may have"
@@ -125,14 +131,18 @@ class CsvFormat:
         marked = pc.if_else(with_point, "x", texts)
         return pc.if_else(numbers, pointed, marked)
 
-    def line_of(self, file: IO[bytes], row: int) -> int:
-        """The line in which a row ends; 0 is the first after the names."""
+    def place_of(self, file: IO[bytes], row: int) -> str:
+        """The line in which a row ends, or the row if Python can't read so long a value; 0 is the
+        first after the names."""
         rows = csv.reader(
             io.TextIOWrapper(file, self.encoding, newline=""), delimiter=self.delimiter
         )
-        for _ in islice(filter(None, rows), row + 2):
-            pass
-        return rows.line_num
+        try:
+            for _ in islice(filter(None, rows), row + 2):
+                pass
+        except csv.Error:
+            return f"row {row + 1}"
+        return f"line {rows.line_num}"
 
 
 _ROW = re.compile(r"Row #(\d+): ")

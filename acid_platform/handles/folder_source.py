@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from acid_platform.base.file_bounds import BATCH_BYTES
+from acid_platform.base.file_bounds import BATCH_BYTES, MOST_COLUMNS
 from acid_platform.base.paths import user_path
 from acid_platform.errors import ImportRefused, InvalidDefinition
 from acid_platform.handles.csv_files import PARSED, CsvFormat, NoValue, parsed
@@ -148,6 +148,10 @@ class FolderSource(ImportSource):
             except (ValueError, InvalidDefinition) as error:
                 raise NoValue(0, f"line {line}: {name!r}: {error}") from error
             kinds[key] = kind
+            if len(kinds) > MOST_COLUMNS:
+                raise NoValue(
+                    0, f"line {line}: the objects up to here have more than {MOST_COLUMNS:,} names"
+                )
 
     def rows(self, _columns: Sequence[Column]) -> pa.RecordBatchReader:
         declared = {column.name: column.type for column in _columns}
@@ -249,11 +253,11 @@ class FolderSource(ImportSource):
 
         schema, held = pa.schema(own), list[dict[str, object]]()
         with self._reading(file) as stream:
-            letters = 0
+            letters, most = 0, _objects_at_once(schema)
             for line, row, size in json_texts.rows(stream):
                 held.append(fitted(line, row))
                 letters += size
-                if len(held) >= _JSON_ROWS or letters > BATCH_BYTES:
+                if len(held) >= most or letters > BATCH_BYTES:
                     yield pa.RecordBatch.from_pylist(held, schema)
                     held, letters = [], 0
             yield pa.RecordBatch.from_pylist(held, schema)
@@ -287,7 +291,7 @@ class FolderSource(ImportSource):
             text = " ".join(str(error).split())
             if isinstance(error, NoValue) and self._kind == "csv":
                 with self._system.open_input_stream(file.path) as again:
-                    text = f"line {self._csv.line_of(again, error.row)}: {text}"
+                    text = f"{self._csv.place_of(again, error.row)}: {text}"
             if isinstance(error, UnicodeError):
                 text += "; if it is CSV, say its encoding (--encoding latin-1)"
             raise ImportRefused(
@@ -296,6 +300,18 @@ class FolderSource(ImportSource):
 
 
 _JSON_ROWS = 10_000
+_JSON_VALUES = 1 << 20
+"""Values of a batch, of which an object that lacks them has as many as any other."""
+
+
+def _objects_at_once(schema: pa.Schema) -> int:
+    values = sum(map(_values_of, schema.types))
+    return max(1, min(_JSON_ROWS, _JSON_VALUES // max(1, values)))
+
+
+def _values_of(kind: pa.DataType) -> int:
+    """The values of a row in a column of this type, without those of longer arrays."""
+    return sum(_values_of(kind.field(place).type) for place in range(kind.num_fields)) or 1
 
 
 def _elsewhere(column: str, text: str | None) -> ValueError:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from acid_platform.base import arrow_functions as pc
+from acid_platform.base.file_bounds import MOST_FIELDS
 from acid_platform.layout.types import Column, HiveType, struct_of
 from acid_platform.storage.arrow_types import arrow_type
 
@@ -100,7 +101,7 @@ def _own(value: Any) -> HiveType | None:
         case dict():
             fields = {str(name).lower(): _own(part) for name, part in value.items()}
             known = {name: kind for name, kind in fields.items() if kind is not None}
-            return struct_of(known.items()) if known else None
+            return _struct(known) if known else None
         case list():
             element: HiveType | None = None
             for part in value:
@@ -124,7 +125,7 @@ def _common(one: HiveType, other: HiveType) -> HiveType:
         fields = dict(one.children)
         for name, kind in other.children:
             fields[name] = _common(fields[name], kind) if name in fields else kind
-        return struct_of(fields.items())
+        return _struct(fields)
     if one.kind == other.kind == "array":
         return HiveType(
             "array", (), (("element", _common(one.children[0][1], other.children[0][1])),)
@@ -139,6 +140,12 @@ def _common(one: HiveType, other: HiveType) -> HiveType:
     if before + after > _MOST:
         return HiveType("double")
     return HiveType("decimal", (before + after, after))
+
+
+def _struct(fields: Mapping[str, HiveType]) -> HiveType:
+    if len(fields) > MOST_FIELDS:
+        raise ValueError(f"its objects have more than {MOST_FIELDS:,} names")
+    return struct_of(fields.items())
 
 
 def _sizes(kind: HiveType) -> tuple[int, int] | None:

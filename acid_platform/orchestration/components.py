@@ -350,8 +350,8 @@ def _of_csv(file: Any, columns: Sequence[Column]) -> pa.Table:
     try:
         return pa.Table.from_batches(form.batches(io.BytesIO(data), types, names), pa.schema(types))
     except NoValue as error:
-        line = form.line_of(io.BytesIO(data), error.row)
-        raise ValueError(f"line {line}: {error}") from error
+        place = form.place_of(io.BytesIO(data), error.row)
+        raise ValueError(f"{place}: {error}") from error
 
 
 def _of_json(file: Any, _: Sequence[Column]) -> list[dict[str, Any]]:

@@ -123,7 +123,7 @@ def _json(path: Path, owner: str) -> Mapping[str, Any]:
             f"{owner}: can't read {path}: {error.strerror}; give the path of a suite's or"
             " checkpoint's JSON file"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidDefinition(f"{owner}: {path} is no JSON file: {error}") from error
     return content if isinstance(content, Mapping) else {}
 

@@ -6,7 +6,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import IO, Any
 
 from acid_platform.base.file_bounds import LONGEST_ROW
@@ -40,6 +40,8 @@ def _value_at(text: str, at: int) -> tuple[Any, int]:
         raise
     except UnicodeEncodeError as error:
         raise ValueError(f"{error.object[error.start]!a} is half a character") from error
+    except InvalidOperation as error:
+        raise ValueError("a number has an exponent that no type holds") from error
     except ValueError as error:
         raise ValueError("a number has thousands of digits, which no type holds") from error
     except RecursionError as error:

@@ -104,6 +104,7 @@ def test_each_expectation_of_a_file_is_a_check(tmp_path: Path) -> None:
     [
         (None, "can't read .*orders.json: No such file"),
         ("{", "orders.json is no JSON file"),
+        ("[" * 50_000, "orders.json is no JSON file"),
         ("{}", "neither an expectation suite nor a checkpoint"),
         ("[]", "neither an expectation suite nor a checkpoint"),
         (
