@@ -234,9 +234,14 @@ def import_table(
 def source_columns(source: ImportSource) -> str:
     """The columns of a table for the source, as `create_table` takes them.
 
-    Raises ImportRefused for a type that no table has.
+    Raises ImportRefused for a type that no table has, and if the source has no columns.
     """
     columns = []
+    if not len(source.schema):
+        raise ImportRefused(
+            f"{source.name} has no rows, whose names would be the columns of a new table; say"
+            ' which columns it has (--schema "id int, v string")'
+        )
     for field in source.schema:
         try:
             if getattr(field.type, "extension_name", "") == "arrow.opaque":

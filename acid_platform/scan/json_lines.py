@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.json_texts import parsed
 
 _AS_TEXT = ("date", "timestamp")
+_EXACT = Context(prec=100)
+"""Python's own context refuses to round to more than 28 digits; a decimal has up to 38."""
 _MOST_DIGITS = 400
 """After the point of a number; more would only fill the memory."""
 
@@ -113,10 +115,11 @@ def _number(value: int | Decimal | float, kind: HiveType, place: str) -> object:
     whole = kind.kind in INTEGRAL
     limit = Decimal(1 << arrow_type(kind).bit_width - 1) if whole else None
     scale = 0 if whole else kind.sizes[1]
-    if not exact.is_finite() or exact != round(exact, scale):
+    step = Decimal(1).scaleb(-scale)
+    if not exact.is_finite() or exact != (rounded := exact.quantize(step, context=_EXACT)):
         raise NoSuchValue(f"{place} is {value}, which is no {kind}")
     if limit is not None and -limit <= exact < limit:
         return int(exact)
-    if limit is None and abs(exact) < Decimal(10) ** (kind.sizes[0] - scale):
-        return round(exact, scale)
+    if limit is None and exact.copy_abs() < Decimal(10) ** (kind.sizes[0] - scale):
+        return rounded
     raise NoSuchValue(f"{place} is {value}, which is no {kind}")

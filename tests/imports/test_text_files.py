@@ -97,6 +97,15 @@ READ: dict[str, tuple[str, str, tuple[str, ...], str, list[Any]]] = {
         "id string, d date, n decimal(9,2)",
         [("x", dt.date(2024, 2, 29), D("1.50"))],
     ),
+    "long numbers of JSON": ("json", f'{{"n":{10**30}}}', (), "n decimal(31,0)", [(D(10**30),)]),
+    "long fractions of JSON": (
+        "json",
+        f'{{"n":{"7" * 20}.{"3" * 18}}}',
+        ("--schema", "n decimal(38,18)"),
+        "n decimal(38,18)",
+        [(D(f"{'7' * 20}.{'3' * 18}"),)],
+    ),
+    "an empty array, with a schema": ("json", "[]", ("--schema", "n int"), "n int", []),
     "JSON as strings": (
         "json",
         '{"a":1.50,"b":{"c":[1]}}\n',
@@ -174,6 +183,13 @@ REFUSED: dict[str, tuple[str, str, tuple[str, ...], str]] = {
     ),
     "a row without an end": ("csv", f"id,t\n1,{LONG * 2}\n", TABLE, "does not end within 16 MB"),
     "JSON of another type": ("json", '{"id":1}\n{"id":"x"}\n', TABLE, "line 2: id is"),
+    "more digits of JSON than 38": (
+        "json",
+        f'{{"n":1.{"3" * 38}}}',
+        ("--schema", "n decimal(38,37)"),
+        "line 1: n is 1.3",
+    ),
+    "no number of JSON": ("json", '{"id":1}\n{"d":Infinity}', TABLE, "line 2: d is inf"),
     "JSON of two kinds": ("json", '{"a":1}\n{"a":[1]}\n', (), "line 2: 'a': it is bigint in one"),
     "no object": ("json", '{"id":1}\n[1]\n', TABLE, "line 2: "),
     "an array that is cut": ("json", '[{"id":1},\n{"id"', TABLE, "line 2: "),
@@ -195,6 +211,12 @@ def test_P66_what_is_refused_with_file_and_line(place: Place, tmp_path: Path, ca
     (tmp_path / f"a.{kind}").write_text(text)
     error = place.refused(kind, tmp_path, *options)
     assert f"a.{kind}: " in error and said in error and len(error) < 1000
+
+
+@pytest.mark.parametrize("text", ["", "[]", "\n", "{}"])
+def test_JSON_without_names_makes_no_table(place: Place, tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.json").write_text(text)
+    assert "--schema" in place.refused("json", tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet"])

@@ -198,15 +198,18 @@ def test_csv() -> None:
         reader.columns(pa.array(['1,"two']), columns, {"a"})
 
 
+LONG_DECIMAL = "12345678901234567890.123456789012345678"
+
+
 def test_json() -> None:
     columns = parse_columns(
         "id int, V string, d decimal(5,2), day date, s struct<a:int,b:string>, m map<int,double>,"
-        " l array<boolean>"
+        " l array<boolean>, w decimal(38,18)"
     )
     lines = [
         '{"ID": 1, "v": "a", "d": 1.50, "day": "2024-01-02", "s": {"A": 1}, "m": {"1": 2},'
         ' "l": [true, null], "more": 1}',
-        '{"v": 1.50}',
+        '{"v": 1.50, "w": ' + LONG_DECIMAL + "}",
     ]
     arrays = json_columns(pa.array(lines), columns, {column.name for column in columns}, "f")
     assert pa.table(arrays).to_pylist(maps_as_pydicts="strict") == [
@@ -218,8 +221,10 @@ def test_json() -> None:
             "s": {"a": 1, "b": None},
             "m": {1: 2.0},
             "l": [True, None],
+            "w": None,
         },
-        dict.fromkeys(("id", "d", "day", "s", "m", "l")) | {"v": "1.50"},
+        dict.fromkeys(("id", "d", "day", "s", "m", "l"))
+        | {"v": "1.50", "w": Decimal(LONG_DECIMAL)},
     ]
 
 
