@@ -109,6 +109,11 @@ class Hive:
         except TException as error:
             text = getattr(error, "message", None) or str(error)
             raise HiveRefused(type(error).__name__, f"{name}: {text}") from error
+        except Exception as error:  # the decoder has no common class for what is no answer
+            raise MetastoreUnavailable(
+                f"{self.address} answers {name} with what is no answer of a Hive metastore:"
+                f" {type(error).__name__}: {error}"
+            ) from error
 
     @property
     def answers(self) -> bool:

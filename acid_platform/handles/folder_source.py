@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -86,8 +86,10 @@ class FolderSource(ImportSource):
         if not found:
             raise ImportRefused(f"{self.name} has no file; name the directory that has them")
         paths = [path for path, _ in found]
+        self._own = None
         if files.local and paths != [root]:
-            OwnFiles(self.name, (root, *files_in)).require_all(paths)
+            self._own = OwnFiles(self.name, (root, *files_in))
+            self._own.require_all(paths)
         self._files = [self._looked_at(path, keys) for path, keys in found]
         self._keys = list(dict.fromkeys(name for _, keys in found for name in keys))
         guesses = [(key, _guess({one.get(key) for _, one in found})) for key in self._keys]
@@ -277,11 +279,22 @@ class FolderSource(ImportSource):
     @contextmanager
     def _reading(self, file: _File) -> Iterator[Any]:
         """The bytes of a file. Raises ImportRefused, also for what is done with them."""
-        opened: Callable[[str], Any] = self._system.open_input_stream
-        if self._kind == "parquet":
-            opened = self._system.open_input_file
-        with self._refusing(file), self._asked(lambda: opened(file.path)) as stream:
+        with self._refusing(file), self._opened(file.path) as stream:
             yield stream
+
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[Any]:
+        """Raises ImportRefused also for a file that is not one of the folder's, by a link that was
+        made after it had been found."""
+
+        def stream(place: str) -> Any:
+            if self._kind == "parquet":
+                return self._system.open_input_file(place)
+            return self._system.open_input_stream(place, compression=_compression(path))
+
+        held = self._own.opened(path) if self._own else nullcontext(path)
+        with held as place, self._asked(lambda: stream(place)) as opened:
+            yield opened
 
     @contextmanager
     def _refusing(self, file: _File) -> Iterator[None]:
@@ -290,7 +303,7 @@ class FolderSource(ImportSource):
         except (ValueError, pa.ArrowException, OSError) as error:
             text = " ".join(str(error).split())
             if isinstance(error, NoValue) and self._kind == "csv":
-                with self._system.open_input_stream(file.path) as again:
+                with self._opened(file.path) as again:
                     text = f"{self._csv.place_of(again, error.row)}: {text}"
             if isinstance(error, UnicodeError):
                 text += "; if it is CSV, say its encoding (--encoding latin-1)"
@@ -312,6 +325,14 @@ def _objects_at_once(schema: pa.Schema) -> int:
 def _values_of(kind: pa.DataType) -> int:
     """The values of a row in a column of this type, without those of longer arrays."""
     return sum(_values_of(kind.field(place).type) for place in range(kind.num_fields)) or 1
+
+
+def _compression(path: str) -> str | None:
+    """As Arrow finds it, by the end of the name."""
+    try:
+        return str(pa.Codec.detect(path).name)
+    except (TypeError, ValueError):
+        return None
 
 
 def _elsewhere(column: str, text: str | None) -> ValueError:

@@ -52,6 +52,7 @@ from acid_platform.sql.text import Query
 from acid_platform.storage import json_texts
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
+from acid_platform.storage.parquet_files import require_bounded
 from acid_platform.transactions import Isolation
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
@@ -327,12 +328,15 @@ def _path_of(source: str, values: Mapping[str, str], place: Path) -> str:
 def rows_of(path: str, columns: Sequence[Column]) -> pa.Table | list[dict[str, Any]]:
     """The rows of a CSV, JSON or Parquet file, for a table with these columns.
 
-    Raises WrongType for text that is no value of its column, and OSError.
+    Raises WrongType for text that is no value of its column, CorruptFile, and OSError.
     """
     files, where = Files.of(path)
     with files.system.open_input_file(where) as file:
         try:
-            return _READERS[path.rpartition(".")[2].lower()](file, columns)
+            kind = path.rpartition(".")[2].lower()
+            if kind == "parquet":
+                require_bounded(file, path)
+            return _READERS[kind](file, columns)
         except (pa.ArrowInvalid, ValueError) as error:
             raise WrongType(f"{path}: {error}") from error
 

@@ -90,6 +90,15 @@ def batches_of(
         yield from _bounded(file, index, names, path, min(rows or _ROWS, _ROWS))
 
 
+def require_bounded(stream: pa.NativeFile, path: str) -> None:
+    """Reads a file that somebody else will read as a whole, a part at a time. Raises CorruptFile
+    as `row_group`, and what `open_parquet` raises."""
+    file = open_parquet(stream, path)
+    for _ in batches_of(file, file.schema_arrow.names, path):
+        pass
+    stream.seek(0)
+
+
 def row_group(file: parquet.ParquetFile, index: int, names: Sequence[str], path: str) -> pa.Table:
     """These columns of a row group.
 

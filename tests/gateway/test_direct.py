@@ -7,6 +7,7 @@ tables over directories with data, and drops them without their files.
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from click.testing import CliRunner, Result
 
 from acid_platform import NoSuchTable, Warehouse
 from acid_platform.cli.main import main
+from acid_platform.errors import MetastoreUnavailable
 from acid_platform.gateway import adopting, registering, shapes
 from acid_platform.gateway.call_table import CALLS
 from acid_platform.gateway.gateway import Gateway
@@ -287,6 +289,29 @@ def test_P34_a_directory_that_was_never_committed_is_not_shown_to_others(
 
 
 # --- adopt --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"\x80" * 64, b"\x0c\0\x09" * 100_000, b"\x0b\0\0\x7f\xff\xff\xff", b"\x0b\0\0\xff" * 4],
+    ids=["a version", "depth", "a long text", "a text of less than nothing"],
+)
+def test_P34_what_is_no_answer_of_a_metastore_is_an_error_of_ours(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answers() -> None:
+            accepted, _ = listening.accept()
+            with accepted:
+                call = accepted.recv(4096)
+                head = b"\x80\x01\0\x02" + call[4:29]  # the name of the call and its number
+                accepted.sendall((head if answer[0] < 0x80 else b"") + answer)
+
+        thread = threading.Thread(target=answers)
+        thread.start()
+        port = listening.getsockname()[1]
+        with Hive(Address("127.0.0.1", port)) as hive, pytest.raises(MetastoreUnavailable):
+            hive.call("get_all_databases")
+        thread.join()
 
 
 def foreign(like: Any, **changes: Any) -> Any:

@@ -318,3 +318,24 @@ def test_P67_a_link_out_of_a_source_is_refused(
     with pytest.raises(ImportRefused, match=r"which is not below .*/in: a source may not have"):
         source(str(folder))
     source(str(folder), files_in=[str(mine)]).close()
+
+
+@pytest.mark.parametrize("linked", ["the file", "its directory"])
+@pytest.mark.parametrize("kind, text", [("csv", "x\n666\n"), ("json", '{"x":666}')])
+def test_P67_a_link_that_is_made_after_the_look_is_refused(
+    tmp_path: Path, kind: str, text: str, linked: str
+) -> None:
+    below, mine = tmp_path / "in" / "day=1", tmp_path / "mine"
+    for directory in (below, mine):
+        directory.mkdir(parents=True)
+        (directory / f"a.{kind}").write_text(text)
+    source = FolderSource(str(tmp_path / "in"), kind)
+    assert source.schema.names == ["x", "day"]
+    if linked == "the file":
+        (below / f"a.{kind}").unlink()
+        (below / f"a.{kind}").symlink_to(mine / f"a.{kind}")
+    else:
+        below.rename(tmp_path / "old")
+        below.symlink_to(mine)
+    with pytest.raises(ImportRefused, match=r"which is not below .*/in: a source may not have"):
+        list(source.batches(source.rows([])))
