@@ -229,6 +229,9 @@ class PublicationFailed(Transient):
     """The written rows differ from the counted ones, can't be put into place, or did not reach the
     disk; nothing was committed (P19, P27)."""
 
+    in_the_way = ""
+    """The directory that was there already, if that is why."""
+
 
 class ImportRefused(Terminal):
     """A source can't be imported as requested; the text names it, and the column or commit."""

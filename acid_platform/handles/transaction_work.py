@@ -18,7 +18,12 @@ from acid_platform.engine.coercion import Coerced
 from acid_platform.engine.interface import Engine
 from acid_platform.engine.moment import one_moment
 from acid_platform.engine.rows import Rows
-from acid_platform.errors import OverwriteThenWrite, SnapshotOutdated, WriteConflict
+from acid_platform.errors import (
+    OverwriteThenWrite,
+    PublicationFailed,
+    SnapshotOutdated,
+    WriteConflict,
+)
 from acid_platform.handles.looked_for import LookedFor, no_keys
 from acid_platform.handles.snapshot_view import TransactionView
 from acid_platform.layout.formats import compression
@@ -299,7 +304,8 @@ class TransactionWork:
         """Writes the next statement into a table; returns what `write` returns.
 
         The engine is chosen by the rows that are written and the bytes that are read. A transaction
-        that is lost stops it (P4). Raises NeedsSpark, and what the engine raises.
+        that is lost stops it (P4). Raises NeedsSpark, OverwriteThenWrite, and what the engine
+        raises.
         """
         if self._number == 0:
             self.begun.when_lost(lambda _reason: self.stop())
@@ -319,8 +325,13 @@ class TransactionWork:
             self._chosen = choice
             return result
 
-        with self.begun.checked(again=False):
-            return self.warehouse.engines.run(attempt, self.view.in_force, rows, read_bytes)
+        try:
+            with self.begun.checked(again=False):
+                return self.warehouse.engines.run(attempt, self.view.in_force, rows, read_bytes)
+        except PublicationFailed as error:  # the base of an earlier overwrite may be in the way
+            above = error.in_the_way.rpartition("/")[0]
+            self.refuse_together(record, [above.removeprefix(target.location).strip("/")])
+            raise
 
     def stop(self) -> None:
         """Stops what the transaction's statements are computing."""

@@ -102,10 +102,12 @@ def make_root(files: Files, path: str) -> None:
 
 def used_twice(final: str) -> PublicationFailed:
     """The error for a directory that is there before anybody should have made it."""
-    return PublicationFailed(
+    error = PublicationFailed(
         f"{final} already exists, as if a write id was used twice; move it"
         " away if no transaction owns it, then run the statement again"
     )
+    error.in_the_way = final
+    return error
 
 
 def _tree(files: Files, directory: str) -> Iterator[str]:

@@ -94,3 +94,24 @@ def test_P6_partitions_that_come_with_the_rows_end_the_transaction(
     with pytest.raises(TxnAborted, match="OverwriteThenWrite"):
         txn.commit()
     assert ids(filled) == [(1, "one")]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "INSERT OVERWRITE db.t VALUES (5, 'five', 'a')",
+        "INSERT OVERWRITE db.t PARTITION (p = 'a') VALUES (5, 'five')",
+        "TRUNCATE TABLE db.t PARTITION (p = 'a')",
+        "TRUNCATE TABLE db.t",
+    ],
+)
+def test_P6_a_second_overwrite_by_its_rows_is_refused_and_leaves_nothing(
+    filled: Warehouse, first: str
+) -> None:
+    """Its base has the name of the first one's; the advice is not to move that away."""
+    expected = [(5, "five")] if "five" in first else []
+    with filled.transaction() as txn:
+        txn.sql(first)
+        with pytest.raises(OverwriteThenWrite, match=r"overwrote db\.t p=a"):
+            txn.sql("INSERT OVERWRITE db.t VALUES (3, 'three', 'a'), (4, 'four', 'b')")
+    assert ids(filled) == expected
