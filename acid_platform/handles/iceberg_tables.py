@@ -88,9 +88,14 @@ def _names_code(key: str) -> bool:
 
 
 def place_of(table: Any) -> str:
-    """The directory above that of the metadata file: a location in the metadata proves nothing."""
+    """The directory above that of the metadata file: a location in the metadata proves nothing.
+
+    Raises ImportRefused for a metadata file in no directory, as a catalog's server may call it.
+    """
     directory, _, _ = _plain(table.metadata_location).rpartition("/")
-    return directory.removesuffix("/metadata")
+    if not (place := directory.removesuffix("/metadata")).strip("/"):
+        raise ImportRefused(f"its metadata file {table.metadata_location} is in no directory of it")
+    return place
 
 
 def rows_of(table: Any, scan: Any, snapshots: Iterable[Any], own: OwnFiles) -> pa.RecordBatchReader:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -23,6 +24,7 @@ from pyarrow import parquet
 from acid_platform import DeltaSource, DuckDBSource, FolderSource, IcebergSource
 from acid_platform.base import databases, owners
 from acid_platform.errors import AcidError, ImportRefused, OwnedByOthers
+from acid_platform.handles import iceberg_tables
 from tests.imports.hostile import CALLS
 
 RAN = "tests.imports.hostile.Ran"
@@ -164,6 +166,14 @@ def test_P67_an_iceberg_table_names_no_file_outside_of_its_directory(
         moved = hostile(first, snapshots=[snapshots[0] | {"manifest-list": elsewhere}])
         with IcebergSource(moved) as source, pytest.raises(ImportRefused, match="which is not"):
             source.rows([])
+
+
+@pytest.mark.parametrize("place", ["file:///", "/metadata/", "/", "file:///metadata/../metadata/"])
+def test_P67_a_catalog_names_no_directory_above_all(place: str) -> None:
+    pytest.importorskip("pyiceberg", reason="pip install 'acid-platform[import]'")
+    named = SimpleNamespace(metadata_location=f"{place}1.metadata.json")
+    with pytest.raises(ImportRefused, match="is in no directory"):
+        iceberg_tables.place_of(named)
 
 
 def test_P67_a_hint_names_a_metadata_file_beside_it(table: Any, tmp_path: Path) -> None:
