@@ -270,11 +270,9 @@ def test_types_that_no_table_has_are_refused_by_name(warehouse: Warehouse) -> No
 def test_objects_of_polars_are_refused_by_name(warehouse: Warehouse) -> None:
     import polars
 
-    for kind, values in ((polars.Object, [object()]), (polars.Int128, [1])):
-        with pytest.raises(WrongType, match=r"column 'v' has|DataFrame has no rows with columns"):
-            warehouse.table("s.t").insert(
-                polars.DataFrame({"v": polars.Series(values, dtype=kind)})
-            )
+    rows = polars.DataFrame({"v": polars.Series([object()], dtype=polars.Object)})
+    with pytest.raises(WrongType, match=r"column 'v' has|DataFrame has no rows with columns"):
+        warehouse.table("s.t").insert(rows)
 
 
 @pytest.mark.parametrize("place", [0, -1])
@@ -307,8 +305,8 @@ def test_broken_values_are_refused(warehouse: Warehouse, what: str) -> None:
 def test_large_chunks_are_converted_in_parts(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acid_platform.engine.rows._MOST_ROWS", 3)
-    monkeypatch.setattr("acid_platform.engine.rows._MOST_BYTES", 40)
+    monkeypatch.setattr("acid_platform.engine.local_rows._MOST_ROWS", 3)
+    monkeypatch.setattr("acid_platform.engine.local_rows._MOST_BYTES", 40)
     table = warehouse.create_table("d.large", "id int, v string, l array<int>")
     values = [None if place == 5 else f"{place:020}" for place in range(11)]
     lists = [[place] * (place % 3) for place in range(11)]

@@ -232,7 +232,7 @@ def test_F9_a_streaming_file_counts_up_to_its_side_file(tmp_path: Path) -> None:
         side(table, content)
         assert table.values() == []
     file.with_name("bucket_00000_flush_length").unlink()
-    with pytest.raises(CorruptFile, match=r"bucket_00000 can't be (opened|read)"):
+    with pytest.raises(CorruptFile, match="bucket_00000 does not end in an ORC postscript"):
         table.values()
 
 

@@ -104,7 +104,7 @@ def test_what_an_open_transaction_is_writing_is_told_and_not_read(table: Small) 
         FoundFile("_tmp_0000003_x/part-0", "", writer=3),
     )
     [left] = search(table).matches
-    assert "can't be opened as ORC" in left.error and left.writer is None
+    assert "does not end in an ORC postscript" in left.error and left.writer is None
 
 
 def test_partitions_are_judged_by_their_path_also_dropped_ones(
