@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
 from acid_platform.layout.types import INTEGRAL, Column
@@ -96,6 +95,8 @@ def region_of_keys(rows: pa.Table, columns: Sequence[Column], stored: bool) -> R
 
     `stored`: the values are those to be stored, which a column of another type may change.
     """
+    import pyarrow.compute as pc
+
     kinds = {column.name: column for column in columns}
     known = {
         name: rows.column(name)

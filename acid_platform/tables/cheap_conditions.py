@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from acid_platform.errors import InvalidDefinition, UnsupportedStatement
-from acid_platform.predicates.grammar import CALLED
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -47,6 +46,8 @@ def require_cheap(what: str, tree: exp.Expr) -> None:
     """Raises UnsupportedStatement for a condition that may take more time or memory than its row
     is worth, or does more than compute. `what` is the constraint, for the message."""
     from sqlglot import exp
+
+    from acid_platform.predicates.grammar import CALLED
 
     operators = (
         *(exp.And, exp.Or, exp.Not, exp.Paren, exp.Case, exp.If, exp.Cast, exp.Between, exp.In),

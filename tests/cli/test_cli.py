@@ -238,7 +238,8 @@ def test_a_torn_file_is_an_error_of_one_line(small: Small) -> None:
     torn.write_bytes(b"ORC but no more")
     done = small.acid("orcdump", str(torn))
     assert done.exit_code == 1
-    assert done.stderr.startswith(f"error: {torn} can't be opened as ORC")
+    assert done.stderr.startswith(f"error: {torn} does not end in an ORC postscript")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_misspelt_warehouse_is_not_made(tmp_path: Path) -> None:

@@ -279,11 +279,11 @@ def test_a_metastore_out_of_reach_is_tried_again(
     failing = [opening, beginning]
 
     def fails_once(real: Any) -> Any:
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
             if real in failing:
                 failing.remove(real)
                 raise MetastoreUnavailable("gone")
-            return real(*arguments)
+            return real(*arguments, **options)
 
         return call
 

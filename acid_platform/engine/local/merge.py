@@ -351,10 +351,10 @@ class LocalMerge:
         of_old = keys.take(positions)
         order = np.lexsort((of_old.row_ids, of_old.buckets, of_old.write_ids))
         of_old, values = of_old.take(order), values.take(from_numpy(order))
-        names, count = [column.name for column in self.scan.columns], 0
+        names = [column.name for column in self.scan.columns]
+        lengths: list[int] = []
 
         def write(files: EventFiles) -> None:
-            nonlocal count
             files.delete(deletes, are_updated)
             with PlacedRows(files) as placed:
                 # Spark sorts the rows of a task by their old keys, with NULL first.
@@ -364,11 +364,11 @@ class LocalMerge:
                         rows.select(names), self.scan.columns, self.target.checks
                     )
                     placed.add(fresh, places, self._writers_of(fresh, source_rows, deletes))
-                    count += len(fresh)
+                    lengths.append(len(fresh))
                 placed.add(values, of_old.places, of_old.numbers)
                 placed.write()
 
-        return publish_events(self.target, write), count
+        return publish_events(self.target, write), sum(lengths)
 
     def _writers_of(self, fresh: pa.Table, source_rows: np.ndarray, deletes: Keys) -> np.ndarray:
         """The bucket number of each inserted row: Hive's hash, or its turn."""

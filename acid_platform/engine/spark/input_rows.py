@@ -130,16 +130,15 @@ def as_frame(
     first = next(parts)
     by_name = {column.name: column for column in (*declared_columns(first.schema), *columns)}
     own = [by_name[name] for name in first.column_names]
-    count = 0
+    lengths: list[int] = []
 
     def counted() -> Iterator[pa.Table]:
-        nonlocal count
         for part in chain([first], parts):
-            count += len(part)
+            lengths.append(len(part))
             yield part
 
     def made(local: pa.Table) -> DataFrame:
         return spark.createDataFrame(in_full_batches(local), schema=spark_schema(own))
 
     frame = stripped(frame_of(spark, counted(), made), own)
-    return frame.coalesce(files_needed(count))
+    return frame.coalesce(files_needed(sum(lengths)))
