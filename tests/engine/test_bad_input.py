@@ -179,7 +179,7 @@ def test_a_refused_call_has_its_own_error_and_changes_nothing(
         (
             lambda wh: wh.create_table("db.u", "id number"),
             InvalidDefinition,
-            "unknown type 'number'; write e.g.",
+            r"unknown type 'number'; did you mean decimal\(18,2\)\?; write e.g.",
         ),
         (
             lambda wh: wh.create_table("db.u", "id int, ID string"),

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pandas as pd
 import pyarrow as pa
 import pytest
 
 from acid_platform import InvalidDefinition, NeedsSpark, Warehouse
 from acid_platform.engine.choice import LOCAL_BYTES, Choice
 from acid_platform.orchestration.resources import WarehouseResource
+from acid_platform.sql.answers import ShownResult
 from acid_platform.sql.magic import engine_and_name
 from tests.conftest import temporary_warehouse
 
@@ -162,8 +162,9 @@ def test_P33_the_history_tells_the_engine_of_each_statement(
         ]
         [emptied] = warehouse.table("db.emptied").history()
         assert (emptied["engine"], emptied["reason"]) == ("", "")
-        frame = warehouse.sql("DESCRIBE HISTORY db.kept")
-        assert isinstance(frame, pd.DataFrame)
+        shown = warehouse.sql("DESCRIBE HISTORY db.kept")
+        assert isinstance(shown, ShownResult)
+        frame = shown.to_pandas()
         assert list(zip(frame["engine"], frame["reason"], strict=True)) == told
         assert str(frame["time"].dtype).endswith("UTC]")
 
@@ -192,7 +193,7 @@ def test_P59_rows_of_this_process_don_t_count_towards_the_limit(
             merged.merge(rows, "t.id = s.id", when_not_matched_insert="*")
             assert [name for name, _ in txn.engines] == ["local", "local"]
         with warehouse.using("local"), pytest.raises(NeedsSpark, match="to read are more than"):
-            tables[0].delete("v = 'a'")
+            tables[0].delete("id = 5")
     finally:
         warehouse.metastore.set(LOCAL_BYTES, str(256 << 20))
     assert [table.count() for table in tables] == [100, 100]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -27,6 +28,7 @@ from acid_platform.metastore.codec import encode
 from acid_platform.metastore.operations.base import OPERATIONS, MetastoreOperation
 from acid_platform.metastore.rules import turn
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+from acid_platform.transactions.regions import KeyHashes
 from tests.gateway.clients import m
 from tests.gateway.test_protocol import message
 from tests.metastore.local import LocalLink
@@ -248,6 +250,10 @@ class GrownOperation:
             footer = Footer(1, True, False)
             names = self._many(lambda at: f"bucket_{at:05d}", name)
             return RecordedFiles(tuple(FileEntry(one, 1, footer) for one in names))
+        if hint is KeyHashes:
+            return KeyHashes(("id",), b64encode(b"".join(self._many(_key_hash, name))).decode())
+        if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
+            return hint(*(self._value(one, name, number) for one in get_type_hints(hint).values()))
         if hint is ValidTxnList:
             return ValidTxnList.of(10, [], [])
         if hint is ValidWriteIdList:
@@ -276,6 +282,10 @@ class GrownOperation:
 
     def _key(self, hint: Any, key: str) -> Any:
         return key if hint is str else int(key[1:])
+
+
+def _key_hash(number: int) -> bytes:
+    return number.to_bytes(8, "big")
 
 
 def _scalar(hint: Any, name: str, number: int) -> Any:

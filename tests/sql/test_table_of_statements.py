@@ -116,7 +116,7 @@ WRONG: tuple[tuple[str, type[errors.AcidError], str], ...] = (
     ("SET hive.nope=1", errors.SettingRefused, "there is no setting 'hive.nope'"),
     ("SET hive.support.concurrency=false", errors.SettingRefused, "only 'true': transactions"),
     ("CREATE TABLE item (id int)", errors.TableExists, "table shop.item exists"),
-    ("CREATE TABLE bad (id uuid)", errors.InvalidDefinition, "unknown type"),
+    ("CREATE TABLE bad (id uuid)", errors.InvalidExpression, "did you mean string?"),
     (
         "CREATE TABLE bad (id int) TBLPROPERTIES ('transactional'='false')",
         errors.InvalidDefinition,
