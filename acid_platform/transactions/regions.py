@@ -215,14 +215,20 @@ class Region:
         return Region(spans, self.keys or other.keys)
 
     def checked(self) -> Region:
-        """Returns the region itself. Raises MalformedRows for bounds and hashes that are none."""
+        """Returns the region itself. Raises MalformedRows for bounds and hashes that are none, or
+        too many: two regions are compared span by span."""
         try:
             for spans in self.columns.values():
+                if len(spans.spans) > MOST_SPANS:
+                    raise ValueError(f"{len(spans.spans)} spans, and {MOST_SPANS} at most")
                 for bound in (bound for span in spans.spans for bound in span if spans.numbers):
                     if bound is not None and not _number(bound).is_finite():
                         raise ValueError(f"{bound!r} is no number")
-            if self.keys and len(b64decode(self.keys.hashes, validate=True)) % _SIZE:
+            keys = b64decode(self.keys.hashes, validate=True) if self.keys else b""
+            if len(keys) % _SIZE:
                 raise ValueError("a hash is cut")
+            if len(keys) > MOST_KEYS * _SIZE:
+                raise ValueError(f"{len(keys) // _SIZE} keys, and {MOST_KEYS} at most")
         except (ValueError, InvalidOperation) as error:
             raise MalformedRows(
                 f"not a region of rows: {str(error)[:80] or 'no number'}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,6 +12,7 @@ from acid_platform.errors import (
     AcidError,
     DeclarationChanged,
     InvalidDefinition,
+    MalformedRows,
     NoSuchTable,
     OverwriteThenWrite,
     TxnAborted,
@@ -47,6 +49,7 @@ from acid_platform.metastore.rules.unseen_changes import unseen_change
 from acid_platform.metastore.view_columns import refuse_names_of_views
 from acid_platform.transactions import RowOperation, TxnState, TxnType
 from acid_platform.transactions.conflicts import InTable, Looked, WriteSetRow
+from acid_platform.transactions.regions import MOST_REGIONS
 from acid_platform.transactions.row_sets import RowSet
 
 
@@ -275,6 +278,9 @@ def _looked(state: State, txn: Txn, operation: ops.CommitTxn) -> Looked | None:
     """
 
     def placed(reports: Sequence[RegionReport]) -> Iterator[InTable]:
+        for table, count in Counter(report.table for report in reports).items():
+            if count > MOST_REGIONS:
+                raise MalformedRows(f"{count} regions of rows of {table}: {MOST_REGIONS} at most")
         for report in reports:
             region = report.region.checked()
             with suppress(NoSuchTable, DeclarationChanged):
