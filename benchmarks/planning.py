@@ -32,13 +32,13 @@ from rich.console import Console
 
 from acid_platform import Table, Warehouse
 from acid_platform.base.clock import Moment
+from acid_platform.formats.orc import AcidWriter
 from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.operations.tables import DeclareTable
 from acid_platform.metastore.operations.transactions import Begin, CommitTxn
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord, WriteReport
 from acid_platform.metastore.rules.machine import Machine
-from acid_platform.orc import AcidWriter
 from acid_platform.scan.open import arrow_scan
 from acid_platform.storage.arrow_types import acid_schema
 from acid_platform.storage.files import Files

@@ -21,10 +21,10 @@ from acid_platform.compaction.plan import CompactionPlan, CompactionSettings, pl
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.compaction.validation import compare
 from acid_platform.engine.local.compact import LocalCompaction
+from acid_platform.formats.orc import AcidWriter
 from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.layout.names import VERSION_FILE
 from acid_platform.layout.types import parse_columns
-from acid_platform.orc import AcidWriter
 from acid_platform.scan.open import arrow_scan
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.selection import select

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
+from acid_platform.formats.orc import AcidWriter, open_orc
 from acid_platform.layout import schema
 from acid_platform.layout.schema import RowKey, ascend
 from acid_platform.layout.types import Column
-from acid_platform.orc import AcidWriter, open_orc
 from acid_platform.storage.arrow_types import acid_schema
 from acid_platform.storage.files import Files
 

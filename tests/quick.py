@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent
-RULES = {"compaction", "layout", "metastore", "orc", "scan", "storage", "transactions", "write"}
+RULES = {"compaction", "formats", "layout", "metastore", "scan", "storage", "transactions", "write"}
 """Rooms whose modules count if they start no process."""
 HANDLES = {"handles"}
 """Rooms whose tests open warehouses, each with a metastore in a process of its own."""

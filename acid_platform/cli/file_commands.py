@@ -114,7 +114,7 @@ def _live_rows(
 
 
 def _contents(record: TableRecord, below: str) -> Iterator[Any]:
-    from acid_platform.orc import dump
+    from acid_platform.formats.orc import dump
 
     files, where = _existing(record, below)
     paths = [where]
@@ -141,7 +141,7 @@ def orcdump(session: CommandSession, file: str, meta: bool) -> None:
 
     FILE is a path or URI, or a path in a table as `acid ls` shows it.
     """
-    from acid_platform.orc import dump
+    from acid_platform.formats.orc import dump
     from acid_platform.storage.files import Files
 
     files, path = Files.of(user_path(file))

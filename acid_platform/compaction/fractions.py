@@ -13,9 +13,9 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from acid_platform.errors import CompactionRefused
+from acid_platform.formats.orc import open_orc, reading
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.schema import ROW
-from acid_platform.orc import open_orc, reading
 from acid_platform.storage.arrow_numpy import filled
 from acid_platform.storage.arrow_types import has_leaf, leaves
 from acid_platform.storage.files import Files

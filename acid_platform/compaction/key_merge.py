@@ -14,9 +14,9 @@ from operator import itemgetter
 import numpy as np
 import pyarrow as pa
 
+from acid_platform.formats.orc import open_orc, reading
 from acid_platform.layout import schema
 from acid_platform.layout.schema import RowKey, ascend
-from acid_platform.orc import open_orc, reading
 from acid_platform.scan.deletes import require_operation
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.files import Files

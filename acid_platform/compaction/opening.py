@@ -13,11 +13,11 @@ from acid_platform.compaction.plan import CompactionPlan, watermark
 from acid_platform.compaction.rewrite import Rewrite
 from acid_platform.compaction.states import CompactionKind, Layout
 from acid_platform.errors import CompactionRefused
+from acid_platform.formats.orc import orc_schema
 from acid_platform.layout.file_entries import NO_RANGES, FileEntry
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import BaseName, BucketFile, DeltaName, temporary_name
 from acid_platform.layout.types import LOCAL_ZONE, Column
-from acid_platform.orc import orc_schema
 from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.open import open_entity

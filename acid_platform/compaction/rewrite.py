@@ -26,10 +26,10 @@ from acid_platform.compaction.key_merge import (
 from acid_platform.compaction.validation import Profile
 from acid_platform.compaction.value_sums import ValueSums
 from acid_platform.errors import CompactionMismatch
+from acid_platform.formats.orc import AcidWriter, WideTimestamps
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.schema import is_positional
 from acid_platform.layout.types import Column
-from acid_platform.orc import AcidWriter, WideTimestamps
 from acid_platform.scan.deletes import DeletedRows, load_keys, valid_ids
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.arrow_types import acid_schema, conform

@@ -13,10 +13,16 @@ from uuid import uuid4
 import numpy as np
 
 from acid_platform.errors import CorruptFile
+from acid_platform.formats.orc import (
+    BATCH_ROWS,
+    AcidWriter,
+    open_strange_orc,
+    reading,
+    written_codec,
+)
 from acid_platform.layout.names import BucketFile, parse_bucket_file, temporary_name
 from acid_platform.layout.schema import bucket_numbers, codec_versions
 from acid_platform.layout.types import Column
-from acid_platform.orc import BATCH_ROWS, AcidWriter, open_strange_orc, reading, written_codec
 from acid_platform.scan.deletes import DeleteKeys, load_keys
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.arrow_numpy import from_numpy

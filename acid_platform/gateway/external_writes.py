@@ -19,6 +19,7 @@ from acid_platform.errors import (
     MalformedName,
     WriteConflict,
 )
+from acid_platform.formats.orc import open_strange_orc, reading
 from acid_platform.gateway.delete_buckets import distribute
 from acid_platform.layout.formats import FileFormat, compression, is_insert_only
 from acid_platform.layout.names import (
@@ -39,7 +40,6 @@ from acid_platform.metastore.records import (
     TouchedTable,
     WriteReport,
 )
-from acid_platform.orc import open_strange_orc, reading
 from acid_platform.scan.row_regions import region_of_files, region_of_partition
 from acid_platform.storage.durability import sync_published
 from acid_platform.storage.files import Files, asking

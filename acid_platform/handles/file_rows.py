@@ -18,18 +18,18 @@ from acid_platform.base.paths import user_path
 from acid_platform.engine.reads import TableRead
 from acid_platform.engine.results import Result
 from acid_platform.errors import InvalidDefinition, UnsupportedStatement, WrongType
+from acid_platform.formats.orc import open_strange_orc, orc_fields, reading
+from acid_platform.formats.parquet import open_parquet
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import is_hidden
 from acid_platform.layout.schema import is_acid
 from acid_platform.layout.types import Column
-from acid_platform.orc import open_strange_orc, orc_fields, reading
 from acid_platform.scan.declared_types import require_exact_decimals
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind
 from acid_platform.storage.arrow_types import declared_columns, has_text_as_bytes
 from acid_platform.storage.files import Files
-from acid_platform.storage.parquet_files import open_parquet
 from acid_platform.tables.external_tables import readable_place
 from acid_platform.transactions import ValidWriteIdList
 from acid_platform.write.exported_file import write_exported

@@ -27,6 +27,7 @@ from acid_platform.errors import (
     UnsupportedStatement,
     WrongType,
 )
+from acid_platform.formats.parquet import require_bounded
 from acid_platform.handles.csv_files import PARSED, CsvFormat, NoValue
 from acid_platform.handles.transaction import Transaction
 from acid_platform.layout.declarable import table_name
@@ -52,7 +53,6 @@ from acid_platform.sql.text import Query
 from acid_platform.storage import json_texts
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
-from acid_platform.storage.parquet_files import require_bounded
 from acid_platform.transactions import Isolation
 
 _PARAMETER = re.compile(r"\{(\w+)\}")

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base.cores import usable_cores
+from acid_platform.formats.orc import key_ranges, reading
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.orc import key_ranges, reading
 from acid_platform.scan.decode import FileRead, Work
 from acid_platform.scan.deletes import DeletedRows
 from acid_platform.scan.result_columns import FILE_PLACES, PLACE, ROW_ID_TYPE, Predicate

@@ -13,9 +13,9 @@ from itertools import pairwise
 import numpy as np
 
 from acid_platform.errors import CorruptFile
+from acid_platform.formats.orc import reading
 from acid_platform.layout.names import DeltaName, parse_directory
 from acid_platform.layout.schema import DELETE_EVENT, Bucket
-from acid_platform.orc import reading
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, require_operation
 from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind, open_source
 from acid_platform.storage.arrow_numpy import group_begins

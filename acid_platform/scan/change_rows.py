@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from acid_platform.formats.keyed import RowFilter
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
@@ -23,7 +24,6 @@ from acid_platform.scan.change_events import NO_EVENTS, MarkedKeys, WriteEvents,
 from acid_platform.scan.decode import FileRead, Work
 from acid_platform.scan.deletes import NO_DELETES, DeletedRows, DeleteKeys
 from acid_platform.scan.result_columns import Values, without_columns
-from acid_platform.scan.row_keys import RowFilter
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.arrow_numpy import from_numpy, values_of

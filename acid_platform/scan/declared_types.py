@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from acid_platform.formats.orc import open_orc, reading
 from acid_platform.layout.schema import is_positional
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.orc import open_orc, reading
 from acid_platform.storage.arrow_types import conform, has_leaf, is_decimal
 from acid_platform.storage.files import Files
 

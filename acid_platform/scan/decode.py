@@ -21,14 +21,14 @@ from pyarrow import parquet
 
 from acid_platform.base import arrow_functions as pc
 from acid_platform.errors import CorruptFile, NeedsSpark, UnsupportedLayout
+from acid_platform.formats.keyed import KeyRun, RowFilter, RowKeys, StoredKeys
+from acid_platform.formats.orc import OrcFile, reading
+from acid_platform.formats.parquet import open_parquet, row_group, row_group_sizes
 from acid_platform.layout import schema
 from acid_platform.layout.external_formats import HEADER, LINES
 from acid_platform.layout.types import Column
-from acid_platform.orc import OrcFile, reading
 from acid_platform.scan.deletes import require_operation, valid_ids
 from acid_platform.scan.result_columns import PLACE, ResultColumns, Values
-from acid_platform.scan.row_counts import row_group_sizes
-from acid_platform.scan.row_keys import KeyRun, RowFilter, RowKeys, StoredKeys
 from acid_platform.scan.source_files import SourceFile, SourceKind, open_source
 from acid_platform.scan.text_lines import line_blocks, line_columns
 from acid_platform.storage.arrow_numpy import values_of
@@ -38,7 +38,6 @@ from acid_platform.storage.arrow_types import (
     has_text_as_bytes,
     is_utf8,
 )
-from acid_platform.storage.parquet_files import open_parquet, row_group
 
 if TYPE_CHECKING:
     from acid_platform.scan.arrow_scan import ArrowScan

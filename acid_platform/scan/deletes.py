@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from acid_platform.errors import AcidError, CorruptFile, UnsupportedLayout
+from acid_platform.formats.orc import reading
 from acid_platform.layout import schema
 from acid_platform.layout.schema import codec_versions, decode_bucket
-from acid_platform.orc import reading
 from acid_platform.scan.source_files import SourceFile, open_source
 from acid_platform.storage.arrow_numpy import group_begins
 from acid_platform.storage.files import Files, in_threads

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from acid_platform.formats.orc import open_orc, reading
 from acid_platform.layout import schema
 from acid_platform.layout.schema import RowKey, ascending_steps
-from acid_platform.orc import open_orc, reading
 from acid_platform.scan.source_files import SourceFile, open_source
 from acid_platform.storage.arrow_numpy import group_begins
 from acid_platform.storage.files import Files

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.errors import CorruptFile
+from acid_platform.formats.keyed import RowKeys, numbers_kept
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.scan.row_keys import RowKeys, numbers_kept
 from acid_platform.storage.arrow_numpy import filled, from_numpy
 from acid_platform.storage.arrow_types import arrow_type, conform
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from pyarrow import csv, parquet
+from pyarrow import csv
 
-from acid_platform.errors import CorruptFile, UnsupportedLayout
+from acid_platform.errors import UnsupportedLayout
+from acid_platform.formats.orc import open_strange_orc, reading
+from acid_platform.formats.parquet import open_parquet, row_group_sizes
 from acid_platform.layout.formats import FileFormat
-from acid_platform.orc import open_strange_orc, reading
 from acid_platform.storage.files import Files
-from acid_platform.storage.parquet_files import open_parquet
 
 _BLOCK = 1 << 20
 
@@ -31,22 +31,6 @@ def count_rows(files: Files, path: str, stored: FileFormat) -> int:
             case "csv":
                 return _csv_rows(stream, stored)
     raise UnsupportedLayout(f"{path}: only Spark can count the rows of {stored.name} files")
-
-
-def row_group_sizes(file: parquet.ParquetFile, path: str) -> list[int]:
-    """The row count of each row group, from the footer.
-
-    Raises CorruptFile if one is negative, or if they do not sum up to the footer's own count.
-    """
-    metadata = file.metadata
-    sizes = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
-    counted = metadata.num_rows or sum(sizes)  # some writers leave it at 0
-    if min(sizes, default=0) < 0 or sum(sizes) != counted:
-        raise CorruptFile(
-            f"{path}: its footer says {metadata.num_rows} rows, and {sizes} of its row groups;"
-            " restore it or drop its transaction"
-        )
-    return sizes
 
 
 def _csv_rows(stream: pa.NativeFile, stored: FileFormat) -> int:

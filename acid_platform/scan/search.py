@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from pyarrow import fs
 
 from acid_platform.errors import AcidError, UnsupportedLayout
+from acid_platform.formats.orc import open_orc, reading
 from acid_platform.layout import names, schema
 from acid_platform.layout.partition_names import partition_segment
-from acid_platform.orc import open_orc, reading
 from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate, may_match
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.scans import EntityScan, Scan

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from acid_platform.errors import CorruptFile
+from acid_platform.formats.orc import OrcFile, open_orc, open_strange_orc, reading
 from acid_platform.layout.file_entries import NO_RANGES, ColumnRange, FileEntry, Footer, KeyRanges
 from acid_platform.layout.names import (
     FLUSH_LENGTH_SUFFIX,
@@ -29,7 +30,6 @@ from acid_platform.layout.names import (
     parse_bucket_file,
 )
 from acid_platform.layout.schema import Bucket
-from acid_platform.orc import OrcFile, open_orc, open_strange_orc, reading
 from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.storage.files import Files, in_threads
 

@@ -30,13 +30,13 @@ from acid_platform.errors import (
     UnsupportedStatement,
     WrongType,
 )
+from acid_platform.formats.orc import WRITTEN_CODECS
 from acid_platform.handles.row_statements import require_rows_fit
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.layout.names import temporary_name
 from acid_platform.layout.types import Column
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.pasts import SinkBatch
-from acid_platform.orc import WRITTEN_CODECS
 from acid_platform.spark_source import keeper
 from acid_platform.spark_source.options import Options, opened, shared_key
 from acid_platform.storage.arrow_numpy import from_numpy

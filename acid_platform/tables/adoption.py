@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from acid_platform.errors import CorruptFile, InvalidDefinition, UnsupportedLayout
+from acid_platform.formats.orc import orc_fields
 from acid_platform.layout.declarable import refuse_names
 from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
@@ -18,7 +19,6 @@ from acid_platform.layout.types import Column, HiveType
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import AdoptTable
 from acid_platform.metastore.records import TableRecord, WriteReport
-from acid_platform.orc import orc_fields
 from acid_platform.scan.declared_types import matching_parts, require_exact_decimals
 from acid_platform.scan.selection import select
 from acid_platform.scan.source_files import SourceKind, entity_sources

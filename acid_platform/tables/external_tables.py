@@ -19,6 +19,7 @@ from acid_platform.errors import (
     UnsupportedLayout,
     UnsupportedStatement,
 )
+from acid_platform.formats.orc import orc_fields
 from acid_platform.layout.external_formats import readable_columns
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import is_hidden
@@ -33,7 +34,6 @@ from acid_platform.layout.types import (
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import GetDropped
 from acid_platform.metastore.records import ExternalFiles, TableRecord, ViewRecord
-from acid_platform.orc import orc_fields
 from acid_platform.scan.declared_types import matching_parts, require_exact_decimals
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind, read_footer

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from acid_platform.formats.orc import open_orc, reading
 from acid_platform.layout import schema
 from acid_platform.layout.file_entries import RecordedFiles
-from acid_platform.orc import open_orc, reading
 from acid_platform.storage.arrow_numpy import group_begins, values_of
 from acid_platform.storage.files import Files
 from acid_platform.transactions.row_sets import RowSet

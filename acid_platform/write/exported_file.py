@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.errors import InvalidExpression
+from acid_platform.formats.orc import OrcWriter, to_be_stored
+from acid_platform.formats.parquet import ParquetWriter
 from acid_platform.layout.external_formats import ESCAPE, NULL, depth, separators
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.orc import OrcWriter, to_be_stored
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
-from acid_platform.write.parquet_writer import ParquetWriter
 
 
 class TextWriter:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from acid_platform.layout.file_entries import ColumnRange, FileEntry, Footer, RangeKind
-from acid_platform.layout.formats import ORC, FileFormat
-from acid_platform.orc import (
+from acid_platform.formats.orc import (
     AcidWriter,
     OrcWriter,
     column_ranges,
@@ -12,6 +10,8 @@ from acid_platform.orc import (
     open_strange_orc,
     reading,
 )
+from acid_platform.layout.file_entries import ColumnRange, FileEntry, Footer, RangeKind
+from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.scan.row_counts import count_rows
 from acid_platform.storage.files import Files
 

@@ -26,6 +26,7 @@ from acid_platform.errors import (
     StoreRefused,
     StoreUnavailable,
 )
+from acid_platform.formats.orc import AcidWriter, OrcWriter, written_codec
 from acid_platform.layout import names
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.constraints import NO_CHECKS, RowChecks
@@ -34,7 +35,6 @@ from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import BaseName, BucketFile, DeltaName
 from acid_platform.layout.schema import MAX_STATEMENT
 from acid_platform.layout.types import Column
-from acid_platform.orc import AcidWriter, OrcWriter, written_codec
 from acid_platform.storage.arrow_types import arrow_schema
 from acid_platform.storage.durability import publish, used_twice
 from acid_platform.storage.files import Files, asking

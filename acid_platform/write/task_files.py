@@ -22,12 +22,12 @@ from acid_platform.errors import (
     PublicationFailed,
     SourceRowsAmbiguous,
 )
+from acid_platform.formats.orc import AcidWriter, OrcWriter, to_be_stored
 from acid_platform.layout.file_entries import FileEntry, RecordedFiles
 from acid_platform.layout.names import BucketFile
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, partition_name
 from acid_platform.layout.schema import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.layout.types import Column
-from acid_platform.orc import AcidWriter, OrcWriter, to_be_stored
 from acid_platform.storage.arrow_numpy import from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files, asking

@@ -25,8 +25,8 @@ from typing import Any
 
 import pyarrow.orc
 
+from acid_platform.formats.orc import writer
 from acid_platform.metastore.client.link import Link
-from acid_platform.orc import writer
 from benchmarks.comparison import rows as source_rows
 from benchmarks.comparison.contender import Ours
 from benchmarks.comparison.driver import ROOT

@@ -16,10 +16,10 @@ from acid_platform import Warehouse
 from acid_platform.compaction import execution as compaction
 from acid_platform.compaction.plan import NothingToDo
 from acid_platform.engine.local import compact
+from acid_platform.formats.orc import AcidWriter
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.open_transaction import CompactionTransaction
 from acid_platform.metastore.operations.compaction import TakeCompaction
-from acid_platform.orc import AcidWriter
 from acid_platform.services.worker import CompactionRun, work_once
 from acid_platform.storage import durability
 

@@ -12,10 +12,10 @@ from pyarrow import parquet
 from acid_platform import CompactionFailed, CompactionRefused, Table, Warehouse
 from acid_platform.engine import compaction_choice
 from acid_platform.engine.local import compact
-from acid_platform.orc import OrcWriter, orc_schema
+from acid_platform.formats.orc import OrcWriter, orc_schema
+from acid_platform.formats.parquet import ParquetWriter
 from acid_platform.services.worker import work_once
 from acid_platform.storage.files import Files
-from acid_platform.write.parquet_writer import ParquetWriter
 from tests.conftest import temporary_warehouse
 
 FORMATS = pytest.mark.parametrize("stored", ["orc", "parquet"])

@@ -20,10 +20,10 @@ from acid_platform import CompactionFailed, CompactionMismatch, CorruptFile
 from acid_platform.compaction import rewrite as module
 from acid_platform.compaction.rewrite import Rewrite, Rewritten, rewrite_bucket
 from acid_platform.engine.local import compact
+from acid_platform.formats.orc import finish_plain_file, open_orc, orc_file, orc_schema
+from acid_platform.formats.orc.dump import events, metadata
+from acid_platform.formats.orc.tail import declared_footer, footer_of
 from acid_platform.layout.types import parse_columns
-from acid_platform.orc import finish_plain_file, open_orc, orc_file, orc_schema
-from acid_platform.orc.dump import events, metadata
-from acid_platform.orc.tail import declared_footer, footer_of
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.arrow_types import acid_schema
 from acid_platform.storage.files import Files

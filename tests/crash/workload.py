@@ -21,10 +21,10 @@ from typing import Any
 import pyarrow as pa
 
 from acid_platform import AcidError, Warehouse
+from acid_platform.formats.orc import AcidWriter
 from acid_platform.layout.names import parse_directory
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.records import LockRequest, WriteReport
-from acid_platform.orc import AcidWriter
 from acid_platform.services import cleaner
 from acid_platform.storage.arrow_types import acid_schema
 from acid_platform.transactions import RowOperation

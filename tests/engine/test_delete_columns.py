@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acid_platform.orc import OrcFile
+from acid_platform.formats.orc import OrcFile
 from tests.acid_files import AcidTable, P
 from tests.readers import all_readers as all_readers
 

@@ -21,9 +21,9 @@ from acid_platform import (
     Warehouse,
     WrongType,
 )
+from acid_platform.formats.orc import orc_schema
 from acid_platform.layout.bucketing import bucket_ids
 from acid_platform.layout.types import parse_type
-from acid_platform.orc import orc_schema
 from acid_platform.storage.files import Files
 from tests.conftest import MOSTLY_LOCAL, compact_with, temporary_warehouse
 from tests.hive import hive_rows, link_farm

@@ -19,7 +19,7 @@ from acid_platform import (
 )
 from acid_platform.compaction.plan import CompactionSettings, NothingToDo, plan_compaction
 from acid_platform.compaction.states import CompactionKind
-from acid_platform.orc import open_orc
+from acid_platform.formats.orc import open_orc
 from acid_platform.scan.selection import select
 from acid_platform.storage.durability import publish
 from acid_platform.storage.files import Files

@@ -170,7 +170,7 @@ def test_P26_the_number_of_rows_needs_no_file_to_be_opened(
                 )
             ]
         )
-    from acid_platform.orc import orc_file
+    from acid_platform.formats.orc import orc_file
 
     def refuse(*_: object) -> None:
         raise AssertionError("a file was opened")

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
-from acid_platform.orc import open_orc
+from acid_platform.formats.orc import open_orc
 from acid_platform.storage.arrow_types import acid_schema
 from acid_platform.storage.files import Files
 from tests.acid_files import B1, AcidTable, P, read_keys

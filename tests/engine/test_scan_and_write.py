@@ -22,7 +22,7 @@ from acid_platform.engine.spark import cache, deleted_rows, spark_readers, write
 from acid_platform.engine.spark.deleted_rows import DeleteBitmap
 from acid_platform.engine.spark.live_rows import READER_VARIABLE
 from acid_platform.engine.spark.session import check_session
-from acid_platform.orc import open_orc
+from acid_platform.formats.orc import open_orc
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.open import DELETE_KEYS
 from acid_platform.storage import durability

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from acid_platform import AcidError
 from acid_platform.base import table_properties
+from acid_platform.formats.orc import column_ranges, key_ranges, open_strange_orc, reading
 from acid_platform.gateway import sasl
 from acid_platform.gateway.caller import Caller
 from acid_platform.gateway.framing import Cutter, Limits, MalformedMessage
@@ -53,7 +54,6 @@ from acid_platform.metastore.server import reception
 from acid_platform.metastore.server.state_file import Origin, open_state
 from acid_platform.metastore.server.state_tables import write_state
 from acid_platform.metastore.server.store import Store, machine_at
-from acid_platform.orc import column_ranges, key_ranges, open_strange_orc, reading
 from acid_platform.predicates import analysis
 from acid_platform.predicates.arrow_predicates import arrow_predicate, may_match
 from acid_platform.scan.arrow_scan import ArrowScan

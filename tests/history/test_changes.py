@@ -29,10 +29,10 @@ from acid_platform import (
     NotEnoughHistory,
     Warehouse,
 )
+from acid_platform.formats.orc import AcidWriter
+from acid_platform.formats.orc.tail import read_updates, write_updates
 from acid_platform.metastore.operations.compaction import GetCleanings
 from acid_platform.metastore.operations.tables import GetLastWriteId
-from acid_platform.orc import AcidWriter
-from acid_platform.orc.tail import read_updates, write_updates
 from acid_platform.services import cleaner
 from tests.acid_files import AcidTable
 from tests.conftest import temporary_warehouse

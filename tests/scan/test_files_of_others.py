@@ -20,9 +20,9 @@ from pyarrow import parquet
 
 from acid_platform import CorruptFile, FolderSource, NeedsSpark, UnsupportedLayout, Warehouse
 from acid_platform.errors import AcidError
+from acid_platform.formats.orc import dump, open_strange_orc
+from acid_platform.formats.orc.protobuf import delimited, fields, number
 from acid_platform.handles.imports import import_table
-from acid_platform.orc import dump, open_strange_orc
-from acid_platform.orc.protobuf import delimited, fields, number
 from acid_platform.storage.files import Files
 from tests.conftest import temporary_warehouse
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from acid_platform import CorruptFile
 from acid_platform.engine.local.found_rows import places_where
-from acid_platform.orc import OrcFile
+from acid_platform.formats.orc import OrcFile
 from acid_platform.scan import decode
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.open import arrow_scan

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from pyarrow import orc, parquet
 
 from acid_platform import CompactionRefused, UnknownColumn, UnsupportedLayout
+from acid_platform.formats.orc import OrcFile, open_orc
 from acid_platform.layout.types import parse_type
-from acid_platform.orc import OrcFile, open_orc
 from acid_platform.scan import arrow_scan as module
 from acid_platform.scan import decode
 from acid_platform.scan import deletes as deletes_module

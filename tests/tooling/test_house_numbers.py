@@ -11,7 +11,7 @@ from scripts import house_numbers
 @pytest.mark.parametrize(
     "code",
     [
-        "from acid_platform.orc import writer",
+        "from acid_platform.formats.orc import writer",
         "import pyarrow.orc as orc",
         "import pyorc",
         "field = 'originalTransaction'",

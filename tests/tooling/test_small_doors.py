@@ -24,15 +24,21 @@ from acid_platform.base.location import Location
 from acid_platform.base.visible import OneLine, visible
 from acid_platform.cli.main import main
 from acid_platform.display import show_table
+from acid_platform.formats.orc import open_strange_orc
+from acid_platform.formats.orc.protobuf import (
+    UnreadableMessage,
+    delimited,
+    number,
+    packed,
+    read_varint,
+)
+from acid_platform.formats.orc.tail import lz4_size
 from acid_platform.gateway import users
 from acid_platform.layout.types import parse_type
 from acid_platform.metastore import wire
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.log.segment import segment_name
-from acid_platform.orc import open_strange_orc
-from acid_platform.orc.protobuf import UnreadableMessage, delimited, number, packed, read_varint
-from acid_platform.orc.tail import lz4_size
 from acid_platform.predicates.analysis import parse
 from acid_platform.storage.files import Files
 

@@ -14,6 +14,10 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from acid_platform import CorruptFile
+from acid_platform.formats.orc import column_ranges, key_ranges, open_orc
+from acid_platform.formats.orc.protobuf import delimited, fields, number
+from acid_platform.formats.orc.ranges import MOST_COLUMNS
+from acid_platform.formats.orc.tail import STATISTICS, footer_of
 from acid_platform.layout.file_entries import (
     MOST_TEXT,
     ColumnRange,
@@ -24,10 +28,6 @@ from acid_platform.layout.file_entries import (
     RecordedFiles,
     text_range,
 )
-from acid_platform.orc import column_ranges, key_ranges, open_orc
-from acid_platform.orc.protobuf import delimited, fields, number
-from acid_platform.orc.ranges import MOST_COLUMNS
-from acid_platform.orc.tail import STATISTICS, footer_of
 from acid_platform.scan.open import require_recorded
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.files import Files

@@ -19,6 +19,7 @@ from acid_platform.engine.refusals import (
 )
 from acid_platform.engine.struct_fields import Unfit
 from acid_platform.errors import InvalidDefinition, NeedsSpark, UnknownColumn
+from acid_platform.formats.orc import has_ancient
 from acid_platform.layout.types import (
     CHAR_TYPES,
     INTEGRAL,
@@ -27,7 +28,6 @@ from acid_platform.layout.types import (
     HiveType,
     parse_type,
 )
-from acid_platform.orc import has_ancient
 from acid_platform.predicates.known_columns import require_columns
 from acid_platform.storage import arrow_types
 from acid_platform.storage.arrow_numpy import scalar_of

@@ -14,12 +14,12 @@ from typing import TypeVar
 import numpy as np
 
 from acid_platform.errors import AcidError, CorruptFile, UnsupportedLayout
+from acid_platform.formats.orc import open_strange_orc
 from acid_platform.layout import schema
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import FLUSH_LENGTH_SUFFIX, parse_bucket_file
 from acid_platform.layout.schema import decode_bucket
 from acid_platform.metastore.records import EntityDirectory
-from acid_platform.orc import open_strange_orc
 from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, valid_ids
 from acid_platform.scan.event_keys import EventKeys, key_index_flaw, read_events

@@ -11,9 +11,9 @@ import sys
 
 from acid_platform import Warehouse
 from acid_platform.engine.local.event_files import EventFiles
+from acid_platform.formats.orc import AcidWriter
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.open_transaction import OpenTransaction
-from acid_platform.orc import AcidWriter
 from acid_platform.storage import durability
 from acid_platform.write.publishing import Staging
 from tests.compaction.killed_worker import die, killing

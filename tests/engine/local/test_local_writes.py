@@ -32,12 +32,12 @@ from acid_platform.engine.local.placed_rows import in_files
 from acid_platform.engine.local.running import RunningStatement
 from acid_platform.engine.local.stored_values import assigned
 from acid_platform.engine.results import ArrowResult
+from acid_platform.formats.orc import AcidWriter, open_orc
 from acid_platform.handles.transaction import TransactionTable
 from acid_platform.layout import schema
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.types import parse_columns, parse_type
 from acid_platform.metastore.operations.transactions import AbortMany
-from acid_platform.orc import AcidWriter, open_orc
 from acid_platform.services.fsck import examine
 from acid_platform.storage import durability
 from acid_platform.storage.arrow_types import arrow_type

@@ -10,16 +10,16 @@ from typing import Any
 
 import pyorc
 
-from acid_platform.orc.calendars import shown_day
-from acid_platform.orc.lone_stripes import JAVA_SCALE, lone_stripe
-from acid_platform.orc.orc_file import (
+from acid_platform.formats.orc.calendars import shown_day
+from acid_platform.formats.orc.lone_stripes import JAVA_SCALE, lone_stripe
+from acid_platform.formats.orc.orc_file import (
     OrcFile,
     open_strange_orc,
     reading,
     require_shallow_types,
 )
-from acid_platform.orc.pyorc_rows import TIMESTAMPS, parsing
-from acid_platform.orc.tail import is_proleptic
+from acid_platform.formats.orc.pyorc_rows import TIMESTAMPS, parsing
+from acid_platform.formats.orc.tail import is_proleptic
 from acid_platform.storage.files import Files
 
 

@@ -2,7 +2,8 @@
 
 Arrow's writers, and so those of pandas and Polars, add a note to the footer that names Arrow's own
 types, such as `large_string` or dictionaries. No other reader knows it, and the values beneath are
-plain texts and numbers; it is not read here.
+plain texts and numbers; it is not read here. Files of insert-only tables are written with the types
+that Spark and Hive write there.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from acid_platform.base.file_bounds import (
     MOST_UNPACKED,
 )
 from acid_platform.errors import CorruptFile, UnsupportedLayout
+from acid_platform.layout.types import Column
+from acid_platform.storage.arrow_types import arrow_schema
+from acid_platform.storage.files import Files
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _END = 8
@@ -79,6 +83,22 @@ def _footer(stream: pa.NativeFile, path: str) -> bytes:
         tail = bytes(stream.read(length + _END))
     stream.seek(0)
     return _MAGIC + tail[-length - _END :]
+
+
+def row_group_sizes(file: parquet.ParquetFile, path: str) -> list[int]:
+    """The row count of each row group, from the footer.
+
+    Raises CorruptFile if one is negative, or if they do not sum up to the footer's own count.
+    """
+    metadata = file.metadata
+    sizes = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+    counted = metadata.num_rows or sum(sizes)  # some writers leave it at 0
+    if min(sizes, default=0) < 0 or sum(sizes) != counted:
+        raise CorruptFile(
+            f"{path}: its footer says {metadata.num_rows} rows, and {sizes} of its row groups;"
+            " restore it or drop its transaction"
+        )
+    return sizes
 
 
 def batches_of(
@@ -221,3 +241,61 @@ def _page_sizes(header: bytes) -> tuple[int, int]:
                 break
         numbers.append(value >> 1)
     return numbers[1], numbers[2]
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+ROW_GROUP_BYTES = 64 << 20
+"""Size of the Arrow arrays in memory at which a row group is written."""
+
+
+class ParquetWriter:
+    """Writes one file; without rows no file is written.
+
+    Batches have the columns' types (`arrow_type`), in order. The file is complete once `close` has
+    returned.
+    """
+
+    def __init__(self, files: Files, path: str, columns: Sequence[Column]) -> None:
+        self.rows = 0
+        self._files, self._path = files, path
+        self._schema = arrow_schema(columns)
+        self._stream: pa.NativeFile | None = None
+        self._writer: parquet.ParquetWriter | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append a batch."""
+        if not batch.num_rows:
+            return
+        self._waiting.append(batch)
+        self._bytes += batch.nbytes
+        self.rows += batch.num_rows
+        if self._bytes >= ROW_GROUP_BYTES:
+            self._write_group()
+
+    def close(self) -> int:
+        """Finish the file; returns its row count."""
+        self._write_group()
+        if self._writer is not None and self._stream is not None:
+            self._writer.close()
+            self._stream.close()
+        return self.rows
+
+    def give_up(self) -> None:
+        """Close the incomplete file."""
+        if self._stream is not None:
+            self._stream.close()
+
+    def _write_group(self) -> None:
+        if not self._waiting:
+            return
+        if self._writer is None:
+            self._stream = self._files.system.open_output_stream(self._path)
+            self._writer = parquet.ParquetWriter(
+                self._stream, self._schema, store_schema=False, store_decimal_as_integer=True
+            )
+        group = pa.Table.from_batches(self._waiting, self._schema)
+        self._waiting, self._bytes = [], 0
+        self._writer.write_table(group, row_group_size=group.num_rows)

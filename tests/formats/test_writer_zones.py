@@ -20,8 +20,8 @@ from py4j.java_gateway import get_field, set_field
 from pyspark.sql import SparkSession
 
 from acid_platform import UnsupportedLayout
-from acid_platform.orc import open_orc
-from acid_platform.orc.writer_zones import java_zone, zone_rules
+from acid_platform.formats.orc import open_orc
+from acid_platform.formats.orc.writer_zones import java_zone, zone_rules
 from acid_platform.storage.files import Files
 from tests.conftest import MOSTLY_LOCAL, compact_with, temporary_warehouse
 

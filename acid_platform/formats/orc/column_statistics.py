@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from acid_platform.formats.orc.protobuf import delimited, number, packed, varint, zigzag
 from acid_platform.layout.types import HiveType
-from acid_platform.orc.protobuf import delimited, number, packed, varint, zigzag
 
 _COUNT, _HAS_NULL = 1, 10
 _NANOS_OF_MILLI = 1_000_000

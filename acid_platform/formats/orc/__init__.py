@@ -4,8 +4,8 @@ A second format for tables with full CRUD is a room like this one: an open file 
 OrcFile that other rooms call, a writer of rows with ACID columns, and the codecs that it writes.
 """
 
-from acid_platform.orc.calendars import has_ancient, to_be_stored
-from acid_platform.orc.orc_file import (
+from acid_platform.formats.orc.calendars import has_ancient, to_be_stored
+from acid_platform.formats.orc.orc_file import (
     BATCH_ROWS,
     OrcFile,
     WideTimestamps,
@@ -14,10 +14,10 @@ from acid_platform.orc.orc_file import (
     open_strange_orc,
     reading,
 )
-from acid_platform.orc.pyorc_rows import orc_fields, orc_schema
-from acid_platform.orc.ranges import column_ranges, key_ranges
-from acid_platform.orc.stored_columns import WRITTEN_CODECS, require_codec, written_codec
-from acid_platform.orc.writer import AcidWriter, OrcWriter
+from acid_platform.formats.orc.pyorc_rows import orc_fields, orc_schema
+from acid_platform.formats.orc.ranges import column_ranges, key_ranges
+from acid_platform.formats.orc.stored_columns import WRITTEN_CODECS, require_codec, written_codec
+from acid_platform.formats.orc.writer import AcidWriter, OrcWriter
 
 __all__ = [
     "BATCH_ROWS",

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from acid_platform.errors import CorruptFile, UnsupportedLayout
-from acid_platform.orc.protobuf import delimited, fields, number
-from acid_platform.orc.tail import (
+from acid_platform.formats.orc.protobuf import delimited, fields, number
+from acid_platform.formats.orc.tail import (
     MAGIC,
     ROWS,
     STATISTICS,
@@ -28,7 +28,7 @@ from acid_platform.storage.arrow_types import leaves
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from acid_platform.orc.orc_file import OrcFile
+    from acid_platform.formats.orc.orc_file import OrcFile
 
 _GMT = "GMT"
 _HEADER_LENGTH, _CONTENT_LENGTH = 1, 2

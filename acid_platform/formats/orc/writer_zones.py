@@ -28,12 +28,12 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.errors import CorruptFile, UnsupportedLayout
-from acid_platform.orc.lone_stripes import ZONE, stripe_footer
-from acid_platform.orc.protobuf import fields
+from acid_platform.formats.orc.lone_stripes import ZONE, stripe_footer
+from acid_platform.formats.orc.protobuf import fields
 from acid_platform.storage.arrow_types import has_leaf, with_leaves
 
 if TYPE_CHECKING:
-    from acid_platform.orc.orc_file import OrcFile
+    from acid_platform.formats.orc.orc_file import OrcFile
 
 
 _FIRST = -2_208_988_800

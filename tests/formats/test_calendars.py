@@ -14,17 +14,17 @@ from pyarrow import orc
 from pyspark.sql import SparkSession
 
 from acid_platform import CompactionRefused
-from acid_platform.orc import open_orc
-from acid_platform.orc.calendars import (
+from acid_platform.formats.orc import open_orc
+from acid_platform.formats.orc.calendars import (
     FIRST_GREGORIAN,
     as_written,
     from_julian,
     to_be_stored,
     to_julian,
 )
-from acid_platform.orc.dump import events
-from acid_platform.orc.orc_file import replace_footer
-from acid_platform.orc.tail import is_proleptic
+from acid_platform.formats.orc.dump import events
+from acid_platform.formats.orc.orc_file import replace_footer
+from acid_platform.formats.orc.tail import is_proleptic
 from acid_platform.storage.files import Files
 from tests.acid_files import AcidTable, P
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 
+from acid_platform.formats.orc.protobuf import fields, unpacked
+from acid_platform.formats.orc.tail import KIND, KINDS, ROWS, STATISTICS, SUBTYPES, TYPES
 from acid_platform.layout import schema
 from acid_platform.layout.file_entries import ColumnRange, KeyRanges, RangeKind, text_range
 from acid_platform.layout.types import INTEGRAL
-from acid_platform.orc.protobuf import fields, unpacked
-from acid_platform.orc.tail import KIND, KINDS, ROWS, STATISTICS, SUBTYPES, TYPES
 
 MOST_COLUMNS = 64
 """Only this many first columns of a table have ranges, to keep the records small."""

@@ -29,9 +29,9 @@ from acid_platform.base.file_bounds import (
     MOST_UNPACKED,
 )
 from acid_platform.errors import CorruptFile, UnsupportedLayout
+from acid_platform.formats.orc import protobuf
+from acid_platform.formats.orc.protobuf import delimited, read_varint, unpacked
 from acid_platform.layout.types import LOCAL_ZONE, Column, HiveType
-from acid_platform.orc import protobuf
-from acid_platform.orc.protobuf import delimited, read_varint, unpacked
 
 TAIL_BYTES = 1 << 14
 """Bytes to read from the end of a file, more than the postscript's 255."""

@@ -18,20 +18,20 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.errors import CorruptFile
-from acid_platform.layout import schema
-from acid_platform.layout.schema import RowKey, ascend
-from acid_platform.layout.types import Column, HiveType
-from acid_platform.orc.column_statistics import ColumnStatistics, message
-from acid_platform.orc.encoding import (
+from acid_platform.formats.orc.column_statistics import ColumnStatistics, message
+from acid_platform.formats.orc.encoding import (
     EncodedColumn,
     StreamKind,
     Unencoded,
     encode,
     encode_all,
 )
-from acid_platform.orc.protobuf import delimited, number, packed
-from acid_platform.orc.stored_columns import BLOCK, StoredColumn, require_codec
-from acid_platform.orc.tail import KINDS, MAGIC, user_metadata_fields, write_updates
+from acid_platform.formats.orc.protobuf import delimited, number, packed
+from acid_platform.formats.orc.stored_columns import BLOCK, StoredColumn, require_codec
+from acid_platform.formats.orc.tail import KINDS, MAGIC, user_metadata_fields, write_updates
+from acid_platform.layout import schema
+from acid_platform.layout.schema import RowKey, ascend
+from acid_platform.layout.types import Column, HiveType
 from acid_platform.storage.arrow_numpy import values_of
 from acid_platform.storage.arrow_types import is_utf8
 from acid_platform.storage.files import Files

@@ -14,20 +14,17 @@ from pyarrow import orc
 from acid_platform.base.file_bounds import LARGEST_FOOTER
 from acid_platform.base.object_store import store_fault
 from acid_platform.errors import CompactionRefused, CorruptFile, UnsupportedLayout
-from acid_platform.layout import schema
-from acid_platform.layout.file_entries import Footer
-from acid_platform.layout.types import Column
-from acid_platform.orc.calendars import as_written, has_ancient
-from acid_platform.orc.lone_stripes import exact_decimals, lone_stripe
-from acid_platform.orc.protobuf import UnreadableMessage
-from acid_platform.orc.pyorc_rows import (
+from acid_platform.formats.orc.calendars import as_written, has_ancient
+from acid_platform.formats.orc.lone_stripes import exact_decimals, lone_stripe
+from acid_platform.formats.orc.protobuf import UnreadableMessage
+from acid_platform.formats.orc.pyorc_rows import (
     beyond_nanoseconds,
     has_nanoseconds,
     in_microseconds,
     wide_timestamps,
 )
-from acid_platform.orc.ranges import column_ranges
-from acid_platform.orc.tail import (
+from acid_platform.formats.orc.ranges import column_ranges
+from acid_platform.formats.orc.tail import (
     Postscript,
     declared_footer,
     footer_of,
@@ -40,7 +37,10 @@ from acid_platform.orc.tail import (
     require_shallow,
     stripes,
 )
-from acid_platform.orc.writer_zones import has_wall_clocks, on_the_clock, zone_of
+from acid_platform.formats.orc.writer_zones import has_wall_clocks, on_the_clock, zone_of
+from acid_platform.layout import schema
+from acid_platform.layout.file_entries import Footer
+from acid_platform.layout.types import Column
 from acid_platform.storage.arrow_numpy import filled, values_of
 from acid_platform.storage.arrow_types import leaves
 from acid_platform.storage.files import Files

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base import arrow_functions as pc
+from acid_platform.formats.orc.column_statistics import ColumnStatistics, float_bounds
+from acid_platform.formats.orc.runs import Runs, bits, integers, octets, seek_bit, varints
 from acid_platform.layout.types import HiveType
-from acid_platform.orc.column_statistics import ColumnStatistics, float_bounds
-from acid_platform.orc.runs import Runs, bits, integers, octets, seek_bit, varints
 from acid_platform.storage.arrow_numpy import from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type, offsets_of
 

@@ -14,7 +14,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from acid_platform.orc.protobuf import varint, zigzag
+from acid_platform.formats.orc.protobuf import varint, zigzag
 
 _VALUES = 512
 _BYTES = 128

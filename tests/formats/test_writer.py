@@ -23,9 +23,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform import CorruptFile, UnsupportedLayout
+from acid_platform.formats.orc import AcidWriter, encoding
+from acid_platform.formats.orc.dump import metadata
 from acid_platform.layout.types import Column, parse_columns
-from acid_platform.orc import AcidWriter, encoding
-from acid_platform.orc.dump import metadata
 from acid_platform.storage.arrow_types import acid_schema, arrow_type
 from acid_platform.storage.files import Files
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 from isal import isal_zlib
 
 from acid_platform.errors import UnsupportedLayout
-from acid_platform.orc.column_statistics import ColumnStatistics, message
-from acid_platform.orc.encoding import EncodedColumn, StreamKind
-from acid_platform.orc.protobuf import delimited, number, packed
+from acid_platform.formats.orc.column_statistics import ColumnStatistics, message
+from acid_platform.formats.orc.encoding import EncodedColumn, StreamKind
+from acid_platform.formats.orc.protobuf import delimited, number, packed
 
 BLOCK = 1 << 16
 """Compression block size: the most that a reader inflates in vain when it seeks a row group."""
