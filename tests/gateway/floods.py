@@ -2,9 +2,9 @@
 
 `python -m tests.gateway.floods --connections 5000 --seconds 20` prints for each port, without and
 with a flood of silent or half-sent connections, how many commits and failures there were, and the
-99th percentile of their times. A flood takes processors of its own, so one is sent to a process that
-only accepts and closes, too. The exit code is 1 if a commit failed, or if a flood of one of our
-ports made them more than three times as slow as no flood and as that one.
+99th percentile of their times. A flood takes processors of its own, so one is sent to a process
+that only accepts and closes, too. The exit code is 1 if a commit failed, or if a flood of one of
+our ports made them more than three times as slow as no flood and as that one.
 """
 
 from __future__ import annotations
