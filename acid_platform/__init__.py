@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from acid_platform.engine.coercion import ValuesCoerced
     from acid_platform.engine.merge_clauses import MergeAction, MergeClause
     from acid_platform.errors import *  # noqa: F403
     from acid_platform.handles.database_sources import DuckDBSource, PostgresSource
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.layout.constraints import Constraint
     from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+    from acid_platform.values.coercion import ValuesCoerced
 
 __version__ = "0.1.0"
 """The package's version, also without installing it; pyproject.toml reads it from here."""

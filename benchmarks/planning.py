@@ -40,11 +40,11 @@ from acid_platform.metastore.operations.transactions import Begin, CommitTxn
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord, WriteReport
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.scan.open import arrow_scan
-from acid_platform.storage.arrow_types import acid_schema
 from acid_platform.storage.files import Files
 from acid_platform.tables.record_layout import table_layout
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
+from acid_platform.values.arrow_types import acid_schema
 from acid_platform.write.file_records import recorded_file
 from benchmarks.results import machine, save
 

@@ -30,9 +30,9 @@ from acid_platform.scan.scans import Scan
 from acid_platform.scan.selection import select
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.scan.table_layout import Listings, TableLayout
-from acid_platform.storage.arrow_types import acid_schema, arrow_type
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidTxnList
+from acid_platform.values.arrow_types import acid_schema, arrow_type
 from acid_platform.write.file_records import recorded_file
 from tests.notation import names, txns, write_ids
 

@@ -12,8 +12,8 @@ from acid_platform.formats.orc import AcidWriter, open_orc
 from acid_platform.layout import schema
 from acid_platform.layout.schema import RowKey, ascend
 from acid_platform.layout.types import Column
-from acid_platform.storage.arrow_types import acid_schema
 from acid_platform.storage.files import Files
+from acid_platform.values.arrow_types import acid_schema
 
 
 def finish(files: Files, path: str, columns: Sequence[Column], deletes: bool) -> None:

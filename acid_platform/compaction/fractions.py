@@ -16,9 +16,9 @@ from acid_platform.errors import CompactionRefused
 from acid_platform.formats.orc import open_orc, reading
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.schema import ROW
-from acid_platform.storage.arrow_numpy import filled
-from acid_platform.storage.arrow_types import has_leaf, leaves
 from acid_platform.storage.files import Files
+from acid_platform.values.arrow_numpy import filled
+from acid_platform.values.arrow_types import has_leaf, leaves
 
 _BLOCK = 1 << 20
 _IN_TEXT = re.compile(rb":\d\d\.\d{6}\d*[1-9]")

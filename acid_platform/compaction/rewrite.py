@@ -32,9 +32,9 @@ from acid_platform.layout.schema import is_positional
 from acid_platform.layout.types import Column
 from acid_platform.scan.deletes import DeletedRows, load_keys, valid_ids
 from acid_platform.scan.source_files import SourceFile, SourceKind
-from acid_platform.storage.arrow_types import acid_schema, conform
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
+from acid_platform.values.arrow_types import acid_schema, conform
 from acid_platform.write.file_records import record_as_written
 
 

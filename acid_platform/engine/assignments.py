@@ -17,9 +17,8 @@ from acid_platform.errors import (
 )
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.sql_text import quoted
-from acid_platform.layout.types import Column, HiveType
+from acid_platform.layout.types import Column, HiveType, require_columns, unknown_column
 from acid_platform.predicates.analysis import columns_of
-from acid_platform.predicates.known_columns import require_columns, unknown_column
 from acid_platform.scan.change_rows import CHANGE_COLUMNS
 from acid_platform.scan.scans import Scan
 

@@ -12,9 +12,9 @@ from acid_platform.base.config import Settings
 from acid_platform.engine.interface import Engine
 from acid_platform.engine.reads import TableRead
 from acid_platform.engine.results import Result
-from acid_platform.engine.row_streams import RowStream
-from acid_platform.engine.rows import Rows, is_spark_frame
 from acid_platform.errors import InvalidDefinition, NeedsSpark
+from acid_platform.values.row_streams import RowStream
+from acid_platform.values.rows import Rows, is_spark_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

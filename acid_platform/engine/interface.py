@@ -9,9 +9,9 @@ from typing import Protocol
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.reads import Sources, Where
 from acid_platform.engine.results import EngineName, Result
-from acid_platform.engine.rows import Rows
 from acid_platform.engine.source_keys import SourceKeys
 from acid_platform.scan.scans import Scan
+from acid_platform.values.rows import Rows
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
 Fixed = Mapping[str, str | None]

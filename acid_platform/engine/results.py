@@ -13,10 +13,11 @@ from acid_platform.base.arguments import require_limit
 from acid_platform.base.visible import visible
 from acid_platform.engine.spark_pieces import frame_of
 from acid_platform.layout.types import Column
-from acid_platform.storage.arrow_lending import ArrowLender, polars_frame, to_frame
-from acid_platform.storage.arrow_types import declared_columns
-from acid_platform.storage.python_dates import far_dates_named
-from acid_platform.storage.wall_clocks import instants
+from acid_platform.values.arrow_lending import polars_frame, to_frame
+from acid_platform.values.arrow_types import declared_columns
+from acid_platform.values.python_dates import far_dates_named
+from acid_platform.values.rows import ComputedRows
+from acid_platform.values.wall_clocks import instants
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 EngineName = Literal["spark", "local"]
 
 
-class Result(ArrowLender):
+class Result(ComputedRows):
     """The rows of a SELECT. They are computed each time that they are asked for, at one snapshot.
 
     Any method that computes them raises SnapshotExpired once the files are gone, and
@@ -37,11 +38,6 @@ class Result(ArrowLender):
     """The engine that computes the rows."""
     reason: str
     """Why this engine was chosen."""
-
-    @property
-    @abstractmethod
-    def columns(self) -> list[str]:
-        """The names of the columns, which may occur twice."""
 
     @abstractmethod
     def declared(self) -> tuple[Column, ...]:

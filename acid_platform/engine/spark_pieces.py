@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from acid_platform.base.private_places import process_directory
 from acid_platform.errors import PublicationFailed
-from acid_platform.storage.wall_clocks import instants
+from acid_platform.values.wall_clocks import instants
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

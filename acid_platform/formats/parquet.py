@@ -24,8 +24,8 @@ from acid_platform.base.file_bounds import (
 )
 from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.layout.types import Column
-from acid_platform.storage.arrow_types import arrow_schema
 from acid_platform.storage.files import Files
+from acid_platform.values.arrow_types import arrow_schema
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _END = 8

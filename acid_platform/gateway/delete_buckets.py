@@ -25,9 +25,9 @@ from acid_platform.layout.schema import bucket_numbers, codec_versions
 from acid_platform.layout.types import Column
 from acid_platform.scan.deletes import DeleteKeys, load_keys
 from acid_platform.scan.source_files import SourceFile, SourceKind
-from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.files import Files, asking
 from acid_platform.transactions import ValidWriteIdList
+from acid_platform.values.arrow_numpy import from_numpy
 from acid_platform.write.row_events import delete_events
 
 

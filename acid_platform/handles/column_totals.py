@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base import arrow_functions as pc
-from acid_platform.engine.arrow_values import BYTES_TYPES, TEXT_TYPES, is_one_of, plain_values
 from acid_platform.layout.types import INTEGRAL, TIMESTAMPS, Column
-from acid_platform.storage.arrow_numpy import values_of
+from acid_platform.values.arrow_numpy import values_of
+from acid_platform.values.arrow_values import BYTES_TYPES, TEXT_TYPES, is_one_of, plain_values
 
 _Sums = dict[str, Fraction]
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

@@ -7,13 +7,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from acid_platform.engine.reads import TableRead
-from acid_platform.engine.refusals import LONGEST_SHOWN, constraint_violated
 from acid_platform.errors import InvalidDefinition, InvalidExpression, NeedsSpark, WrongType
 from acid_platform.layout.constraints import Constraint, ConstraintKind, RowChecks
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.tables.table_constraints import castable, default_sql, defaults_of
+from acid_platform.values.refusals import LONGEST_SHOWN, constraint_violated
 
 if TYPE_CHECKING:
     from acid_platform.handles.snapshot_view import SnapshotView

@@ -20,7 +20,7 @@ from pyarrow import csv as arrow_csv
 from acid_platform.base import arrow_functions as pc
 from acid_platform.base.file_bounds import LONGEST_ROW, MOST_COLUMNS
 from acid_platform.layout.types import INTEGRAL
-from acid_platform.storage.arrow_numpy import filled
+from acid_platform.values.arrow_numpy import filled
 
 PARSED = (*INTEGRAL, "boolean", "float", "double")
 """Types that no other text than a number or boolean is read as; the others take a text

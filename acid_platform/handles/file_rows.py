@@ -28,10 +28,10 @@ from acid_platform.layout.types import Column
 from acid_platform.scan.declared_types import require_exact_decimals
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind
-from acid_platform.storage.arrow_types import declared_columns, has_text_as_bytes
 from acid_platform.storage.files import Files
 from acid_platform.tables.external_tables import readable_place
 from acid_platform.transactions import ValidWriteIdList
+from acid_platform.values.arrow_types import declared_columns, has_text_as_bytes
 from acid_platform.write.exported_file import write_exported
 
 _FILES = "acid_files"

@@ -24,14 +24,14 @@ from acid_platform.layout.partition_names import partition_segment
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.scan.json_lines import fitting
 from acid_platform.storage import json_texts
-from acid_platform.storage.arrow_types import (
+from acid_platform.storage.files import Files
+from acid_platform.values.arrow_types import (
     arrow_schema,
     arrow_type,
     bytes_as_text,
     has_text_as_bytes,
     hive_type,
 )
-from acid_platform.storage.files import Files
 
 _WHOLE = re.compile(r"0|-?[1-9]\d*", re.ASCII)
 _KINDS = ("parquet", "csv", "json")

@@ -21,12 +21,7 @@ import pyarrow as pa
 
 from acid_platform.base.clock import elapsed_seconds
 from acid_platform.base.table_properties import GROUP_COMMIT
-from acid_platform.engine.local.partition_texts import places_of
-from acid_platform.engine.local.stored_values import conform
-from acid_platform.engine.local_rows import local_parts
 from acid_platform.engine.results import Result
-from acid_platform.engine.row_streams import RowStream
-from acid_platform.engine.rows import Rows, is_spark_frame, require_partition_columns
 from acid_platform.errors import AcidError, Transient
 from acid_platform.handles.row_statements import InsertRows
 from acid_platform.handles.transaction import Transaction, autocommit
@@ -34,6 +29,11 @@ from acid_platform.handles.transaction_work import InsertShares
 from acid_platform.layout.partition_names import written_values
 from acid_platform.metastore.records import TableRecord
 from acid_platform.tables.record_layout import columns_of_record
+from acid_platform.values.local_rows import local_parts
+from acid_platform.values.partition_texts import places_of
+from acid_platform.values.row_streams import RowStream
+from acid_platform.values.rows import Rows, is_spark_frame, require_partition_columns
+from acid_platform.values.stored_values import conform
 
 if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from acid_platform.engine.row_streams import RowStream
-from acid_platform.engine.rows import column_names
 from acid_platform.errors import (
     ImportRefused,
     InvalidDefinition,
@@ -32,10 +30,12 @@ from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import Sink, SinkBatch
 from acid_platform.metastore.records import TableRecord
 from acid_platform.scan.arrow_scan import ArrowScan
-from acid_platform.storage.arrow_types import declared_text
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import Statement
+from acid_platform.values.arrow_types import declared_text
+from acid_platform.values.row_streams import RowStream
+from acid_platform.values.rows import column_names
 
 if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse

@@ -15,7 +15,7 @@ import pyarrow as pa
 from acid_platform.base import arrow_functions as pc
 from acid_platform.base.file_bounds import MOST_FIELDS
 from acid_platform.layout.types import Column, HiveType, struct_of
-from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.values.arrow_types import arrow_type
 
 _WHOLE = r"^(0|-?[1-9]\d*)$"
 _TEXTS = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeGuard
 
-from acid_platform.engine.rows import Rows, column_names
 from acid_platform.errors import UnknownColumn
 from acid_platform.tables.table_constraints import row_checks
+from acid_platform.values.rows import Rows, column_names
 
 if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse

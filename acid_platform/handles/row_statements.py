@@ -18,7 +18,6 @@ from acid_platform.engine.merge_clauses import (
     require_reachable,
 )
 from acid_platform.engine.reads import Condition, TableRead, Where
-from acid_platform.engine.rows import Rows, are_none, column_names, require_partition_columns
 from acid_platform.engine.source_keys import SourceKeys
 from acid_platform.errors import (
     CompactionRefused,
@@ -32,16 +31,17 @@ from acid_platform.handles.transaction_work import InsertShares, TransactionWork
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.partition_names import partition_name, partition_values, written_values
 from acid_platform.layout.sql_text import quoted
-from acid_platform.layout.types import TIMESTAMPS, UNNAMED, Column, parse_type
+from acid_platform.layout.types import TIMESTAMPS, UNNAMED, Column, parse_type, require_columns
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import TableRecord
-from acid_platform.predicates.known_columns import require_columns, require_names
+from acid_platform.predicates.known_columns import require_names
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.table_layout import select_entities
 from acid_platform.tables.declaration import wider
 from acid_platform.tables.record_layout import all_columns_of, bucketing, columns_of_record
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import Statement
+from acid_platform.values.rows import Rows, are_none, column_names, require_partition_columns
 from acid_platform.write.publishing import write_truncation
 
 Partition = Mapping[str, Any] | str | None

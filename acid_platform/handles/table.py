@@ -32,13 +32,13 @@ from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import AsOf, SnapshotName, Tag
 from acid_platform.metastore.records import LockRequest, TableRecord
 from acid_platform.metastore.view_columns import refuse_names_of_views
-from acid_platform.storage.arrow_types import declared_text
 from acid_platform.tables import column_changes
 from acid_platform.tables.column_changes import Changing
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.tables.table_constraints import declared_constraints
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
+from acid_platform.values.arrow_types import declared_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

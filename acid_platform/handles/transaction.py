@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
-from acid_platform.engine.coercion import Coerced
 from acid_platform.errors import (
     AcidError,
     InvalidDefinition,
@@ -27,7 +26,8 @@ from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.handles.write_verbs import Writes
 from acid_platform.metastore.client.open_transaction import UNDECIDED
 from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
-from acid_platform.storage.arrow_types import declared_text
+from acid_platform.values.arrow_types import declared_text
+from acid_platform.values.coercion import Coerced
 
 if TYPE_CHECKING:
     import pyarrow as pa

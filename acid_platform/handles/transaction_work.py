@@ -14,10 +14,8 @@ from acid_platform.base.config import Settings
 from acid_platform.base.table_properties import CONFLICT_DETECTION, ISOLATION
 from acid_platform.base.tracing import ENGINE, statement_span
 from acid_platform.engine.choice import LOCAL_BYTES, Choice
-from acid_platform.engine.coercion import Coerced
 from acid_platform.engine.interface import Engine
 from acid_platform.engine.moment import one_moment
-from acid_platform.engine.rows import Rows
 from acid_platform.errors import (
     OverwriteThenWrite,
     PublicationFailed,
@@ -43,6 +41,8 @@ from acid_platform.tables.table_constraints import row_checks
 from acid_platform.transactions import Isolation, RowOperation
 from acid_platform.transactions.locks import LockSettings, Statement, lock_of
 from acid_platform.transactions.regions import KeyHashes
+from acid_platform.values.coercion import Coerced
+from acid_platform.values.rows import Rows
 from acid_platform.write.changed_rows import NO_ROWS, ChangedRows, deleted_rows
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 

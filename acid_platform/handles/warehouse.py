@@ -38,12 +38,12 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import PLATFORM, ClientInfo, LockRequest
 from acid_platform.metastore.show_columns import Shown
 from acid_platform.services.lease import worker_id
-from acid_platform.storage.arrow_types import declared_text
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
 from acid_platform.tables.declaration import Declaration, with_codec
 from acid_platform.tables.joining import join
 from acid_platform.transactions import Isolation, ValidWriteIdList
+from acid_platform.values.arrow_types import declared_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,11 +13,8 @@ from acid_platform.base.arguments import (
     require_list,
     require_texts,
 )
-from acid_platform.engine.coercion import Coerced, ValuesCoerced, description
-from acid_platform.engine.local_rows import coerced_table
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts, merge_clauses
 from acid_platform.engine.reads import Condition, Where
-from acid_platform.engine.rows import Rows, are_none, plain_rows
 from acid_platform.errors import InvalidExpression
 from acid_platform.handles.left_out_columns import are_mixed, filled, refuse_mixed
 from acid_platform.handles.row_statements import (
@@ -33,6 +30,9 @@ from acid_platform.handles.row_statements import (
 )
 from acid_platform.layout.types import Column
 from acid_platform.metastore.pasts import AsOf, SnapshotName
+from acid_platform.values.coercion import Coerced, ValuesCoerced, description
+from acid_platform.values.local_rows import coerced_table
+from acid_platform.values.rows import Rows, are_none, plain_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

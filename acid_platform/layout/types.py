@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from acid_platform.base.arguments import require_kind
 from acid_platform.base.file_bounds import MOST_NESTED
 from acid_platform.base.similar_names import nearest_name
-from acid_platform.errors import InvalidDefinition
+from acid_platform.errors import InvalidDefinition, UnknownColumn
 
 INTEGRAL = ("tinyint", "smallint", "int", "bigint")
 FLOATING = ("float", "double")
@@ -136,6 +136,35 @@ class Column:
 
     def __str__(self) -> str:
         return f"{self.name} {self.type}"
+
+
+def of_value(hive: HiveType) -> HiveType:
+    """The type that a column's values have in expressions: Spark has no CHAR and no VARCHAR."""
+    if hive.kind in CHAR_TYPES:
+        return HiveType("string")
+    if hive.kind == LOCAL_ZONE:
+        return HiveType("timestamp")
+    return HiveType(
+        hive.kind, hive.sizes, tuple((name, of_value(child)) for name, child in hive.children)
+    )
+
+
+def require_columns(names: Iterable[str], columns: Sequence[Column], table: str) -> None:
+    """Raises UnknownColumn for the first name that the table lacks; ignores letter case."""
+    own = {column.name for column in columns}
+    for name in names:
+        if name.lower() not in own:
+            raise unknown_column(name, table, columns)
+
+
+def unknown_column(name: str, table: str, columns: Sequence[Column]) -> UnknownColumn:
+    """The error for a name that is not a column; it suggests a similar one."""
+    names = [column.name for column in columns]
+    near = nearest_name(name.lower(), names)
+    hint = f"; did you mean {near}?" if near else ""
+    return UnknownColumn(
+        f"{table} has no column {name!r}; its columns are {', '.join(names)}{hint}"
+    )
 
 
 class _Parser:

@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.engine.choice import LOCAL_BYTES
-from acid_platform.engine.local_rows import local_table
 from acid_platform.engine.results import Result
-from acid_platform.engine.row_streams import RowStream
-from acid_platform.engine.rows import Rows, is_spark_frame
 from acid_platform.errors import WrongType
 from acid_platform.layout.types import Column
 from acid_platform.orchestration.partition_keys import literal
-from acid_platform.storage.arrow_numpy import from_numpy, scalar_of
-from acid_platform.storage.arrow_types import arrow_type, partition_value
+from acid_platform.values.arrow_numpy import from_numpy, scalar_of
+from acid_platform.values.arrow_types import arrow_type, partition_value
+from acid_platform.values.local_rows import local_table
+from acid_platform.values.row_streams import RowStream
+from acid_platform.values.rows import Rows, is_spark_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -51,9 +51,9 @@ from acid_platform.sql.parameters import bound, parameters_of
 from acid_platform.sql.script_tables import column_lineage, column_names, tables_of_script
 from acid_platform.sql.text import Query
 from acid_platform.storage import json_texts
-from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
 from acid_platform.transactions import Isolation
+from acid_platform.values.arrow_types import arrow_type
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 

@@ -15,7 +15,6 @@ from typing import Any
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from acid_platform.engine.rows import Rows, column_names, plain_rows
 from acid_platform.errors import InvalidDefinition, NoSuchTable, OutcomeUnknown
 from acid_platform.handles.held_snapshot import Snapshot
 from acid_platform.handles.transaction import Transaction, autocommit
@@ -29,6 +28,7 @@ from acid_platform.orchestration.partition_keys import PartitionText
 from acid_platform.orchestration.resources import OwnSettings, SparkResource, WarehouseResource
 from acid_platform.orchestration.table_owners import stored_in
 from acid_platform.orchestration.write_modes import declared_by, write
+from acid_platform.values.rows import Rows, column_names, plain_rows
 
 _SETTINGS = ("schema", "partition_expr", "write_mode", "upsert_options", "schema_update_mode")
 _OTHERS = {"mode": "write_mode", "schema_mode": "schema_update_mode"}

@@ -8,13 +8,13 @@ from typing import Any
 
 import dagster as dg
 
-from acid_platform.engine.coercion import Coerced
 from acid_platform.errors import AcidError
 from acid_platform.handles.transaction import Transaction
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.records import WriteReport
 from acid_platform.orchestration.metadata import TableStats, table_metadata
 from acid_platform.orchestration.partition_keys import PartitionScope
+from acid_platform.values.coercion import Coerced
 
 MOST_PARTITIONS = 100
 """The most written partitions that a materialization lists."""

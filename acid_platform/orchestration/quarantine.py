@@ -28,7 +28,7 @@ from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.orchestration.body_rows import BodyRows, LocalRows, SparkRows
 from acid_platform.orchestration.checks import Expectation, Finding, data_docs
-from acid_platform.storage.arrow_numpy import filled, from_numpy
+from acid_platform.values.arrow_numpy import filled, from_numpy
 
 BY, RUN, AT = "quarantined_by", "quarantined_run", "quarantined_at"
 """Columns of the table of rejected rows: the names of the checks, the id of the run, the time."""

@@ -5,14 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from acid_platform.engine.results import Result
-from acid_platform.engine.rows import (
-    Rows,
-    are_none,
-    column_names,
-    columns_of_rows,
-    is_spark_frame,
-    plain_rows,
-)
 from acid_platform.errors import InvalidDefinition, SourceRowsAmbiguous, UnknownColumn, WrongType
 from acid_platform.handles.table import Table
 from acid_platform.handles.transaction import Transaction, TransactionTable
@@ -23,6 +15,14 @@ from acid_platform.orchestration.body_rows import BodyRows, body_rows
 from acid_platform.orchestration.outputs import AcidOut
 from acid_platform.orchestration.partition_keys import PartitionScope, literal
 from acid_platform.orchestration.quarantine import Quarantined, set_aside
+from acid_platform.values.rows import (
+    Rows,
+    are_none,
+    column_names,
+    columns_of_rows,
+    is_spark_frame,
+    plain_rows,
+)
 
 
 def write(

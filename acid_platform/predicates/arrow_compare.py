@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from acid_platform.errors import UnsupportedStatement
 from acid_platform.layout.types import FLOATING, INTEGRAL, LOCAL_ZONE, HiveType
 from acid_platform.predicates import literals
-from acid_platform.storage.arrow_numpy import scalar_of
-from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.values.arrow_numpy import scalar_of
+from acid_platform.values.arrow_types import arrow_type
 
 Datum: TypeAlias = pa.Array | pa.Scalar
 Values: TypeAlias = Mapping[str, Datum]

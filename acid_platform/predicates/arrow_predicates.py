@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from acid_platform.errors import InvalidExpression, UnknownColumn, UnsupportedStatement
-from acid_platform.layout.types import FLOATING, INTEGRAL, Column, HiveType
+from acid_platform.layout.types import FLOATING, INTEGRAL, Column, HiveType, unknown_column
 from acid_platform.predicates import literals
 from acid_platform.predicates.analysis import columns_of, parse, parsed
 from acid_platform.predicates.arrow_compare import (
@@ -35,9 +35,8 @@ from acid_platform.predicates.arrow_compare import (
     ordered,
 )
 from acid_platform.predicates.grammar import COMPARISONS
-from acid_platform.predicates.known_columns import unknown_column
-from acid_platform.storage.arrow_numpy import filled, from_numpy, scalar_of
-from acid_platform.storage.arrow_types import arrow_type, partition_value
+from acid_platform.values.arrow_numpy import filled, from_numpy, scalar_of
+from acid_platform.values.arrow_types import arrow_type, partition_value
 
 _FALSE = scalar_of(False, pa.bool_())
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

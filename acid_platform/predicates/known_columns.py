@@ -5,7 +5,7 @@ Names that this module can't judge are left to Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from acid_platform.base.similar_names import nearest_name
 from acid_platform.errors import InvalidExpression, UnknownColumn
 from acid_platform.layout.schema import VIRTUAL_COLUMNS
 from acid_platform.layout.sql_text import sql_string
-from acid_platform.layout.types import Column
+from acid_platform.layout.types import Column, require_columns
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -27,14 +27,6 @@ _UNITS = {
     "year", "yearofweek", "quarter", "month", "week", "day", "dayofyear", "dayofweek", "hour",
     "minute", "second", "millisecond", "microsecond",
 }  # fmt: skip
-
-
-def require_columns(names: Iterable[str], columns: Sequence[Column], table: str) -> None:
-    """Raises UnknownColumn for the first name that the table lacks; ignores letter case."""
-    own = {column.name for column in columns}
-    for name in names:
-        if name.lower() not in own:
-            raise unknown_column(name, table, columns)
 
 
 def require_names(text: str, columns: Sequence[Column], table: str) -> None:
@@ -73,16 +65,6 @@ def is_word(column: exp.Column) -> bool:
 
     name = column.name.lower()
     return name in _WORDS or (name in _UNITS and isinstance(column.parent, exp.Func))
-
-
-def unknown_column(name: str, table: str, columns: Sequence[Column]) -> UnknownColumn:
-    """The error for a name that is not a column; it suggests a similar one."""
-    names = [column.name for column in columns]
-    near = nearest_name(name.lower(), names)
-    hint = f"; did you mean {near}?" if near else ""
-    return UnknownColumn(
-        f"{table} has no column {name!r}; its columns are {', '.join(names)}{hint}"
-    )
 
 
 def unresolved_column(name: str, columns: list[str]) -> UnknownColumn:

@@ -28,8 +28,8 @@ from acid_platform.scan.result_columns import FILE_PLACES, PLACE, ROW_ID_TYPE, P
 from acid_platform.scan.row_counts import count_rows
 from acid_platform.scan.scans import EntityScan, Scan, partition_scalars
 from acid_platform.scan.source_files import SourceFile, SourceKind, open_source
-from acid_platform.storage.arrow_numpy import scalar_of
-from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.values.arrow_numpy import scalar_of
+from acid_platform.values.arrow_types import arrow_type
 
 T = TypeVar("T")
 SPLIT_BYTES = 1 << 20

@@ -18,8 +18,8 @@ from acid_platform.layout.names import DeltaName, parse_directory
 from acid_platform.layout.schema import DELETE_EVENT, Bucket
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, require_operation
 from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind, open_source
-from acid_platform.storage.arrow_numpy import group_begins
 from acid_platform.storage.files import Files
+from acid_platform.values.arrow_numpy import group_begins
 
 _NONE = np.empty(0, np.int64)
 

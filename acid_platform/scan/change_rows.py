@@ -26,10 +26,10 @@ from acid_platform.scan.deletes import NO_DELETES, DeletedRows, DeleteKeys
 from acid_platform.scan.result_columns import Values, without_columns
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.source_files import SourceFile, SourceKind
-from acid_platform.storage.arrow_numpy import from_numpy, values_of
-from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
+from acid_platform.values.arrow_numpy import from_numpy, values_of
+from acid_platform.values.arrow_types import arrow_type
 
 INSERT, DELETE = "insert", "delete"
 PREIMAGE, POSTIMAGE = "update_preimage", "update_postimage"

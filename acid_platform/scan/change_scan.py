@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from acid_platform.errors import CorruptFile
-from acid_platform.layout.types import Column
-from acid_platform.predicates.known_columns import require_columns
+from acid_platform.layout.types import Column, require_columns
 from acid_platform.scan.arrow_scan import read_ahead
 from acid_platform.scan.change_rows import (
     CHANGE_COLUMNS,

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from acid_platform.formats.orc import open_orc, reading
 from acid_platform.layout.schema import is_positional
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.storage.arrow_types import conform, has_leaf, is_decimal
 from acid_platform.storage.files import Files
+from acid_platform.values.arrow_types import conform, has_leaf, is_decimal
 
 
 def matching_parts(stored: HiveType, declared: HiveType) -> Iterator[tuple[HiveType, HiveType]]:

@@ -31,8 +31,8 @@ from acid_platform.scan.deletes import require_operation, valid_ids
 from acid_platform.scan.result_columns import PLACE, ResultColumns, Values
 from acid_platform.scan.source_files import SourceFile, SourceKind, open_source
 from acid_platform.scan.text_lines import line_blocks, line_columns
-from acid_platform.storage.arrow_numpy import values_of
-from acid_platform.storage.arrow_types import (
+from acid_platform.values.arrow_numpy import values_of
+from acid_platform.values.arrow_types import (
     bytes_as_text,
     has_text,
     has_text_as_bytes,

@@ -15,9 +15,9 @@ from acid_platform.formats.orc import reading
 from acid_platform.layout import schema
 from acid_platform.layout.schema import codec_versions, decode_bucket
 from acid_platform.scan.source_files import SourceFile, open_source
-from acid_platform.storage.arrow_numpy import group_begins
 from acid_platform.storage.files import Files, in_threads
 from acid_platform.transactions import ValidWriteIdList
+from acid_platform.values.arrow_numpy import group_begins
 
 _SMALL_BYTES = 1 << 17
 

@@ -12,8 +12,8 @@ from acid_platform.formats.orc import open_orc, reading
 from acid_platform.layout import schema
 from acid_platform.layout.schema import RowKey, ascending_steps
 from acid_platform.scan.source_files import SourceFile, open_source
-from acid_platform.storage.arrow_numpy import group_begins
 from acid_platform.storage.files import Files
+from acid_platform.values.arrow_numpy import group_begins
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ import pyarrow as pa
 from acid_platform.errors import CorruptFile
 from acid_platform.layout.types import INTEGRAL, Column, HiveType
 from acid_platform.scan.number_texts import typed_texts
-from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.json_texts import parsed
+from acid_platform.values.arrow_types import arrow_type
 
 _AS_TEXT = ("date", "timestamp")
 _EXACT = Context(prec=100)

@@ -16,8 +16,7 @@ from pyarrow import fs
 from acid_platform.base.config import Settings
 from acid_platform.errors import CorruptFile
 from acid_platform.layout.schema import codec_versions
-from acid_platform.layout.types import Column
-from acid_platform.predicates.known_columns import require_columns
+from acid_platform.layout.types import Column, require_columns
 from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.deletes import DeleteKeys, load_keys

@@ -24,8 +24,8 @@ from acid_platform.scan.deletes import DeleteKeys
 from acid_platform.scan.row_regions import trusted_bound
 from acid_platform.scan.scans import EntityScan
 from acid_platform.scan.source_files import SourceFile, SourceKind
-from acid_platform.storage.arrow_numpy import scalar_of
-from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.values.arrow_numpy import scalar_of
+from acid_platform.values.arrow_types import arrow_type
 
 _DECLARED: dict[RangeKind, tuple[str, ...]] = {
     RangeKind.INTEGER: INTEGRAL,

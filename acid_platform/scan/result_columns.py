@@ -17,8 +17,8 @@ from acid_platform.errors import CorruptFile
 from acid_platform.formats.keyed import RowKeys, numbers_kept
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.storage.arrow_numpy import filled, from_numpy
-from acid_platform.storage.arrow_types import arrow_type, conform
+from acid_platform.values.arrow_numpy import filled, from_numpy
+from acid_platform.values.arrow_types import arrow_type, conform
 
 if TYPE_CHECKING:
     from acid_platform.scan.arrow_scan import ArrowScan

@@ -11,6 +11,7 @@ from acid_platform.layout.file_entries import ColumnRange, RangeKind, RecordedFi
 from acid_platform.layout.partition_names import parse_partition
 from acid_platform.layout.types import Column
 from acid_platform.transactions.regions import EVERY, ColumnSpans, Region, Value
+from acid_platform.values.arrow_types import FIRST_GREGORIAN
 
 NUMBERS = ("tinyint", "smallint", "int", "bigint", "decimal")
 COMPARABLE: dict[RangeKind, tuple[str, ...]] = {
@@ -21,7 +22,6 @@ COMPARABLE: dict[RangeKind, tuple[str, ...]] = {
 }
 """The declared types whose values compare like those of a range of this kind."""
 FIRST_DAY = datetime.date(1970, 1, 1).toordinal()
-_FIRST_GREGORIAN = datetime.date(1582, 10, 15).toordinal() - FIRST_DAY
 
 
 def trusted_bound(bound: Value | None, kind: RangeKind) -> Value | None:
@@ -30,7 +30,7 @@ def trusted_bound(bound: Value | None, kind: RangeKind) -> Value | None:
     Days before 15 October 1582 are Julian in most files, and Java's writer shows bytes that are not
     UTF-8 as U+FFFD.
     """
-    if kind is RangeKind.DATE and isinstance(bound, int) and bound < _FIRST_GREGORIAN:
+    if kind is RangeKind.DATE and isinstance(bound, int) and bound < FIRST_GREGORIAN:
         return None
     return None if isinstance(bound, str) and "\ufffd" in bound else bound
 

@@ -13,10 +13,10 @@ from acid_platform.layout.schema import decode_bucket
 from acid_platform.layout.types import Column
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind
-from acid_platform.storage.arrow_numpy import scalar_of
-from acid_platform.storage.arrow_types import arrow_type, partition_value
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
+from acid_platform.values.arrow_numpy import scalar_of
+from acid_platform.values.arrow_types import arrow_type, partition_value
 
 
 @dataclass(frozen=True, slots=True)

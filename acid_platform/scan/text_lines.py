@@ -28,9 +28,9 @@ from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.scan.json_lines import json_columns
 from acid_platform.scan.number_texts import typed_texts
-from acid_platform.storage.arrow_numpy import from_numpy, values_of
-from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
+from acid_platform.values.arrow_numpy import from_numpy, values_of
+from acid_platform.values.arrow_types import arrow_type
 
 _TEXTS = ("string", "char", "varchar")
 

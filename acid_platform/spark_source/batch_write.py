@@ -16,8 +16,6 @@ import pyarrow as pa
 
 from acid_platform.base.clock import wall_ms
 from acid_platform.base.location import Location
-from acid_platform.engine.local.partition_texts import places_of
-from acid_platform.engine.local.stored_values import conform
 from acid_platform.errors import (
     AcidError,
     BatchCommitted,
@@ -39,10 +37,12 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.spark_source import keeper
 from acid_platform.spark_source.options import Options, opened, shared_key
-from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.files import Files, asking
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import Statement
+from acid_platform.values.arrow_numpy import from_numpy
+from acid_platform.values.partition_texts import places_of
+from acid_platform.values.stored_values import conform
 from acid_platform.write.publishing import WriteTarget, staging
 from acid_platform.write.task_files import (
     Received,

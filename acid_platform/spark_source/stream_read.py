@@ -42,10 +42,10 @@ from acid_platform.scan.change_scan import ChangeScan
 from acid_platform.scan.scans import partition_scalars
 from acid_platform.spark_source.batch_read import files_of_snapshot, in_groups, typed
 from acid_platform.spark_source.options import Options, opened
-from acid_platform.storage.arrow_numpy import scalar_of
 from acid_platform.storage.files import Files
 from acid_platform.tables.open_changes import open_changes
 from acid_platform.tables.record_layout import columns_of_record, table_layout
+from acid_platform.values.arrow_numpy import scalar_of
 
 _RENEW_SECONDS = 60.0
 """How long an idle stream keeps what its last lease needs."""

@@ -25,8 +25,8 @@ from acid_platform.sql.pruning import bare_condition
 from acid_platform.sql.text import Query
 from acid_platform.sql.text import query as parsed_query
 from acid_platform.sql.time_travel import changes_between, unmarked
-from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.tables.record_layout import columns_of_record
+from acid_platform.values.arrow_numpy import from_numpy
 
 if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse

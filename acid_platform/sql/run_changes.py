@@ -23,10 +23,9 @@ from acid_platform.handles.grouped_inserts import interval_ms
 from acid_platform.handles.transaction import Transaction
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.sql_text import quoted
-from acid_platform.layout.types import HiveType
+from acid_platform.layout.types import HiveType, require_columns
 from acid_platform.metastore.records import TableRecord
 from acid_platform.predicates.grammar import CALLED
-from acid_platform.predicates.known_columns import require_columns
 from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Done
 from acid_platform.sql.catalog import Catalog

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from acid_platform.base.table_properties import check_request
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.errors import AlreadyScheduled, NoSuchTxn, OutcomeUnknown, UnsupportedStatement
+from acid_platform.layout.types import require_columns
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.show_columns import Shown
-from acid_platform.predicates.known_columns import require_columns
 from acid_platform.sql.answers import Done
 from acid_platform.sql.commands import ALTER, ONE, SPEC, TABLE, CommandRun, Commands
 from acid_platform.sql.partition_specs import PartitionSpec, fixed_values, matching

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from acid_platform.base.private_places import ScratchDirectory, scratch_directory
 from acid_platform.base.promises import refuse_promises
-from acid_platform.engine.local_rows import local_table
 from acid_platform.errors import TableExists, UnsupportedStatement
 from acid_platform.layout.declarable import refuse_names
 from acid_platform.layout.formats import ORC
@@ -23,10 +22,11 @@ from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.records import ExternalFiles, ViewRecord
 from acid_platform.sql.answers import Done
 from acid_platform.sql.statements import Insert, Truncate
-from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.tables.declaration import check_columns, comments_of
 from acid_platform.tables.external_tables import as_table, files_of
 from acid_platform.tables.record_layout import columns_of_record
+from acid_platform.values.arrow_types import arrow_type
+from acid_platform.values.local_rows import local_table
 from acid_platform.write.exported_file import write_exported
 
 if TYPE_CHECKING:

@@ -23,9 +23,10 @@ from acid_platform.layout.types import (
     folded,
     parse_columns,
     parse_type,
+    require_columns,
+    unknown_column,
 )
 from acid_platform.metastore.records import TableRecord
-from acid_platform.predicates.known_columns import require_columns, unknown_column
 from acid_platform.tables.table_constraints import declared_constraints
 
 

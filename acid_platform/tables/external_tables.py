@@ -37,16 +37,16 @@ from acid_platform.metastore.records import ExternalFiles, TableRecord, ViewReco
 from acid_platform.scan.declared_types import matching_parts, require_exact_decimals
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind, read_footer
-from acid_platform.storage.arrow_types import (
+from acid_platform.storage.files import Files, in_threads
+from acid_platform.tables.declaration import check_columns, comments_of
+from acid_platform.tables.locations import require_place
+from acid_platform.transactions import ValidWriteIdList
+from acid_platform.values.arrow_types import (
     arrow_type,
     conform,
     partition_value,
     widens_to_decimal,
 )
-from acid_platform.storage.files import Files, in_threads
-from acid_platform.tables.declaration import check_columns, comments_of
-from acid_platform.tables.locations import require_place
-from acid_platform.transactions import ValidWriteIdList
 
 
 def external_table(

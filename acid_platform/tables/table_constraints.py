@@ -15,9 +15,8 @@ from acid_platform.errors import (
 from acid_platform.layout.constraints import DECLARED_ONLY, Constraint, ConstraintKind, RowChecks
 from acid_platform.layout.declarable import table_name
 from acid_platform.layout.sql_text import canonical
-from acid_platform.layout.types import CHAR_TYPES, LOCAL_ZONE, Column, HiveType
+from acid_platform.layout.types import CHAR_TYPES, LOCAL_ZONE, Column, HiveType, require_columns
 from acid_platform.metastore.records import TableRecord
-from acid_platform.predicates.known_columns import require_columns
 from acid_platform.tables.cheap_conditions import require_cheap, require_short
 from acid_platform.tables.record_layout import columns_of_record
 

@@ -11,9 +11,9 @@ import numpy as np
 from acid_platform.formats.orc import open_orc, reading
 from acid_platform.layout import schema
 from acid_platform.layout.file_entries import RecordedFiles
-from acid_platform.storage.arrow_numpy import group_begins, values_of
 from acid_platform.storage.files import Files
 from acid_platform.transactions.row_sets import RowSet
+from acid_platform.values.arrow_numpy import group_begins, values_of
 
 _MOST_RUNS = 1 << 20
 """While files are read, no more runs than this are kept."""

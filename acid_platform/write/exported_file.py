@@ -20,8 +20,9 @@ from acid_platform.formats.parquet import ParquetWriter
 from acid_platform.layout.external_formats import ESCAPE, NULL, depth, separators
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
+from acid_platform.values.arrow_types import arrow_type
+from acid_platform.values.coercion import java_float
 
 
 class TextWriter:
@@ -134,18 +135,6 @@ def hive_value(value: Any, kind: HiveType) -> str:
             text = value.replace(tzinfo=None).isoformat(" ")
             return text.rstrip("0") if "." in text else text
     return str(value)
-
-
-def java_float(value: Any) -> str:
-    """A number as Java's Double.toString and Float.toString write it."""
-    if value != value:
-        return "NaN"
-    if value in (np.inf, -np.inf):
-        return "Infinity" if value > 0 else "-Infinity"
-    if value == 0 or 1e-3 <= abs(float(value)) < 1e7:
-        return str(np.format_float_positional(value, unique=True, trim="0"))
-    text = str(np.format_float_scientific(value, unique=True, trim="0", exp_digits=1))
-    return text.replace("e+", "E").replace("e", "E")
 
 
 def write_exported(

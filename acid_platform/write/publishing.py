@@ -35,9 +35,9 @@ from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import BaseName, BucketFile, DeltaName
 from acid_platform.layout.schema import MAX_STATEMENT
 from acid_platform.layout.types import Column
-from acid_platform.storage.arrow_types import arrow_schema
 from acid_platform.storage.durability import publish, used_twice
 from acid_platform.storage.files import Files, asking
+from acid_platform.values.arrow_types import arrow_schema
 from acid_platform.write.changed_rows import ChangedRows
 from acid_platform.write.file_records import recorded_file
 from acid_platform.write.task_files import RowKind, TaskTarget, plain_name

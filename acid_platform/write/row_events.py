@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.layout import schema
-from acid_platform.storage.arrow_numpy import from_numpy
-from acid_platform.storage.arrow_types import acid_schema
+from acid_platform.values.arrow_numpy import from_numpy
+from acid_platform.values.arrow_types import acid_schema
 
 
 def insert_events(rows: pa.StructArray, write_id: int, bucket: int, first: int) -> pa.RecordBatch:

@@ -28,9 +28,9 @@ from acid_platform.layout.names import BucketFile
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, partition_name
 from acid_platform.layout.schema import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.layout.types import Column
-from acid_platform.storage.arrow_numpy import from_numpy, values_of
-from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files, asking
+from acid_platform.values.arrow_numpy import from_numpy, values_of
+from acid_platform.values.arrow_types import arrow_type
 from acid_platform.write.file_records import record_as_written
 from acid_platform.write.row_events import delete_events, insert_events
 

@@ -28,9 +28,9 @@ from acid_platform.engine.spark.compact import SparkCompaction
 from acid_platform.formats.orc import AcidWriter
 from acid_platform.layout.types import parse_columns
 from acid_platform.scan.selection import select
-from acid_platform.storage.arrow_types import acid_schema
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidTxnList
+from acid_platform.values.arrow_types import acid_schema
 from tests.acid_files import B1, AcidTable, P
 from tests.full_disk import full_outputs
 from tests.notation import write_ids

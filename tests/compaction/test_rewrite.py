@@ -25,8 +25,8 @@ from acid_platform.formats.orc.dump import events, metadata
 from acid_platform.formats.orc.tail import declared_footer, footer_of
 from acid_platform.layout.types import parse_columns
 from acid_platform.scan.source_files import SourceFile, SourceKind
-from acid_platform.storage.arrow_types import acid_schema
 from acid_platform.storage.files import Files
+from acid_platform.values.arrow_types import acid_schema
 from acid_platform.write.file_records import recorded_file
 from tests.acid_files import AcidTable, read_keys
 

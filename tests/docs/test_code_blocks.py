@@ -28,9 +28,9 @@ from pyspark.sql import SparkSession
 
 from acid_platform import Warehouse
 from acid_platform.cli.main import main
-from acid_platform.engine.coercion import ValuesCoerced
 from acid_platform.orchestration.resources import SparkResource, WarehouseResource
 from acid_platform.services import fsck
+from acid_platform.values.coercion import ValuesCoerced
 from tests.conftest import temporary_warehouse
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from acid_platform import InvalidExpression, UnknownColumn, UnsupportedStatement
 from acid_platform.layout.types import parse_columns
 from acid_platform.predicates.arrow_predicates import arrow_predicate
-from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.values.arrow_types import arrow_type
 
 COLUMNS = parse_columns(
     "a int, b bigint, t tinyint, d decimal(7,2), w decimal(38,10), f float, g double, s string,"

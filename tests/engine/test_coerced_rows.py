@@ -21,9 +21,9 @@ from acid_platform import (
     Warehouse,
     WrongType,
 )
-from acid_platform.engine.coercion import Coerced, NoCast, cast
-from acid_platform.engine.local_rows import coerced_table, local_table
 from acid_platform.layout.types import parse_columns, parse_type
+from acid_platform.values.coercion import Coerced, NoCast, cast
+from acid_platform.values.local_rows import coerced_table, local_table
 from tests.conftest import temporary_warehouse
 
 DAY = datetime.date(2024, 2, 29)

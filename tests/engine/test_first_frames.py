@@ -14,9 +14,9 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from acid_platform.engine.local_rows import local_table
-from acid_platform.engine.rows import column_names, columns_of_rows, plain_rows
 from acid_platform.errors import AcidError
+from acid_platform.values.local_rows import local_table
+from acid_platform.values.rows import column_names, columns_of_rows, plain_rows
 
 DAY = dt.date(2024, 1, 2)
 WIDE = pd.MultiIndex.from_tuples([("a", "x")])

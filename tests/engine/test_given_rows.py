@@ -21,9 +21,9 @@ from acid_platform import (
     Warehouse,
     WrongType,
 )
-from acid_platform.engine.local_rows import local_table
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
 from acid_platform.layout.types import Column, HiveType, parse_columns, parse_type
+from acid_platform.values.local_rows import local_table
 from tests.conftest import temporary_warehouse
 from tests.engine.generated_rows import (
     LEAVES,

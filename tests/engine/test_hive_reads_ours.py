@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform import Table, Warehouse
-from acid_platform.engine.rows import Rows
+from acid_platform.values.rows import Rows
 from tests.conftest import COMPACTORS, MOSTLY_LOCAL, temporary_warehouse
 from tests.hive import hive_rows, link_farm
 

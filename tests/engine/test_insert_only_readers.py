@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from acid_platform import Table, Warehouse
 from acid_platform.layout.types import parse_type
-from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.values.arrow_types import arrow_type
 from tests.conftest import temporary_warehouse
 from tests.hive import hive_plain_rows
 

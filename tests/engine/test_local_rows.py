@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 
 from acid_platform import WrongType
-from acid_platform.engine.local_rows import local_table
-from acid_platform.engine.rows import column_names
 from acid_platform.layout.types import Column, parse_columns
+from acid_platform.values.local_rows import local_table
+from acid_platform.values.rows import column_names
 
 
 def stored_values(values: object, column: Column) -> list[object]:

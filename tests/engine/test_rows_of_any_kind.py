@@ -17,9 +17,9 @@ import pyarrow as pa
 import pytest
 
 from acid_platform import NeedsSpark, UnknownColumn, Warehouse, WrongType
-from acid_platform.engine.local_rows import local_table
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.values.arrow_types import arrow_type
+from acid_platform.values.local_rows import local_table
 from tests.conftest import slow_then_soak, temporary_warehouse
 from tests.engine.generated_rows import REFUSED, Maker, comparable, random_type
 

@@ -26,8 +26,8 @@ from acid_platform import CorruptFile, UnsupportedLayout
 from acid_platform.formats.orc import AcidWriter, encoding
 from acid_platform.formats.orc.dump import metadata
 from acid_platform.layout.types import Column, parse_columns
-from acid_platform.storage.arrow_types import acid_schema, arrow_type
 from acid_platform.storage.files import Files
+from acid_platform.values.arrow_types import acid_schema, arrow_type
 
 CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")
 

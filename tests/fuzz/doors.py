@@ -66,10 +66,10 @@ from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.sql import parse as sql_parse
 from acid_platform.sql.text import Query
 from acid_platform.storage import json_texts
-from acid_platform.storage.arrow_types import partition_value
 from acid_platform.storage.files import Files
 from acid_platform.tables.joining import IdentityFile
 from acid_platform.transactions import ValidWriteIdList
+from acid_platform.values.arrow_types import partition_value
 from tests.metastore.local import local_metastore
 from tests.metastore.world import INSERT, W, World
 
@@ -340,7 +340,7 @@ _COLUMNS = tuple(
 
 @cache
 def _batch() -> dict[str, pa.Array]:
-    from acid_platform.storage.arrow_types import arrow_type
+    from acid_platform.values.arrow_types import arrow_type
 
     return {column.name: pa.nulls(2, arrow_type(column.type)) for column in _COLUMNS}
 

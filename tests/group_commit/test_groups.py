@@ -25,10 +25,10 @@ from acid_platform import (
     Warehouse,
     WrongType,
 )
-from acid_platform.engine.rows import Rows
 from acid_platform.handles.row_statements import InsertRows
 from acid_platform.services.fsck import examine
 from acid_platform.transactions.locks import LockType
+from acid_platform.values.rows import Rows
 from tests.conftest import temporary_warehouse
 from tests.runs import at_once
 from tests.storage.test_per_process import in_child

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pytest
 
 from acid_platform import InvalidDefinition, SnapshotExpired, Warehouse, WrongType
-from acid_platform.engine.rows import columns_of_rows
+from acid_platform.values.rows import columns_of_rows
 from tests.conftest import temporary_warehouse
 
 if TYPE_CHECKING:
@@ -305,8 +305,8 @@ def test_broken_values_are_refused(warehouse: Warehouse, what: str) -> None:
 def test_large_chunks_are_converted_in_parts(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acid_platform.engine.local_rows._MOST_ROWS", 3)
-    monkeypatch.setattr("acid_platform.engine.local_rows._MOST_BYTES", 40)
+    monkeypatch.setattr("acid_platform.values.local_rows._MOST_ROWS", 3)
+    monkeypatch.setattr("acid_platform.values.local_rows._MOST_BYTES", 40)
     table = warehouse.create_table("d.large", "id int, v string, l array<int>")
     values = [None if place == 5 else f"{place:020}" for place in range(11)]
     lists = [[place] * (place % 3) for place in range(11)]

@@ -21,14 +21,15 @@ import pytest
 from pyarrow import parquet
 
 from acid_platform import NeedsSpark, Table, Transaction, Warehouse, WriteConflict, WrongType
-from acid_platform.engine import local_rows, row_streams, spark_pieces
+from acid_platform.engine import spark_pieces
 from acid_platform.engine.local import merge, placed_rows
-from acid_platform.engine.rows import plain_rows
 from acid_platform.errors import LockTimeout, RowsTaken, SnapshotOutdated
 from acid_platform.handles.transaction import autocommit
 from acid_platform.services.fsck import examine
 from acid_platform.services.fsck.findings import Check
-from acid_platform.storage.spilled_batches import SpilledBatches
+from acid_platform.values import local_rows, row_streams
+from acid_platform.values.rows import plain_rows
+from acid_platform.values.spilled_batches import SpilledBatches
 from acid_platform.write import task_files
 from tests.conftest import temporary_warehouse
 

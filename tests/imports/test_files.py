@@ -25,7 +25,6 @@ from acid_platform import (
     WriteConflict,
     WrongType,
 )
-from acid_platform.engine import local_rows
 from acid_platform.engine.local import placed_rows, write
 from acid_platform.handles.database_sources import DuckDBSource
 from acid_platform.handles.folder_source import FolderSource
@@ -34,6 +33,7 @@ from acid_platform.handles.imports import Imported, ImportRows, import_table
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.operations.history import GetSinks
 from acid_platform.orchestration.components import rows_of
+from acid_platform.values import local_rows
 from tests.imports.conftest import Place
 
 ROWS = [

@@ -32,7 +32,7 @@ from acid_platform.orchestration.quarantine import (
     failing_rows,
 )
 from acid_platform.orchestration.resources import WarehouseResource
-from acid_platform.storage.arrow_types import declared_columns
+from acid_platform.values.arrow_types import declared_columns
 from tests.orchestration import test_checks_agree
 from tests.orchestration.conftest import Place, quiet
 from tests.orchestration.test_checks_agree import DAYS

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from acid_platform import Constraint, Transaction, ValuesCoerced
-from acid_platform.engine import local_rows, row_streams
 from acid_platform.engine.local import placed_rows
 from acid_platform.orchestration import Expectation, TableDeclaration, acid_asset
 from acid_platform.orchestration.resources import SparkResource
+from acid_platform.values import local_rows, row_streams
 from tests.orchestration.conftest import Place, quiet
 
 ORDERS = TableDeclaration("shop.orders", "id int, amount decimal(5,2)", ("day date",))

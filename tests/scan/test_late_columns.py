@@ -20,7 +20,7 @@ from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.open import arrow_scan
 from acid_platform.scan.result_columns import PLACE
 from acid_platform.scan.scans import Scan
-from acid_platform.storage.arrow_numpy import values_of
+from acid_platform.values.arrow_numpy import values_of
 from tests.acid_files import AcidTable, P, proven
 from tests.notation import txns, write_ids
 

@@ -11,7 +11,7 @@ import pytest
 
 from acid_platform import InvalidDefinition, UnsupportedStatement, Warehouse
 from acid_platform.errors import AcidError
-from acid_platform.write.exported_file import java_float
+from acid_platform.values.coercion import java_float
 
 
 @pytest.fixture(scope="module")

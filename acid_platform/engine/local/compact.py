@@ -20,12 +20,13 @@ from acid_platform.compaction.value_sums import ValueSums, row_id_checksum
 from acid_platform.engine.local.event_files import encoding_threads, finished, plain_writer
 from acid_platform.engine.results import EngineName
 from acid_platform.errors import NeedsSpark, UnsupportedLayout
-from acid_platform.formats.orc import WRITTEN_CODECS, has_ancient
+from acid_platform.formats.orc import WRITTEN_CODECS
 from acid_platform.layout.types import LOCAL_ZONE, TIMESTAMPS, Column
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.source_files import SourceFile
-from acid_platform.storage.arrow_numpy import values_of
+from acid_platform.values.arrow_numpy import values_of
+from acid_platform.values.arrow_types import has_ancient
 from acid_platform.write.task_files import plain_name
 
 

@@ -36,17 +36,16 @@ from acid_platform.engine.local.translation.duckdb_types import (
     TIMESTAMP,
     VOID,
     identifier,
-    of_value,
     spark_name,
 )
 from acid_platform.engine.local.translation.expressions import translate_value
 from acid_platform.engine.local.translation.scope import NameScope
 from acid_platform.engine.reads import TableRead
 from acid_platform.errors import NeedsSpark, UnsupportedLayout, WrongType
-from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, LOCAL_ZONE, Column, HiveType
+from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, LOCAL_ZONE, Column, HiveType, of_value
 from acid_platform.scan.scans import Scan
-from acid_platform.storage.arrow_numpy import from_numpy
-from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.values.arrow_numpy import from_numpy
+from acid_platform.values.arrow_types import arrow_type
 
 MEMORY_SHARE = 0.25
 """The part of the machine's memory that queries may take before they spill to disk."""

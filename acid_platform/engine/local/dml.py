@@ -16,9 +16,7 @@ from acid_platform.engine.local.event_files import (
     publish_events,
     require_writable,
 )
-from acid_platform.engine.local.partition_texts import RowPartitions
 from acid_platform.engine.local.row_checks import require_checked
-from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.reads import Condition, Where
 from acid_platform.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.layout.schema import ROW_ID_COLUMN
@@ -27,7 +25,9 @@ from acid_platform.predicates.arrow_predicates import predicate_or_none
 from acid_platform.scan.arrow_scan import ENTITY, ArrowScan
 from acid_platform.scan.result_columns import PLACE
 from acid_platform.scan.scans import Scan
-from acid_platform.storage.arrow_numpy import from_numpy, values_of
+from acid_platform.values.arrow_numpy import from_numpy, values_of
+from acid_platform.values.partition_texts import RowPartitions
+from acid_platform.values.stored_values import conform
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
 _ROWS, _VALUES = "acid_rows", "acid_values"

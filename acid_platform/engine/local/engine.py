@@ -11,9 +11,9 @@ from acid_platform.engine.local.running import Statements
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.reads import Sources, Where
 from acid_platform.engine.results import EngineName, Result
-from acid_platform.engine.rows import Rows
 from acid_platform.engine.source_keys import SourceKeys
 from acid_platform.scan.scans import Scan
+from acid_platform.values.rows import Rows
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ import pyarrow as pa
 from acid_platform.base.cores import usable_cores
 from acid_platform.base.per_process import LastingThreads, PerProcess
 from acid_platform.engine.local import running
-from acid_platform.engine.local.partition_texts import RowPartitions
 from acid_platform.errors import InvalidDefinition, NeedsSpark, PublicationFailed
 from acid_platform.formats.orc import WRITTEN_CODECS, AcidWriter, OrcWriter
 from acid_platform.formats.parquet import ParquetWriter
@@ -30,9 +29,10 @@ from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import BucketFile
 from acid_platform.layout.schema import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.layout.types import Column
-from acid_platform.storage.arrow_numpy import from_numpy
-from acid_platform.storage.arrow_types import acid_schema
 from acid_platform.storage.files import Files
+from acid_platform.values.arrow_numpy import from_numpy
+from acid_platform.values.arrow_types import acid_schema
+from acid_platform.values.partition_texts import RowPartitions
 from acid_platform.write.changed_rows import ChangedRows
 from acid_platform.write.file_records import record_as_written, recorded_file
 from acid_platform.write.publishing import (

@@ -39,7 +39,7 @@ from acid_platform.layout.types import Column
 from acid_platform.predicates.analysis import paths_of
 from acid_platform.scan.result_columns import PLACE
 from acid_platform.scan.scans import Scan
-from acid_platform.storage.arrow_numpy import values_of
+from acid_platform.values.arrow_numpy import values_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,26 +27,26 @@ from acid_platform.engine.local.event_files import (
     require_writable,
 )
 from acid_platform.engine.local.found_rows import AssignedValues, columns_read, stream
-from acid_platform.engine.local.partition_texts import places_of
 from acid_platform.engine.local.placed_rows import PlacedRows, buckets_of
 from acid_platform.engine.local.row_checks import require_checked
-from acid_platform.engine.local.stored_values import assigned, conform
 from acid_platform.engine.local.translation.duckdb_types import identifier
 from acid_platform.engine.local.translation.scope import NameScope
 from acid_platform.engine.local.write import counted
-from acid_platform.engine.local_rows import local_table
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
-from acid_platform.engine.refusals import source_rows_ambiguous
 from acid_platform.engine.results import Result
-from acid_platform.engine.rows import Rows, column_names
 from acid_platform.errors import InvalidDefinition, NeedsSpark
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
 from acid_platform.scan.arrow_scan import ENTITY, ArrowScan
 from acid_platform.scan.result_columns import PLACE
 from acid_platform.scan.scans import Scan
-from acid_platform.storage.arrow_numpy import filled, from_numpy, values_of
-from acid_platform.storage.arrow_types import arrow_type, declared_columns
+from acid_platform.values.arrow_numpy import filled, from_numpy, values_of
+from acid_platform.values.arrow_types import arrow_type, declared_columns
+from acid_platform.values.local_rows import local_table
+from acid_platform.values.partition_texts import places_of
+from acid_platform.values.refusals import source_rows_ambiguous
+from acid_platform.values.rows import Rows, column_names
+from acid_platform.values.stored_values import assigned, conform
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 from acid_platform.write.task_files import files_needed
 

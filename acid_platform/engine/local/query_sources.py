@@ -19,7 +19,7 @@ from acid_platform.errors import AcidError, CorruptFile, NoSuchTxn, SnapshotExpi
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.predicates.arrow_predicates import predicate_or_none
 from acid_platform.scan.arrow_scan import ArrowScan
-from acid_platform.storage.arrow_lending import ArrowLender
+from acid_platform.values.arrow_lending import ArrowLender
 
 if TYPE_CHECKING:
     from acid_platform.scan.change_scan import ChangeScan

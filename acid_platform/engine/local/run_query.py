@@ -21,7 +21,7 @@ from acid_platform.base.recent import Recent
 from acid_platform.engine.local.computation import reading
 from acid_platform.engine.local.query_sources import QuerySource
 from acid_platform.engine.local.translation.duckdb_failures import batches_of
-from acid_platform.engine.local.translation.duckdb_types import VOID, duckdb_type, of_value
+from acid_platform.engine.local.translation.duckdb_types import VOID, duckdb_type
 from acid_platform.engine.local.translation.functions import is_momentary
 from acid_platform.engine.local.translation.queries import QueryTranslator
 from acid_platform.engine.local.translation.relations import QueryBlock, TopRows
@@ -32,13 +32,13 @@ from acid_platform.engine.spark_pieces import frame_of
 from acid_platform.errors import InvalidDefinition, NeedsSpark, UnknownColumn, UnsupportedStatement
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import canonical
-from acid_platform.layout.types import Column, HiveType
+from acid_platform.layout.types import Column, HiveType, of_value
 from acid_platform.predicates.char_literals import comparable
 from acid_platform.predicates.grammar import SparkSql
 from acid_platform.scan.source_files import SourceKind
-from acid_platform.storage.arrow_numpy import values_of
-from acid_platform.storage.arrow_types import HIVE_TYPE, arrow_type, declared_columns
-from acid_platform.storage.wall_clocks import instants
+from acid_platform.values.arrow_numpy import values_of
+from acid_platform.values.arrow_types import HIVE_TYPE, arrow_type, declared_columns
+from acid_platform.values.wall_clocks import instants
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,12 +8,9 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from acid_platform.engine.interface import Fixed
-from acid_platform.engine.local_rows import local_table
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.reads import Sources, Where
 from acid_platform.engine.results import ArrowResult, EngineName, Result
-from acid_platform.engine.row_streams import RowStream
-from acid_platform.engine.rows import Rows, is_spark_frame
 from acid_platform.engine.source_keys import SourceKeys
 from acid_platform.engine.spark import jobs
 from acid_platform.engine.spark.dml import insert_rows, rows_to_delete, rows_to_update
@@ -23,6 +20,9 @@ from acid_platform.engine.spark.query import SparkResult, result_of
 from acid_platform.engine.spark.write import StatementRows, write_statement
 from acid_platform.engine.spark_pieces import removed_afterwards
 from acid_platform.scan.scans import Scan
+from acid_platform.values.local_rows import local_table
+from acid_platform.values.row_streams import RowStream
+from acid_platform.values.rows import Rows, is_spark_frame
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 from acid_platform.write.task_files import files_needed
 

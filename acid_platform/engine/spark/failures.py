@@ -16,13 +16,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform import errors
 from acid_platform.base.object_store import hadoop_fault, without_connector
-from acid_platform.engine.refusals import (
-    constraint_violated,
-    refuse_early_day,
-    refuse_other_partition,
-    refuse_timestamp,
-    refuse_too_long,
-)
 from acid_platform.engine.spark.jvm_death import SOON, current
 from acid_platform.errors import (
     AcidError,
@@ -38,6 +31,13 @@ from acid_platform.errors import (
 )
 from acid_platform.layout import schema
 from acid_platform.scan.deletes import wrong_operation
+from acid_platform.values.refusals import (
+    constraint_violated,
+    refuse_early_day,
+    refuse_other_partition,
+    refuse_timestamp,
+    refuse_too_long,
+)
 
 _MISSING_FILE = re.compile(r"FILE_NOT_EXIST|FileNotFoundException|does not exist")
 _ACID_FILE = re.compile(r"\S*/(?:base|delta|delete_delta)_\d+\S*/bucket_\d+\w*")

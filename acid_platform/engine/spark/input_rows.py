@@ -9,10 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from acid_platform.engine.local_rows import local_parts, local_table
 from acid_platform.engine.results import Result
-from acid_platform.engine.row_streams import RowStream
-from acid_platform.engine.rows import Rows
 from acid_platform.engine.spark.char_varchar import as_values, marked_type, stripped, to_be_stored
 from acid_platform.engine.spark.failures import INEXACT, OTHER_PARTITION
 from acid_platform.engine.spark.few_calls import selected
@@ -27,9 +24,12 @@ from acid_platform.engine.spark_pieces import frame_of
 from acid_platform.errors import InvalidDefinition, UnknownColumn
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column as TableColumn
-from acid_platform.predicates.known_columns import unknown_column
-from acid_platform.storage.arrow_types import declared_columns
-from acid_platform.storage.wall_clocks import in_full_batches
+from acid_platform.layout.types import unknown_column
+from acid_platform.values.arrow_types import declared_columns
+from acid_platform.values.local_rows import local_parts, local_table
+from acid_platform.values.row_streams import RowStream
+from acid_platform.values.rows import Rows
+from acid_platform.values.wall_clocks import in_full_batches
 from acid_platform.write.task_files import files_needed
 
 

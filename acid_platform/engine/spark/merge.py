@@ -20,7 +20,6 @@ from pyspark.sql import types as T
 
 from acid_platform.engine.assignments import expressions_of, inserted_values, wanted_assignments
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
-from acid_platform.engine.refusals import source_rows_ambiguous
 from acid_platform.engine.source_keys import SourceKeys, names_of
 from acid_platform.engine.spark.acid_columns import BUCKET, KEYS, ROW_ID, WRITE_ID
 from acid_platform.engine.spark.char_varchar import marked_columns, marked_type, to_be_stored
@@ -44,6 +43,7 @@ from acid_platform.layout.types import Column as TableColumn
 from acid_platform.predicates.analysis import columns_of
 from acid_platform.predicates.char_literals import comparable
 from acid_platform.scan.scans import Scan
+from acid_platform.values.refusals import source_rows_ambiguous
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 from acid_platform.write.task_files import DELETES, INSERTS, RowKind, files_needed
 

@@ -40,16 +40,12 @@ from acid_platform.engine.spark.in_subqueries import with_unknowns
 from acid_platform.engine.spark.input_rows import column_of
 from acid_platform.engine.spark.scan import read_frame
 from acid_platform.errors import InvalidExpression
-from acid_platform.layout.types import Column
+from acid_platform.layout.types import Column, require_columns
 from acid_platform.predicates.char_literals import comparable
-from acid_platform.predicates.known_columns import (
-    require_columns,
-    require_names,
-    unresolved_column,
-)
+from acid_platform.predicates.known_columns import require_names, unresolved_column
 from acid_platform.scan.scans import Scan
-from acid_platform.storage.arrow_types import is_utf8
-from acid_platform.storage.wall_clocks import wall_clocks
+from acid_platform.values.arrow_types import is_utf8
+from acid_platform.values.wall_clocks import wall_clocks
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Container, Iterable
 from pyspark.sql import types as T
 
 from acid_platform.engine.spark.failures import TOO_LARGE
-from acid_platform.engine.struct_fields import Unfit, spelled_fields
 from acid_platform.errors import InvalidDefinition, WrongType
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import INTEGRAL, Column, HiveType, struct_of
+from acid_platform.values.struct_fields import Unfit, spelled_fields
 
 _SPARK: dict[str, T.DataType] = {
     "boolean": T.BooleanType(),

@@ -16,7 +16,6 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from acid_platform.engine.refusals import LONGEST_SHOWN
 from acid_platform.engine.spark.acid_columns import BUCKET, KEYS, WRITE_ID
 from acid_platform.engine.spark.failures import BEYOND_ORC, NOT_IN_ORC, VIOLATED, raise_as_ours
 from acid_platform.engine.spark.few_calls import expression, selected, sorted_within
@@ -33,6 +32,7 @@ from acid_platform.layout.schema import number_in_sql
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import FLOATING, TIMESTAMPS, Column, HiveType
 from acid_platform.storage.files import in_threads
+from acid_platform.values.refusals import LONGEST_SHOWN
 from acid_platform.write.publishing import (
     Staging,
     WriteTarget,

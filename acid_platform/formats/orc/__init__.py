@@ -4,7 +4,7 @@ A second format for tables with full CRUD is a room like this one: an open file 
 OrcFile that other rooms call, a writer of rows with ACID columns, and the codecs that it writes.
 """
 
-from acid_platform.formats.orc.calendars import has_ancient, to_be_stored
+from acid_platform.formats.orc.calendars import to_be_stored
 from acid_platform.formats.orc.orc_file import (
     BATCH_ROWS,
     OrcFile,
@@ -28,7 +28,6 @@ __all__ = [
     "WideTimestamps",
     "column_ranges",
     "finish_plain_file",
-    "has_ancient",
     "key_ranges",
     "open_orc",
     "open_strange_orc",

@@ -12,26 +12,13 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base import arrow_functions as pc
-from acid_platform.storage.arrow_types import with_leaves
-
-FIRST_GREGORIAN = -141_427
-"""15 October 1582, in days since 1970."""
-_DAY = 86_400_000_000
-"""In microseconds."""
-
-
-def has_ancient(array: pa.Array) -> bool:
-    """Whether a date or timestamp of the array is before 15 October 1582."""
-    kind = array.type
-    if per_day := _units_per_day(kind):
-        low = pc.min(array.cast(_integer(kind))).as_py()
-        return low is not None and low < FIRST_GREGORIAN * per_day
-    if pa.types.is_struct(kind):
-        return any(has_ancient(array.field(i)) for i in range(kind.num_fields))
-    if pa.types.is_map(kind):
-        return has_ancient(array.keys) or has_ancient(array.items)
-    return pa.types.is_list(kind) and has_ancient(array.values)
+from acid_platform.values.arrow_types import (
+    FIRST_GREGORIAN,
+    has_ancient,
+    integer_of,
+    units_per_day,
+    with_leaves,
+)
 
 
 def as_written(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -83,25 +70,13 @@ def shown_day(day: int) -> int:
     return int(from_julian(np.array([day]))[0]) if day < FIRST_GREGORIAN else day
 
 
-def _units_per_day(kind: pa.DataType) -> int:
-    """Units per day of a date or timestamp type; 0 if it can't hold days before 1582."""
-    if pa.types.is_date32(kind):
-        return 1
-    # Timestamps in nanoseconds begin in 1677.
-    return _DAY if pa.types.is_timestamp(kind) and kind.unit == "us" else 0
-
-
-def _integer(kind: pa.DataType) -> pa.DataType:
-    return pa.int32() if pa.types.is_date32(kind) else pa.int64()
-
-
 def _mapped(array: pa.Array, renumbered: Callable[[np.ndarray], np.ndarray]) -> pa.Array:
     def changed(leaf: pa.Array) -> pa.Array:
-        kind, per_day = leaf.type, _units_per_day(leaf.type)
-        stored = leaf.cast(_integer(kind)).fill_null(0).to_numpy(zero_copy_only=False)
+        kind, per_day = leaf.type, units_per_day(leaf.type)
+        stored = leaf.cast(integer_of(kind)).fill_null(0).to_numpy(zero_copy_only=False)
         days, rest = np.divmod(stored.astype(np.int64), per_day)
         made = renumbered(days) * per_day + rest
         missing = leaf.is_null().to_numpy(zero_copy_only=False)
-        return pa.array(made, _integer(kind), mask=missing).cast(kind)
+        return pa.array(made, integer_of(kind), mask=missing).cast(kind)
 
-    return with_leaves(array, lambda kind: _units_per_day(kind) > 0, changed)
+    return with_leaves(array, lambda kind: units_per_day(kind) > 0, changed)

@@ -23,7 +23,7 @@ from acid_platform.formats.orc.tail import (
     stripes,
     with_scale,
 )
-from acid_platform.storage.arrow_types import leaves
+from acid_platform.values.arrow_types import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable

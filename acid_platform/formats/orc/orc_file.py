@@ -14,7 +14,7 @@ from pyarrow import orc
 from acid_platform.base.file_bounds import LARGEST_FOOTER
 from acid_platform.base.object_store import store_fault
 from acid_platform.errors import CompactionRefused, CorruptFile, UnsupportedLayout
-from acid_platform.formats.orc.calendars import as_written, has_ancient
+from acid_platform.formats.orc.calendars import as_written
 from acid_platform.formats.orc.lone_stripes import exact_decimals, lone_stripe
 from acid_platform.formats.orc.protobuf import UnreadableMessage
 from acid_platform.formats.orc.pyorc_rows import (
@@ -41,9 +41,9 @@ from acid_platform.formats.orc.writer_zones import has_wall_clocks, on_the_clock
 from acid_platform.layout import schema
 from acid_platform.layout.file_entries import Footer
 from acid_platform.layout.types import Column
-from acid_platform.storage.arrow_numpy import filled, values_of
-from acid_platform.storage.arrow_types import leaves
 from acid_platform.storage.files import Files
+from acid_platform.values.arrow_numpy import filled, values_of
+from acid_platform.values.arrow_types import has_ancient, leaves
 
 BATCH_ROWS = 1 << 17
 """Rows to decode at a time; a stripe may have millions."""

@@ -15,8 +15,8 @@ from acid_platform.base.object_store import store_fault
 from acid_platform.errors import CorruptFile, InvalidDefinition, UnsupportedLayout
 from acid_platform.formats.orc.lone_stripes import JAVA_SCALE
 from acid_platform.layout.types import HiveType, parse_type
-from acid_platform.storage.arrow_types import has_leaf
 from acid_platform.storage.files import Files
+from acid_platform.values.arrow_types import has_leaf
 
 _ROWS_AT_ONCE = 10_000
 """Rows to hold as Python objects, which are large, before they become Arrow arrays."""

@@ -32,9 +32,9 @@ from acid_platform.formats.orc.tail import KINDS, MAGIC, user_metadata_fields, w
 from acid_platform.layout import schema
 from acid_platform.layout.schema import RowKey, ascend
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.storage.arrow_numpy import values_of
-from acid_platform.storage.arrow_types import is_utf8
 from acid_platform.storage.files import Files
+from acid_platform.values.arrow_numpy import values_of
+from acid_platform.values.arrow_types import is_utf8
 
 STRIPE_BYTES = 64 << 20
 """Size of the Arrow arrays in memory at which a stripe is written."""

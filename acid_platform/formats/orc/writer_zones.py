@@ -30,7 +30,7 @@ import pyarrow as pa
 from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.formats.orc.lone_stripes import ZONE, stripe_footer
 from acid_platform.formats.orc.protobuf import fields
-from acid_platform.storage.arrow_types import has_leaf, with_leaves
+from acid_platform.values.arrow_types import has_leaf, with_leaves
 
 if TYPE_CHECKING:
     from acid_platform.formats.orc.orc_file import OrcFile

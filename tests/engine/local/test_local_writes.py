@@ -20,17 +20,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from acid_platform import NeedsSpark, PublicationFailed, Table, TxnAborted, Warehouse, WrongType
-from acid_platform.engine import local_rows
 from acid_platform.engine.local import running
-from acid_platform.engine.local.partition_texts import (
-    RowPartitions,
-    fixed_value,
-    places_of,
-    text_of,
-)
 from acid_platform.engine.local.placed_rows import in_files
 from acid_platform.engine.local.running import RunningStatement
-from acid_platform.engine.local.stored_values import assigned
 from acid_platform.engine.results import ArrowResult
 from acid_platform.formats.orc import AcidWriter, open_orc
 from acid_platform.handles.transaction import TransactionTable
@@ -40,8 +32,16 @@ from acid_platform.layout.types import parse_columns, parse_type
 from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.services.fsck import examine
 from acid_platform.storage import durability
-from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
+from acid_platform.values import local_rows
+from acid_platform.values.arrow_types import arrow_type
+from acid_platform.values.partition_texts import (
+    RowPartitions,
+    fixed_value,
+    places_of,
+    text_of,
+)
+from acid_platform.values.stored_values import assigned
 from acid_platform.write import publishing, task_files
 from acid_platform.write.file_records import recorded_file
 from tests.conftest import temporary_warehouse

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from acid_platform import AcidError, InvalidExpression, NeedsSpark, Table, Warehouse, WrongType
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
-from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.values.arrow_types import arrow_type
 from tests.conftest import quick_then_slow, slow_then_soak, temporary_warehouse
 
 pytestmark = pytest.mark.spark

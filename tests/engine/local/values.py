@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from acid_platform.layout.types import Column, parse_columns
-from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.values.arrow_types import arrow_type
 
 _NAN, _INF = float("nan"), float("inf")
 D = Decimal

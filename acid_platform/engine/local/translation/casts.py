@@ -25,13 +25,12 @@ from acid_platform.engine.local.translation.duckdb_types import (
     as_decimal,
     decimal,
     duckdb_type,
-    of_value,
     spark_name,
     text,
     widest,
 )
 from acid_platform.errors import InvalidExpression, NeedsSpark
-from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType
+from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType, of_value
 from acid_platform.predicates import literals
 
 

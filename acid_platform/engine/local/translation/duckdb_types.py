@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from acid_platform.layout.types import CHAR_TYPES, FLOATING, INTEGRAL, LOCAL_ZONE, HiveType
+from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType, of_value
 from acid_platform.predicates.literals import MOST_DIGITS, digits_of_type
 
 VOID = HiveType("void")
@@ -30,17 +30,6 @@ _DUCKDB = {"void": '"NULL"', "int": "INTEGER", "string": "VARCHAR", "binary": "B
 
 def decimal(precision: int, scale: int) -> HiveType:
     return HiveType("decimal", (precision, scale))
-
-
-def of_value(hive: HiveType) -> HiveType:
-    """The type that a column's values have in expressions: Spark has no CHAR and no VARCHAR."""
-    if hive.kind in CHAR_TYPES:
-        return STRING
-    if hive.kind == LOCAL_ZONE:
-        return TIMESTAMP
-    return HiveType(
-        hive.kind, hive.sizes, tuple((name, of_value(child)) for name, child in hive.children)
-    )
 
 
 def ordered(kind: HiveType) -> bool:

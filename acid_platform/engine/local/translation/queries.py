@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from acid_platform.engine.local.translation import relations
 from acid_platform.engine.local.translation.casts import Typed, as_condition, as_key, cast
-from acid_platform.engine.local.translation.duckdb_types import VOID, of_value, wider
+from acid_platform.engine.local.translation.duckdb_types import VOID, wider
 from acid_platform.engine.local.translation.expressions import Translator
 from acid_platform.engine.local.translation.relations import NOTHING, QueryBlock, Relation
 from acid_platform.engine.local.translation.scope import (
@@ -31,7 +31,7 @@ from acid_platform.engine.local.translation.scope import (
 from acid_platform.engine.local.translation.select_clauses import Select
 from acid_platform.engine.reads import Sources, columns_of
 from acid_platform.errors import NeedsSpark
-from acid_platform.layout.types import HiveType
+from acid_platform.layout.types import HiveType, of_value
 
 
 @dataclass(frozen=True, slots=True)

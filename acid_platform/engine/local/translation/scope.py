@@ -10,7 +10,6 @@ from sqlglot import exp
 from acid_platform.engine.local.translation.casts import Typed
 from acid_platform.engine.local.translation.duckdb_types import (
     identifier,
-    of_value,
     ordered,
     spark_name,
     text,
@@ -18,7 +17,7 @@ from acid_platform.engine.local.translation.duckdb_types import (
 from acid_platform.engine.local.translation.functions import AGGREGATES, calls_of
 from acid_platform.engine.local.translation.grouping_sets import WORDS
 from acid_platform.errors import InvalidExpression, NeedsSpark
-from acid_platform.layout.types import Column, HiveType
+from acid_platform.layout.types import Column, HiveType, of_value
 from acid_platform.predicates.known_columns import unresolved_column
 
 

@@ -14,7 +14,6 @@ from acid_platform.engine.local.translation.duckdb_types import (
     INT,
     TINYINT,
     duckdb_type,
-    of_value,
     ordered,
     spark_name,
     wider,
@@ -23,6 +22,7 @@ from acid_platform.engine.local.translation.expressions import Translator
 from acid_platform.engine.local.translation.functions import AGGREGATES, Function
 from acid_platform.engine.local.translation.scope import direction, sortable
 from acid_platform.errors import NeedsSpark
+from acid_platform.layout.types import of_value
 
 if TYPE_CHECKING:
     from acid_platform.engine.local.translation.select_clauses import Select

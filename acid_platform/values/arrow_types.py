@@ -25,7 +25,7 @@ from acid_platform.layout.types import (
     parse_type,
     struct_of,
 )
-from acid_platform.storage.arrow_numpy import from_numpy, scalar_of, values_of
+from acid_platform.values.arrow_numpy import from_numpy, scalar_of, values_of
 
 _WHOLE_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
@@ -418,6 +418,37 @@ def is_utf8(column: pa.Array | pa.ChunkedArray) -> bool:
 
 def has_text(kind: pa.DataType) -> bool:
     return has_leaf(kind, lambda part: pa.types.is_string(part) or pa.types.is_large_string(part))
+
+
+FIRST_GREGORIAN = -141_427
+"""15 October 1582, in days since 1970."""
+_DAY = 86_400_000_000
+"""In microseconds."""
+
+
+def has_ancient(array: pa.Array) -> bool:
+    """Whether a date or timestamp of the array is before 15 October 1582."""
+    kind = array.type
+    if per_day := units_per_day(kind):
+        low = pc.min(array.cast(integer_of(kind))).as_py()
+        return low is not None and low < FIRST_GREGORIAN * per_day
+    if pa.types.is_struct(kind):
+        return any(has_ancient(array.field(i)) for i in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        return has_ancient(array.keys) or has_ancient(array.items)
+    return pa.types.is_list(kind) and has_ancient(array.values)
+
+
+def units_per_day(kind: pa.DataType) -> int:
+    """Units per day of a date or timestamp type; 0 if it can't hold days before 1582."""
+    if pa.types.is_date32(kind):
+        return 1
+    # Timestamps in nanoseconds begin in 1677.
+    return _DAY if pa.types.is_timestamp(kind) and kind.unit == "us" else 0
+
+
+def integer_of(kind: pa.DataType) -> pa.DataType:
+    return pa.int32() if pa.types.is_date32(kind) else pa.int64()
 
 
 def acid_schema(

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from acid_platform.base import arrow_functions as pc
-from acid_platform.storage.arrow_types import leaves
-from acid_platform.storage.python_dates import far_dates_named
+from acid_platform.values.arrow_types import leaves
+from acid_platform.values.python_dates import far_dates_named
 
 if TYPE_CHECKING:
     import pandas as pd

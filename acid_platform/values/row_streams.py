@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from acid_platform.errors import RowsTaken
-from acid_platform.storage.spilled_batches import SpilledBatches
+from acid_platform.values.spilled_batches import SpilledBatches
 
 HELD_BYTES = 32 << 20
 """Rows of a source that takes no more are held as a table, which can be read again."""

@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base import arrow_functions as pc
-from acid_platform.engine.exact_values import (
+from acid_platform.layout.moments import moment_of_text
+from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, TIMESTAMPS, HiveType
+from acid_platform.values.arrow_numpy import filled, from_numpy, scalar_of, values_of
+from acid_platform.values.arrow_types import arrow_type, is_any_list, nulls_of, offsets_of
+from acid_platform.values.exact_values import (
     day_of_text,
     decimal_of_float,
     decimal_of_text,
 )
-from acid_platform.engine.struct_fields import Unfit, spelled_fields
-from acid_platform.layout.moments import moment_of_text
-from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, TIMESTAMPS, HiveType
-from acid_platform.storage.arrow_numpy import filled, from_numpy, scalar_of, values_of
-from acid_platform.storage.arrow_types import arrow_type, is_any_list, nulls_of, offsets_of
+from acid_platform.values.struct_fields import Unfit, spelled_fields
 
 Leaf: TypeAlias = Callable[[pa.Array, HiveType], pa.Array]
 """Converts values that are not nested; raises Unfit."""

@@ -8,11 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from acid_platform.engine.arrow_values import exact, fitted
-from acid_platform.engine.coercion import Coerced, Coercion
-from acid_platform.engine.python_values import array_of, is_missing
-from acid_platform.engine.row_streams import RowStream, table_of_parts
-from acid_platform.engine.rows import (
+from acid_platform.errors import InvalidDefinition, UnsupportedStatement
+from acid_platform.layout.types import CHAR_TYPES, Column, HiveType, unknown_column
+from acid_platform.values.arrow_numpy import values_of
+from acid_platform.values.arrow_types import arrow_type, is_period
+from acid_platform.values.arrow_values import exact, fitted
+from acid_platform.values.coercion import Coerced, Coercion
+from acid_platform.values.python_values import array_of, is_missing
+from acid_platform.values.row_streams import RowStream, table_of_parts
+from acid_platform.values.rows import (
+    ComputedRows,
     Rows,
     column_names,
     columns_of_rows,
@@ -21,12 +26,7 @@ from acid_platform.engine.rows import (
     plain_rows,
     schema_of,
 )
-from acid_platform.engine.struct_fields import Unfit
-from acid_platform.errors import InvalidDefinition, UnsupportedStatement
-from acid_platform.layout.types import CHAR_TYPES, Column, HiveType
-from acid_platform.predicates.known_columns import unknown_column
-from acid_platform.storage.arrow_numpy import values_of
-from acid_platform.storage.arrow_types import arrow_type, is_period
+from acid_platform.values.struct_fields import Unfit
 
 
 def coerced_table(
@@ -38,9 +38,7 @@ def coerced_table(
     The rows may have columns that the table lacks. Raises UnsupportedStatement for rows that
     Spark or a query computes, and what `local_table` raises.
     """
-    from acid_platform.engine.results import Result
-
-    if isinstance(rows, Result) or is_spark_frame(rows):
+    if isinstance(rows, ComputedRows) or is_spark_frame(rows):
         raise UnsupportedStatement(
             f"coerce=True converts rows in this process; for {table} cast those of Spark or a query"
             " by themselves: frame.selectExpr('CAST(amount AS decimal(9,2)) AS amount')"

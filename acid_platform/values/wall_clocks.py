@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from acid_platform.layout.types import LOCAL_ZONE, HiveType
-from acid_platform.storage.arrow_types import conform, has_leaf, with_leaves
+from acid_platform.values.arrow_types import conform, has_leaf, with_leaves
 
 
 def wall_clocks(table: pa.Table, kinds: Sequence[HiveType | None]) -> pa.Table:

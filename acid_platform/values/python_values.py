@@ -16,19 +16,19 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base import arrow_functions as pc
-from acid_platform.engine.arrow_values import TEXTS, require_keys, row_of
-from acid_platform.engine.coercion import Coerced, Coercion, NoCast, cast, cut
-from acid_platform.engine.exact_values import (
+from acid_platform.layout.moments import moment_of_text
+from acid_platform.layout.types import CHAR_TYPES, FLOATING, INTEGRAL, TIMESTAMPS, HiveType
+from acid_platform.values.arrow_numpy import filled, from_numpy
+from acid_platform.values.arrow_types import arrow_type
+from acid_platform.values.arrow_values import TEXTS, require_keys, row_of
+from acid_platform.values.coercion import Coerced, Coercion, NoCast, cast, cut
+from acid_platform.values.exact_values import (
     day_of,
     decimal_of_float,
     decimal_of_text,
     plain_text,
 )
-from acid_platform.engine.struct_fields import Unfit, spelled_fields
-from acid_platform.layout.moments import moment_of_text
-from acid_platform.layout.types import CHAR_TYPES, FLOATING, INTEGRAL, TIMESTAMPS, HiveType
-from acid_platform.storage.arrow_numpy import filled, from_numpy
-from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.values.struct_fields import Unfit, spelled_fields
 
 _EXACT: dict[str, type] = {
     "boolean": bool,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, Union
 
 import pyarrow as pa
 
-from acid_platform.engine.given_frames import of_dicts, of_pandas, of_polars
-from acid_platform.engine.row_streams import RowStream, once, table_or_stream
 from acid_platform.errors import (
     InvalidDefinition,
     NoSuchPartition,
@@ -18,13 +17,24 @@ from acid_platform.errors import (
     WrongType,
 )
 from acid_platform.layout.types import Column
-from acid_platform.storage.arrow_lending import ArrowLender
-from acid_platform.storage.arrow_types import declared_columns
+from acid_platform.values.arrow_lending import ArrowLender
+from acid_platform.values.arrow_types import declared_columns
+from acid_platform.values.given_frames import of_dicts, of_pandas, of_polars
+from acid_platform.values.row_streams import RowStream, once, table_or_stream
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     from pyspark.sql import DataFrame
+
+
+class ComputedRows(ArrowLender):
+    """Rows that an engine computes each time that they are asked for."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> list[str]:
+        """The names of the columns, which may occur twice."""
 
 
 class ArrowStream(Protocol):
@@ -60,9 +70,7 @@ def plain_rows(rows: Rows) -> Rows:
     name, and Arrow's data that is no table; UnknownColumn for an index with the name of a column;
     RowsTaken.
     """
-    from acid_platform.engine.results import Result
-
-    if isinstance(rows, pa.Table | RowStream | Result) or is_spark_frame(rows):
+    if isinstance(rows, pa.Table | RowStream | ComputedRows) or is_spark_frame(rows):
         return rows
     if is_pandas_frame(rows):
         return of_pandas(rows)  # type: ignore[arg-type]
@@ -155,10 +163,8 @@ def column_names(rows: Rows) -> list[str]:
     Raises WrongType for other types, such as a generator of dicts; UnknownColumn for a name that is
     given twice, ignoring case.
     """
-    from acid_platform.engine.results import Result
-
     names: list[str]
-    if isinstance(rows, Result) or is_spark_frame(rows) or is_pandas_frame(rows):
+    if isinstance(rows, ComputedRows) or is_spark_frame(rows) or is_pandas_frame(rows):
         names = [str(name) for name in rows.columns]  # type: ignore[union-attr]
     elif isinstance(rows, pa.Table | RowStream):
         names = list(rows.schema.names)

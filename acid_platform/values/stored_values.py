@@ -8,30 +8,29 @@ from decimal import Decimal
 import pyarrow as pa
 
 from acid_platform.base import arrow_functions as pc
-from acid_platform.engine.arrow_values import fitted
-from acid_platform.engine.local.partition_texts import fixed_value, text_of
-from acid_platform.engine.local.translation.duckdb_types import of_value
-from acid_platform.engine.refusals import (
-    other_partition,
-    refuse_other_partition,
-    refuse_timestamp,
-    refuse_too_long,
-)
-from acid_platform.engine.struct_fields import Unfit
 from acid_platform.errors import InvalidDefinition, NeedsSpark, UnknownColumn
-from acid_platform.formats.orc import has_ancient
 from acid_platform.layout.types import (
     CHAR_TYPES,
     INTEGRAL,
     TIMESTAMPS,
     Column,
     HiveType,
+    of_value,
     parse_type,
+    require_columns,
 )
-from acid_platform.predicates.known_columns import require_columns
-from acid_platform.storage import arrow_types
-from acid_platform.storage.arrow_numpy import scalar_of
-from acid_platform.storage.arrow_types import HIVE_TYPE, arrow_type
+from acid_platform.values import arrow_types
+from acid_platform.values.arrow_numpy import scalar_of
+from acid_platform.values.arrow_types import HIVE_TYPE, arrow_type, has_ancient
+from acid_platform.values.arrow_values import fitted
+from acid_platform.values.partition_texts import fixed_value, text_of
+from acid_platform.values.refusals import (
+    other_partition,
+    refuse_other_partition,
+    refuse_timestamp,
+    refuse_too_long,
+)
+from acid_platform.values.struct_fields import Unfit
 
 _FIRST_LOST, _EPOCH = (scalar_of(micros, pa.int64()) for micros in (-999_000, 0))
 """ORC can't store timestamps from here up to 1970, in microseconds: 1969-12-31 23:59:59.001."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from acid_platform.engine.python_values import is_missing
 from acid_platform.errors import UnknownColumn, WrongType
+from acid_platform.values.python_values import is_missing
 
 if TYPE_CHECKING:
     import pandas as pd

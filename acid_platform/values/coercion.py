@@ -15,9 +15,9 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
 import numpy as np
 
-from acid_platform.engine.exact_values import NUMBER, plain_text
 from acid_platform.layout.moments import moment_of_text
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, TIMESTAMPS, HiveType
+from acid_platform.values.exact_values import NUMBER, plain_text
 
 _MOMENT = re.compile(
     r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d+))?)?)?",
@@ -171,8 +171,6 @@ def _text(value: object) -> str:
     if isinstance(value, Decimal) and value.is_finite():
         return format(value, "f")
     if isinstance(value, float | np.floating):
-        from acid_platform.write.exported_file import java_float  # Parquet's writer loads slowly
-
         return java_float(value)
     if isinstance(value, datetime.date | np.datetime64) and not getattr(value, "tzinfo", None):
         day = not isinstance(value, datetime.datetime | np.datetime64)
@@ -181,6 +179,18 @@ def _text(value: object) -> str:
             text = moment.isoformat(" ")
             return text[:10] if day else text.rstrip("0") if "." in text else text
     raise NoCast
+
+
+def java_float(value: float | np.floating) -> str:
+    """A number as Java's Double.toString and Float.toString write it."""
+    if value != value:
+        return "NaN"
+    if value in (math.inf, -math.inf):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(float(value)) < 1e7:
+        return str(np.format_float_positional(value, unique=True, trim="0"))
+    text = str(np.format_float_scientific(value, unique=True, trim="0", exp_digits=1))
+    return text.replace("e+", "E").replace("e", "E")
 
 
 def _string(value: object) -> tuple[str, bool]:

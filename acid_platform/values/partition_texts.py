@@ -17,8 +17,8 @@ from acid_platform.layout.partition_names import (
     partition_segment,
 )
 from acid_platform.layout.types import FLOATING, INTEGRAL, Column, HiveType
-from acid_platform.storage.arrow_numpy import filled, scalar_of
-from acid_platform.storage.arrow_types import arrow_type, partition_value
+from acid_platform.values.arrow_numpy import filled, scalar_of
+from acid_platform.values.arrow_types import arrow_type, partition_value
 
 MOST_PARTITIONS = 4096
 """Rows of more partitions go to Spark, whose tasks write them in parallel."""

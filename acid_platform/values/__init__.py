@@ -1,0 +1,1 @@
+"""One way for a value into a column, from Python, frames or Arrow, and out of it."""
