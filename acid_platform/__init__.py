@@ -62,7 +62,7 @@ _MODULES = {
     "Transaction": "handles.transaction",
     "ValidTxnList": "transactions",
     "ValidWriteIdList": "transactions",
-    "ValuesCoerced": "engine.coercion",
+    "ValuesCoerced": "values.coercion",
     "Warehouse": "handles.warehouse",
     "load_ipython_extension": "sql.magic",
 }
