@@ -93,6 +93,7 @@ def measure() -> dict[str, int]:
     contracts = (ROOT / "pyproject.toml").read_text()
     ignored = re.findall(r"^ignore_imports = \[(.*?)\]", contracts, re.MULTILINE | re.DOTALL)
     documents = [p.read_text() for p in (ROOT / "docs").glob("*.md")]
+    internal = [p.read_text() for p in (ROOT / "docs" / "internal").glob("*.md")]
     return {
         "library: lines of Python": sum(lengths.values()),
         "library: lines of Java": line_count(LIBRARY.rglob("*.java")),
@@ -125,6 +126,7 @@ def measure() -> dict[str, int]:
         ),
         "documents: pages": len(documents),
         "documents: words": sum(len(text.split()) for text in documents),
+        "documents: words of internal pages": sum(len(text.split()) for text in internal),
         "make: targets that `make help` shows": len(
             re.findall(r"^[a-z-]+:.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
         ),

@@ -87,9 +87,9 @@ again by `make test-full`. Everything else goes to Spark.
 
 Small: at most `acid.local.max.bytes` have to be read from tables, and no rows come from Spark.
 Rows of this process, such as frames, Arrow's data or dicts, are written here, however many they
-are, as a stream ([P59](rules.md)). If they have to go to Spark, since `engine='spark'` was asked
-for or the table is large, they need not fit into its driver's heap: they go by files in a private
-directory to a Spark of this machine, and piece by piece to another one.
+are, as a stream. If they have to go to Spark, since `engine='spark'` was asked for or the table is
+large, they need not fit into its driver's heap: they go by files in a private directory to a Spark
+of this machine, and piece by piece to another one.
 `make bench-engines` measures both engines by the size of the table.
 
 If the JVM of a session ends, every call that waits for it raises SparkLost with the reason, and the
@@ -425,7 +425,7 @@ PAGES = {
     DOCS / "tables.md": render_tables,
     DOCS / "commands.md": render_commands,
     DOCS / "engines.md": render_engines,
-    DOCS / "rights.md": rights_page.render,
+    DOCS / "internal" / "rights.md": rights_page.render,
     DOCS.parent / "llms.txt": llms_page.render,
 }
 

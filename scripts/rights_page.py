@@ -1,4 +1,4 @@
-"""docs/rights.md: who may do what through the gateway and the metastore, printed from the code."""
+"""docs/internal/rights.md: who may do what in the gateway and the metastore."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ the code, so a new call or operation can't come without its line.
 
 ## Calls of the gateway
 
-What a call needs is asked of the [grants](gateway.md#grants) or of the function before it is done;
-without both, whoever may log in may do everything. A call that uses transactions or locks may use
-the caller's own only: those opened or asked for by the same login, and never those that programs
-of this platform opened, whatever user their owner has. A lock without a transaction is known to the
-gateway that gave it; another gateway, or the same after a restart, asks to lock again. A commit
-needs besides, for each table: `insert` or `update` for new rows, `update` or `delete` for delete
-events and for directories that replace what was there; and a lock of an operation that announced
-them.
+What a call needs is asked of the [grants](../gateway.md#grants) or of the function before it is
+done; without both, whoever may log in may do everything. A call that uses transactions or locks may
+use the caller's own only: those opened or asked for by the same login, and never those that
+programs of this platform opened, whatever user their owner has. A lock without a transaction is
+known to the gateway that gave it; another gateway, or the same after a restart, asks to lock again.
+A commit needs besides, for each table: `insert` or `update` for new rows, `update` or `delete` for
+delete events and for directories that replace what was there; and a lock of an operation that
+announced them.
 
 `pytest tests/gateway/test_rights.py -k "NAME]"` runs the tests of a call: nobody without the verb
 gets in, everybody with it does, and others' transactions and locks are out of reach.

@@ -1,4 +1,4 @@
-"""The rules of docs/rules.md as values.
+"""The rules of docs/internal/rules.md as values.
 
 tests/docs/test_rules.py holds the page, the code and the tests to each other.
 """
@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "rules.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "internal" / "rules.md"
 _ROW = re.compile(r"\| \*\*(?P<id>[A-Z]\d{1,2})\*\* \| (?P<text>.+) \|")
 
 
@@ -47,7 +47,7 @@ def entries(page: str) -> list[Rule | NotBuilt]:
             case re.Match(), [sentence, places, tests]:
                 found.append(Rule(row["id"], sentence, _codes(places), _codes(tests)))
             case _:
-                raise ValueError(f"docs/rules.md: not a row of rules: {line}")
+                raise ValueError(f"docs/internal/rules.md: not a row of rules: {line}")
     return found
 
 

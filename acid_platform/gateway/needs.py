@@ -84,7 +84,7 @@ def _table(arguments: Sequence[Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a call needs, and the same in words for docs/rights.md."""
+    """What a call needs, and the same in words for docs/internal/rights.md."""
 
     needs: Callable[..., Iterable[Need]]
     """By the call's arguments."""

@@ -1,4 +1,4 @@
-"""docs/hive-statements.md: its statements, and what each answers here.
+"""docs/internal/hive-statements.md: its statements, and what each answers here.
 
 `python -m tests.docs.hive_statements` writes the answers of this version into the page.
 """
@@ -17,7 +17,7 @@ from acid_platform.errors import AcidError
 from acid_platform.sql.present import hive_text, rows_of
 from tests.conftest import temporary_warehouse
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "hive-statements.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "internal" / "hive-statements.md"
 ANSWER = "-- "
 REFUSED = "refused: "
 _ORDERED = re.compile(r"(?!SELECT\b)|.*\b(?:ORDER|SORT|CLUSTER) BY\b", re.DOTALL)

@@ -43,8 +43,8 @@ RUN_HERE = {
     "docs/dagster-projects.md",
     "docs/history.md",
     "docs/ingesting.md",
-    "docs/isolation.md",
-    "docs/metastore.md",
+    "docs/internal/isolation.md",
+    "docs/internal/metastore.md",
     "docs/operations.md",
     "docs/streaming.md",
     "docs/tutorial.md",
@@ -57,7 +57,7 @@ RUN_ELSEWHERE = {
     "docs/configuration.md": "tests/sparks/with_peers.py: it needs Iceberg's jar",
     "docs/foreign-readers.md": "tests/interop/direct: they need Hive's metastore",
     "docs/gateway.md": "tests/gateway/test_entry.py, test_rights.py",
-    "docs/hive-statements.md": "tests/docs/test_hive_statements.py",
+    "docs/internal/hive-statements.md": "tests/docs/test_hive_statements.py",
     "docs/object-stores.md": "tests/stores",
     "docs/production.md": "tests/docs/test_docs.py",
     "docs/shared-metastore.md": "tests/docs/test_deploy.py, tests/log",
@@ -71,7 +71,7 @@ def page(name: str) -> str:
 
 
 def test_every_page_with_code_is_run() -> None:
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     with_code = {str(path.relative_to(ROOT)) for path in pages if BLOCK.search(path.read_text())}
     assert with_code - {"CHANGELOG.md", "CONTRIBUTING.md"} == RUN_HERE | set(RUN_ELSEWHERE)
 
@@ -252,7 +252,7 @@ def test_the_page_about_operations(reader: Reader, monkeypatch: pytest.MonkeyPat
 
 def test_the_page_about_the_metastore(reader: Reader) -> None:
     reader.warehouse.create_table("db.t", "id int")
-    status, counters, tables, _ = reader.types(page("metastore.md"))
+    status, counters, tables, _ = reader.types(page("internal/metastore.md"))
     assert "leader" in status
     assert "acid_" in counters and "db" in tables
 
@@ -365,7 +365,7 @@ def test_the_page_about_isolation(reader: Reader) -> None:
     shifts = reader.warehouse.create_table("shop.shifts", "name string, on_call int, day string")
     rows = [{"name": name, "on_call": 1, "day": "2024-01-02"} for name in ("Ann", "Bob")]
     shifts.insert(rows)
-    reader.types(page("isolation.md"))
+    reader.types(page("internal/isolation.md"))
     assert rows_of(reader.warehouse, "shop.shifts") == [
         ("Ann", 0, "2024-01-02"),
         ("Bob", 1, "2024-01-02"),

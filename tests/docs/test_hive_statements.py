@@ -1,4 +1,4 @@
-"""Every statement of docs/hive-statements.md answers what the page says."""
+"""Every statement of docs/internal/hive-statements.md answers what the page says."""
 
 from __future__ import annotations
 

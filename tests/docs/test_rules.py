@@ -1,4 +1,4 @@
-"""docs/rules.md, the code and the tests name the same rules; no text names a missing file."""
+"""The page of rules, the code and the tests name the same rules; no text names a missing file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RANGE = re.compile(rf"\b([{LETTERS}])(\d{{1,2}})(?: to |-)\1(\d{{1,2}})\b")
 _ID = re.compile(rf"\b[{LETTERS}]\d{{1,2}}\b")
 _OTHER_ID = re.compile(rf"(?<!-)\b(?![{LETTERS}])[A-Z]\d{{1,2}}\b")
 _TEXTS = (".py", ".md", ".ipynb", ".toml", ".yml", ".yaml")
-_NOT_READ = ("tests/fixtures/", "benchmarks/results/", "docs/rules.md")
+_NOT_READ = ("tests/fixtures/", "benchmarks/results/", "docs/internal/rules.md")
 _ROOMS = [
     ".ci",
     ".devcontainer",
@@ -174,7 +174,7 @@ def test_each_rule_is_named_where_it_is_enforced_and_proved() -> None:
 def test_what_users_read_names_no_rule() -> None:
     """Messages, listings and pages: the ids of rules are for those who change the code."""
     cited = re.compile(rf"\((?:[^()]*, )?[{LETTERS}]\d{{1,2}}\b[^()]*\)")
-    pages = {"docs/architecture.md", "docs/extending.md"}
+    pages = {"docs/internal/architecture.md", "docs/internal/extending.md"}
     places = {}
     for path, text in texts().items():
         if path.startswith(("acid_platform/", "assets/", "resources/")) and path.endswith(".py"):
@@ -220,7 +220,10 @@ def test_no_text_cites_a_section_of_a_book_that_is_not_here() -> None:
     ("text", "names"),
     [
         ("see storage.md section 7", {"storage.md"}),
-        ("(docs/metastore.md, rules/state.py)", {"docs/metastore.md", "rules/state.py"}),
+        (
+            "(docs/internal/metastore.md, rules/state.py)",
+            {"docs/internal/metastore.md", "rules/state.py"},
+        ),
         ("MetadataValue.md(text), a.py.orig, assets/<name>.py, https://x.org/a.md", set()),
     ],
 )

@@ -1,6 +1,6 @@
 """Every call of the gateway: who may make it, on what, and with whose transactions and locks.
 
-docs/rights.md is printed from the same rules, so a call can't come without a line and a test.
+docs/internal/rights.md is printed from the same rules: a call needs a line there and a test.
 """
 
 from __future__ import annotations

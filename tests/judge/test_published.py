@@ -272,7 +272,7 @@ def test_the_judge_knows_nothing_of_the_platform() -> None:
 
 
 def test_the_page_has_every_level_and_every_anomaly() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "isolation.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "internal" / "isolation.md").read_text()
     for level, names in LEVELS.items():
         assert f"| {level} |" in page or f"| **{level}** |" in page
         assert all(f"`{name.removesuffix('-realtime')}`" in page for name in names)

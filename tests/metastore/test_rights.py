@@ -1,6 +1,6 @@
 """Every operation of the metastore: nobody without the key, and nothing of another type.
 
-docs/rights.md is printed from the same list, so an operation can't come without a line and a test.
+docs/internal/rights.md is printed from the same list: an operation needs a line and a test.
 """
 
 from __future__ import annotations

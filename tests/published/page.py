@@ -1,4 +1,4 @@
-"""docs/published-tests.md, printed from the cases: `python -m tests.published.page`."""
+"""The page docs/internal/published-tests.md: `python -m tests.published.page` prints it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.published.slt import Case, cases
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "published-tests.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "internal" / "published-tests.md"
 _HEAD = """\
 # Published tests of others
 

@@ -1,4 +1,4 @@
-"""docs/published-tests.md says what the cases say."""
+"""docs/internal/published-tests.md says what the cases say."""
 
 from __future__ import annotations
 
