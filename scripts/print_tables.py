@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from acid_platform.base.config import HONOURED, NO_EFFECT, REFUSED
+from acid_platform.base.config import HONOURED, REFUSED
 from acid_platform.base.table_properties import TABLE_PROPERTIES
 from acid_platform.cli.main import main
 from acid_platform.engine.local.translation.expressions import CONSTRUCTS
@@ -26,7 +26,6 @@ from acid_platform.engine.local.translation.functions import (
 )
 from acid_platform.engine.local.translation.select_expressions import ENDS, RANKS, SHIFTS
 from acid_platform.engine.spark.spark_versions import VERSIONS
-from acid_platform.sql.run_settings import FAMILIES, ONE_VALUE
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.conflicts import BY_ROW, CONFLICTING, SKEWED
 from acid_platform.transactions.locks import (
@@ -297,27 +296,10 @@ def render_tables() -> str:
                 for one in TABLE_PROPERTIES
             ],
         ),
-        "## Settings that are accepted without effect\n",
-        _table(
-            ("setting", "default", "why nothing follows"),
-            [(_code(one.name), _code(one.default), one.reason) for one in NO_EFFECT],
-        ),
         "## Settings that are refused unless they have the one value\n",
         _table(
             ("setting", "value", "why"),
             [(_code(one.name), _code(one.default), one.reason) for one in REFUSED],
-        ),
-        "## Settings of Hive that mean nothing here\n",
-        "SET accepts a setting whose name begins so, and answers why nothing follows. The session"
-        " remembers it, and nothing is stored. A name that is almost another one is refused.\n",
-        _table(
-            ("setting", "why nothing follows"),
-            [(_code(f"{name}*"), reason) for name, reason in sorted(FAMILIES.items())],
-        ),
-        "Of these, the following would change what statements do. SET accepts the one value.\n",
-        _table(
-            ("setting", "value", "why"),
-            [(_code(one.name), _code(one.default), one.reason) for one in ONE_VALUE.values()],
         ),
     ]
     return "\n".join(parts)

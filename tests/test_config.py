@@ -1,4 +1,4 @@
-"""The settings registry (P7, P9, C22)."""
+"""The settings registry (P7, P9, C22); SET of others: tests/sql/test_settings_of_a_session."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 from acid_platform import SettingRefused
 from acid_platform.base.config import (
     HONOURED,
-    NO_EFFECT,
     REFUSED,
     REGISTRY,
     SettingKind,
@@ -47,17 +46,24 @@ def test_P9_published_settings_are_honoured(name: str, default: object) -> None:
 
 
 def test_P9_every_setting_is_in_one_class() -> None:
-    every = [setting.name for setting in (*HONOURED, *NO_EFFECT, *REFUSED)]
+    every = [setting.name for setting in (*HONOURED, *REFUSED)]
     assert len(every) == len(set(every)) == len(REGISTRY)
     assert {setting.treatment for setting in HONOURED} == {Treatment.HONOURED}
-    assert {setting.treatment for setting in NO_EFFECT} == {Treatment.NO_EFFECT}
     assert {setting.treatment for setting in REFUSED} == {Treatment.REFUSED}
-    assert all(setting.reason for setting in (*NO_EFFECT, *REFUSED))
+    assert all(setting.reason for setting in REFUSED)
 
 
 @pytest.mark.parametrize("name", REGISTRY)
 def test_P9_every_default_is_allowed(name: str) -> None:
     Settings.of({name: setting(name).default})
+
+
+def test_a_setting_of_an_earlier_release_is_left_out_and_one_of_another_case_is_equal() -> None:
+    stored = Settings({}).with_stored("hive.repl.txn.timeout", "11d")
+    assert stored.with_stored("hive.default.fileformat", "ORC").overrides == {
+        "hive.default.fileformat": "ORC"
+    }
+    assert Settings.of({"hive.default.fileformat": "ORC"})
 
 
 TIMES = [
@@ -100,6 +106,10 @@ WRONG = [
     ("hive.support.concurrency", "false", "only 'true': transactions need it"),
     ("hive.exec.dynamic.partition.mode", "strict", "only 'nonstrict'"),
     ("hive.acid.createtable.softdelete", "true", "soft deletes are not built"),
+    ("hive.exec.dynamic.partition", "false", "only 'true': rows may always"),
+    ("hive.exec.default.partition.name", "x", "only '__HIVE_DEFAULT_PARTITION__'"),
+    ("hive.support.quoted.identifiers", "none", "is a name, not a pattern"),
+    ("hive.local.time.zone", "Europe/Berlin", "statements run in UTC"),
     ("acid.cleaner.watermark", "partition", "'table', 'global'"),
     ("hive.txn.retryable.sqlex.regex", "a, (", "regular expressions"),
     ("acid.outcome.retention", "1h", "from 24"),
@@ -117,6 +127,8 @@ def test_P9_a_refusal_names_setting_value_and_range(name: str, text: str, allowe
 def test_P7_the_heartbeat_stays_below_the_timeout() -> None:
     assert Settings.of().heartbeat_interval == 150_000
     assert Settings.of({"acid.heartbeat.interval": "299s"}).heartbeat_interval == 299_000
+    later = {"acid.heartbeat.interval": "350s", "hive.txn.timeout": "400s"}
+    assert Settings.of(later).heartbeat_interval == 350_000
     for both in (
         {"acid.heartbeat.interval": "300s"},
         {"acid.heartbeat.interval": "60s", "hive.txn.timeout": "60s"},

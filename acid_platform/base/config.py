@@ -1,8 +1,9 @@
-"""Every setting that the platform knows, in three literal classes (P9).
+"""Every setting that the platform knows (P9).
 
-HONOURED settings change what happens. NO_EFFECT settings are accepted so that Hive scripts run;
-each says why it has no effect. REFUSED settings accept only the value that the platform works
-with. Times are kept in milliseconds; a number without a unit is in the setting's own unit.
+HONOURED settings change what happens. REFUSED settings would change an answer or what a statement
+does, and accept only the value that the platform works with; each says why. Any other setting of
+Hive changes nothing here. Times are kept in milliseconds; a number without a unit is in the
+setting's own unit.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ class SettingKind(Enum):
 
 class Treatment(Enum):
     HONOURED = "honoured"
-    NO_EFFECT = "accepted without effect"
     REFUSED = "refused"
 
 
@@ -118,7 +118,7 @@ class Setting:
 
     def _allows(self, value: Value) -> bool:
         if self.treatment is Treatment.REFUSED:
-            return value == self._typed(self.default)
+            return str(value).lower() == str(self._typed(self.default)).lower()
         if self.choices:
             return value in self.choices
         if isinstance(value, str | bool):
@@ -242,116 +242,61 @@ PATHS = (
 )
 """Settings that are paths, separated by commas if there are several."""
 
-_METRIC = "a threshold of Hive's periodic metric log, which is not built"
-_NO_LOCK_POLL = "the metastore grants waiting locks itself; each call states its own wait"
-_ALL_ACID = "every table of this platform is transactional"
-_ONE_LOOP = "one loop handles requests one at a time"
-_NO_REPLICATION = "Hive's replication is not built"
-_NO_STATS = "statistics come from the reports of writers"
-
-
-def _treated(treatment: Treatment, *rows: tuple[str, SettingKind, str, str]) -> tuple[Setting, ...]:
-    """Settings by name, kind, default and the reason of their treatment."""
-    return tuple(
-        Setting(name, kind, default, reason=reason, treatment=treatment)
-        for name, kind, default, reason in rows
-    )
-
-
-NO_EFFECT = _treated(
-    Treatment.NO_EFFECT,
-    ("hive.enforce.bucketing", _B, "true", "always enforced, as in Hive since 2.0"),
-    ("hive.txn.opentxn.timeout", _T, "1000ms", _ONE_LOOP),
-    ("hive.txn.use.minhistorylevel", _B, "true", _ONE_LOOP),
-    ("hive.txn.use.minhistorywriteid", _B, "false", "acid.cleaner.watermark chooses"),
-    ("hive.metastore.housekeeping.threads.on", _B, "true", "housekeeping always runs"),
-    (
-        "hive.metastore.txn.store.impl",
-        _X,
-        f"{_HIVE}.metastore.txn.CompactionTxnHandler",
-        "the store is the metastore's DuckDB file",
-    ),
-    ("hive.repl.txn.timeout", _T, "11d", _NO_REPLICATION),
-    (
-        "hive.lock.manager",
-        _X,
-        f"{_HIVE}.ql.lockmgr.zookeeper.ZooKeeperHiveLockManager",
-        "not used with DbTxnManager",
-    ),
-    ("hive.lock.numretries", _N, "100", _NO_LOCK_POLL),
-    ("hive.unlock.numretries", _N, "10", _NO_LOCK_POLL),
-    ("hive.lock.sleep.between.retries", _T, "60s", _NO_LOCK_POLL),
-    (
-        "hive.txn.manager.dump.lock.state.on.acquire.timeout",
-        _B,
-        "false",
-        "a LockTimeout always names the lock that blocks",
-    ),
-    ("hive.txn.strict.locking.mode", _B, "true", _ALL_ACID),
-    ("hive.txn.ext.locking.enabled", _B, "false", _ALL_ACID),
-    ("hive.txn.nonacid.read.locks", _B, "true", _ALL_ACID),
-    ("hive.txn.read.locks", _B, "true", "reads hold a lease"),
-    ("hive.locks.max.partitions", _N, "-1", "reads hold a lease"),
-    ("hive.txn.xlock.ctas", _B, "false", "the metastore refuses a second table of one name"),
-    ("hive.txn.stats.enabled", _B, "true", _NO_STATS),
-    ("hive.txn.acid.dir.cache.duration", _T, "120min", "no reader lists a directory"),
-    ("hive.create.as.acid", _B, "false", _ALL_ACID),
-    ("hive.compactor.request.queue", _N, "1", "the Initiator decides from memory"),
-    ("hive.compactor.cleaner.threads.num", _N, "1", "one Cleaner holds the lease"),
-    ("hive.compactor.worker.pool.timeout", _T, "12h", "worker pools are not built"),
-    ("hive.compactor.run.as.user", _X, "", "everything runs as the user of the process"),
-    ("hive.compactor.crud.query.based", _B, "false", "compaction streams ORC files"),
-    ("hive.compaction.merge.enabled", _B, "false", "compaction streams ORC files"),
-    ("hive.compactor.gather.stats", _B, "true", _NO_STATS),
-    ("hive.mr.compactor.gather.stats", _B, "false", _NO_STATS),
-    ("metastore.compactor.enable.stats.compression", _B, "true", "the ORC writer decides"),
-    ("hive.compactor.initiator.tablecache.on", _B, "true", "tables are in memory"),
-    ("hive.compactor.cleaner.tablecache.on", _B, "true", "tables are in memory"),
-    ("hive.compactor.connectionPool.maxPoolSize", _N, "5", _ONE_LOOP),
-    ("hive.compactor.initiator.duration.update.interval", _T, "60s", _METRIC),
-    ("hive.compactor.cleaner.duration.update.interval", _T, "60s", _METRIC),
-    ("hive.compactor.active.delta.dir.threshold", _N, "200", _METRIC),
-    ("hive.compactor.obsolete.delta.dir.threshold", _N, "200", _METRIC),
-    ("hive.compactor.small.delta.dir.threshold", _N, "200", _METRIC),
-    ("hive.compactor.oldest.open.txn.threshold.warning", _T, "24h", _METRIC),
-    ("hive.compactor.oldest.open.txn.threshold.error", _T, "72h", _METRIC),
-    ("hive.compactor.oldest.replication.open.txn.threshold.warning", _T, "14d", _METRIC),
-    ("hive.compactor.oldest.replication.open.txn.threshold.error", _T, "21d", _METRIC),
-    ("hive.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning", _T, "24h", _METRIC),
-    ("hive.compactor.oldest.uncleaned.aborted.txn.time.threshold.error", _T, "48h", _METRIC),
-    ("hive.compactor.oldest.initiated.compaction.time.threshold.warning", _T, "1h", _METRIC),
-    ("hive.compactor.oldest.initiated.compaction.time.threshold.error", _T, "12h", _METRIC),
-    ("hive.compactor.oldest.uncleaned.compaction.time.threshold", _T, "24h", _METRIC),
-    ("hive.compactor.long.running.initiator.threshold.warning", _T, "6h", _METRIC),
-    ("hive.compactor.long.running.initiator.threshold.error", _T, "12h", _METRIC),
-    ("hive.compactor.failed.compaction.ratio.threshold", _F, "0.01", _METRIC),
-    ("hive.compactor.completed.txn.components.record.threshold.warning", _N, "500000", _METRIC),
-    ("hive.compactor.completed.txn.components.record.threshold.error", _N, "1000000", _METRIC),
-    ("hive.compactor.txn.to.writeid.record.threshold.warning", _N, "500000", _METRIC),
-    ("hive.compactor.txn.to.writeid.record.threshold.error", _N, "1000000", _METRIC),
-    ("hive.compactor.tables.with.aborted.txn.threshold", _N, "1", _METRIC),
-    ("hive.metastore.acidmetrics.table.aborted.txns.threshold", _N, "1500", _METRIC),
-    ("hive.compactor.acid.metrics.logger.frequency", _T, "360min", _METRIC),
-)
-
 _SOFT_DELETE = "soft deletes are not built"
 
-REFUSED = _treated(
-    Treatment.REFUSED,
-    ("hive.support.concurrency", _B, "true", "transactions need it"),
-    ("hive.exec.dynamic.partition.mode", _X, "nonstrict", "rows choose their partitions"),
-    ("hive.txn.readonly.enabled", _B, "true", "reads are READ_ONLY transactions"),
-    ("hive.acid.lockless.reads.enabled", _B, "false", _SOFT_DELETE),
-    ("hive.acid.createtable.softdelete", _B, "false", _SOFT_DELETE),
-    ("hive.acid.droppartition.usebase", _B, "false", _SOFT_DELETE),
-    ("hive.acid.renamepartition.makecopy", _B, "false", _SOFT_DELETE),
-    ("hive.acid.truncate.usebase", _B, "true", "TRUNCATE writes an empty base"),
-    ("hive.txn.operational.properties", _N, "1", "updates are always split"),
-    ("hive.txn.write.acid.version.file", _B, "true", "readers need _orc_acid_version"),
-    ("hive.merge.cardinality.check", _B, "true", "MERGE would update a row twice"),
+_POSITION = "a number in GROUP BY and ORDER BY is a position"
+_FORMAT = "CREATE TABLE … STORED AS chooses another format"
+
+REFUSED = tuple(
+    Setting(name, kind, default, reason=reason, treatment=Treatment.REFUSED)
+    for name, kind, default, reason in (
+        ("hive.support.concurrency", _B, "true", "transactions need it"),
+        ("hive.exec.dynamic.partition", _B, "true", "rows may always choose their partitions"),
+        ("hive.exec.dynamic.partition.mode", _X, "nonstrict", "rows choose their partitions"),
+        ("hive.txn.readonly.enabled", _B, "true", "reads are READ_ONLY transactions"),
+        ("hive.acid.lockless.reads.enabled", _B, "false", _SOFT_DELETE),
+        ("hive.acid.createtable.softdelete", _B, "false", _SOFT_DELETE),
+        ("hive.acid.droppartition.usebase", _B, "false", _SOFT_DELETE),
+        ("hive.acid.renamepartition.makecopy", _B, "false", _SOFT_DELETE),
+        ("hive.acid.truncate.usebase", _B, "true", "TRUNCATE writes an empty base"),
+        ("hive.txn.operational.properties", _N, "1", "updates are always split"),
+        ("hive.txn.write.acid.version.file", _B, "true", "readers need _orc_acid_version"),
+        ("hive.merge.cardinality.check", _B, "true", "MERGE would update a row twice"),
+        ("hive.cli.errors.ignore", _B, "false", "the first error ends a script"),
+        ("hive.default.fileformat", _X, "orc", _FORMAT),
+        ("hive.default.fileformat.managed", _X, "orc", _FORMAT),
+        ("hive.error.on.empty.partition", _B, "false", "an INSERT may add no rows"),
+        (
+            "hive.exec.default.partition.name",
+            _X,
+            "__HIVE_DEFAULT_PARTITION__",
+            "files know the partition of NULL by this name",
+        ),
+        ("hive.exec.drop.ignorenonexistent", _B, "false", "write DROP … IF EXISTS"),
+        ("hive.exec.orc.skip.corrupt.data", _B, "false", "damaged data is always an error"),
+        ("hive.exec.schema.evolution", _B, "true", "older files are read by the present columns"),
+        ("hive.groupby.orderby.position.alias", _B, "true", _POSITION),
+        ("hive.groupby.position.alias", _B, "true", _POSITION),
+        ("hive.orderby.position.alias", _B, "true", _POSITION),
+        ("hive.int.timestamp.conversion.in.seconds", _B, "true", "a number is a time in seconds"),
+        (
+            "hive.local.time.zone",
+            _X,
+            "UTC",
+            "statements run in UTC; write from_utc_timestamp(…) for another zone",
+        ),
+        ("hive.resultset.use.unique.column.names", _B, "false", "a column is called id, not t.id"),
+        (
+            "hive.support.quoted.identifiers",
+            _X,
+            "column",
+            "a text in backticks is a name, not a pattern",
+        ),
+        ("hive.typecheck.on.insert", _B, "true", "a value is stored unchanged or not at all"),
+    )
 )
 
-REGISTRY: dict[str, Setting] = {entry.name: entry for entry in (*HONOURED, *NO_EFFECT, *REFUSED)}
+REGISTRY: dict[str, Setting] = {entry.name: entry for entry in (*HONOURED, *REFUSED)}
 
 
 def setting(name: str) -> Setting:
@@ -384,15 +329,23 @@ class Settings:
     def with_value(self, name: str, text: str) -> Settings:
         """A copy with one more value. Raises SettingRefused, also if two settings conflict (P7)."""
         setting(name).parse(text)
-        changed = Settings({**self.overrides, name: text})
-        own = changed.integer("acid.heartbeat.interval")
-        timeout = changed.integer("hive.txn.timeout")
+        changed = self.with_stored(name, text)
+        changed.refuse_late_heartbeats()
+        return changed
+
+    def refuse_late_heartbeats(self) -> None:
+        """Raises SettingRefused if two settings conflict (P7)."""
+        own, timeout = self.integer("acid.heartbeat.interval"), self.integer("hive.txn.timeout")
         if own >= timeout:
             raise SettingRefused(
-                f"{name}={text!r} is refused: acid.heartbeat.interval ({own} ms) must be below"
+                f"acid.heartbeat.interval ({own} ms) is refused: it must be below"
                 f" hive.txn.timeout ({timeout} ms)"
             )
-        return changed
+
+    def with_stored(self, name: str, text: str) -> Settings:
+        """A copy with a value that was checked when it was set. One that an earlier release has
+        stored, and nothing reads any more, is left out."""
+        return Settings({**self.overrides, name: text}) if name in REGISTRY else self
 
     def text(self, name: str) -> str:
         """The value as it was written."""
@@ -429,14 +382,15 @@ class Settings:
         return any(re.search(pattern, error) for pattern in patterns)
 
     def items(self) -> Iterator[tuple[str, str]]:
-        """Every setting with its value as text, in the order of the three classes."""
+        """Every setting with its value as text, in the order of the two classes."""
         return ((name, self.text(name)) for name in REGISTRY)
 
 
 @lru_cache(maxsize=64)
 def _checked(overrides: tuple[tuple[str, str], ...]) -> Settings:
     """Cached, since each statement has the same settings as the last."""
-    chosen = Settings({})
+    chosen = Settings(dict(overrides))
     for name, text in overrides:
-        chosen = chosen.with_value(name, text)
+        setting(name).parse(text)
+    chosen.refuse_late_heartbeats()
     return chosen

@@ -41,7 +41,7 @@ class SqlSession:
         self.transaction: Transaction | None = None
         self.current_database = "default"
         self.settings: dict[str, str] = {}
-        """What this session has SET, also Hive's settings without effect, which nobody stores."""
+        """What this session has SET, also what nothing here reads and nobody stores."""
         self._parsed: Recent[str, tuple[tuple[ScriptStatement, Statement], ...]] = Recent(256)
         self._views: set[str] = set()
         """Names that were views or external tables when they were last read."""

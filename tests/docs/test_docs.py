@@ -24,14 +24,12 @@ from acid_platform.base.table_properties import TABLE_PROPERTIES
 from acid_platform.cli.main import main
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.orchestration.resources import SparkResource, WarehouseResource
-from acid_platform.sql.run_settings import ONE_VALUE
 from scripts import print_tables
 from tests.conftest import temporary_warehouse
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_SETTINGS = {
     *(one.name for one in TABLE_PROPERTIES),
-    *ONE_VALUE,
     "hive.acid.key.index",
     "hive.acid.stats",
     "hive.acid.version",

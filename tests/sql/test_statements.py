@@ -105,7 +105,6 @@ X_SPEC = PartitionSpec({"a": "x)"})
         ),
         ("describe db.t `Id`", "DESCRIBE TABLE", {"table": "db.t", "field": "id"}),
         ("DESCRIBE t PARTITION (a='x)')", "DESCRIBE TABLE", {"table": "t", "spec": X_SPEC}),
-        ("SHOW CONF 'hive.a'", "SHOW CONF", {"key": "hive.a"}),
         ("SET -v", "SET", {}),
         ("set hiveconf:hive.a-b = c", "SET", {"key": "hive.a-b", "value": "c"}),
         ("SET hivevar:day=2024-01-01", "SET", {"space": "hivevar"}),

@@ -22,7 +22,10 @@ RIGHT: tuple[tuple[str, Expected], ...] = (
     ("USE shop", "OK"),
     ("SET hive.txn.timeout=200s", "OK"),
     ("SET hive.txn.timeout", {("hive.txn.timeout=200s",)}),
-    ("SET hive.locks.max.partitions=5", "OK, but without effect: reads hold a lease"),
+    (
+        "SET hive.locks.max.partitions=5",
+        "OK, but hive.locks.max.partitions is unknown here and ignored",
+    ),
     ("CREATE TABLE item (id int, name string, price decimal(7,2), since date) STORED AS ORC", "OK"),
     ("CREATE TABLE IF NOT EXISTS item (id int)", "OK"),
     (

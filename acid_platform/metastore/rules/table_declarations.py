@@ -258,7 +258,7 @@ class SettingChanged(Event, kind="set"):
 
     def apply(self, state: State, _at: int) -> None:
         before = state.settings.integer("hive.txn.timeout")
-        state.settings = state.settings.with_value(self.name, self.value)
+        state.settings = state.settings.with_stored(self.name, self.value)
         clients = next(state.open_txns(), None) or state.locks or state.cleaning
         if clients and state.settings.integer("hive.txn.timeout") < before:
             state.longest_timeout = max(state.longest_timeout, before)

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
 from typing import Any
 
-from acid_platform.base.config import Settings
 from acid_platform.compaction.states import CompactionState
 from acid_platform.metastore.codec import FLAT, columns_of, ranges
 from acid_platform.metastore.pasts import Cursor, Sink, TableCommit, Tag
@@ -241,7 +240,7 @@ def _put_identity(state: State, _key: Key, identity: Identity) -> None:
 
 
 def _put_setting(state: State, key: Key, setting: SetSetting) -> None:
-    state.settings = Settings.of({**state.settings.overrides, key[0]: setting.value})
+    state.settings = state.settings.with_stored(key[0], setting.value)
 
 
 def _put_write_id(table: TableState, row: WriteIdRow) -> None:
