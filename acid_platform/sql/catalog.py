@@ -206,7 +206,7 @@ class Catalog:
         if full in self.externals:
             raise UnsupportedStatement(
                 f"{full} is an external table, whose files are only read; INSERT its rows into"
-                " another table, or write files by INSERT OVERWRITE DIRECTORY"
+                " another table"
             )
         return self.record(name)
 

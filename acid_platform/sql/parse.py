@@ -176,7 +176,7 @@ NO_STATEMENT = "there is no statement; write one, such as SHOW TABLES"
 _OTHERS = (
     *("SELECT", "INSERT INTO", "INSERT OVERWRITE", "UPDATE", "DELETE", "MERGE INTO"),
     *("TRUNCATE TABLE", "LOAD DATA", "CREATE TABLE", "CREATE VIEW", "EXPLAIN"),
-    *("CREATE EXTERNAL TABLE", "INSERT OVERWRITE DIRECTORY", "ALTER VIEW"),
+    *("CREATE EXTERNAL TABLE", "ALTER VIEW"),
 )
 """The statements that are in none of the tables."""
 _CHANGING = ("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "LOAD")
@@ -293,10 +293,6 @@ def _change(word: str, written: ScriptStatement) -> Statement:
     text = written.text
     match word:
         case "INSERT":
-            from acid_platform.sql.run_exports import directory_insert, writes_directory
-
-            if writes_directory(written.plain):
-                return directory_insert(text)
             return split_dml.insert(text)
         case "UPDATE":
             return split_dml.update(text)

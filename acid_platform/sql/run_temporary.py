@@ -16,18 +16,18 @@ import pyarrow as pa
 from acid_platform.base.private_places import ScratchDirectory, scratch_directory
 from acid_platform.base.promises import refuse_promises
 from acid_platform.errors import TableExists, UnsupportedStatement
+from acid_platform.formats.orc import OrcWriter, to_be_stored
 from acid_platform.layout.declarable import refuse_names
-from acid_platform.layout.formats import ORC
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.records import ExternalFiles, ViewRecord
 from acid_platform.sql.answers import Done
 from acid_platform.sql.statements import Insert, Truncate
+from acid_platform.storage.files import Files
 from acid_platform.tables.declaration import check_columns, comments_of
 from acid_platform.tables.external_tables import as_table, files_of
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.values.arrow_types import arrow_type
 from acid_platform.values.local_rows import local_table
-from acid_platform.write.exported_file import write_exported
 
 if TYPE_CHECKING:
     from acid_platform.engine.results import Result
@@ -144,4 +144,13 @@ def _written(view: ViewRecord, columns: tuple[Column, ...], rows: Result) -> int
         return pa.RecordBatch.from_arrays(arrays, names=list(kinds))
 
     batches = (conformed(batch) for batch in rows.batches() if batch.num_rows)
-    return write_exported(files_of(view).location, uuid.uuid4().hex, columns, ORC, batches)
+    files, directory = Files.of(files_of(view).location)
+    writer = OrcWriter(files, f"{directory}/{uuid.uuid4().hex}", columns, "zlib")
+    try:
+        for batch in batches:
+            stored = [*map(to_be_stored, batch.columns)]
+            writer.write(pa.RecordBatch.from_arrays(stored, names=batch.schema.names))
+        return writer.close()
+    except BaseException:
+        writer.give_up()
+        raise

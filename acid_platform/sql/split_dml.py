@@ -200,8 +200,8 @@ def _insert(parts: Parts, before: str, selects: bool = False) -> Insert:
         parts.need("INTO", what)
     if parts.comes("LOCAL", "DIRECTORY") or (parts.comes("DIRECTORY") and parts.text_comes(1)):
         raise UnsupportedStatement(
-            f"{what} DIRECTORY after WITH or FROM, or without OVERWRITE, is not supported; write"
-            " INSERT OVERWRITE DIRECTORY '…' SELECT …"
+            f"{what} DIRECTORY is not supported; take the rows by wh.sql('SELECT …').to_arrow(),"
+            " and write them with pyarrow or another library"
         )
     parts.skip("TABLE")
     table = ".".join(changed_table(parts))

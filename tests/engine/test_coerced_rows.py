@@ -22,7 +22,7 @@ from acid_platform import (
     WrongType,
 )
 from acid_platform.layout.types import parse_columns, parse_type
-from acid_platform.values.coercion import Coerced, NoCast, cast
+from acid_platform.values.coercion import Coerced, NoCast, cast, java_float
 from acid_platform.values.local_rows import coerced_table, local_table
 from tests.conftest import temporary_warehouse
 
@@ -137,6 +137,16 @@ COUNTS = {
     "note": Coerced(1, 0),
     "l[].price": Coerced(1, 0),
 }
+
+
+def test_numbers_become_texts_as_java_writes_them() -> None:
+    written = {
+        **{0.0: "0.0", 1.0: "1.0", 1234567.0: "1234567.0", 1e7: "1.0E7", 0.001: "0.001"},
+        **{0.0009: "9.0E-4", 1.5e300: "1.5E300", -2.5: "-2.5", math.inf: "Infinity"},
+    }
+    assert {value: java_float(value) for value in written} == written
+    special = (np.float32(0.1), -0.0, math.nan, -math.inf)
+    assert [*map(java_float, special)] == ["0.1", "-0.0", "NaN", "-Infinity"]
 
 
 @pytest.mark.parametrize("form", [list, pd.DataFrame])

@@ -5,8 +5,6 @@ measures the batch after each row, which takes half the time of an INSERT. A sta
 measures each row instead: the length of its texts. If there is a row with more than WIDEST bytes,
 the job stops and runs again as Spark would run it, and later statements on that table do so at
 once.
-
-INSERT OVERWRITE DIRECTORY writes so too: one file for each task that has rows.
 """
 
 from __future__ import annotations
@@ -20,17 +18,14 @@ from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from acid_platform.engine.spark.failures import WIDE_ROWS, RowsTooWide, raise_as_ours
 from acid_platform.engine.spark.few_calls import mapped_in_arrow
 from acid_platform.engine.spark.task_body import answers, write_rows
-from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column
-from acid_platform.write.exported_file import write_exported
 from acid_platform.write.task_files import Received, StagedFile, TaskTarget
 
 _ANSWER = T.StructType([T.StructField("answer", T.StringType())])
@@ -136,28 +131,3 @@ def _without_limit(spark: SparkSession) -> Iterator[None]:
                 _unlimited[spark] = running - 1, before
             else:
                 spark.conf.set(LIMIT, before)
-
-
-def export_in_tasks(
-    frame: DataFrame, location: str, prefix: str, columns: Sequence[Column], stored: FileFormat
-) -> dict[str, int]:
-    """The rows of each file by its name, which begins with `prefix`; of the last attempt of each
-    task, in the order of the tasks. Raises AcidError."""
-    work = partial(_written, location, prefix, tuple(columns), stored)
-    with raise_as_ours():
-        rows = mapped_in_arrow(frame, list(frame.columns), work, _ANSWER).collect()
-    return dict(sorted(json.loads(row["answer"]) for row in rows))
-
-
-def _written(
-    location: str,
-    prefix: str,
-    columns: Sequence[Column],
-    stored: FileFormat,
-    batches: Iterator[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
-    context = TaskContext.get()
-    assert context is not None
-    name = f"{prefix}{context.partitionId():06}_{context.taskAttemptId()}"
-    if rows := write_exported(location, name, columns, stored, batches):
-        yield answers([json.dumps([name, rows])])
