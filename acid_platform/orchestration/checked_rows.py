@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from acid_platform.engine.choice import Choice
-from acid_platform.errors import InvalidDefinition, NeedsSpark, UnsupportedStatement
+from acid_platform.errors import NeedsSpark, UnsupportedStatement
 from acid_platform.handles.table import Table
 from acid_platform.handles.transaction import Transaction, TransactionTable
 from acid_platform.handles.warehouse import Warehouse
@@ -22,11 +22,6 @@ from acid_platform.layout.types import INTEGRAL, Column
 from acid_platform.orchestration.checks import Expectation, Finding, evaluate
 from acid_platform.orchestration.docs_site import DocsSite
 from acid_platform.orchestration.metadata import TableStats
-from acid_platform.orchestration.suites import (
-    CheckpointExpectation,
-    OwnCheckpoint,
-    evaluate_checkpoint,
-)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,43 +91,7 @@ class CheckedRows:
     def evaluate(
         self, expectations: Sequence[Expectation], key: Sequence[str] = ()
     ) -> list[Finding]:
-        """As checks.evaluate; a user's checkpoint is run by itself.
-
-        Raises CheckErrored, NeedsSpark, and InvalidDefinition for a checkpoint that reads its rows
-        from somewhere else.
-        """
-        by_checkpoint: dict[OwnCheckpoint | None, list[Expectation]] = {}
-        for expectation in expectations:
-            own = expectation.checkpoint if isinstance(expectation, CheckpointExpectation) else None
-            by_checkpoint.setdefault(own, []).append(expectation)
-        findings = {
-            finding.name: finding
-            for own, chosen in by_checkpoint.items()
-            for finding in (self._run(own, chosen) if own else self._evaluate(chosen, key))
-        }
-        return [findings[expectation.name] for expectation in expectations]
-
-    def _run(self, own: OwnCheckpoint, chosen: Sequence[Any]) -> list[Finding]:
-        """In pandas or in Spark, as the checkpoint's data source says."""
-        checkpoint = own.loaded()
-        names = [column.name for column in self.columns]
-        [kind, *others] = {
-            definition.data.data_asset.datasource.type
-            for definition in checkpoint.validation_definitions
-        }
-        if others:
-            raise InvalidDefinition(
-                f"the checkpoint {checkpoint.name} has data sources of pandas and of Spark; make it"
-                " two checkpoints"
-            )
-        frame = (
-            in_pandas(self.table.to_arrow(names, self.where), ())
-            if kind == "pandas"
-            else self.table.read(names, self.where)
-        )
-        return evaluate_checkpoint(checkpoint, frame, chosen)
-
-    def _evaluate(self, expectations: Sequence[Expectation], key: Sequence[str]) -> list[Finding]:
+        """As checks.evaluate. Raises CheckErrored, NeedsSpark."""
         site = DocsSite.of(self.table.name, self.warehouse.run_id)
 
         def work(choice: Choice) -> list[Finding]:

@@ -99,7 +99,7 @@ class _Table(dg.Component, dg.Model, dg.Resolvable):
     expectations: Sequence[ExpectationYaml] = ()
     suites: Sequence[str] = Field(
         default=(),
-        description="Suites or checkpoints of Great Expectations: JSON files, beside defs.yaml.",
+        description="Suites of Great Expectations: JSON files, beside defs.yaml.",
         examples=[["orders.json"]],
     )
     asset: ResolvedAssetAttributes | None = Field(

@@ -75,7 +75,7 @@ def acid_asset(
     says so in the metadata. With `isolation="serializable"` it also conflicts with whoever has
     changed what it read (see Warehouse.transaction). `spec` are arguments of dg.AssetSpec.
 
-    Of `expectations`, an item may be a suite or checkpoint of Great Expectations, or the path of
+    Of `expectations`, an item may be a suite of Great Expectations, or the path of
     its JSON file: each expectation in it is a check. Expectations can also be executed without the
     function, on the committed rows, of all partitions unless the run names some. So can `checks`,
     if `recheck` evaluates them: a function of the context and the Table that returns a Finding for

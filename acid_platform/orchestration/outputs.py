@@ -48,7 +48,7 @@ class AcidOut:
     key: Sequence[str] = ()
     partition_expr: PartitionText | None = None
     expectations: Sequence[Any] = ()
-    """Expectation, or suites and checkpoints of Great Expectations, or the paths of their files."""
+    """Expectation, or suites of Great Expectations, or the paths of their files."""
     checks: Sequence[Expectation] = ()
     schema_mode: SchemaMode = "error"
     recheck: Recheck | None = None

@@ -1,4 +1,4 @@
-"""Suites and checkpoints of Great Expectations, as users have them, are the checks of an asset."""
+"""Suites of Great Expectations, as users have them, are the checks of an asset."""
 
 from __future__ import annotations
 
@@ -105,8 +105,11 @@ def test_each_expectation_of_a_file_is_a_check(tmp_path: Path) -> None:
         (None, "can't read .*orders.json: No such file"),
         ("{", "orders.json is no JSON file"),
         ("[" * 50_000, "orders.json is no JSON file"),
-        ("{}", "neither an expectation suite nor a checkpoint"),
-        ("[]", "neither an expectation suite nor a checkpoint"),
+        (
+            '{"validation_definitions": []}',
+            "of a checkpoint give the suites",
+        ),
+        ("[]", "no expectation suite"),
         (
             '{"expectations": [{"type": "expect_gold", "kwargs": {}}]}',
             "no class 'expect_gold'; import the module",
@@ -179,90 +182,14 @@ def test_a_class_of_the_user_is_evaluated(spark: Any, place: Place) -> None:
     assert list(checks(result).values()) == [(False, "ERROR")]
 
 
-# --- checkpoints ---------------------------------------------------------------------------------
-
-
-def file_context(folder: Path, kind: str = "pandas") -> Any:
-    """A data context with a checkpoint of the suite, whose action updates its Data Docs."""
-    gx = great_expectations()
-    context = gx.get_context(mode="file", project_root_dir=folder)
-    context.variables.progress_bars = {"globally": False}
-    own = context.suites.add(gx.ExpectationSuite(**SUITE))
-    sources: Any = context.data_sources
-    source = sources.add_pandas("rows") if kind == "pandas" else sources.add_spark("rows")
-    batch = source.add_dataframe_asset("orders").add_batch_definition_whole_dataframe("all")
-    definition = gx.ValidationDefinition(name="orders", data=batch, suite=own)
-    context.validation_definitions.add(definition)
-    return context.checkpoints.add(
-        gx.Checkpoint(
-            name="orders",
-            validation_definitions=[definition],
-            actions=[gx.checkpoint.UpdateDataDocsAction(name="docs")],
-        )
-    )
-
-
-def test_a_checkpoint_is_run_with_its_actions(place: Place, tmp_path: Path) -> None:
-    checkpoint = file_context(tmp_path)
-    path = tmp_path / "gx" / "checkpoints" / "orders.json"
-    for given in (path, checkpoint):
-        result = materialized(place, [given], pa.table)
-        assert result.success
-        assert checks(result)["amounts_are_small"] == (False, "WARN")
-        assert len(checks(result)) == 4
-        [first, *_] = result.get_asset_check_evaluations()
-        site = str(first.metadata["data docs site"].value)
-        page = Path(site.removeprefix("file://"))
-        assert page.is_relative_to(tmp_path / "gx") and "amount" in page.read_text()
-    assert len([*(tmp_path / "gx" / "uncommitted" / "validations").rglob("*.json")]) == 2
-
-
-def test_an_error_of_a_checkpoint_is_no_failed_check(place: Place, tmp_path: Path) -> None:
-    gx = great_expectations()
-    checkpoint = file_context(tmp_path)
-    own = checkpoint.validation_definitions[0].suite
-    wrong = gx.expectations.ExpectColumnValuesToMatchRegex(column="id", regex="(")
-    own.add_expectation(wrong)
-    result = materialized(place, [checkpoint], pa.table)
-    assert not result.success and checks(result) == {}
-    assert "'column_values_to_match_regex_id' of the checkpoint orders could not" in error(result)
-    own.expectations[0].max_value = "many"
-    own.save()
-    result = materialized(place, [checkpoint], pa.table)
-    assert "the checkpoint orders raised an error" in error(result)
-    assert place.warehouse.table("shop.orders").to_arrow().num_rows == 0
-
-
-def test_a_checkpoint_that_reads_elsewhere_is_refused(place: Place, tmp_path: Path) -> None:
-    gx = great_expectations()
-    context = gx.get_context(mode="ephemeral")
-    (tmp_path / "orders.csv").write_text("id,amount\n1,2\n")
-    batch = (
-        context.data_sources.add_pandas_filesystem("files", base_directory=tmp_path)
-        .add_csv_asset("orders")
-        .add_batch_definition_path("all", path="orders.csv")
-    )
-    own = context.suites.add(gx.ExpectationSuite(**SUITE))
-    definition = context.validation_definitions.add(
-        gx.ValidationDefinition(name="orders", data=batch, suite=own)
-    )
-    checkpoint = context.checkpoints.add(
-        gx.Checkpoint(name="orders", validation_definitions=[definition])
-    )
-    result = materialized(place, [checkpoint], pa.table)
-    assert "the checkpoint orders reads orders of files by itself" in error(result)
-
-
 @pytest.mark.spark
 @pytest.mark.slow
-def test_suites_and_checkpoints_on_spark(spark: Any, place: Place, tmp_path: Path) -> None:
-    checkpoint = file_context(tmp_path, "spark")
-    for given in (suite(tmp_path), checkpoint):
-        result = materialized(
-            place, [given], lambda rows: spark.createDataFrame(pd.DataFrame(rows))
-        )
-        assert result.success, error(result)
-        assert checks(result)["amounts_are_small"] == (False, "WARN")
+def test_a_suite_on_spark(spark: Any, place: Place, tmp_path: Path) -> None:
+    result = materialized(
+        place, [suite(tmp_path)], lambda rows: spark.createDataFrame(pd.DataFrame(rows))
+    )
+    assert result.success, error(result)
+    assert checks(result)["amounts_are_small"] == (False, "WARN")
 
 
 # --- Data Docs -----------------------------------------------------------------------------------
