@@ -32,7 +32,6 @@ ACID_HOME ?= var
 ACID_WAREHOUSE ?= $(ACID_HOME)/warehouse
 HOST ?= 127.0.0.1
 PORT ?= 3000
-DURATION ?= 600
 
 # A URI or an absolute path stays; anything else is relative to this directory.
 absolute = $(if $(findstring ://,$(1))$(filter /%,$(1)),$(1),$(CURDIR)/$(1))
@@ -79,8 +78,6 @@ COVERAGE = --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
 # $(1) becomes a DAGSTER_HOME: its configuration is the template's.
 dagster_home = mkdir -p "$(1)" && cp dagster_home/dagster.yaml "$(1)/dagster.yaml"
 
-##@ Start
-
 .PHONY: setup
 setup: ## install the locked packages into .venv, find or install Java
 	@PYTHON="$(PYTHON)" scripts/bootstrap.sh
@@ -91,8 +88,8 @@ demo: setup ## a guided tour in its own warehouse: tables, changes, compaction
 	@$(call dagster_home,$(DEMO)/dagster)
 	@$(DEMO_STATE) exec $(PY) -m scripts.demo --home "$(DEMO)"
 
-.PHONY: demo-cluster
-demo-cluster: setup ## the demo on a Spark cluster and an S3 server that it starts here (ARGS="--weeks 8")
+.PHONY: lab-demo-cluster
+lab-demo-cluster: setup #: the demo on a Spark cluster and an S3 server that it starts here (ARGS="--weeks 8")
 	@$(call dagster_home,$(DEMO)-cluster/dagster)
 	@$(DEMO_STATE) exec $(PY) -m scripts.demo_cluster --home "$(DEMO)-cluster" $(ARGS)
 else
@@ -105,15 +102,13 @@ demo:
 	@exit 1
 endif
 
-.PHONY: reset-demo
-reset-demo: ## stop the demo's metastore and remove var/demo
+.PHONY: lab-reset-demo
+lab-reset-demo: #: stop the demo's metastore and remove var/demo
 	@if [ -d "$(DEMO)/warehouse" ] && [ -x $(PY) ]; then \
 	    unset ACID_METASTORE; \
 	    $(PY) -m acid_platform metastore stop --warehouse "$(DEMO)/warehouse" || true; \
 	fi
 	rm -rf "$(DEMO)"
-
-##@ Develop
 
 .PHONY: dev
 dev: setup ## Dagster's web page and daemon on http://localhost:3000 (PORT=)
@@ -128,26 +123,26 @@ new-table: packages ## write an asset and its test for you to change (NAME=db.or
 	@export VIRTUAL_ENV="$(CURDIR)/.venv" DAGSTER_DISABLE_TELEMETRY=1; exec $(PY) -W ignore -m dagster_dg_cli.cli \
 	    scaffold defs acid_platform.orchestration.components.acid_asset "$(subst .,/,$(NAME)).py" --table "$(NAME)"
 
-.PHONY: spark-connect
-spark-connect: setup ## a Spark server for all runs; then set ACID_SPARK_REMOTE=sc://127.0.0.1:15002
+.PHONY: lab-spark-connect
+lab-spark-connect: setup #: a Spark server for all runs; then set ACID_SPARK_REMOTE=sc://127.0.0.1:15002
 	@$(JAVA) exec $(PY) -m scripts.spark_connect $(ARGS)
 
-.PHONY: cluster-package
-cluster-package: setup ## an archive of our code for Spark's executors on a cluster; then set ACID_SPARK_ARCHIVE
+.PHONY: lab-cluster-package
+lab-cluster-package: setup #: an archive of our code for Spark's executors on a cluster; then set ACID_SPARK_ARCHIVE
 	@exec $(PY) -m scripts.cluster_package $(ARGS)
 
-.PHONY: cluster
-cluster: setup ## a Spark master and two workers on this machine; then set ACID_SPARK_MASTER
+.PHONY: lab-cluster
+lab-cluster: setup #: a Spark master and two workers on this machine; then set ACID_SPARK_MASTER
 	@$(JAVA) exec $(PY) -m scripts.cluster $(ARGS)
 
-.PHONY: object-store
-object-store: setup ## an S3 server on this machine for trials, in memory; it prints the variables to set
+.PHONY: lab-object-store
+lab-object-store: setup #: an S3 server on this machine for trials, in memory; it prints the variables to set
 	@exec $(PY) -m scripts.s3_server $(ARGS)
 
-.PHONY: notebook
-notebook: setup ## JupyterLab with the project's packages and warehouse
+.PHONY: lab-notebook
+lab-notebook: setup #: JupyterLab with the project's packages and warehouse
 	@test -x .venv/bin/jupyter-lab || { \
-	    echo "notebook: JupyterLab is not set up: call make notebook ACID_EXTRAS=notebook" >&2; exit 1; }
+	    echo "lab-notebook: JupyterLab is not set up: call make lab-notebook ACID_EXTRAS=notebook" >&2; exit 1; }
 	@$(call dagster_home,$(DAGSTER_HOME))
 	@$(STATE) root=; if [ "$$(id -u)" = 0 ]; then root=--allow-root; fi; \
 	    exec .venv/bin/jupyter lab $$root --ServerApp.root_dir=.
@@ -156,14 +151,12 @@ notebook: setup ## JupyterLab with the project's packages and warehouse
 lock: packages ## pin the dependencies of pyproject.toml again (LOCKFLAGS=--upgrade for newer ones)
 	@$(PY) -m scripts.packages lock $(LOCKFLAGS)
 
-.PHONY: clean
-clean: ## remove caches and build output; keeps .venv and var
+.PHONY: lab-clean
+lab-clean: #: remove caches and build output; keeps .venv and var
 	find . \( -path ./.venv -o -path ./var \) -prune -o -type d -name __pycache__ -prune \
 	    -exec rm -rf {} +
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build \
 	    acid_platform.egg-info spark-warehouse artifacts metastore_db
-
-##@ Check
 
 .PHONY: test-quick
 test-quick: setup ## the rules, the kernel and the local engine's handles: one minute, for each change (ARGS=)
@@ -175,64 +168,64 @@ test: setup ## the notebooks and all tests but the slow ones (ARGS="-k name" sel
 	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) -m "not slow and not soak" $(ARGS)
 
 .PHONY: test-full
-test-full: setup ## all tests and notebooks, the slow ones too (ARGS=)
+test-full: setup #: all tests and notebooks, the slow ones too (ARGS=)
 	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) -m "not soak" $(ARGS)
 
-.PHONY: coverage
-coverage: setup ## all tests with the lines that they run: build/coverage/index.html; takes longer
+.PHONY: lab-coverage
+lab-coverage: setup #: all tests with the lines that they run: build/coverage/index.html; takes longer
 	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) -m "not soak" $(COVERAGE) $(ARGS)
 
-.PHONY: sim
-sim: packages ## simulate the metastore: a run (SEED=, N= steps), or many runs (N= steps in all)
+.PHONY: lab-sim
+lab-sim: packages #: simulate the metastore: a run (SEED=, N= steps), or many runs (N= steps in all)
 	@$(PY) -m tests.simulation $(or $(SEED),0) $(or $(N),0)
 
-.PHONY: soak
-soak: setup ## more of the slow tests, N=2000 random histories, then writers and services for 30 minutes (MINUTES=)
+.PHONY: lab-soak
+lab-soak: setup #: more of the slow tests, N=2000 random histories, then writers and services for 30 minutes (MINUTES=)
 	@$(TEST_STATE) $(PY) -m pytest $(SHARED) -m soak && \
 	    $(PY) -m tests.compaction.histories 0 $(or $(N),2000) && \
 	    exec $(PY) -m tests.soak --minutes $(or $(MINUTES),30)
 
-.PHONY: fuzz
-fuzz: setup ## inputs that coverage guides for each door, or one, for MINUTES=1 each (DOOR=orc); fetches atheris once
+.PHONY: lab-fuzz
+lab-fuzz: setup #: inputs that coverage guides for each door, or one, for MINUTES=1 each (DOOR=orc); fetches atheris once
 	@test -d build/atheris || .venv/bin/uv pip install --quiet --python $(PY) --target build/atheris \
 	    --require-hashes -r tests/fuzz/atheris.txt
 	@$(TEST_STATE) export PYTHONPATH=build/atheris; \
 	    exec $(PY) -m tests.fuzz --minutes $(or $(MINUTES),1) $(DOOR)
 
-.PHONY: chaos
-chaos: setup ## kill, stall, damage, alter: no read may be wrong (SEED=, ARGS="--commits 1000 ...")
+.PHONY: lab-chaos
+lab-chaos: setup #: kill, stall, damage, alter: no read may be wrong (SEED=, ARGS="--commits 1000 ...")
 	@$(TEST_STATE) exec $(PY) -m tests.chaos --seed $(or $(SEED),0) $(ARGS)
 
-.PHONY: judge
-judge: setup ## record what clients are told under kills and stops for MINUTES=5: it is snapshot isolation (SEED=, ARGS=--spark)
+.PHONY: lab-judge
+lab-judge: setup #: record what clients are told under kills and stops for MINUTES=5: it is snapshot isolation (SEED=, ARGS=--spark)
 	@$(TEST_STATE) exec $(PY) -m tests.recorder --minutes $(or $(MINUTES),5) --seed $(or $(SEED),0) $(ARGS)
 
-.PHONY: judge-teeth
-judge-teeth: setup ## the same with each of some rules switched off: the judge catches each
+.PHONY: lab-judge-teeth
+lab-judge-teeth: setup #: the same with each of some rules switched off: the judge catches each
 	@$(TEST_STATE) exec $(PY) -m tests.recorder --teeth $(ARGS)
 
-.PHONY: leaders
-leaders: setup ## kill and suspend leading metastores under eight writers (LOG=postgres or s3, N=50, ARGS="--stops 20 --faults 20")
+.PHONY: lab-leaders
+lab-leaders: setup #: kill and suspend leading metastores under eight writers (LOG=postgres or s3, N=50, ARGS="--stops 20 --faults 20")
 	@$(TEST_STATE) exec $(PY) -m tests.log.leaders $(or $(LOG),postgres) --kills $(or $(N),50) $(ARGS)
 
-.PHONY: test-stores
-test-stores: setup ## the tests of warehouses in object stores on servers of S3, Google's and Azure's, fetched once (ARGS="minio -- -x")
+.PHONY: lab-test-stores
+lab-test-stores: setup #: the tests of warehouses in object stores on servers of S3, Google's and Azure's, fetched once (ARGS="minio -- -x")
 	@$(TEST_STATE) exec $(PY) -m tests.stores.real $(ARGS)
 
-.PHONY: test-sparks
-test-sparks: setup ## the suites that use Spark with each version of it; fetches 1.4 GB once (ARGS="--versions 4.1.4 --suites sql")
+.PHONY: lab-test-sparks
+lab-test-sparks: setup #: the suites that use Spark with each version of it; fetches 1.4 GB once (ARGS="--versions 4.1.4 --suites sql")
 	@$(TEST_STATE) exec $(PY) -m tests.sparks $(ARGS)
 
-.PHONY: interop
-interop: setup ## real engines on our tables through the gateway; fetches 821 MB once (ARGS="--engines trino --races 50", ARGS="--history 5")
+.PHONY: lab-interop
+lab-interop: setup #: real engines on our tables through the gateway; fetches 821 MB once (ARGS="--engines trino --races 50", ARGS="--history 5")
 	@$(TEST_STATE) exec $(PY) -m tests.interop $(ARGS)
 
-.PHONY: interop-direct
-interop-direct: setup ## acid register and adopt with a real metastore of Hive; fetches 130 MB once
+.PHONY: lab-interop-direct
+lab-interop-direct: setup #: acid register and adopt with a real metastore of Hive; fetches 130 MB once
 	@$(TEST_STATE) exec $(PY) -m tests.interop.direct $(ARGS)
 
-.PHONY: interop-latency
-interop-latency: setup ## the gateway's latency beside Hive's own metastore; fetches 950 MB once
+.PHONY: lab-interop-latency
+lab-interop-latency: setup #: the gateway's latency beside Hive's own metastore; fetches 950 MB once
 	@$(TEST_STATE) exec $(PY) -m tests.interop.latency $(ARGS)
 
 .PHONY: check
@@ -240,7 +233,7 @@ check: lint types layers names ## lint, types, layers and names; then which numb
 	@$(PY) -m scripts.house_numbers --worse
 
 .PHONY: lint
-lint: packages ## ruff: faults and format
+lint: packages #: ruff: faults and format
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check --quiet . || { echo "lint: run make format" >&2; exit 1; }
 
@@ -250,130 +243,54 @@ format: packages ## format the code, sort imports
 	@$(PY) -m ruff format .
 
 .PHONY: types
-types: packages ## mypy, strict
+types: packages #: mypy, strict
 	@$(PY) -m mypy --strict $(SOURCES)
 
 .PHONY: layers
-layers: packages ## which module may import which
+layers: packages #: which module may import which
 	@.venv/bin/lint-imports --no-logo
 
 .PHONY: names
-names: packages ## no two modules and no two public classes of the library share a name
+names: packages #: no two modules and no two public classes of the library share a name
 	@$(PY) -m scripts.unique_names
 
-.PHONY: numbers
-numbers: packages ## how large and how tangled the code is (ARGS=--record writes today's numbers)
+.PHONY: lab-numbers
+lab-numbers: packages #: how large and how tangled the code is (ARGS=--record writes today's numbers)
 	@$(PY) -m scripts.house_numbers $(ARGS)
 
 .PHONY: docs
 docs: packages ## build the documents as HTML pages in build/docs (needs no network)
 	@$(PY) -m mkdocs build --strict --quiet && echo "build/docs/index.html"
 
-.PHONY: audit
-audit: packages ## known vulnerabilities of the locked packages, and their list (SBOM) in build/sbom.json
+.PHONY: lab-audit
+lab-audit: packages #: known vulnerabilities of the locked packages, and their list (SBOM) in build/sbom.json
 	@mkdir -p build
 	@.venv/bin/uv tool run --quiet --from cyclonedx-bom cyclonedx-py requirements requirements.lock \
 	    --output-reproducible --output-file build/sbom.json && echo "build/sbom.json"
 	@.venv/bin/uv tool run --quiet pip-audit --requirement requirements.lock --require-hashes --disable-pip --strict
 
-.PHONY: dist
-dist: packages ## build the packages and notes of a release in build/dist (TAG=, URL= of the repository)
+.PHONY: lab-dist
+lab-dist: packages #: build the packages and notes of a release in build/dist (TAG=, URL= of the repository)
 	@$(PY) -m scripts.release --tag "$(TAG)" --url "$(URL)"
 
-##@ Measure
-
-.PHONY: bench-metastore
-bench-metastore: setup ## the metastore compared with SQLite and PostgreSQL (DURATION= seconds of the long run)
-	@$(TEST_STATE) exec $(PY) -m benchmarks.metastore --duration $(DURATION) $(ARGS)
-
-.PHONY: bench-transports
-bench-transports: setup ## the metastore over its socket, TCP and TLS, and while it archives
-	@$(TEST_STATE) exec $(PY) -m benchmarks.transports $(ARGS)
-
-.PHONY: bench-read
-bench-read: setup ## reads compared with plain ORC, by the published steps (8 million rows)
-	@ACID_SPARK_MEMORY=3g exec $(PY) -m benchmarks.reading $(ARGS)
-
-.PHONY: bench-profile
-bench-profile: setup ## where a statement's time goes (STATEMENT="update merge", ARGS="--contenders ours iceberg-v3")
-	@$(JAVA) exec $(PY) -m benchmarks.profile $(if $(STATEMENT),--statement $(STATEMENT)) $(ARGS)
-
-.PHONY: bench-write
-bench-write: setup ## INSERT compared with plain ORC; UPDATE, DELETE, MERGE with a rewrite
-	@ACID_SPARK_MEMORY=3g exec $(PY) -m benchmarks.writing $(ARGS)
-
-.PHONY: bench-durability
-bench-durability: setup ## what the syncs of a commit cost: INSERT with and without them
-	@ACID_SPARK_MEMORY=3g exec $(PY) -m benchmarks.durability $(ARGS)
-
-.PHONY: bench-compaction
-bench-compaction: setup ## major and minor compaction compared with a plain rewrite of 30 million rows
-	@ACID_SPARK_MEMORY=1g exec $(PY) -m benchmarks.compaction $(ARGS)
-
-.PHONY: bench-memory
-bench-memory: setup ## every statement on 30 million rows with a 1 GB heap: peak memory
-	@ACID_SPARK_MEMORY=1g exec $(PY) -m benchmarks.statements $(ARGS)
-
-.PHONY: bench-initiator
-bench-initiator: setup ## an Initiator's cycle over 10,000 tables with 1,000,000 deltas, in 10 s
-	@$(TEST_STATE) exec $(PY) -m benchmarks.initiator $(ARGS)
-
-.PHONY: bench-conflicts
-bench-conflicts: setup ## 8 writers that update random rows of one partition: conflicts by partition and by row
-	@$(TEST_STATE) exec $(PY) -m benchmarks.conflicts $(ARGS)
-
-.PHONY: bench-changes
-bench-changes: setup ## the changes of a table beside a scan: bytes and CPU, and the bytes that are kept for them
-	@$(TEST_STATE) exec $(PY) -m benchmarks.changes $(ARGS)
-
-.PHONY: bench-planning
-bench-planning: setup ## a read and a commit of up to 10,000 deltas and 100,000 partitions: storage calls, ms, memory
-	@$(TEST_STATE) exec $(PY) -m benchmarks.planning $(ARGS)
-
-.PHONY: bench-local
-bench-local: setup ## the local engine beside delta-rs, DuckLake, Spark and plain ORC (ARGS="--rows 200000")
-	@$(JAVA) exec $(PY) -m benchmarks.local $(ARGS)
-
-.PHONY: bench-local-profile
-bench-local-profile: setup ## where the time of each of the local engine's statements goes (ARGS="--rows 200000")
-	@$(TEST_STATE) exec $(PY) -m benchmarks.local.profile $(ARGS)
-
-.PHONY: bench-local-growth
-bench-local-growth: setup ## the local engine as a table grows: seconds and peak memory at 200,000 to 30 million rows (ARGS="--rows 200000")
-	@$(TEST_STATE) exec $(PY) -m benchmarks.local_growth $(ARGS)
-
-.PHONY: bench-engines
-bench-engines: setup ## both engines by the size of the table: compactions, queries and writes
-	@ACID_SPARK_MEMORY=2g $(JAVA) exec $(PY) -m benchmarks.engine_sizes $(ARGS)
-
-.PHONY: bench-codecs
-bench-codecs: setup ## what the codecs of ORC files cost: loads, scans, size on disk (ARGS="--rows 20000000")
-	@ACID_SPARK_MEMORY=4g $(JAVA) exec $(PY) -m benchmarks.codecs $(ARGS)
-
-.PHONY: bench-peers
-bench-peers: setup ## our tables beside Iceberg, Delta, Hudi and plain files in Spark (ARGS="--rows 200000")
-	@$(JAVA) exec $(PY) -m benchmarks.peers $(ARGS)
-
-.PHONY: bench-launch
-bench-launch: setup ## from the click to the materialization (ARGS="--remote sc://..." for Connect too)
-	@$(TEST_STATE) exec $(PY) -m benchmarks.launching $(ARGS)
-
-##@ Operate
+.PHONY: lab-bench
+lab-bench: setup #: one of the benchmarks (NAME=peers ARGS="--rows 200000"); without NAME their list
+	@$(JAVA) unset ACID_WAREHOUSE ACID_METASTORE DAGSTER_HOME; exec $(PY) -m benchmarks $(NAME) $(ARGS)
 
 .PHONY: doctor
 doctor: setup ## settings, thresholds, and what is stuck in the warehouse
 	@$(STATE) exec $(PY) -m acid_platform doctor
 
-.PHONY: status
-status: setup ## whether the warehouse's metastore runs, and what it holds
+.PHONY: lab-status
+lab-status: setup #: whether the warehouse's metastore runs, and what it holds
 	@$(STATE) exec $(PY) -m acid_platform metastore status
 
 .PHONY: stop
 stop: setup ## stop the warehouse's metastore
 	@$(STATE) exec $(PY) -m acid_platform metastore stop
 
-.PHONY: gateway
-gateway: setup ## let Trino, Hive and Spark use the warehouse's tables (ARGS="--listen HOST:PORT")
+.PHONY: lab-gateway
+lab-gateway: setup #: let Trino, Hive and Spark use the warehouse's tables (ARGS="--listen HOST:PORT")
 	@$(STATE) exec $(PY) -m acid_platform gateway $(ARGS)
 
 # --- not for people ----------------------------------------------------------------------------
@@ -383,11 +300,17 @@ gateway: setup ## let Trino, Hive and Spark use the warehouse's tables (ARGS="--
 packages:
 	@PYTHON="$(PYTHON)" scripts/bootstrap.sh --no-java
 
+# A description behind `##` stands in `make help`, and one behind `#:` in `make lab`.
+described = awk 'BEGIN { FS = ":.*$(1) " } \
+	    /^demo:/ && "$(HAS_DEMO)" == "" { next } \
+	    /^[a-z-]+:.*$(1) / { printf "  make %-20s %s\n", $$1, $$2 }' Makefile
+
 .PHONY: help
 help:
-	@awk 'BEGIN { FS = ":.*## " } \
-	    /^demo:/ && "$(HAS_DEMO)" == "" { next } \
-	    /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	    /^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
-	@echo
-	@echo "Settings: PYTHON, ACID_HOME, ACID_WAREHOUSE, ... (see .env.example)"
+	@$(call described,\043\043)
+	@printf '\n%s\n' "make lab lists everything else: trials, long tests, benchmarks, packages." \
+	    "Settings: PYTHON, ACID_HOME, ACID_WAREHOUSE, ... (see .env.example)"
+
+.PHONY: lab
+lab:
+	@$(call described,\043:)

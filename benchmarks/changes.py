@@ -1,26 +1,22 @@
 """What the changes of a table cost to read and to keep (P39), beside a scan of the whole table.
 
-`python -m benchmarks.changes` writes a table in inserts of equal size, then updates a share of its
+The benchmark `changes` writes a table in inserts of equal size, then updates a share of its
 rows in each of several commits, compacts it, and reads the changes of the last commits. Bytes are
 those of the files that are opened; seconds are of CPU, the best of three. It needs no JVM.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import time
 from collections.abc import Callable
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
-from rich.console import Console
 
 from acid_platform import Table, Warehouse
 from acid_platform.metastore.pasts import AsOf
-from benchmarks.results import machine, save
+from benchmarks.results import options, saved
 
 TIMES = 3
 
@@ -88,22 +84,11 @@ def measure(warehouse: Warehouse, table: Table, commits: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--commits", type=int, default=10)
-    parser.add_argument("--share", type=int, default=100)
-    parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    given = options(__doc__, rows=1_000_000, commits=10, share=100)
     with TemporaryDirectory() as root, Warehouse.open(root, engine="local") as warehouse:
         table = written(warehouse, given.rows, given.commits, given.share)
         found = measure(warehouse, table, given.commits)
         warehouse.release()
         warehouse.metastore.stop()
-    Console().print(found)
-    day = datetime.datetime.now(datetime.UTC).date()
-    out = given.out or Path(__file__).parent / "results" / f"{day}-changes.json"
-    save(out, {"machine": machine(), **found})
-
-
-if __name__ == "__main__":
-    main()
+    print(found)
+    saved(given, "changes", **found)

@@ -1,6 +1,6 @@
 """Writers that update random rows of one partition: conflicts by partition, and by row.
 
-`python -m benchmarks.conflicts` makes an unpartitioned table for each setting of
+The benchmark `conflicts` makes an unpartitioned table for each setting of
 `acid.conflict.detection`. Processes then update random rows of it with the local engine, and repeat
 an update after a WriteConflict. Beside the commits it reports how many bytes of the journal the
 rows of a commit take. It needs no JVM.
@@ -8,23 +8,18 @@ rows of a commit take. It needs no JVM.
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import multiprocessing
 import random
-import sys
 import time
-from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
-from rich.console import Console
 
 from acid_platform import Table, Transient, Warehouse
 from acid_platform.base.table_properties import CONFLICT_DETECTION
-from benchmarks.results import machine, save
+from benchmarks.results import options, saved
 
 SETTINGS = ("partition", "row")
 
@@ -106,15 +101,8 @@ def listed(warehouse: Warehouse, table: Table, rows: int, changed: int, times: i
     return int(median(sizes))
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.conflicts", description=__doc__)
-    parser.add_argument("--rows", type=int, default=50_000)
-    parser.add_argument("--changed", type=int, default=1, help="rows of each update")
-    parser.add_argument("--writers", type=int, default=8)
-    parser.add_argument("--duration", type=float, default=20.0, help="seconds of each run")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    chosen = parser.parse_args(argv)
-    console = Console()
+def main() -> None:
+    given = options(__doc__, rows=50_000, changed=1, writers=8, duration=20.0)
     results: dict[str, Any] = {}
     with (
         TemporaryDirectory(prefix="acid-bench-") as root,
@@ -122,32 +110,17 @@ def main(argv: list[str] | None = None) -> int:
     ):
         try:
             for detection in SETTINGS:
-                table = create(warehouse, detection, chosen.rows)
+                table = create(warehouse, detection, given.rows)
                 results[detection] = run(
-                    root, table, chosen.rows, chosen.changed, chosen.writers, chosen.duration
+                    root, table, given.rows, given.changed, given.writers, given.duration
                 )
                 table.compact("major")
                 results[detection]["journal bytes for the rows of a commit"] = {
-                    f"{changed} rows": listed(warehouse, table, chosen.rows, changed)
+                    f"{changed} rows": listed(warehouse, table, given.rows, changed)
                     for changed in (1, 100, 5000)
                 }
-                console.print(detection, results[detection])
+                print(detection, results[detection])
         finally:
             warehouse.release()
             warehouse.metastore.stop()
-    save(
-        chosen.out / f"{datetime.date.today().isoformat()}-conflicts.json",
-        {
-            "machine": machine(),
-            "rows": chosen.rows,
-            "rows of an update": chosen.changed,
-            "writers": chosen.writers,
-            "seconds": chosen.duration,
-            "acid.conflict.detection": results,
-        },
-    )
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    saved(given, "conflicts", **{"acid.conflict.detection": results})

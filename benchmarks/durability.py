@@ -1,30 +1,25 @@
 """The cost of durable commits (P27): INSERT with and without syncs of data files.
 
-`python -m benchmarks.durability` alternates runs with the platform's syncs of data files and
+The benchmark `durability` alternates runs with the platform's syncs of data files and
 directories and runs without them, which no setting allows. The metastore syncs its journal in both
 cases. All pending writes are flushed to disk before each run.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import functions as F
-from rich.console import Console
-from rich.table import Table as RichTable
 
 from acid_platform import Warehouse
 from acid_platform.base import disk
 from acid_platform.storage.durability import publish
 from benchmarks.lineitem import COLUMNS, bench_warehouse, lineitem, median, seconds
-from benchmarks.results import machine, save
+from benchmarks.results import options, saved, show
 
 
 @contextmanager
@@ -95,42 +90,21 @@ def publications(root: Path, directories: int) -> Callable[[], object]:
     return run
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.durability", description=__doc__)
-    parser.add_argument("--rows", type=int, nargs="+", default=[1_000, 8_000_000])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--partitions", type=int, default=2_000)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    chosen = parser.parse_args(argv)
-    results: dict[str, dict[str, float]] = {}
+def main() -> None:
+    given = options(__doc__, rows=[1_000, 8_000_000], rounds=5, partitions=2_000)
     with bench_warehouse() as warehouse:
-        for rows in chosen.rows:
-            results[f"INSERT of {rows:,} rows"] = compared(
-                inserts(warehouse, rows, 0), chosen.rounds
-            )
-        results["INSERT of 1,000 rows into 20 partitions"] = compared(
-            inserts(warehouse, 1_000, 20), chosen.rounds
+        works = {f"INSERT of {rows:,} rows": inserts(warehouse, rows, 0) for rows in given.rows}
+        works["INSERT of 1,000 rows into 20 partitions"] = inserts(warehouse, 1_000, 20)
+        works[f"publication alone, {given.partitions:,} partitions"] = publications(
+            Path(warehouse.path, "published"), given.partitions
         )
-        results[f"publication alone, {chosen.partitions:,} partitions"] = compared(
-            publications(Path(warehouse.path, "published"), chosen.partitions), chosen.rounds
-        )
-    shown = RichTable(title="Seconds, medians")
-    for name in ("what", "synced", "not synced", "difference"):
-        shown.add_column(name, justify="right")
-    for name, times in results.items():
-        shown.add_row(
-            name,
-            f"{times['synced']:.3f}",
-            f"{times['not synced']:.3f}",
-            f"{times['synced'] - times['not synced']:.3f}",
-        )
-    Console().print(shown)
-    save(
-        chosen.out / f"{datetime.date.today().isoformat()}-durability.json",
-        {"machine": machine(), "rounds": chosen.rounds, "seconds": results},
+        results = {name: compared(work, given.rounds) for name, work in works.items()}
+    show(
+        "Seconds, medians",
+        ("what", "synced", "not synced", "difference"),
+        (
+            (name, *(f"{one:.3f}" for one in (synced, unsynced, synced - unsynced)))
+            for name, (synced, unsynced) in ((n, times.values()) for n, times in results.items())
+        ),
     )
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    saved(given, "durability", seconds=results)

@@ -1,6 +1,6 @@
 """The Initiator's cycle over many tables; by default 10,000 tables with 1,000,000 recorded deltas.
 
-`python -m benchmarks.initiator` creates the metastore's file with the metastore's own store, starts
+The benchmark `initiator` creates the metastore's file with the metastore's own store, starts
 the metastore on it, and runs three cycles: the first checks all tables and requests a compaction of
 each table above its threshold, the second checks all tables again, the third only those that
 changed. It needs no JVM.
@@ -8,18 +8,13 @@ changed. It needs no JVM.
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import resource
-import sys
 import time
 from collections import Counter
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
-
-from rich.console import Console
 
 from acid_platform.layout.file_entries import (
     ColumnRange,
@@ -36,7 +31,7 @@ from acid_platform.metastore.rules.state import State, TableState
 from acid_platform.metastore.server.server import log_of
 from acid_platform.metastore.server.store import Store
 from acid_platform.services import initiator
-from benchmarks.results import machine, save
+from benchmarks.results import options, saved
 
 BASE_BYTES, DELTA_BYTES = 1 << 30, 100_000
 
@@ -116,48 +111,6 @@ def cycle(metastore: Metastore, since: int = 0) -> dict[str, Any]:
     }
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.initiator", description=__doc__)
-    parser.add_argument("--tables", type=int, default=10_000)
-    parser.add_argument("--deltas", type=int, default=100, help="of each table")
-    parser.add_argument(
-        "--above", type=float, default=0.1, help="share of the tables above their threshold"
-    )
-    parser.add_argument("--limit", type=float, default=10.0, help="seconds that a cycle may take")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    chosen = parser.parse_args(argv)
-    console = Console()
-    measured: dict[str, Any] = {}
-    with TemporaryDirectory(prefix="acid-bench-") as place:
-        home = Home(Path(place, "metastore"))
-        home.prepare()
-        make_in_child(home, chosen.tables, chosen.deltas, int(chosen.tables * chosen.above))
-        with Metastore.connect(home.path) as metastore:
-            try:
-                measured["first cycle"] = cycle(metastore)
-                measured["all again"] = cycle(metastore)
-                measured["what changed"] = cycle(metastore, metastore.call(GetMoment()))
-                measured["files of a table"] = manifests(metastore, chosen.tables)
-                resident = metastore.status()["resident_bytes"] >> 20
-                measured["files of a table"]["metastore resident MB"] = resident
-            finally:
-                metastore.stop()
-    for name, results in measured.items():
-        console.print(name, results)
-    slowest = max(results.get("seconds", 0) for results in measured.values())
-    save(
-        chosen.out / f"{datetime.date.today().isoformat()}-initiator.json",
-        {
-            "machine": machine(),
-            "tables": chosen.tables,
-            "deltas": chosen.tables * chosen.deltas,
-            "limit seconds": chosen.limit,
-            "cycles": measured,
-        },
-    )
-    return 0 if slowest < chosen.limit else 1
-
-
 def make_in_child(home: Home, tables: int, deltas: int, above: int) -> None:
     """Create the metastore's file in a child process, whose memory does not count here."""
     import multiprocessing
@@ -182,5 +135,25 @@ def make(home: Home, tables: int, deltas: int, above: int) -> None:
     store.close()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def main() -> int:
+    given = options(__doc__, tables=10_000, deltas=100, above=0.1, limit=10.0)
+    measured: dict[str, Any] = {}
+    with TemporaryDirectory(prefix="acid-bench-") as place:
+        home = Home(Path(place, "metastore"))
+        home.prepare()
+        make_in_child(home, given.tables, given.deltas, int(given.tables * given.above))
+        with Metastore.connect(home.path) as metastore:
+            try:
+                measured["first cycle"] = cycle(metastore)
+                measured["all again"] = cycle(metastore)
+                measured["what changed"] = cycle(metastore, metastore.call(GetMoment()))
+                measured["files of a table"] = manifests(metastore, given.tables)
+                resident = metastore.status()["resident_bytes"] >> 20
+                measured["files of a table"]["metastore resident MB"] = resident
+            finally:
+                metastore.stop()
+    for name, results in measured.items():
+        print(name, results)
+    saved(given, "initiator", cycles=measured)
+    slowest = max(results.get("seconds", 0) for results in measured.values())
+    return 0 if slowest < given.limit else 1

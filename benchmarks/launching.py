@@ -1,4 +1,4 @@
-"""`make bench-launch`: seconds from the click on "Materialize" to the committed materialization.
+"""The benchmark `launch`: seconds from the click on "Materialize" to the committed materialization.
 
 Code servers run, as in `make dev`. Each launch sends the same mutation as the page and starts a
 process. A small pandas asset is materialized by the local engine, by Spark in a JVM of the run's
@@ -8,7 +8,6 @@ whose time is that of Dagster itself.
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import tempfile
@@ -22,11 +21,9 @@ from typing import Any
 import dagster as dg
 
 from benchmarks import empty_asset, small_asset
-from benchmarks.results import machine, save
+from benchmarks.results import options, saved
 from tests.metastore.processes import until
 from tests.orchestration.processes import DagsterProcesses
-
-RESULT = Path("benchmarks/results/launching.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ def _run(dagster: DagsterProcesses, run_id: str) -> dg.DagsterRun:
     return run
 
 
-def measure(home: Path, spark: bool, remote: str | None, times: int) -> dict[str, Any]:
+def measure(home: Path, remote: str, times: int) -> dict[str, Any]:
     """Rounds of one launch of each kind. The first round is apart: it makes the warehouse."""
 
     def small(engine: str, remote: str = "") -> Launched:
@@ -67,7 +64,7 @@ def measure(home: Path, spark: bool, remote: str | None, times: int) -> dict[str
     kinds = {
         "empty": Launched(empty_asset.__name__, empty_asset.JOB, {}),
         "local": small("local"),
-        **({"spark": small("spark")} if spark else {}),
+        "spark": small("spark"),
         **({"connect": small("spark", remote)} if remote else {}),
     }
     with ExitStack() as stack:
@@ -92,24 +89,8 @@ def measure(home: Path, spark: bool, remote: str | None, times: int) -> dict[str
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.launching", description=__doc__)
-    parser.add_argument("--times", type=int, default=4)
-    parser.add_argument(
-        "--spark",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="whether to measure a JVM of the run's own too",
-    )
-    parser.add_argument(
-        "--remote",
-        default=os.environ.get("ACID_SPARK_REMOTE"),
-        help="address of a running `make spark-connect`, to be measured too",
-    )
-    options = parser.parse_args()
+    # --remote: the address of a running `make lab-spark-connect`, to be measured too.
+    given = options(__doc__, times=4, remote=os.environ.get("ACID_SPARK_REMOTE", ""))
     with tempfile.TemporaryDirectory() as root:
-        results = measure(Path(root), options.spark, options.remote, options.times)
-    save(RESULT, {"seconds": results, "machine": machine()})
-
-
-if __name__ == "__main__":
-    main()
+        results = measure(Path(root), given.remote, given.times)
+    saved(given, "launching", seconds=results)

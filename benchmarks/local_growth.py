@@ -1,6 +1,6 @@
 """The local engine as a table grows: seconds and peak memory of each statement.
 
-`make bench-local-growth` makes a table of each size with the local engine, a million rows at a
+The benchmark `local-growth` makes a table of each size with the local engine, a million rows at a
 time. Then each statement runs in a process of its own, after the same statement on a table of a few
 rows; the operating system tells the peak resident memory. The rows of every answer are checked.
 Exit code 1 if an answer is wrong or a statement took more than `--limit` megabytes.
@@ -8,26 +8,21 @@ Exit code 1 if an answer is wrong or a statement took more than `--limit` megaby
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import json
 import os
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table as RichTable
-
 from acid_platform import Warehouse
 from benchmarks.comparison.rows import row_query
 from benchmarks.comparison.statements import ASSIGNED, MERGED, SCHEMA, WHERE, queries
-from benchmarks.results import machine, save
+from benchmarks.results import options, saved, show
 
 TABLE, SMALL = "bench.lineitem", "bench.warm"
 SMALL_SIZE = 6000
@@ -144,7 +139,7 @@ def _peak() -> int:
 
 def run_apart(path: Path, name: str, rows: int) -> dict[str, Any]:
     """`run_here` in a new process."""
-    this = [sys.executable, "-m", "benchmarks.local_growth", "--rows", str(rows)]
+    this = [sys.executable, "-m", "benchmarks", "local-growth", "--rows", str(rows)]
     done = subprocess.run(
         [*this, "--here", str(path), "--statement", name],
         check=True,
@@ -153,44 +148,6 @@ def run_apart(path: Path, name: str, rows: int) -> dict[str, Any]:
     )
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return told
-
-
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.local_growth",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--rows",
-        type=int,
-        nargs="+",
-        default=[200_000, 2 * MILLION, 6 * MILLION, 30 * MILLION],
-        help="multiples of 6,000",
-    )
-    parser.add_argument("--limit", type=int, default=1500, help="MB that a statement may take")
-    parser.add_argument("--here", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--statement", help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    chosen = parser.parse_args(argv)
-    sizes = [max(rows // 6000, 1) * 6000 for rows in chosen.rows]
-    if chosen.here:
-        print(json.dumps(run_here(chosen.here, chosen.statement, sizes[0])))
-        return 0
-    results: dict[str, Any] = {}
-    for rows in sizes:
-        results[f"{rows:,}"] = measure(rows)
-        show(results)
-        save(
-            chosen.out / f"{datetime.date.today().isoformat()}-local-growth.json",
-            {"machine": machine(), "rows": results},
-        )
-    wrong = any(
-        measured["rows"] != measured["rows expected"] or measured["peak MB"] > chosen.limit
-        for size in results.values()
-        for measured in size["statements"].values()
-    )
-    return 1 if wrong else 0
 
 
 def measure(rows: int) -> dict[str, Any]:
@@ -209,20 +166,33 @@ def measure(rows: int) -> dict[str, Any]:
     return {"load": loaded, "statements": measured}
 
 
-def show(results: dict[str, Any]) -> None:
-    shown = RichTable(title="Seconds, and the peak of the process's memory in MB")
-    shown.add_column("statement")
-    for size in results:
-        shown.add_column(f"{size} rows", justify="right")
-        shown.add_column("MB", justify="right")
-    for name in next(iter(results.values()))["statements"]:
-        cells: list[str] = []
-        for size in results.values():
-            measured = size["statements"][name]
-            cells += [f"{measured['seconds']:,.3f}", f"{measured['peak MB']:,}"]
-        shown.add_row(name, *cells)
-    Console(width=160).print(shown)
+def main() -> int:
+    """`--here` and `--statement` are for the process of one statement."""
+    every = [200_000, 2 * MILLION, 6 * MILLION, 30 * MILLION]
+    given = options(__doc__, rows=every, limit=1500, here="", statement="")
+    sizes = [max(rows // 6000, 1) * 6000 for rows in given.rows]
+    if given.here:
+        print(json.dumps(run_here(Path(given.here), given.statement, sizes[0])))
+        return 0
+    results: dict[str, Any] = {}
+    for rows in sizes:
+        results[f"{rows:,}"] = measure(rows)
+        show(
+            "Seconds, and the peak of the process's memory in MB",
+            ("statement", *(part for size in results for part in (f"{size} rows", "MB"))),
+            ((name, *_cells(results, name)) for name in results[f"{rows:,}"]["statements"]),
+        )
+        saved(given, "local-growth", results=results)
+    wrong = any(
+        measured["rows"] != measured["rows expected"] or measured["peak MB"] > given.limit
+        for size in results.values()
+        for measured in size["statements"].values()
+    )
+    return 1 if wrong else 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _cells(results: dict[str, Any], name: str) -> Iterator[str]:
+    for size in results.values():
+        measured = size["statements"][name]
+        yield f"{measured['seconds']:,.3f}"
+        yield f"{measured['peak MB']:,}"

@@ -1,4 +1,4 @@
-"""`make bench-metastore`: transactions per second of the metastore, with eight client processes.
+"""The benchmark `metastore`: transactions per second of the metastore, with eight client processes.
 
 Four parts: proof that each durable write is one fdatasync; the metastore, SQLite and PostgreSQL in
 alternating slices; the metastore with 0, 1 and 10 million ended transactions; and the long run of

@@ -1,4 +1,4 @@
-"""The results of `make bench-metastore` as JSON and as a page."""
+"""The results of the benchmark `metastore` as JSON and as a page."""
 
 from __future__ import annotations
 

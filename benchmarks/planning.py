@@ -1,6 +1,6 @@
 """What a read and a commit cost by the number of deltas and of partitions; needs no JVM.
 
-`python -m benchmarks.planning` makes tables of small files with up to 10,000 deltas and up to
+The benchmark `planning` makes tables of small files with up to 10,000 deltas and up to
 100,000 partitions. For the plan of a scan, of a scan of one partition or of one file's range, and
 for `count()` it measures the median milliseconds and the calls to the storage: listings of a
 directory tree, looks at a file, opened files; for the plan also the peak of the memory that Python
@@ -11,11 +11,9 @@ file that docs/scale.md states are slopes between the largest sizes.
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import json
 import shutil
-import sys
 import time
 import tracemalloc
 from collections import Counter
@@ -28,7 +26,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
-from rich.console import Console
 
 from acid_platform import Table, Warehouse
 from acid_platform.base.clock import Moment
@@ -46,7 +43,7 @@ from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from acid_platform.values.arrow_types import acid_schema
 from acid_platform.write.file_records import recorded_file
-from benchmarks.results import machine, save
+from benchmarks.results import options, saved
 
 COLUMNS = "id bigint, amount decimal(12,2), day date, name string, note string"
 _IN_A_COMMIT = 1000
@@ -188,7 +185,7 @@ def count_calls() -> None:
     Files.of = of  # type: ignore[method-assign]
 
 
-def costs(warehouse: Warehouse, partitions: int, deltas: int, console: Console) -> dict[str, Any]:
+def costs(warehouse: Warehouse, partitions: int, deltas: int) -> dict[str, Any]:
     """Make the table and measure it. It stays, so that the memory of the next is its own."""
     before = resident(warehouse)
     began = time.perf_counter()
@@ -210,7 +207,7 @@ def costs(warehouse: Warehouse, partitions: int, deltas: int, console: Console) 
     one = ["p=1"] if partitions > 1 else [None]
     seconds = [commit(warehouse, table, one, deltas + number, 100) for number in range(times)]
     found["commit of a file"] = {"ms": round(1000 * median(seconds), 1)}
-    console.print(found)
+    print(found)
     return found
 
 
@@ -228,15 +225,12 @@ def peak(work: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.planning", description=__doc__)
-    parser.add_argument("--deltas", type=int, nargs="*", default=[1, 10, 100, 1000, 10_000])
-    parser.add_argument(
-        "--partitions", type=int, nargs="*", default=[10, 100, 1000, 10_000, 100_000]
+def main() -> None:
+    given = options(
+        __doc__,
+        deltas=[1, 10, 100, 1000, 10_000],
+        partitions=[10, 100, 1000, 10_000, 100_000],
     )
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    chosen = parser.parse_args(argv)
-    console = Console()
     with (
         TemporaryDirectory(prefix="acid-bench-") as place,
         Warehouse.open(Path(place, "wh")) as warehouse,
@@ -245,17 +239,9 @@ def main(argv: list[str] | None = None) -> int:
         commit(warehouse, table, [None], 0, 100)
         size = journal_bytes(table)
         count_calls()
-        shapes = [(1, deltas) for deltas in chosen.deltas]
-        shapes += [(partitions, 1) for partitions in chosen.partitions]
-        found = [costs(warehouse, *shape, console) for shape in shapes]
-        console.print("bytes of a commit in the journal:", size)
+        shapes = [(1, deltas) for deltas in given.deltas]
+        shapes += [(partitions, 1) for partitions in given.partitions]
+        found = [costs(warehouse, *shape) for shape in shapes]
+        print("bytes of a commit in the journal:", size)
         warehouse.metastore.stop()
-    save(
-        chosen.out / f"{datetime.date.today().isoformat()}-planning.json",
-        {"machine": machine(), "tables": found, "journal bytes of a commit": size},
-    )
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    saved(given, "planning", tables=found, **{"journal bytes of a commit": size})

@@ -1,27 +1,21 @@
 """Reading an ACID table compared with the same rows in plain ORC, through the published steps.
 
-`python -m benchmarks.reading` reads a table while deletes and inserts are added: only a base, one
+The benchmark `read` reads a table while deletes and inserts are added: only a base, one
 delete, one more insert, five of each, 5 % of its rows deleted. At each step, reads of this table
 and of plain ORC alternate in one Spark session. Compare the ratios: times depend on the machine.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from rich.console import Console
-from rich.table import Table as RichTable
 
 from acid_platform import Table, Warehouse
 from benchmarks.comparison.driver import SHORT_READS
 from benchmarks.lineitem import COLUMNS, NAMES, alternated, bench_warehouse, lineitem, median
-from benchmarks.results import chart, machine, save
+from benchmarks.results import chart, options, saved, show
 
 QUERIES = ("count(*)", "sum of one column", "selective predicate", "max of all columns")
 WIDE = QUERIES[-1]
@@ -85,7 +79,6 @@ def steps(warehouse: Warehouse, table: Table, rows: int) -> Mapping[str, Callabl
 
 def run(rows: int, rounds: int) -> dict[str, dict[str, dict[str, float]]]:
     """Step → query → median seconds of plain ORC (`flat`) and of the ACID table (`acid`)."""
-    console = Console()
     measured: dict[str, dict[str, dict[str, float]]] = {}
     with bench_warehouse() as warehouse:
         spark = warehouse.spark
@@ -94,7 +87,7 @@ def run(rows: int, rounds: int) -> dict[str, dict[str, dict[str, float]]]:
         flat = spark.read.orc(where)
         table = warehouse.create_table("bench.lineitem", COLUMNS)
         table.overwrite(flat)
-        console.print(f"{rows:,} rows written, {flat.inputFiles().__len__()} files")
+        print(f"{rows:,} rows written, {flat.inputFiles().__len__()} files")
         assert table.count() == flat.count() == rows
         for step, change in steps(warehouse, table, rows).items():
             change()
@@ -109,7 +102,7 @@ def run(rows: int, rounds: int) -> dict[str, dict[str, dict[str, float]]]:
                 )
                 times = {name: median(values) for name, values in taken.items()}
                 measured[step][query] = times
-                console.print(
+                print(
                     f"{step:24s} {query:22s} flat {times['flat']:.3f} s,"
                     f" acid {times['acid']:.3f} s,"
                     f" ratio {times['acid'] / times['flat']:.2f}"
@@ -118,47 +111,23 @@ def run(rows: int, rounds: int) -> dict[str, dict[str, dict[str, float]]]:
     return measured
 
 
-def show(measured: Mapping[str, Mapping[str, Mapping[str, float]]]) -> RichTable:
-    table = RichTable(title="Seconds over the same rows in plain ORC")
-    table.add_column("table")
-    for query in QUERIES:
-        table.add_column(query, justify="right")
-    for step, queries in measured.items():
-        table.add_row(
-            step,
-            *(
-                f"{times['acid'] / times['flat']:.2f} ({times['acid']:.2f} s)"
-                for times in queries.values()
-            ),
-        )
-    return table
-
-
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.reading", description=__doc__)
-    parser.add_argument("--rows", type=int, default=8_000_000)
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="of the wide read; short reads get four times as many"
+def main() -> None:
+    given = options(__doc__, rows=8_000_000, rounds=5)
+    measured = run(given.rows, given.rounds)
+    show(
+        "Seconds over the same rows in plain ORC",
+        ("table", *QUERIES),
+        (
+            (step, *(f"{t['acid'] / t['flat']:.2f} ({t['acid']:.2f} s)" for t in queries.values()))
+            for step, queries in measured.items()
+        ),
     )
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    chosen = parser.parse_args(argv)
-    measured = run(chosen.rows, chosen.rounds)
-    Console().print(show(measured))
-    today = datetime.date.today().isoformat()
-    save(
-        chosen.out / f"{today}-reading.json",
-        {"machine": machine(), "rows": chosen.rows, "rounds": chosen.rounds, "seconds": measured},
-    )
+    path = saved(given, "reading", seconds=measured)
     chart(
-        chosen.out / f"{today}-reading.svg",
+        path.with_suffix(".svg"),
         "Read time over plain ORC",
         {
             step: {query: times["acid"] / times["flat"] for query, times in queries.items()}
             for step, queries in measured.items()
         },
     )
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,13 +1,60 @@
-"""Saving results: JSON to compare, charts to look at, and a description of the machine."""
+"""What benchmarks share: their options, their tables, and the files of their results."""
 
 from __future__ import annotations
 
+import argparse
+import datetime
 import json
 import os
 import platform
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def options(about: str | None, **defaults: Any) -> argparse.Namespace:
+    """The options of the command line, each with its default. A list is an option that takes
+    several values; `out` is where results are saved."""
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, default in defaults.items():
+        several = isinstance(default, list)
+        kind = type(default[0] if several else default)
+        parser.add_argument(
+            f"--{name}",
+            type=kind,
+            default=default,
+            nargs="*" if several else None,
+            help=f"default: {default}",
+        )
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    return parser.parse_args()
+
+
+def saved(given: argparse.Namespace, name: str, **content: Any) -> Path:
+    """Saves the date, the machine, the options and the content; returns the path."""
+    day = datetime.date.today().isoformat()
+    chosen = {key: value for key, value in vars(given).items() if key != "out"}
+    path: Path = given.out / f"{day}-{name}.json"
+    save(path, {"date": day, "machine": machine(), **chosen, **content})
+    return path
+
+
+def show(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Prints a table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title)
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
 def machine() -> dict[str, Any]:

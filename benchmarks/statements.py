@@ -1,29 +1,23 @@
 """Peak memory of every statement and both compactions, on a large table with a small driver heap.
 
-`make bench-memory` gives the JVM 1 GB and 2 cores for 30 million rows. For each statement it shows
-the seconds and the peak memory of the JVM, of the largest Python worker and of this process. After
-each statement the rows of the table are counted and compared with the expected number.
+The benchmark `memory` gives the JVM 1 GB and 2 cores for 30 million rows. For each statement it
+shows the seconds and the peak memory of the JVM, of the largest Python worker and of this process.
+After each statement the rows of the table are counted and compared with the expected number.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import functions as F
-from rich.console import Console
-from rich.table import Table as RichTable
 
 from acid_platform import Warehouse
 from acid_platform.services import cleaner
 from benchmarks.lineitem import COLUMNS, NAMES, bench_warehouse, lineitem
 from benchmarks.memory import peak_memory
-from benchmarks.results import machine, save
+from benchmarks.results import options, saved, show
 
 TABLE = "bench.lineitem"
 PRICE = {"extendedprice": "cast(extendedprice + 1 as decimal(12,2))"}
@@ -68,17 +62,10 @@ def statements(warehouse: Warehouse, rows: int) -> dict[str, tuple[Callable[[], 
     }
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.statements",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--rows", type=int, default=30_000_000, help="a multiple of 100")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    chosen = parser.parse_args(argv)
-    rows = chosen.rows // 100 * 100
-    console, results, wrong = Console(), dict[str, Any](), 0
+def main() -> int:
+    given = options(__doc__, rows=30_000_000)
+    rows = given.rows // 100 * 100
+    results, wrong = dict[str, Any](), 0
     with bench_warehouse() as warehouse:
         table = warehouse.create_table(TABLE, COLUMNS)
         for name, (run, left) in statements(warehouse, rows).items():
@@ -94,21 +81,12 @@ def main(argv: list[str] | None = None) -> int:
                 "rows": counted,
                 "rows expected": left,
             }
-            console.print(f"{name}: {results[name]}")
+            print(f"{name}: {results[name]}")
             warehouse.release()
-    shown = RichTable(title=f"{rows:,} rows: peak memory in MB")
-    columns = list(next(iter(results.values())))
-    for column in ("statement", *columns):
-        shown.add_column(column, justify="right")
-    for name, measured in results.items():
-        shown.add_row(name, *(f"{measured[column]:,}" for column in columns))
-    console.print(shown)
-    save(
-        chosen.out / f"{datetime.date.today().isoformat()}-memory.json",
-        {"machine": machine(), "rows": rows, "statements": results},
+    show(
+        f"{rows:,} rows: peak memory in MB",
+        ("statement", *next(iter(results.values()))),
+        ((name, *(f"{one:,}" for one in found.values())) for name, found in results.items()),
     )
+    saved(given, "memory", statements=results)
     return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

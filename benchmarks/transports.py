@@ -1,4 +1,4 @@
-"""`make bench-transports`: the metastore with eight clients over the Unix socket, TCP and TLS, and
+"""The benchmark `transports`: the metastore with eight clients over a Unix socket, TCP and TLS, and
 over TCP while it archives its journal, in alternating slices.
 
 Writes `<date>-transports.json` to benchmarks/results.
@@ -6,7 +6,6 @@ Writes `<date>-transports.json` to benchmarks/results.
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from acid_platform.metastore.client.start import start
 from acid_platform.metastore.endpoint import Home
 from benchmarks.contenders import OurMetastore, Session
 from benchmarks.metastore import Run, _together, run_clients
-from benchmarks.results import machine, save
+from benchmarks.results import options, saved
 
 HOST = "127.0.0.1"
 
@@ -54,11 +53,7 @@ class Service(OurMetastore):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--seconds", type=float, default=8)
-    chosen = parser.parse_args()
+    given = options(__doc__, clients=8, rounds=4, seconds=8.0)
     with TemporaryDirectory() as made:
         root = Path(made)
         contenders = [
@@ -72,13 +67,13 @@ def main() -> None:
         for each in contenders:
             each.start()
         connecting = {each.name: _connecting(each.open_session) for each in contenders[1:]}
-        for number in range(chosen.rounds):
+        for number in range(given.rounds):
             turn = number % len(contenders)
             for each in contenders[turn:] + contenders[:turn]:
-                run = run_clients(each, chosen.clients, chosen.seconds)
+                run = run_clients(each, given.clients, given.seconds)
                 runs[each.name].append(run)
                 print(f"  {each.name}: {run.rate:.0f}/s, p50 {run.percentile(0.5):.2f} ms")
-        found: dict[str, Any] = {"machine": machine(), "clients": chosen.clients}
+        found: dict[str, Any] = {}
         for each in contenders:
             durable = each.stop()
             found[each.name] = {
@@ -87,9 +82,7 @@ def main() -> None:
                 "connect_ms": connecting.get(each.name),
                 "lost": sum(txn not in durable for run in runs[each.name] for txn in run.ids),
             }
-    path = Path(__file__).parent / "results" / f"{time.strftime('%Y-%m-%d')}-transports.json"
-    save(path, found)
-    print(path)
+    print(saved(given, "transports", **found))
 
 
 def _connecting(connect: Callable[[], Session]) -> float:
@@ -103,7 +96,3 @@ def _connecting(connect: Callable[[], Session]) -> float:
     os.environ.clear()
     os.environ.update(before)
     return round(1000 * sorted(taken)[10], 2)
-
-
-if __name__ == "__main__":
-    main()

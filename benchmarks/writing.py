@@ -1,6 +1,6 @@
 """Writing: INSERT compared with plain ORC, and UPDATE, DELETE, MERGE with rewriting the table.
 
-`python -m benchmarks.writing` shows seconds and bytes written. Each change is rolled back after its
+The benchmark `write` shows seconds and bytes written. Each change is rolled back after its
 measurement, so all start from the same table.
 
 INSERT is one pass: Spark's tasks hand Arrow batches to our ORC writer in Python processes. A
@@ -10,22 +10,17 @@ rest is Spark's reading, and its conversion of rows to Arrow.
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from rich.console import Console
-from rich.table import Table as RichTable
 
 from acid_platform import Warehouse
 from acid_platform.handles.transaction import TransactionTable
 from benchmarks.lineitem import COLUMNS, alternated, bench_warehouse, lineitem, median, seconds
-from benchmarks.results import machine, save
+from benchmarks.results import options, saved, show
 
 TABLE = "bench.lineitem"
 
@@ -89,60 +84,41 @@ def change(
     return median(taken), written
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.writing", description=__doc__)
-    parser.add_argument("--rows", type=int, default=8_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    chosen = parser.parse_args(argv)
-    console = Console()
+def main() -> None:
+    given = options(__doc__, rows=8_000_000, rounds=3)
     with bench_warehouse() as warehouse:
         spark = warehouse.spark
         where = warehouse.files.uri(f"{warehouse.path}/flat")
-        lineitem(spark, chosen.rows).write.option("compression", "zlib").orc(where)
+        lineitem(spark, given.rows).write.option("compression", "zlib").orc(where)
         flat = spark.read.orc(where)
         table = warehouse.create_table(TABLE, COLUMNS)
         table.insert(flat)
-        insert = inserts(warehouse, flat, chosen.rounds)
+        insert = inserts(warehouse, flat, given.rounds)
         rewrite = insert["plain ORC"]
         size = sum(file.stat().st_size for file in Path(warehouse.path, "flat").glob("*.orc"))
         ratio = insert["INSERT"] / rewrite
-        console.print(f"plain ORC {rewrite:.2f} s, INSERT {insert['INSERT']:.2f} s: {ratio:.2f}")
-        source = lineitem(spark, chosen.rows // 33, seed=50).withColumn(
+        print(f"plain ORC {rewrite:.2f} s, INSERT {insert['INSERT']:.2f} s: {ratio:.2f}")
+        source = lineitem(spark, given.rows // 33, seed=50).withColumn(
             "orderkey", F.col("orderkey") * 36
         )
-        shown = RichTable(
-            title=f"Against rewriting {chosen.rows:,} rows: {rewrite:.1f} s, {size / 1e6:.0f} MB"
-        )
-        for name in ("statement", "seconds", "of the rewrite", "MB written", "of the table"):
-            shown.add_column(name, justify="right")
         results = {}
         for name, run in changes(source).items():
-            taken, written = change(warehouse, run, chosen.rounds)
+            taken, written = change(warehouse, run, given.rounds)
             results[name] = {"seconds": taken, "bytes": written}
-            shown.add_row(
+            print(f"{name}: {taken:.2f} s, {written / 1e6:.2f} MB")
+    show(
+        f"Against rewriting {given.rows:,} rows: {rewrite:.1f} s, {size / 1e6:.0f} MB",
+        ("statement", "seconds", "of the rewrite", "MB written", "of the table"),
+        (
+            (
                 name,
-                f"{taken:.2f}",
-                f"{taken / rewrite:.2f}",
-                f"{written / 1e6:.2f}",
-                f"{written / size:.1%}",
+                f"{one['seconds']:.2f}",
+                f"{one['seconds'] / rewrite:.2f}",
+                f"{one['bytes'] / 1e6:.2f}",
+                f"{one['bytes'] / size:.1%}",
             )
-            console.print(f"{name}: {taken:.2f} s, {written / 1e6:.2f} MB")
-        console.print(shown)
-    save(
-        chosen.out / f"{datetime.date.today().isoformat()}-writing.json",
-        {
-            "machine": machine(),
-            "rows": chosen.rows,
-            "rounds": chosen.rounds,
-            "insert": insert,
-            "insert over plain ORC": ratio,
-            "table bytes": size,
-            "changes": results,
-        },
+            for name, one in results.items()
+        ),
     )
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    more = {"insert over plain ORC": ratio, "table bytes": size}
+    saved(given, "writing", insert=insert, changes=results, **more)

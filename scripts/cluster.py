@@ -1,4 +1,4 @@
-"""`make cluster`: a Spark cluster on this machine, a master and workers as processes of their own.
+"""`make lab-cluster`: a Spark cluster on this machine, a master and workers as own processes.
 
 Workers have one core and a working directory each, and know nothing of this project: executors get
 its code as an archive. What runs here runs on the machines of a real cluster, if they see the

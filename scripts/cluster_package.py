@@ -1,4 +1,4 @@
-"""`make cluster-package`: an archive of our code and its packages for Spark's executors.
+"""`make lab-cluster-package`: an archive of our code and its packages for Spark's executors.
 
 It holds `acid_platform` and those installed packages of this environment that tasks import, in the
 versions of this environment. Spark copies it to every executor when ACID_SPARK_ARCHIVE names it

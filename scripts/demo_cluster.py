@@ -1,4 +1,4 @@
-"""`make demo-cluster`: the demo with a Spark cluster and a warehouse in S3, all on this machine.
+"""`make lab-demo-cluster`: the demo with a Spark cluster and a warehouse in S3, all on one machine.
 
 Starts a master, two workers and an S3 server as processes of their own, and ends them with the
 demo. Every statement and compaction runs on the workers, which know nothing of this project but the

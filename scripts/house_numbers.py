@@ -1,4 +1,4 @@
-"""`make numbers`: how large and how tangled the code is, beside the numbers that were recorded.
+"""`make lab-numbers`: how large and how tangled the code is, beside the numbers that were recorded.
 
 `make check` prints the numbers that got worse. They are no error: a change may be worth its lines.
 `python -m scripts.house_numbers --record` writes today's numbers to scripts/house_numbers.json, in
@@ -146,7 +146,7 @@ def table(now: dict[str, int], recorded: dict[str, int], worse_only: bool) -> li
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="make numbers", description=__doc__)
+    parser = argparse.ArgumentParser(prog="make lab-numbers", description=__doc__)
     parser.add_argument("--record", action="store_true", help="write today's numbers")
     parser.add_argument("--worse", action="store_true", help="print only what got worse")
     asked = parser.parse_args()
@@ -156,7 +156,7 @@ def main() -> int:
         RECORDED.write_text(json.dumps(now, indent=1) + "\n")
     rows = table(now, recorded, asked.worse)
     if asked.worse and rows:
-        print("Larger than recorded (no error; `make numbers` shows all):")
+        print("Larger than recorded (no error; `make lab-numbers` shows all):")
     print("\n".join(rows) or "numbers: none is worse than recorded")
     return 0
 

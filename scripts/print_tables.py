@@ -89,7 +89,7 @@ Rows of this process, such as frames, Arrow's data or dicts, are written here, h
 are, as a stream. If they have to go to Spark, since `engine='spark'` was asked for or the table is
 large, they need not fit into its driver's heap: they go by files in a private directory to a Spark
 of this machine, and piece by piece to another one.
-`make bench-engines` measures both engines by the size of the table.
+`make lab-bench NAME=engines` measures both engines by the size of the table.
 
 If the JVM of a session ends, every call that waits for it raises SparkLost with the reason, and the
 next statement starts another one. A session that the platform starts ends when its heap is full
@@ -110,8 +110,8 @@ rows stream through DuckDB in batches. All local queries of a process together t
 quarter of the machine's memory, and no more than 1 GB; then DuckDB spills to the directory for
 temporary files. Over 30 million rows, a scan of all columns took 0.23 GB of the process, a DELETE
 of 5 % 0.57, a GROUP BY into a million groups 0.71 and a major compaction 1.2; the process itself
-takes 0.11 (`make bench-local-growth`). [How it compares with DuckLake and delta-rs, and what limits
-it](../benchmarks/results/2026-11-28-local-summary.md).
+takes 0.11 (`make lab-bench NAME=local-growth`). [How it compares with DuckLake and
+delta-rs, and what limits it](../benchmarks/results/2026-11-28-local-summary.md).
 
 Text that is not UTF-8, such as Latin-1 that Hive stored, is kept by compactions and by UPDATE in
 Spark, and read by Spark alone: `decode(CAST(s AS binary), 'ISO-8859-1')` gives its characters. Both
@@ -187,9 +187,9 @@ beyond `acid.local.max.bytes`.
 
 The platform is written for Spark 4.0 to 4.3, with the differences that the table names. The lock
 has the newest, with which all tests run; `pip install pyspark==4.1.4` is enough for another one.
-`make test-sparks` runs the suites that use Spark with each version. It ran with 4.0.5, 4.1.4 and
-4.2.1 the suites of the engine, SQL, compaction, history, streams and a small cluster; Iceberg and
-Delta beside our tables with 4.1.4, and Delta with 4.2.1 (Iceberg has no build for it).
+`make lab-test-sparks` runs the suites that use Spark with each version. It ran with 4.0.5, 4.1.4
+and 4.2.1 the suites of the engine, SQL, compaction, history, streams and a small cluster; Iceberg
+and Delta beside our tables with 4.1.4, and Delta with 4.2.1 (Iceberg has no build for it).
 What passed, and with which Python
 and pandas, is in `benchmarks/results/2026-11-28-matrix.md`.
 

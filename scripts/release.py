@@ -1,4 +1,4 @@
-"""`make dist`: the packages of the last commit, and what the changelog says of their version.
+"""`make lab-dist`: the packages of the last commit, and what the changelog says of their version.
 
 Writes a wheel, a source distribution and notes.md into build/dist.
 """
@@ -67,7 +67,7 @@ def build(url: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="make dist", description=__doc__)
+    parser = argparse.ArgumentParser(prog="make lab-dist", description=__doc__)
     parser.add_argument("--tag", default="", help="refuse unless it is the tag of this version")
     parser.add_argument("--url", default="", help="the address of the repository")
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""`make object-store`: an S3 server on this machine for trials, which keeps objects in memory.
+"""`make lab-object-store`: an S3 server on this machine for trials, which keeps objects in memory.
 
 It is that of moto: it needs no account, takes any credentials, and forgets everything at its end.
 """

@@ -1,4 +1,4 @@
-"""`make spark-connect`: a Spark Connect server with the platform's settings, in the foreground.
+"""`make lab-spark-connect`: a Spark Connect server with the platform's settings, in the foreground.
 
 Runs, notebooks and the command line use it when ACID_SPARK_REMOTE names it; they start no JVM of
 their own then. Its Python workers run this interpreter, so that compactions find acid_platform.

@@ -56,7 +56,7 @@ def quick_then_slow(values: Iterable[Any], quick: int) -> list[Any]:
 
 
 def slow_then_soak(values: Sequence[Any], slow: int) -> list[Any]:
-    """Parameters of a test: the first `slow` run in `make test-full`, the others in `make soak`."""
+    """The first `slow` parameters run in `make test-full`, the others in `make lab-soak`."""
     return [
         pytest.param(value, marks=pytest.mark.slow if place < slow else pytest.mark.soak)
         for place, value in enumerate(values)

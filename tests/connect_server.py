@@ -1,4 +1,4 @@
-"""A Spark Connect server for tests, as `make spark-connect` starts it, and a client of it."""
+"""A Spark Connect server for tests, as `make lab-spark-connect` starts it, and a client of it."""
 
 from __future__ import annotations
 

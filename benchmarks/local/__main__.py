@@ -1,4 +1,4 @@
-"""The driver of `make bench-local`; see the package. Writes results as JSON and Markdown."""
+"""The driver of the benchmark `local`; see the package. Writes results as JSON and Markdown."""
 
 from __future__ import annotations
 

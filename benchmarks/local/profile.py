@@ -1,6 +1,6 @@
-"""`make bench-local-profile`: where the seconds of each statement of the local engine go.
+"""The benchmark `local-profile`: where the seconds of each statement of the local engine go.
 
-The statements of `make bench-local`, in this process, on two threads. A statement's CPU is that of
+The statements of the benchmark `local`, in this process, on two threads. A statement's CPU is of
 all threads of the process (not of the metastore's). Decoding is what Arrow's ORC reader takes of
 it, without Arrow's scanner, by which a compaction merges. Encoding is what the columns of a new
 ORC file take, and the rest is DuckDB's and Python's. Of the calls to the metastore and of the
@@ -9,8 +9,6 @@ syncs the report has seconds by the clock: the caller waits.
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import json
 import os
 import statistics
@@ -32,7 +30,7 @@ from benchmarks.comparison.contender import Ours
 from benchmarks.comparison.driver import ROOT
 from benchmarks.comparison.statements import SMALL_INSERTS, WHERE, queries
 from benchmarks.comparison.texts import canonical
-from benchmarks.results import machine, save
+from benchmarks.results import options, saved
 
 Measured = dict[str, float]
 """Seconds of a statement by part."""
@@ -144,19 +142,9 @@ def markdown(rows: int, found: dict[str, Measured]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--data", type=Path, default=ROOT / "build" / "bench-local")
-    parser.add_argument("--work", type=Path, default=ROOT / "build")
-    given = parser.parse_args()
-    given.work.mkdir(exist_ok=True)
-    found = measure(given.rows, given.rounds, given.data, given.work)
-    date = datetime.date.today().isoformat()
-    path = ROOT / "benchmarks" / "results" / f"{date}-local-profile-{given.rows}.json"
-    save(path, {"date": date, "rows": given.rows, "machine": machine(), "statements": found})
+    given = options(__doc__, rows=2_000_000, rounds=3)
+    work = ROOT / "build"
+    work.mkdir(exist_ok=True)
+    found = measure(given.rows, given.rounds, work / "bench-local", work)
+    saved(given, f"local-profile-{given.rows}", statements=found)
     print(markdown(given.rows, found))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""The report of `make bench-local` in Markdown."""
+"""The report of the benchmark `local` in Markdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver of `make bench-peers`; see the package. Writes results as JSON and Markdown.
+"""The driver of the benchmark `peers`; see the package. Writes results as JSON and Markdown.
 
 Contenders whose packages can't be had are left out, and the report says so. `--add` puts a run
 beside the ones that the result of the same day and size has already: so a measurement can be taken

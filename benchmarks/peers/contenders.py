@@ -1,4 +1,4 @@
-"""The contenders of `make bench-peers`; each with the settings that its documents recommend."""
+"""The contenders of the benchmark `peers`; each with the settings that its documents recommend."""
 
 from __future__ import annotations
 

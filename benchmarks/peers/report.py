@@ -1,4 +1,4 @@
-"""The report of `make bench-peers` in Markdown, and the merging of results of several runs."""
+"""The report of the benchmark `peers` in Markdown, and the merging of results of several runs."""
 
 from __future__ import annotations
 

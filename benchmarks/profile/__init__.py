@@ -1,4 +1,4 @@
-"""`make bench-profile`: where the time of a statement goes, in our tables and in others'.
+"""The benchmark `profile`: where the time of a statement goes, in our tables and in others'.
 
 One process for each contender of `benchmarks.peers` runs the statements of a round of that
 comparison, and records the wall clock time of the driver's parts, Spark's own figures of its jobs,

@@ -1,4 +1,4 @@
-"""The driver of `make bench-profile STATEMENT=...`; see the package.
+"""The driver of `make lab-bench NAME=profile STATEMENT=...`; see the package.
 
 Prints a table for each statement and writes it as JSON and Markdown; flame graphs of Python's main
 thread and of the JVM's threads go to `build/profile`. Needs a JDK for the samples of the JVM.

@@ -77,7 +77,7 @@ def markdown(content: Mapping[str, Any]) -> str:
         "Milliseconds of an execution, on average. The first parts add up to the wall clock time of"
         " the driver's thread; the CPU time is that of all processes. `scan`, `write`, ... are"
         " shares of the samples of the tasks' stacks. Recording costs time: compare parts, and take"
-        " the seconds from `make bench-peers`.",
+        " the seconds from the benchmark `peers`.",
     ]
     names = list(content["contenders"])
     statements = dict.fromkeys(

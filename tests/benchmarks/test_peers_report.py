@@ -1,4 +1,4 @@
-"""The report of `make bench-peers`: what is divided by what, and how runs are merged."""
+"""The report of the benchmark `peers`: what is divided by what, and how runs are merged."""
 
 from __future__ import annotations
 

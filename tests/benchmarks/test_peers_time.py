@@ -1,4 +1,4 @@
-"""`make bench-peers --until`: a run that measured nothing writes no result."""
+"""`make lab-bench NAME=peers --until`: a run that measured nothing writes no result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make bench-profile`: what a stack belongs to, and that the parts add up to the whole."""
+"""The benchmark `profile`: what a stack belongs to, and that the parts add up to the whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make chaos`: processes that write, read, declare, compact and clean are killed and stopped.
+"""`make lab-chaos`: processes that write, read, declare, compact and clean are killed and stopped.
 
 `python -m tests.chaos --commits 1000 --kills 300 --stalls 100 --reads 3000 --seed N`: random actors
 and the metastore get SIGKILL, actors SIGSTOP for longer than `hive.txn.timeout`; committed files

@@ -1,6 +1,6 @@
 """Under kills, stalls, DDL and damage every read equals the model of its snapshot, or raises.
 
-`make chaos` is the full run; these tests run a small one, and show that the checker finds faults.
+`make lab-chaos` is the full run; these tests run a small one, and show that it finds faults.
 """
 
 from __future__ import annotations

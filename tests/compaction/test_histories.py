@@ -34,7 +34,7 @@ def test_C41_C46_every_held_snapshot_of_a_random_history_keeps_its_rows(first: i
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("first", slow_then_soak(range(1000, 1400, 100), 2))
 def test_C41_C46_hundreds_of_histories(first: int) -> None:
-    """`make soak` plays thousands."""
+    """`make lab-soak` plays thousands."""
     for seed in range(first, first + 100):
         play(seed, 80)
 

@@ -1,4 +1,4 @@
-"""A client of `make spark-connect` can do everything that a classic session can do."""
+"""A client of `make lab-spark-connect` can do everything that a classic session can do."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def test_P28_tables_that_others_drop_and_recreate_change_no_snapshot(filled: War
 def test_P22_a_transaction_that_writes_into_a_dropped_partition_reads_only_its_own_rows(
     filled: Warehouse,
 ) -> None:
-    """Found by `make chaos`: 14 rows of the dropped partition were read again."""
+    """Found by `make lab-chaos`: 14 rows of the dropped partition were read again."""
     with filled.snapshot() as before:  # for which the dropped files are kept
         assert ids(before.table("db.t")) == [1, 2]
         filled.table("db.t").drop_partition("p=1")

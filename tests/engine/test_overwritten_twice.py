@@ -1,7 +1,7 @@
 """A partition that a transaction has overwritten can't be written again by it (P6).
 
 TRUNCATE of such a partition used to fail with PublicationFailed, "as if a write id was used twice",
-and advised to move the new base away. `make chaos` found it.
+and advised to move the new base away. `make lab-chaos` found it.
 """
 
 from __future__ import annotations

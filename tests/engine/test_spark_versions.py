@@ -97,7 +97,7 @@ def test_P17_executors_with_another_version_are_refused_by_name() -> None:
         session.check_executors(cast(Any, Executors(error="the disk is full")))
 
 
-# --- make test-sparks -----------------------------------------------------------------------------
+# --- make lab-test-sparks -------------------------------------------------------------------------
 
 
 def test_an_environment_has_the_lock_but_another_PySpark() -> None:

@@ -1,4 +1,4 @@
-"""`make fuzz MINUTES=5 DOOR=orc`: feeds doors with inputs that coverage guides.
+"""`make lab-fuzz MINUTES=5 DOOR=orc`: feeds doors with inputs that coverage guides.
 
 Each door runs in a process of its own, under atheris, with limits of memory and time. Exceptions of
 Python are counted by the place that raises them, and the process goes on. If it ends, such as by a
@@ -66,7 +66,7 @@ def fuzz(door: str, seconds: float, home: Path) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(prog="make lab-fuzz", description=__doc__)
     parser.add_argument("doors", nargs="*", metavar="DOOR", help=f"of {', '.join(DOORS)}; or all")
     parser.add_argument("--minutes", type=float, default=1, help="for each door")
     parser.add_argument("--home", type=Path, default=Path("build/fuzz"))

@@ -1,6 +1,6 @@
 """What real engines said to the gateway, replayed: it still answers as it did to them (P34).
 
-`make interop ARGS=--record` writes the recordings.
+`make lab-interop ARGS=--record` writes the recordings.
 """
 
 from __future__ import annotations

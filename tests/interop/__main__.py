@@ -1,4 +1,4 @@
-"""`make interop`: real engines read and write our tables through the gateway, and both sides agree.
+"""`make lab-interop`: real engines use our tables through the gateway, and both sides agree.
 
     python -m tests.interop [--home DIR] [--engines NAMES] [--races N] [--record] [--out FILE]
     python -m tests.interop --races N --only-races [--home DIR] [--engines NAMES]
@@ -203,7 +203,7 @@ MIXED = "trino,hive-4.0.1,spark"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="make interop")
+    parser = argparse.ArgumentParser(prog="make lab-interop")
     parser.add_argument("--home", type=Path, default=ROOT / "var" / "interop")
     parser.add_argument("--engines", help=f"default: {','.join(ENGINES)}; with --history {MIXED}")
     parser.add_argument("--races", type=int, default=5)

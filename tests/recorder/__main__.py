@@ -1,4 +1,4 @@
-"""`make judge MINUTES=5`: records histories for so many minutes under faults, and judges each.
+"""`make lab-judge MINUTES=5`: records histories for so many minutes under faults, and judges each.
 
 Ends with 1 if a history has an anomaly that the promised level excludes, or a client got an error
 that no fault explains. `--teeth` runs with each switched-off rule in turn, and ends with 1 if one

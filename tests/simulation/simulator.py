@@ -161,7 +161,7 @@ class Simulation:
             lines = "\n".join("  " + " ".join(map(str, step)) for step in self.trace)
             raise Failure(
                 f"seed {self.seed}, step {self.steps}: {type(error).__name__}: {error}\n"
-                f"replay: make sim SEED={self.seed} N={self.steps}\nlast steps:\n{lines}"
+                f"replay: make lab-sim SEED={self.seed} N={self.steps}\nlast steps:\n{lines}"
             ) from error
 
     def step(self) -> None:

@@ -91,7 +91,7 @@ def test_a_failure_names_its_seed_and_step_and_is_reproducible() -> None:
                     failures.append(str(failure))
                     break
     first, second = failures
-    assert first == second and "make sim SEED=" in first and "last steps:" in first
+    assert first == second and "make lab-sim SEED=" in first and "last steps:" in first
 
 
 @pytest.mark.slow

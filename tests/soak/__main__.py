@@ -1,4 +1,4 @@
-"""`make soak`: writers, readers and all services at work for a time, each in a process of its own.
+"""`make lab-soak`: writers, readers and all services at work for a time, each in its own process.
 
 Asserted in the end: delta counts stay bounded, what the Cleaner may remove goes within two of its
 intervals, no row is lost or doubled, and no log has an error. The report goes to

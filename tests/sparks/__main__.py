@@ -1,4 +1,4 @@
-"""`make test-sparks`: the suites that use Spark, with each version of it that the platform serves.
+"""`make lab-test-sparks`: the suites that use Spark, with each version that the platform serves.
 
     python -m tests.sparks [--versions 4.1.4 ...] [--suites engine ...] [--cache DIR] [-- PYTEST...]
 
@@ -56,7 +56,9 @@ def run(python: Path, suite: str, more: Sequence[str]) -> Outcome:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Answers 1 if a test failed or a version can't be had."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    parser = argparse.ArgumentParser(prog="make test-sparks", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="make lab-test-sparks", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--versions", nargs="+", default=VERSIONS, metavar="VERSION")
     parser.add_argument("--suites", nargs="+", default=list(SUITES), choices=SUITES)
     parser.add_argument("--cache", type=Path, default=cache / "acid-platform" / "sparks")

@@ -1,6 +1,6 @@
 """One session of somebody else with Iceberg and Delta, and our tables beside theirs.
 
-`make test-sparks` runs it with each version of Spark for which there are builds of them, since a
+`make lab-test-sparks` runs it with each version of Spark for which there are builds of them: a
 session gets its jars when its JVM starts.
 """
 

@@ -2,7 +2,7 @@
 
 fake-gcs-server speaks Google's JSON API, through which Arrow goes, and only a part of the XML API,
 through which obstore goes: `XmlApi` translates that. Azurite speaks the API of blobs, not that of
-the hierarchical namespace. `make test-stores ARGS="fake-gcs-server azurite"` fetches both.
+the hierarchical namespace. `make lab-test-stores ARGS="fake-gcs-server azurite"` fetches both.
 """
 
 from __future__ import annotations

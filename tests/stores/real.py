@@ -1,4 +1,4 @@
-"""`make test-stores`: the tests of warehouses in object stores on servers that are fetched once.
+"""`make lab-test-stores`: the tests of warehouses in object stores on servers fetched once.
 
     python -m tests.stores.real [minio] [versitygw] [fake-gcs-server] [azurite] [-- pytest's words]
 
@@ -116,7 +116,7 @@ def running(name: str, fetch: bool = True) -> Iterator[str]:
     if fetch:
         build(name)
     elif not program(name).exists():
-        raise Unavailable(f'{name} is not there: `make test-stores ARGS="{name}"` fetches it')
+        raise Unavailable(f'{name} is not there: `make lab-test-stores ARGS="{name}"` fetches it')
     port = free_port()
     with tempfile.TemporaryDirectory(prefix=f"acid-{name}-") as made:
         home = Path(made)

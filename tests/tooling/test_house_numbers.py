@@ -1,4 +1,4 @@
-"""`make numbers`: what is counted, and what `make check` prints."""
+"""`make lab-numbers`: what is counted, and what `make check` prints."""
 
 import ast
 import json

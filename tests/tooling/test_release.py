@@ -1,4 +1,4 @@
-"""What `make dist` refuses, and what it takes out of the changelog."""
+"""What `make lab-dist` refuses, and what it takes out of the changelog."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The Spark session: the settings it starts with, and the checks before it is used (P17).
 
 Statements that write and compactions run our code in the executors' Python processes. A cluster has
-it in its image, or gets it as an archive that `make cluster-package` makes and ACID_SPARK_ARCHIVE
+it in its image, or gets it as an archive of `make lab-cluster-package`, which ACID_SPARK_ARCHIVE
 names. A session is refused if its executors lack it.
 """
 
@@ -42,8 +42,8 @@ TASK_MODULES = (
 UNPACKED = "acid_environment"
 """The directory in an executor's working directory that holds the contents of the archive."""
 _NEXT_STEP = (
-    "make the archive again with 'make cluster-package', set ACID_SPARK_ARCHIVE to its path, and"
-    " start the session again; or install this version of the project in the executors' image"
+    "make the archive again with 'make lab-cluster-package', set ACID_SPARK_ARCHIVE to its path,"
+    " and start the session again; or install this version of the project in the executors' image"
 )
 
 

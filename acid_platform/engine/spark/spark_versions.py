@@ -55,7 +55,7 @@ VERSIONS: Mapping[tuple[int, int], SparkVersion] = {
     (4, 3): SparkVersion("spark_4_3", "3.5.0", 2,     True,   True,      True,     True,   _UTC),
 }
 # fmt: on
-"""The versions with which `make test-sparks` runs the tests."""
+"""The versions with which `make lab-test-sparks` runs the tests."""
 
 
 @cache
