@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from acid_platform.base import store_faults
-from acid_platform.base.addresses import parts_of_url
+from acid_platform.base.paths import parts_of_url
 from acid_platform.base.s3 import HADOOP
 from acid_platform.base.store_faults import opening
 from acid_platform.errors import AcidError, InvalidDefinition, StoreRefused, StoreUnavailable

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.base import store_faults
-from acid_platform.base.addresses import parts_of_url, without_credentials
+from acid_platform.base.paths import parts_of_url, without_credentials
 from acid_platform.base.s3 import HADOOP
 from acid_platform.base.store_faults import bucket_in, opening, require_bucket
 from acid_platform.errors import AcidError, InvalidDefinition, StoreRefused, StoreUnavailable

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from acid_platform.base.addresses import without_credentials
 from acid_platform.base.object_store import BY_SCHEME
-from acid_platform.base.paths import user_path
+from acid_platform.base.paths import user_path, without_credentials
 from acid_platform.errors import InvalidDefinition, MetastoreUnavailable
 
 METASTORE_DIRECTORY = "_metastore"

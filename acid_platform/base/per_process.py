@@ -1,4 +1,4 @@
-"""Something that each process makes for itself, and closes when it ends."""
+"""Something that each process makes for itself, and closes when it ends; its cores."""
 
 from __future__ import annotations
 
@@ -55,3 +55,14 @@ class LastingThreads(ThreadPoolExecutor):
 
     def close(self) -> None:
         self.shutdown(wait=False, cancel_futures=True)
+
+
+_MOST = 8
+"""More threads than this would hold more memory than they save time."""
+
+
+def usable_cores() -> int:
+    """How many cores this process is bound to (`taskset`, cpusets of a container), at most 8."""
+    if hasattr(os, "sched_getaffinity"):
+        return min(_MOST, len(os.sched_getaffinity(0)))
+    return min(_MOST, os.cpu_count() or 1)

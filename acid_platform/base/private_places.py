@@ -1,4 +1,9 @@
-"""Files and directories for this user only, and temporary ones in particular (P69).
+"""Whose files this process obeys (P68), and files for this user only, such as temporary ones (P69).
+
+Settings and code are found in directories around the current one, and some settings name programs.
+In a directory of another user of the machine they would run that user's programs, so such a place
+is refused, as git refuses it. What somebody names, by an option or in the environment, is that
+person's choice.
 
 Only this module makes temporary places: the linter refuses `tempfile` elsewhere. Rows that lie
 there may be of tables that other users may not read. So a directory has mode 0700 from its
@@ -12,6 +17,7 @@ import secrets
 import shutil
 import stat
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from multiprocessing.util import Finalize
@@ -19,6 +25,44 @@ from pathlib import Path
 from typing import IO
 
 from acid_platform.errors import OwnedByOthers
+
+SAFE = "ACID_SAFE_DIRECTORY"
+"""Directories of others that the user trusts, separated as in PATH; `*` trusts all."""
+
+
+def require_own(directory: Path, *files: str, environment: Mapping[str, str] | None = None) -> None:
+    """Raises OwnedByOthers unless the directory and these files in it, where they exist, are the
+    user's, or root's. Links have to be, too (P68)."""
+    environment = os.environ if environment is None else environment
+    trusted = environment.get(SAFE, "").split(os.pathsep)
+    if "*" in trusted or any(_same(directory, one) for one in trusted if one):
+        return
+    for path in (directory, *(directory / file for file in files)):
+        for found in (path.lstat, path.stat):
+            try:
+                owner = found().st_uid
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            if owner not in _own(environment):
+                raise OwnedByOthers(
+                    f"{path} belongs to another user, with the id {owner}: what is there would"
+                    f" choose what runs as you. Work elsewhere, or if you trust that user, set"
+                    f" {SAFE}={directory} in the environment"
+                )
+
+
+def _own(environment: Mapping[str, str]) -> set[int]:
+    """The ids of the user and of root; under `sudo` also of whoever called it, as git has it."""
+    own = {os.geteuid(), 0}
+    caller = environment.get("SUDO_UID", "")
+    if os.geteuid() == 0 and caller.isascii() and caller.isdigit():
+        own.add(int(caller))
+    return own
+
+
+def _same(directory: Path, trusted: str) -> bool:
+    return os.path.realpath(directory) == os.path.realpath(trusted)
+
 
 ScratchDirectory = tempfile.TemporaryDirectory[str]
 """Removed by `cleanup`, at the end of a `with` block, and when this process ends."""

@@ -6,7 +6,7 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from acid_platform.base.addresses import parts_of_url
+from acid_platform.base.paths import parts_of_url
 from acid_platform.errors import AcidError, InvalidDefinition, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 _SEEN = (
     "\x00-\x1f\x7f-\x9f"
@@ -47,3 +49,12 @@ def log_to(handler: logging.Handler, fields: str) -> None:
     """Sends every log of this process to the handler, with these fields before each message."""
     handler.setFormatter(OneLine(f"{fields} %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+def nearest_name(name: str, names: Iterable[str], similarity: float = 0.6) -> str | None:
+    """The most similar of `names`. None if no name is similar, or if `name` is one of them: then it
+    is not misspelt, and what is wrong with it is something else."""
+    known = list(names)
+    if name in known:
+        return None
+    return next(iter(get_close_matches(name, known, 1, similarity)), None)

@@ -14,8 +14,7 @@ import click
 from acid_platform import __version__
 from acid_platform.base.location import Location
 from acid_platform.base.paths import is_uri, user_path
-from acid_platform.base.similar_names import nearest_name
-from acid_platform.base.visible import visible
+from acid_platform.base.visible import nearest_name, visible
 from acid_platform.cli.project import nearby
 from acid_platform.display import show_table
 from acid_platform.errors import AcidError, NoSuchWarehouse

@@ -20,7 +20,7 @@ from acid_platform.cli.console import (
     limit_option,
     main,
 )
-from acid_platform.display.progress import progress
+from acid_platform.display.looks import progress
 from acid_platform.errors import NoSuchTable
 from acid_platform.layout.names import is_hidden
 from acid_platform.layout.partition_names import parse_partition

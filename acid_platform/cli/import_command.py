@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from acid_platform.cli.console import TABLE, CommandSession, OneOf, command, main
-from acid_platform.display.progress import progress
+from acid_platform.display.looks import progress
 
 if TYPE_CHECKING:
     from acid_platform.handles.import_sources import ImportSource

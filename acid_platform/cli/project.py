@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from acid_platform.base.location import holds_log, is_path
-from acid_platform.base.owners import require_own
 from acid_platform.base.paths import user_path
+from acid_platform.base.private_places import require_own
 from acid_platform.errors import MetastoreUnavailable
 from acid_platform.metastore.endpoint import FILES, SYSTEM
 

@@ -13,7 +13,7 @@ from acid_platform.base.paths import as_uri, user_path
 from acid_platform.base.private_places import scratch_directory
 from acid_platform.cli.console import CommandSession, LocalPath, command, echo
 from acid_platform.cli.metastore_commands import metastore, require_own
-from acid_platform.display.progress import progress
+from acid_platform.display.looks import progress
 from acid_platform.errors import BackupRefused, InvalidDefinition
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.codec import range_text

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,50 @@ from acid_platform.services.explain_services import (
 )
 
 if TYPE_CHECKING:
-    from acid_platform.cli.service_metrics import ServiceMetrics
     from acid_platform.handles.warehouse import Warehouse
+
+
+_PREFIX = "acid_service_"
+
+
+class ServiceMetrics:
+    """What the cycles of a service do, for Prometheus."""
+
+    def __init__(self, service: str) -> None:
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+        self.registry = registry = CollectorRegistry()
+        self._seconds = Histogram(
+            f"{_PREFIX}cycle_seconds",
+            "Time of the cycles.",
+            ["service"],
+            registry=registry,
+            buckets=(0.01, 0.1, 1, 10, 60, 600, 3600),
+        ).labels(service)
+        self._last = Gauge(
+            f"{_PREFIX}last_cycle_timestamp_seconds",
+            "When the last cycle ended without an error.",
+            ["service"],
+            registry=registry,
+        ).labels(service)
+        self.errors = Counter(
+            f"{_PREFIX}errors", "Cycles that ended with an error.", ["service"], registry=registry
+        ).labels(service)
+        self.compactions = Counter(
+            f"{_PREFIX}compactions", "Compactions by their outcome.", ["state"], registry=registry
+        )
+        self.queued = Counter(
+            f"{_PREFIX}queued", "Compactions that the Initiator asked for.", registry=registry
+        )
+        self.removed = Counter(
+            f"{_PREFIX}removed", "Directories and files that were removed.", registry=registry
+        )
+
+    @contextmanager
+    def cycle(self) -> Iterator[None]:
+        with self._seconds.time():
+            yield
+        self._last.set_to_current_time()
 
 
 class ServiceName(Enum):
@@ -191,7 +234,6 @@ class Runner:
 
     def _measured(self, cycle: Callable[[], bool], address: str) -> Callable[[], bool]:
         from acid_platform.base.metrics_page import serve_metrics
-        from acid_platform.cli.service_metrics import ServiceMetrics
 
         self._metrics = metrics = ServiceMetrics(self._service.value)
         page = serve_metrics(address, metrics.registry).address

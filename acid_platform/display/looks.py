@@ -3,6 +3,8 @@ compactions, snapshots, and the pasts of tables."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.display.listing import Listing, show_table, shown
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from acid_platform.handles.held_snapshot import TableSnapshot
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.pasts import CursorRow, KeptHistory, SinkRow
+
 
 SHOWN = {
     "transactions": show_columns.names(
@@ -141,3 +144,18 @@ def sink_rows(sinks: list[SinkRow]) -> list[dict[str, Any]]:
         for own in [row.sink]
     )
     return [dict(zip(show_columns.SINKS, row, strict=True)) for row in rows]
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Yields a function that takes `(what, count, total)`, None for an unknown total; the bar
+    disappears after the block."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda what, count, total: bar.update(
+            task, description=what, completed=count, total=total
+        )

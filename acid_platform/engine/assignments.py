@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from acid_platform.base.similar_names import nearest_name
+from acid_platform.base.visible import nearest_name
 from acid_platform.engine.merge_clauses import MergeClause
 from acid_platform.errors import (
     BucketColumnUpdate,

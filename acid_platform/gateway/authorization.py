@@ -10,19 +10,39 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from acid_platform.base.recent import Recent
 from acid_platform.errors import InvalidDefinition, NotAuthorized
-from acid_platform.gateway.caller import THROUGH_GATEWAY, Caller
 from acid_platform.gateway.needs import ANY, SEE, CallRow, Need, Verb, needs_of_commit
 from acid_platform.gateway.protocol import Call
-from acid_platform.gateway.reloaded_file import ReloadedFile
+from acid_platform.gateway.users import ReloadedFile
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import WriteReport
+
+THROUGH_GATEWAY = "through the gateway"
+"""The description of every transaction that a client of the gateway opened."""
+
+
+@dataclass(slots=True)
+class Caller:
+    address: str
+    """`host:port`."""
+    user: str = ""
+    """Who has logged in, by a password or a certificate; empty if nobody has to."""
+    txns: set[int] = field(default_factory=set)
+    """The transactions for which this connection asked for locks."""
+
+    @property
+    def host(self) -> str:
+        return self.address.rpartition(":")[0]
+
+    def __str__(self) -> str:
+        return f"{self.user}@{self.address}" if self.user else self.address
+
 
 _LOG = logging.getLogger(__name__)
 _REMEMBERED = 100_000

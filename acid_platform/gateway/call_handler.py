@@ -6,8 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from acid_platform.gateway.authorization import Authorizer, Guard, VisibleNames
-from acid_platform.gateway.caller import Caller
+from acid_platform.gateway.authorization import Authorizer, Caller, Guard, VisibleNames
 from acid_platform.gateway.protocol import load
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import TableRecord

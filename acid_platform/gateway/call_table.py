@@ -11,14 +11,13 @@ from typing import Any
 
 from acid_platform.gateway import needs
 from acid_platform.gateway.call_handler import CallHandler
-from acid_platform.gateway.catalog_calls import CatalogCalls
+from acid_platform.gateway.catalog_calls import CatalogCalls, SessionCalls
 from acid_platform.gateway.compaction_calls import CompactionCalls
 from acid_platform.gateway.constraint_calls import ConstraintCalls, of_kind
 from acid_platform.gateway.definition_calls import DefinitionCalls
 from acid_platform.gateway.needs import CallRow, Rule, one_txn, txn_range
 from acid_platform.gateway.partition_calls import PartitionCalls
 from acid_platform.gateway.protocol import load
-from acid_platform.gateway.session_calls import SessionCalls
 from acid_platform.gateway.statistics_calls import StatisticsCalls
 from acid_platform.gateway.transaction_calls import TransactionCalls
 from acid_platform.layout.constraints import ConstraintKind

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from acid_platform.errors import AcidError
 from acid_platform.gateway import sasl
-from acid_platform.gateway.caller import Caller
+from acid_platform.gateway.authorization import Caller
 from acid_platform.gateway.framing import Cutter, Limits, MalformedMessage, Message
 from acid_platform.gateway.gateway_tls import user_of
 

@@ -16,10 +16,10 @@ from acid_platform.errors import (
     NoSuchTable,
     NotAuthorized,
 )
+from acid_platform.gateway.authorization import Caller
 from acid_platform.gateway.call_handler import Waits
 from acid_platform.gateway.call_table import CALLS
-from acid_platform.gateway.caller import Caller
-from acid_platform.gateway.catalog_calls import CatalogCalls
+from acid_platform.gateway.catalog_calls import CatalogCalls, SessionCalls
 from acid_platform.gateway.compaction_calls import CompactionCalls
 from acid_platform.gateway.constraint_calls import ConstraintCalls
 from acid_platform.gateway.definition_calls import DefinitionCalls
@@ -31,7 +31,6 @@ from acid_platform.gateway.protocol import (
     Call,
     Undecodable,
 )
-from acid_platform.gateway.session_calls import SessionCalls
 from acid_platform.gateway.shapes import CATALOG
 from acid_platform.gateway.statistics_calls import StatisticsCalls
 from acid_platform.gateway.transaction_calls import TransactionCalls

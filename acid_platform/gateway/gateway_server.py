@@ -22,11 +22,11 @@ from functools import partial
 from acid_platform.base.strangers import FewLines, Strangers, most_connections, network_of
 from acid_platform.errors import AcidError, InvalidDefinition
 from acid_platform.gateway import gateway_tls, sasl
-from acid_platform.gateway.bounds import Bounds, CallRates
-from acid_platform.gateway.caller import Caller
+from acid_platform.gateway.authorization import Caller
 from acid_platform.gateway.client_connection import ClientConnection
 from acid_platform.gateway.gateway import Gateway, Later
 from acid_platform.gateway.gateway_tls import Tls
+from acid_platform.gateway.settings import Bounds, CallRates
 from acid_platform.gateway.users import Proof, Users
 from acid_platform.gateway.workers import Work, Workers
 

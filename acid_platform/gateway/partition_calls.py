@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from acid_platform.base.promises import refuse_promises
+from acid_platform.base.table_properties import refuse_promises
 from acid_platform.errors import (
     InvalidDefinition,
     NoSuchPartition,

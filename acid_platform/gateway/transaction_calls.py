@@ -25,8 +25,8 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.gateway import shapes
+from acid_platform.gateway.authorization import THROUGH_GATEWAY
 from acid_platform.gateway.call_handler import CallHandler, Waits
-from acid_platform.gateway.caller import THROUGH_GATEWAY
 from acid_platform.gateway.external_writes import (
     discard_bases,
     looked_for,

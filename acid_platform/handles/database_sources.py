@@ -8,8 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from acid_platform.base.addresses import parts_of_url
-from acid_platform.base.paths import user_path
+from acid_platform.base.paths import parts_of_url, user_path
 from acid_platform.errors import ImportRefused
 from acid_platform.handles.import_sources import BATCH, ImportSource
 from acid_platform.layout.types import Column

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from acid_platform.base.owners import require_own
 from acid_platform.base.paths import as_uri, user_path
+from acid_platform.base.private_places import require_own
 from acid_platform.errors import ImportRefused
 from acid_platform.handles import iceberg_tables
 from acid_platform.handles.import_sources import (

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from acid_platform.base.arguments import require_kind
 from acid_platform.base.file_bounds import MOST_NESTED
-from acid_platform.base.similar_names import nearest_name
+from acid_platform.base.visible import nearest_name
 from acid_platform.errors import InvalidDefinition, UnknownColumn
 
 INTEGRAL = ("tinyint", "smallint", "int", "bigint")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from acid_platform.base.similar_names import nearest_name
+from acid_platform.base.visible import nearest_name
 from acid_platform.errors import AcidError, CheckErrored, InvalidDefinition
 from acid_platform.orchestration import markdown
 from acid_platform.orchestration.docs_site import DocsSite

@@ -21,10 +21,9 @@ from acid_platform.metastore.operations.history import GetCursors
 from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.metastore.operations.transactions import GetTxnStates
 from acid_platform.metastore.tasks import ErasureTask
-from acid_platform.orchestration.cleaning_job import cleaning_job
 from acid_platform.orchestration.compaction_job import TABLE_TAG, compaction_job, initiated
 from acid_platform.orchestration.decorators import CONSUMES
-from acid_platform.orchestration.erasure_job import REQUEST_TAG, erase
+from acid_platform.orchestration.erasure_job import REQUEST_TAG, cleaning_job, erase
 from acid_platform.orchestration.inputs import consumer_of
 from acid_platform.orchestration.resources import WarehouseResource
 from acid_platform.services import initiator

@@ -11,14 +11,13 @@ from pathlib import Path
 import dagster as dg
 
 from acid_platform.errors import AcidError
-from acid_platform.orchestration.cleaning_job import cleaning_job
 from acid_platform.orchestration.compaction_job import IN_MEMORY, compaction_job
 from acid_platform.orchestration.ended_runs import (
     abort_canceled_runs,
     abort_failed_runs,
     fail_lost_runs,
 )
-from acid_platform.orchestration.erasure_job import erase
+from acid_platform.orchestration.erasure_job import cleaning_job, erase
 from acid_platform.orchestration.outside_commits import commit_sensor
 from acid_platform.orchestration.sensors import cleaner_sensor, erasure_sensor, initiator_sensor
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base.cores import usable_cores
+from acid_platform.base.per_process import usable_cores
 from acid_platform.formats.orc import key_ranges, reading
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column, HiveType

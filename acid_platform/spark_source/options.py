@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from acid_platform.base.location import Location
-from acid_platform.base.similar_names import nearest_name
+from acid_platform.base.visible import nearest_name
 from acid_platform.errors import InvalidDefinition
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.declarable import table_name

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from acid_platform.base.config import Settings
-from acid_platform.base.similar_names import nearest_name
+from acid_platform.base.visible import nearest_name
 from acid_platform.errors import InvalidDefinition, NoSuchTable, UnsupportedStatement
 from acid_platform.handles.snapshot_view import ScanRequest, SnapshotView
 from acid_platform.metastore.client.metastore import Metastore

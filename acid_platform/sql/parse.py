@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from acid_platform.base.similar_names import nearest_name
+from acid_platform.base.visible import nearest_name
 from acid_platform.errors import UnsupportedStatement
 from acid_platform.layout.sql_text import pieces, refuse_half_characters
 from acid_platform.sql.commands import NAME, Command, Commands

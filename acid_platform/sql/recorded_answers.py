@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from acid_platform.base.cores import usable_cores
+from acid_platform.base.per_process import usable_cores
 from acid_platform.engine.results import ArrowResult, Result
 from acid_platform.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.handles.snapshot_view import ScanRequest

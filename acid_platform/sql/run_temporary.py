@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from acid_platform.base.private_places import ScratchDirectory, scratch_directory
-from acid_platform.base.promises import refuse_promises
+from acid_platform.base.table_properties import refuse_promises
 from acid_platform.errors import TableExists, UnsupportedStatement
 from acid_platform.formats.orc import OrcWriter, to_be_stored
 from acid_platform.layout.declarable import refuse_names

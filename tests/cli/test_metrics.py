@@ -17,8 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 from acid_platform import InvalidDefinition, Warehouse
 from acid_platform.base.metrics_page import serve_metrics
 from acid_platform.cli.main import main
-from acid_platform.cli.runner import Runner
-from acid_platform.cli.service_metrics import ServiceMetrics
+from acid_platform.cli.runner import Runner, ServiceMetrics
 from acid_platform.errors import LeaseHeld, MetastoreUnavailable
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.gateway_metrics import GatewayMetrics

@@ -28,7 +28,7 @@ from acid_platform import AcidError
 from acid_platform.base import table_properties
 from acid_platform.formats.orc import column_ranges, key_ranges, open_strange_orc, reading
 from acid_platform.gateway import sasl
-from acid_platform.gateway.caller import Caller
+from acid_platform.gateway.authorization import Caller
 from acid_platform.gateway.framing import Cutter, Limits, MalformedMessage
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.handles.csv_files import CsvFormat

@@ -12,12 +12,12 @@ from acid_platform import InvalidDefinition, Warehouse
 from acid_platform.gateway.authorization import (
     AccessRequest,
     Authorizer,
+    Caller,
     GrantFile,
     imported,
     parse_grants,
 )
 from acid_platform.gateway.call_table import CALLS
-from acid_platform.gateway.caller import Caller
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.hive_client import _parted
 from acid_platform.gateway.protocol import Call, known_calls

@@ -17,11 +17,10 @@ from thriftpy2.thrift import TApplicationException
 from acid_platform import InvalidDefinition, MetastoreUnavailable, Warehouse
 from acid_platform.cli.main import main
 from acid_platform.gateway import sasl, users
-from acid_platform.gateway.bounds import Bounds, CallRates
 from acid_platform.gateway.gateway_server import Entry, GatewayServer
 from acid_platform.gateway.gateway_tls import Tls
 from acid_platform.gateway.hive_client import PASSWORD, Address, Hive, HiveRefused
-from acid_platform.gateway.settings import GatewaySettings
+from acid_platform.gateway.settings import Bounds, CallRates, GatewaySettings
 from acid_platform.gateway.users import Users
 from tests.gateway.certificates import Authority, Pair
 from tests.gateway.clients import connected, m

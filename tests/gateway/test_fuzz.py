@@ -19,11 +19,11 @@ import pytest
 
 from acid_platform.base.strangers import FewLines
 from acid_platform.gateway import sasl
-from acid_platform.gateway.bounds import Bounds
-from acid_platform.gateway.caller import Caller
+from acid_platform.gateway.authorization import Caller
 from acid_platform.gateway.client_connection import ClientConnection
 from acid_platform.gateway.framing import Limits
 from acid_platform.gateway.gateway import Gateway
+from acid_platform.gateway.settings import Bounds
 from acid_platform.gateway.users import Proof
 from acid_platform.metastore.client.metastore import Metastore
 from tests.gateway.calls import any_call

@@ -17,8 +17,8 @@ import pytest
 from thriftpy2.thrift import TType
 
 from acid_platform.errors import AcidError
+from acid_platform.gateway.authorization import Caller
 from acid_platform.gateway.call_table import CALLS
-from acid_platform.gateway.caller import Caller
 from acid_platform.gateway.framing import Cutter, Limits, MalformedMessage
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.protocol import Call
@@ -197,7 +197,7 @@ def gateway(txns: int, home: Path) -> Gateway:
 
 
 def _info() -> Any:
-    from acid_platform.gateway.caller import THROUGH_GATEWAY
+    from acid_platform.gateway.authorization import THROUGH_GATEWAY
     from acid_platform.metastore.records import ClientInfo
 
     return ClientInfo(user="ann", host="", agent="", description=THROUGH_GATEWAY)

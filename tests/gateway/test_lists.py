@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
-from acid_platform.gateway.authorization import AccessRequest, Authorizer, GrantFile
+from acid_platform.gateway.authorization import (
+    THROUGH_GATEWAY,
+    AccessRequest,
+    Authorizer,
+    Caller,
+    GrantFile,
+)
 from acid_platform.gateway.call_table import CALLS
-from acid_platform.gateway.caller import THROUGH_GATEWAY, Caller
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.protocol import Call
 from acid_platform.metastore.client.metastore import Metastore

@@ -21,10 +21,10 @@ from acid_platform.base import strangers
 from acid_platform.base.metrics_page import MOST, serve_metrics
 from acid_platform.base.strangers import FewLines, Strangers, network_of
 from acid_platform.gateway import users
-from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.gateway_server import Entry, GatewayServer
 from acid_platform.gateway.gateway_tls import Tls
 from acid_platform.gateway.hive_client import PASSWORD, Hive
+from acid_platform.gateway.settings import Bounds
 from acid_platform.gateway.users import Users
 from acid_platform.gateway.workers import Workers
 from tests.crowds import held

@@ -22,7 +22,7 @@ import pytest
 from pyarrow import parquet
 
 from acid_platform import DeltaSource, DuckDBSource, FolderSource, IcebergSource
-from acid_platform.base import databases, owners
+from acid_platform.base import databases, private_places
 from acid_platform.errors import AcidError, ImportRefused, OwnedByOthers
 from acid_platform.handles import iceberg_tables
 from tests.imports.hostile import CALLS
@@ -191,7 +191,7 @@ def test_P68_pyiceberg_reads_no_configuration_of_another_user(
     table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(owners, "_own", lambda _: set())
+    monkeypatch.setattr(private_places, "_own", lambda _: set())
     with IcebergSource(table.metadata_location):
         pass
     (tmp_path / ".pyiceberg.yaml").write_text("catalog: {}")

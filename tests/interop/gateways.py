@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from acid_platform import Warehouse
-from acid_platform.gateway.caller import Caller
+from acid_platform.gateway.authorization import Caller
 from acid_platform.gateway.gateway import Gateway, waited
 from acid_platform.gateway.gateway_server import GatewayServer
 from acid_platform.gateway.protocol import Call, Undecodable

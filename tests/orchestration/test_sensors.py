@@ -20,8 +20,8 @@ from acid_platform.orchestration import (
     ended_runs,
     sensors,
 )
-from acid_platform.orchestration.cleaning_job import cleaning_job
 from acid_platform.orchestration.compaction_job import compaction_job, worker_prefix
+from acid_platform.orchestration.erasure_job import cleaning_job
 from tests.metastore.processes import until
 from tests.orchestration.conftest import Place, quiet
 

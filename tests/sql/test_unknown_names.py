@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 from sqlglot import exp
 
 from acid_platform import InvalidExpression, Table, UnknownColumn, UnsupportedStatement, Warehouse
-from acid_platform.base.similar_names import nearest_name
+from acid_platform.base.visible import nearest_name
 from acid_platform.engine.spark.failures import translated
 from acid_platform.handles.transaction import TransactionTable
 from acid_platform.sql.unknown_names import refuse_unknown_names

@@ -19,8 +19,8 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from acid_platform import Warehouse, errors
-from acid_platform.base.addresses import parts_of_url, without_credentials
 from acid_platform.base.location import Location
+from acid_platform.base.paths import parts_of_url, without_credentials
 from acid_platform.base.visible import OneLine, visible
 from acid_platform.cli.main import main
 from acid_platform.display import show_table

@@ -11,7 +11,7 @@ from operator import attrgetter
 
 import pyarrow as pa
 
-from acid_platform.base.cores import usable_cores
+from acid_platform.base.per_process import usable_cores
 from acid_platform.compaction.execution import Records, rewritten
 from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.compaction.opening import PLAIN_FILE_BYTES, Compaction

@@ -17,8 +17,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base.cores import usable_cores
-from acid_platform.base.per_process import LastingThreads, PerProcess
+from acid_platform.base.per_process import LastingThreads, PerProcess, usable_cores
 from acid_platform.engine.local import running
 from acid_platform.errors import InvalidDefinition, NeedsSpark, PublicationFailed
 from acid_platform.formats.orc import WRITTEN_CODECS, AcidWriter, OrcWriter

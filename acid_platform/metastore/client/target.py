@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acid_platform.base.addresses import without_credentials
 from acid_platform.base.location import metastore_place
+from acid_platform.base.paths import without_credentials
 from acid_platform.errors import (
     AcidError,
     InvalidDefinition,

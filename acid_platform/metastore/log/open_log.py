@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from acid_platform.base.addresses import without_credentials
 from acid_platform.base.object_store import BY_SCHEME
+from acid_platform.base.paths import without_credentials
 from acid_platform.errors import InvalidDefinition
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
-from acid_platform.base.addresses import parts_of_url, without_credentials
+from acid_platform.base.paths import parts_of_url, without_credentials
 from acid_platform.errors import (
     InvalidDefinition,
     MetastoreDamaged,

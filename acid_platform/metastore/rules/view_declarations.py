@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, replace
 
-from acid_platform.base.promises import refuse_promises
+from acid_platform.base.table_properties import refuse_promises
 from acid_platform.errors import DeclarationChanged, InvalidDefinition, NoSuchTable, TableExists
 from acid_platform.layout.declarable import refuse_shared_name, table_name
 from acid_platform.layout.sql_text import has_half_character
