@@ -8,12 +8,10 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
-from acid_platform.formats.orc import AcidWriter, open_orc
-from acid_platform.layout import schema
+from acid_platform.formats.orc import ACID_COLUMNS, AcidWriter, acid_schema, open_orc
 from acid_platform.layout.schema import RowKey, ascend
 from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
-from acid_platform.values.arrow_types import acid_schema
 
 
 def finish(files: Files, path: str, columns: Sequence[Column], deletes: bool) -> None:
@@ -32,7 +30,7 @@ def stripe_ends(file: orc.ORCFile) -> list[RowKey]:
     """The key of the last row of every stripe, which `hive.acid.key.index` has to list."""
     ends: list[RowKey] = []
     for index in range(file.nstripes):
-        stripe = file.read_stripe(index, columns=list(schema.ACID_COLUMNS[1:4]))
+        stripe = file.read_stripe(index, columns=list(ACID_COLUMNS[1:4]))
         keys = [stripe.column(i).to_numpy().astype(np.int64) for i in range(3)]
         assert ascend(*keys)
         ends.append((int(keys[0][-1]), int(keys[1][-1]), int(keys[2][-1])))

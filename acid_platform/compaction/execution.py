@@ -25,16 +25,16 @@ from acid_platform.compaction.states import Layout
 from acid_platform.compaction.validation import Profile
 from acid_platform.compaction.value_sums import row_id_checksum
 from acid_platform.errors import CompactionFailed, StoreRefused, StoreUnavailable
+from acid_platform.formats.orc import open_orc, reading
 from acid_platform.layout import names
 from acid_platform.layout.file_entries import FileEntry, RecordedFiles
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.names import BaseName, DeltaName
 from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.scan.deletes import DeleteKeys
-from acid_platform.scan.event_keys import has_key_index
 from acid_platform.scan.scans import Scan
 from acid_platform.storage import durability
-from acid_platform.storage.files import asking
+from acid_platform.storage.files import Files, asking
 from acid_platform.write.file_records import recorded_file
 from acid_platform.write.publishing import WrittenDirectory, write_empty_file
 
@@ -222,7 +222,12 @@ def _disordered(outputs: Scan, compaction: Compaction) -> int:
         return 0
     sources = outputs.entities[0].sources
     files = (*sources.inserts, *sources.deletes)
-    return sum(not has_key_index(compaction.files, file.path) for file in files)
+    return sum(not _has_key_index(compaction.files, file.path) for file in files)
+
+
+def _has_key_index(files: Files, path: str) -> bool:
+    with reading(path):
+        return open_orc(files, path).has_key_index
 
 
 def publish(staged: StagedCompaction) -> tuple[WrittenDirectory, ...]:

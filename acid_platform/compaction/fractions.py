@@ -13,9 +13,8 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from acid_platform.errors import CompactionRefused
-from acid_platform.formats.orc import open_orc, reading
+from acid_platform.formats.orc import ROW, open_orc, reading
 from acid_platform.layout.formats import ORC, FileFormat
-from acid_platform.layout.schema import ROW
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_numpy import filled
 from acid_platform.values.arrow_types import has_leaf, leaves

@@ -10,22 +10,15 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow.fs import FileType
 
 from acid_platform.compaction.fractions import refuse_finer
-from acid_platform.compaction.key_merge import (
-    Decoding,
-    SortedFile,
-    event_batches,
-    has_checked_text,
-    merged_pieces,
-)
+from acid_platform.compaction.key_merge import Decoding, SortedFile, changes, merged_pieces
 from acid_platform.compaction.validation import Profile
 from acid_platform.compaction.value_sums import ValueSums
 from acid_platform.errors import CompactionMismatch
+from acid_platform.formats.keyed import Keyed, in_key_order
 from acid_platform.formats.orc import AcidWriter, WideTimestamps
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.schema import is_positional
@@ -34,7 +27,7 @@ from acid_platform.scan.deletes import DeletedRows, load_keys, valid_ids
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
-from acid_platform.values.arrow_types import acid_schema, conform
+from acid_platform.values.arrow_types import arrow_schema, conform
 from acid_platform.write.file_records import record_as_written
 
 
@@ -82,16 +75,12 @@ class Rewrite:
         return ValidWriteIdList.of("", self.high_watermark, aborted=self.aborted)
 
 
-def _conform(
-    batch: pa.RecordBatch, target: pa.Schema, rewrite: Rewrite, path: str
-) -> pa.RecordBatch:
-    """The batch with the columns of the output; each is found by its name in the input, and NULL if
+def _conform(rows: Keyed, kinds: pa.Schema, rewrite: Rewrite, path: str) -> Keyed:
+    """The rows with the columns of the output; each is found by its name in the input, and NULL if
     it is missing there."""
-    ids = [batch.column(i).cast(target.field(i).type) for i in range(5)]
-    if rewrite.delete_events:
-        return pa.RecordBatch.from_arrays([*ids, pa.nulls(batch.num_rows)], schema=target)
-    row_type, row = target.field(5).type, batch.column(5)
-    names = [row.type.field(i).name for i in range(row.type.num_fields)]
+    if rows.values is None:
+        return rows
+    names = rows.values.schema.names
     written = tuple(column.name for column in rewrite.columns)
     present = {
         name: i
@@ -103,19 +92,18 @@ def _conform(
         if i < len(names)
     }
     sources = rewrite.sources or written
-    children = [
-        pa.nulls(batch.num_rows, declared.type)
+    columns = [
+        pa.nulls(len(rows), kind.type)
         if source not in present
         else conform(
-            pc.struct_field(row, [present[source]]),
+            rows.values.column(present[source]),
             column.type,
             f"{path}, column {source}",
             rewrite.timestamps,
         )
-        for column, source, declared in zip(rewrite.columns, sources, row_type, strict=True)
+        for column, source, kind in zip(rewrite.columns, sources, kinds, strict=True)
     ]
-    struct = pa.StructArray.from_arrays(children, fields=list(row_type))
-    return pa.RecordBatch.from_arrays([*ids, struct], schema=target)
+    return replace(rows, values=pa.RecordBatch.from_arrays(columns, schema=kinds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +147,10 @@ def written_values(rewrite: Rewrite) -> Profile:
 
 def _values_in(files: Files, rewrite: Rewrite) -> Profile:
     sums = ValueSums([column.name for column in rewrite.columns])
-    target, rewrite = acid_schema(rewrite.columns, rewrite.timestamps), _as_written(rewrite)
+    kinds, rewrite = arrow_schema(rewrite.columns, rewrite.timestamps), _as_written(rewrite)
     if files.system.get_file_info(rewrite.output).type is FileType.File:
-        for batch in event_batches(files, _written(rewrite.output), rewrite.decoding):
-            sums.add(_conform(batch, target, rewrite, rewrite.output).column(5))
+        for rows in changes(files, _written(rewrite.output), rewrite.decoding):
+            sums.add(_conform(rows, kinds, rewrite, rewrite.output).values)
     return sums.profile()
 
 
@@ -214,7 +202,7 @@ def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
         buckets=set().union(*(file.buckets for file in sorted_files)),
     )
     deleted = DeletedRows(keys) if len(keys) else None
-    target = acid_schema(rewrite.columns, rewrite.timestamps, rewrite.delete_events)
+    kinds = arrow_schema(rewrite.columns, rewrite.timestamps)
     summed = rewrite.summed and not rewrite.delete_events
     values = ValueSums([column.name for column in rewrite.columns] if summed else [])
     writer = AcidWriter(
@@ -227,26 +215,20 @@ def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
     )
     try:
         for group in merged_pieces(sorted_files):
-            batches, order, checked = [], [], True
-            for batch, (w, b, r, current), source in group:
-                keep = valid_ids(current, rewrite.write_ids)
+            parts = []
+            for rows, source in group:
+                keep = valid_ids(rows.makers(), rewrite.write_ids)
                 if source.above >= 0:
-                    keep &= current > source.above
+                    keep &= rows.makers() > source.above
                 if deleted is not None:
-                    keep &= deleted.survivors(w, b, r)
-                checked &= has_checked_text(batch)
+                    keep &= deleted.survivors(*rows.ids)
                 if keep.any():
-                    rows = batch if keep.all() else batch.filter(pa.array(keep))
-                    batches.append(_conform(rows, target, rewrite, source.path))
+                    kept = rows if keep.all() else rows.chosen(keep)
+                    parts.append(_conform(kept, kinds, rewrite, source.path))
                     if summed:
-                        values.add(batches[-1].column(5))
-                    order.append(np.stack([w[keep], b[keep], r[keep]]))
-            if len(batches) > 1:
-                table = pa.Table.from_batches(batches, schema=target)
-                w, b, r = np.concatenate(order, axis=1)
-                batches = table.take(pa.array(np.lexsort((r, b, w)))).combine_chunks().to_batches()
-            for made in batches:
-                writer.write(made, checked)
+                        values.add(parts[-1].values)
+            for made in in_key_order(parts) if len(parts) > 1 else parts:
+                writer.put(made)
         count = writer.close()
     except BaseException:
         writer.give_up()

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from acid_platform.base.per_process import PerProcess
 from acid_platform.compaction.validation import Profile, combine
@@ -33,13 +32,12 @@ class ValueSums:
         self._checksums: Counter[str] = Counter()
         self._nulls: Counter[str] = Counter()
 
-    def add(self, row: pa.StructArray) -> None:
-        """Add a batch of rows whose fields are the columns, in order."""
-        if not len(row):
+    def add(self, rows: pa.RecordBatch | None) -> None:
+        """Add a batch of rows with the columns, in order."""
+        if not rows:
             return
         others: dict[str, pa.Array] = {}
-        for i, name in enumerate(self._columns):
-            values = pc.struct_field(row, [i])
+        for name, values in zip(self._columns, rows.columns, strict=True):
             self._nulls[name] += values.null_count
             mixed = _mixed(values)
             if mixed is None:

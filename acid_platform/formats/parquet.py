@@ -23,6 +23,7 @@ from acid_platform.base.file_bounds import (
     MOST_UNPACKED,
 )
 from acid_platform.errors import CorruptFile, UnsupportedLayout
+from acid_platform.formats.keyed import Keyed
 from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_types import arrow_schema
@@ -274,6 +275,11 @@ class ParquetWriter:
         self.rows += batch.num_rows
         if self._bytes >= ROW_GROUP_BYTES:
             self._write_group()
+
+    def put(self, rows: Keyed) -> None:
+        """Append rows, of which this file stores the values."""
+        assert rows.values is not None, "a file without keys has no delete events"
+        self.write(rows.values)
 
     def close(self) -> int:
         """Finish the file; returns its row count."""

@@ -13,6 +13,7 @@ from uuid import uuid4
 import numpy as np
 
 from acid_platform.errors import CorruptFile
+from acid_platform.formats.keyed import Keyed, KeyPart, StoredKeys
 from acid_platform.formats.orc import (
     BATCH_ROWS,
     AcidWriter,
@@ -27,8 +28,6 @@ from acid_platform.scan.deletes import DeleteKeys, load_keys
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.files import Files, asking
 from acid_platform.transactions import ValidWriteIdList
-from acid_platform.values.arrow_numpy import from_numpy
-from acid_platform.write.row_events import delete_events
 
 
 def distribute(
@@ -85,10 +84,9 @@ def _is_pure(files: Files, path: str, number: int) -> bool:
     """
     with reading(path):
         file = open_strange_orc(files, path)
-        names = file.acid_columns()
-        if not file.nrows:
+        if file.key_columns and not file.nrows:
             return True
-        properties = np.array(file.bounds(names[2]))
+        properties = np.array(file.bounds(KeyPart.BUCKET))
     # Between two properties of one version are only those of the bucket numbers between.
     one_version = len(set(codec_versions(properties).tolist())) == 1
     return one_version and bool((bucket_numbers(properties) == number).all())
@@ -110,12 +108,11 @@ def _keys(files: Files, paths: Mapping[int, str], directory: str, write_id: int)
 
 
 def _write(writer: AcidWriter, keys: DeleteKeys, chosen: np.ndarray, write_id: int) -> None:
-    columns = [ids[chosen] for ids in (keys.write_ids, keys.buckets, keys.row_ids)]
-    columns[1] = columns[1].astype(np.int32)
+    ids = [part[chosen] for part in (keys.write_ids, keys.buckets, keys.row_ids)]
     try:
-        for start in range(0, len(columns[0]), BATCH_ROWS):
-            part = [from_numpy(column[start : start + BATCH_ROWS]) for column in columns]
-            writer.write(delete_events(part, write_id))
+        for start in range(0, len(ids[0]), BATCH_ROWS):
+            part = StoredKeys(*(each[start : start + BATCH_ROWS] for each in ids))
+            writer.put(Keyed(part, write_id, None))
         writer.close()
     except BaseException:
         writer.give_up()

@@ -19,6 +19,7 @@ from acid_platform.errors import (
     MalformedName,
     WriteConflict,
 )
+from acid_platform.formats.keyed import KeyPart
 from acid_platform.formats.orc import open_strange_orc, reading
 from acid_platform.gateway.delete_buckets import distribute
 from acid_platform.layout.formats import FileFormat, compression, is_insert_only
@@ -350,8 +351,6 @@ def _check(files: Files, record: TableRecord, where: str, report: WriteReport) -
         require_own_rows(files, path, write_id, is_deletes(report.directory))
 
 
-_ORIGINAL, _CURRENT = 1, 4
-"""Places of the two columns with write ids among the six ACID columns."""
 _BEGINNINGS = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",
@@ -385,13 +384,14 @@ def require_own_rows(files: Files, path: str, write_id: int, deletes: bool) -> N
     """
     with reading(path):
         file = open_strange_orc(files, path)
-        names = file.acid_columns()
+        names = file.key_columns
         if not file.nrows:
             return
-        for place in (_CURRENT,) if deletes else (_ORIGINAL, _CURRENT):
-            low, high = file.bounds(names[place])
+        parts = (KeyPart.CHANGED_BY,) if deletes else (KeyPart.WRITE_ID, KeyPart.CHANGED_BY)
+        for part in parts:
+            low, high = file.bounds(part)
             if (low, high) != (write_id, write_id):
                 raise CorruptFile(
-                    f"{path} has rows whose {names[place]} is {low} to {high}, and its transaction"
+                    f"{path} has rows whose {names[part]} is {low} to {high}, and its transaction"
                     f" has the write id {write_id}; run the statement again"
                 )

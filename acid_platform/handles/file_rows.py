@@ -11,12 +11,11 @@ from acid_platform.base.paths import user_path
 from acid_platform.engine.reads import TableRead
 from acid_platform.engine.results import Result
 from acid_platform.errors import InvalidDefinition, UnsupportedStatement, WrongType
-from acid_platform.formats.orc import open_strange_orc, orc_fields, reading
+from acid_platform.formats.orc import is_acid, open_strange_orc, orc_fields, reading
 from acid_platform.formats.parquet import open_parquet
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import is_hidden
-from acid_platform.layout.schema import is_acid
 from acid_platform.layout.types import Column
 from acid_platform.scan.declared_types import require_exact_decimals
 from acid_platform.scan.scans import EntityScan, Scan

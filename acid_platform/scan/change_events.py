@@ -13,10 +13,11 @@ from itertools import pairwise
 import numpy as np
 
 from acid_platform.errors import CorruptFile
+from acid_platform.formats.keyed import DELETE_EVENT, KeyPart, require_operation
 from acid_platform.formats.orc import reading
 from acid_platform.layout.names import DeltaName, parse_directory
-from acid_platform.layout.schema import DELETE_EVENT, Bucket
-from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, require_operation
+from acid_platform.layout.schema import Bucket
+from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind, open_source
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_numpy import group_begins
@@ -164,7 +165,7 @@ def _read(files: Files, source: SourceFile, write_id: int) -> tuple[list[np.ndar
     parts = []
     with reading(path):
         file = open_source(files, source)
-        for operation, *columns in file.event_ids():
+        for operation, *columns in file.key_parts(*KeyPart):
             require_operation(operation, DELETE_EVENT, path)
             parts.append(columns)
     if not parts:
@@ -191,7 +192,7 @@ def _last_row(files: Files, source: SourceFile | None, count: int, deletes: Sour
     else:
         with reading(source.path):
             ids = np.concatenate(
-                [_NONE, *(batch[3] for batch in open_source(files, source).event_ids())]
+                [_NONE, *(ids for (ids,) in open_source(files, source).key_parts(KeyPart.ROW_ID))]
             )
         first, last, rows = int(ids.min()), int(ids.max()), len(ids)
     if rows is None or last - first + 1 != rows or rows < count:

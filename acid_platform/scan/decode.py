@@ -21,13 +21,19 @@ from pyarrow import parquet
 
 from acid_platform.base import arrow_functions as pc
 from acid_platform.errors import CorruptFile, NeedsSpark, UnsupportedLayout
-from acid_platform.formats.keyed import KeyRun, RowFilter, RowKeys, StoredKeys
+from acid_platform.formats.keyed import (
+    INSERT_EVENT,
+    KeyRun,
+    RowFilter,
+    RowKeys,
+    StoredKeys,
+    require_operation,
+)
 from acid_platform.formats.orc import OrcFile, reading
 from acid_platform.formats.parquet import open_parquet, row_group, row_group_sizes
-from acid_platform.layout import schema
 from acid_platform.layout.external_formats import HEADER, LINES
 from acid_platform.layout.types import Column
-from acid_platform.scan.deletes import require_operation, valid_ids
+from acid_platform.scan.deletes import valid_ids
 from acid_platform.scan.result_columns import PLACE, ResultColumns, Values
 from acid_platform.scan.source_files import SourceFile, SourceKind, open_source
 from acid_platform.scan.text_lines import line_blocks, line_columns
@@ -167,7 +173,7 @@ class FileRead:
         index = piece.index
         early, late = result.phases()
         arrays = self._decode(file, index, [*tested.values(), *_of(inside, early).values()])
-        ids = {place: _numbers(arrays[name], self.source.path) for place, name in tested.items()}
+        ids = {part: self._numbers(file, arrays[name]) for part, name in tested.items()}
         identity = self._identity(ids, piece)
         keep = self._kept(ids, identity, piece)
         stored = {name: arrays[stored] for name, stored in _of(inside, early).items()}
@@ -232,7 +238,7 @@ class FileRead:
             return keep
         keep = np.ones(piece.rows, bool)
         if 0 in ids:
-            require_operation(ids[0], schema.INSERT_EVENT, source.path)
+            require_operation(ids[0], INSERT_EVENT, source.path)
         if source.test_rows:
             keep &= valid_ids(ids[4], self.read.scan.write_ids)
         if source.above >= 0:
@@ -267,6 +273,14 @@ class FileRead:
         if texts and not self.read.as_stored and not file.has_checked_text:
             self._require_texts(texts)
         return arrays
+
+    def _numbers(self, file: OrcFile, array: pa.Array) -> np.ndarray:
+        if array.null_count:
+            raise CorruptFile(
+                f"{self.source.path} has a row with NULL in an ACID column"
+                f" ({', '.join(file.key_columns)}); restore the file"
+            )
+        return values_of(array)
 
     def _require_texts(self, arrays: Mapping[str, pa.Array]) -> None:
         """Raises NeedsSpark for text that is not UTF-8, of which DuckDB and Python make nothing.
@@ -342,15 +356,6 @@ def _pieces(file: OrcFile | parquet.ParquetFile) -> int:
 
 def _joined(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
-
-
-def _numbers(array: pa.Array, path: str) -> np.ndarray:
-    if array.null_count:
-        raise CorruptFile(
-            f"{path} has a row with NULL in an ACID column ({', '.join(schema.ACID_COLUMNS[:5])});"
-            " restore the file"
-        )
-    return values_of(array)
 
 
 # --- threads --------------------------------------------------------------------------------------

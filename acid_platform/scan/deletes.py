@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from acid_platform.errors import AcidError, CorruptFile, UnsupportedLayout
+from acid_platform.errors import CorruptFile
+from acid_platform.formats.keyed import DELETE_EVENT, KeyPart, require_operation
 from acid_platform.formats.orc import reading
-from acid_platform.layout import schema
 from acid_platform.layout.schema import codec_versions, decode_bucket
 from acid_platform.scan.source_files import SourceFile, open_source
 from acid_platform.storage.files import Files, in_threads
@@ -161,8 +161,8 @@ def file_events(
     path = source.path
     parts = []
     with reading(path):
-        for operation, *keys in open_source(files, source).event_ids():
-            require_operation(operation, schema.DELETE_EVENT, path)
+        for operation, *keys in open_source(files, source).key_parts(*KeyPart):
+            require_operation(operation, DELETE_EVENT, path)
             if len(keys[3]) and (last := int(keys[3].max())) > source.high:
                 raise CorruptFile(
                     f"{path} has a delete event of write id {last}, but the write ids of its"
@@ -201,29 +201,6 @@ def _counted(
     if buckets is not None:
         valid &= np.isin(keys[1], buckets)
     return keys[0][valid], keys[1][valid], keys[2][valid], of_own_row[valid]
-
-
-def require_operation(operation: np.ndarray, expected: int, path: str) -> None:
-    """Raises unless all events have the operation `expected`: version 2 never mixes them (F22).
-
-    Raises UnsupportedLayout for an operation that only ACID version 1 mixes in, CorruptFile for an
-    unknown number.
-    """
-    wrong = operation[operation != expected]
-    if len(wrong):
-        raise wrong_operation(int(wrong[0]), expected, path)
-
-
-def wrong_operation(operation: int, expected: int, path: str) -> AcidError:
-    """The error that `require_operation` raises."""
-    if operation in (0, 1, 2):
-        return UnsupportedLayout(
-            f"{path} holds events of operation {operation} where all must be {expected}: it is a"
-            " file of ACID version 1; run a major compaction with Hive 2 and upgrade the table"
-        )
-    return CorruptFile(
-        f"{path} holds an event of the unknown operation {operation}; restore the file"
-    )
 
 
 _MOST_RUNS = 256

@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 from pyarrow import fs
 
 from acid_platform.errors import AcidError, UnsupportedLayout
+from acid_platform.formats.keyed import DELETE_EVENT
 from acid_platform.formats.orc import open_orc, reading
-from acid_platform.layout import names, schema
+from acid_platform.layout import names
 from acid_platform.layout.partition_names import partition_segment
 from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate, may_match
 from acid_platform.scan.arrow_scan import ArrowScan
@@ -165,7 +166,7 @@ class _Search:
             file = open_orc(self.table.files, path)
             operation, *_, row = file.acid_columns()
             kinds = pc.unique(file.read(columns=[operation]).column(0)).to_pylist()
-            if kinds != [schema.DELETE_EVENT]:
+            if kinds != [DELETE_EVENT]:
                 return False
             rows = (file.stripe(index, [row]).column(0) for index in range(file.nstripes))
             if any(row.null_count < len(row) for row in rows):

@@ -8,13 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from acid_platform.errors import CorruptFile, InvalidDefinition, UnsupportedLayout
-from acid_platform.formats.orc import orc_fields
+from acid_platform.formats.orc import is_acid, orc_fields
 from acid_platform.layout.declarable import refuse_names
 from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
 from acid_platform.layout.names import is_hidden, parse_directory
 from acid_platform.layout.partition_names import parse_partition
-from acid_platform.layout.schema import is_acid
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import AdoptTable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from functools import lru_cache
 from typing import Any
@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from acid_platform.base import arrow_functions as pc
 from acid_platform.errors import InvalidDefinition, UnsupportedLayout
-from acid_platform.layout.schema import ACID_COLUMNS
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import (
     FLOATING,
@@ -69,9 +68,9 @@ HIVE_TYPE = b"hive_type"
 """The metadata of a field that holds its Hive type where Arrow has none, such as char(5)."""
 
 
-def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
-    """The schema of rows with these columns."""
-    return pa.schema([(column.name, arrow_type(column.type)) for column in columns])
+def arrow_schema(columns: Iterable[Column], timestamps: str = "us") -> pa.Schema:
+    """The schema of rows with these columns; `timestamps`: see `arrow_type`."""
+    return pa.schema([(column.name, arrow_type(column.type, timestamps)) for column in columns])
 
 
 def declared_columns(schema: pa.Schema) -> tuple[Column, ...]:
@@ -449,20 +448,3 @@ def units_per_day(kind: pa.DataType) -> int:
 
 def integer_of(kind: pa.DataType) -> pa.DataType:
     return pa.int32() if pa.types.is_date32(kind) else pa.int64()
-
-
-def acid_schema(
-    columns: Sequence[Column], timestamps: str = "ns", deletes: bool = False
-) -> pa.Schema:
-    """The schema of batches of insert events or, with `deletes`, of delete events.
-
-    `columns` are the fields of `row`, `timestamps` is the unit of timestamps. The `row` of delete
-    events has type null, which takes no memory.
-    """
-    row = (
-        pa.null()
-        if deletes
-        else pa.struct([(column.name, arrow_type(column.type, timestamps)) for column in columns])
-    )
-    kinds = (pa.int32(), pa.int64(), pa.int32(), pa.int64(), pa.int64(), row)
-    return pa.schema(list(zip(ACID_COLUMNS, kinds, strict=True)))

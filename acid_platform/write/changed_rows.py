@@ -8,12 +8,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from acid_platform.formats.keyed import KEY
 from acid_platform.formats.orc import open_orc, reading
-from acid_platform.layout import schema
 from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.storage.files import Files
 from acid_platform.transactions.row_sets import RowSet
-from acid_platform.values.arrow_numpy import group_begins, values_of
+from acid_platform.values.arrow_numpy import group_begins
 
 _MOST_RUNS = 1 << 20
 """While files are read, no more runs than this are kept."""
@@ -148,8 +148,8 @@ def deleted_rows(files: Files, directory: str, contents: RecordedFiles) -> Chang
 
 def _read(files: Files, path: str) -> Iterator[ChangedRows]:
     with reading(path):
-        for batch in open_orc(files, path).batches(schema.ACID_COLUMNS[1:4]):
-            yield ChangedRows.of(*(values_of(column) for column in batch.columns))
+        for ids in open_orc(files, path).key_parts(*KEY):
+            yield ChangedRows.of(*ids)
 
 
 def _breaks(

@@ -22,6 +22,7 @@ from acid_platform.errors import (
     PublicationFailed,
     SourceRowsAmbiguous,
 )
+from acid_platform.formats.keyed import Keyed, KeyRun, StoredKeys
 from acid_platform.formats.orc import AcidWriter, OrcWriter, to_be_stored
 from acid_platform.layout.file_entries import FileEntry, RecordedFiles
 from acid_platform.layout.names import BucketFile
@@ -32,7 +33,6 @@ from acid_platform.storage.files import Files, asking
 from acid_platform.values.arrow_numpy import from_numpy, values_of
 from acid_platform.values.arrow_types import arrow_type
 from acid_platform.write.file_records import record_as_written
-from acid_platform.write.row_events import delete_events, insert_events
 
 DELETES, INSERTS = 1, 2
 """The bits of a row's kind: it becomes a delete event, an insert event, or both."""
@@ -249,11 +249,11 @@ class TaskFiles:
         if kind is not RowKind.INSERT:
             keys, rest = [_taken(key, gone) for key in rest[:3]], rest[3:]
             if len(keys[0]):
-                self._put(True, self._delete_events(keys), updated)
+                self._put(True, self._deleted(keys, updated))
         if kind is not RowKind.DELETE:
             values = [_taken(value, fresh) for value in rest]
             if len(values[0]):
-                self._put(False, self._insert_events(values))
+                self._put(False, self._inserted(values))
 
     def _first_of_keys(self, keys: Sequence[pa.Array], bits: np.ndarray) -> np.ndarray:
         """Which rows are not deleted by the row before them; (n,) bool, of keys and bits (n,).
@@ -279,14 +279,11 @@ class TaskFiles:
         first[places] = ~again
         return first
 
-    def _put(self, deletes: bool, batch: pa.RecordBatch, updated: np.ndarray | None = None) -> None:
+    def _put(self, deletes: bool, rows: Keyed) -> None:
         if deletes not in self._open:
             self._open[deletes] = self._writer(deletes)
-        writer = self._open[deletes]
-        if isinstance(writer, AcidWriter) and updated is not None:
-            writer.updates(updated)
-        self._events[deletes] += batch.num_rows
-        writer.write(batch, checked=False)
+        self._events[deletes] += len(rows)
+        self._open[deletes].put(rows)
 
     def _writer(self, deletes: bool) -> OrcWriter:
         target = self._target
@@ -296,28 +293,26 @@ class TaskFiles:
             return AcidWriter(self._files, path, target.columns, target.compression, deletes)
         return OrcWriter(self._files, path, target.columns, target.compression)
 
-    def _insert_events(self, values: Sequence[pa.Array]) -> pa.RecordBatch:
-        target = self._target
-        fields = [
-            pa.field(column.name, value.type)
-            for column, value in zip(target.columns, values, strict=True)
-        ]
-        if not target.acid:
-            return pa.RecordBatch.from_arrays(list(values), schema=pa.schema(fields))
-        first = self._next_id
-        self._next_id += len(values[0])
-        bucket = Bucket(self._bucket, target.statement).property
-        rows = pa.StructArray.from_arrays(list(values), fields=fields)
-        return insert_events(rows, target.write_id, bucket, first)
+    def _inserted(self, values: Sequence[pa.Array]) -> Keyed:
+        target, keys = self._target, None
+        batch = pa.RecordBatch.from_arrays(
+            list(values), names=[column.name for column in target.columns]
+        )
+        if target.acid:
+            bucket = Bucket(self._bucket, target.statement).property
+            keys = KeyRun(target.write_id, bucket, self._next_id)
+            self._next_id += batch.num_rows
+        return Keyed(keys, target.write_id, batch, checked=False)
 
-    def _delete_events(self, keys: Sequence[pa.Array]) -> pa.RecordBatch:
-        numbers = bucket_numbers(values_of(keys[1]))
+    def _deleted(self, keys: Sequence[pa.Array], updated: np.ndarray) -> Keyed:
+        ids = StoredKeys(*map(values_of, keys))
+        numbers = bucket_numbers(ids.buckets)
         if (numbers != self._bucket).any():
             raise CorruptFile(
                 f"{self._target.directory}: the task of bucket {self._bucket} got a row of bucket"
                 f" {int(numbers[numbers != self._bucket][0])}; run the statement again"
             )
-        return delete_events(keys, self._target.write_id)
+        return Keyed(ids, self._target.write_id, None, updated=updated)
 
 
 def plain_name(bucket: int) -> str:

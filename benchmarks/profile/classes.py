@@ -13,7 +13,6 @@ PYTHON_PARTS: Mapping[str, str] = {
     "acid_platform.storage.durability": "publishing directories",
     "acid_platform.write.publishing": "publishing directories",
     "acid_platform.formats.orc.orc_file": "footers",
-    "acid_platform.scan.event_keys": "footers",
     "acid_platform.write.file_records": "footers",
     "acid_platform.scan.row_counts": "footers",
     "acid_platform.engine.spark.task_writing": "records of written files",

@@ -10,7 +10,8 @@ import pyorc
 from click.testing import CliRunner, Result
 
 from acid_platform.cli.main import main
-from acid_platform.layout import schema
+from acid_platform.formats.orc import user_metadata
+from acid_platform.layout.schema import RowKey
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import WriteReport
 from acid_platform.transactions import RowOperation
@@ -54,7 +55,7 @@ class Small:
         deletes: bool = False,
         file: str = "bucket_00000",
         partition: str | None = None,
-        index: Sequence[schema.RowKey] | None = None,
+        index: Sequence[RowKey] | None = None,
     ) -> int:
         """Commits a directory of one file with these events of a write id, whatever they are."""
         with self.metastore.begin() as txn:
@@ -87,7 +88,7 @@ def write_events(
     directory: Path,
     events: Sequence[Event],
     file: str = "bucket_00000",
-    index: Sequence[schema.RowKey] | None = None,
+    index: Sequence[RowKey] | None = None,
 ) -> int:
     """An ACID directory with one file, and the file's size; `index` is a wrong key index."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -98,5 +99,5 @@ def write_events(
             writer.write(event)
         ends = [events[-1][1:4]] if index is None else index
         if ends:
-            writer.set_user_metadata(**schema.user_metadata(ends, len(events), 0))
+            writer.set_user_metadata(**user_metadata(ends, len(events), 0))
     return target.stat().st_size

@@ -25,12 +25,11 @@ from acid_platform.compaction.validation import compare
 from acid_platform.compaction.value_sums import MODULUS, row_id_checksum
 from acid_platform.engine.local.compact import LocalCompaction
 from acid_platform.engine.spark.compact import SparkCompaction
-from acid_platform.formats.orc import AcidWriter
+from acid_platform.formats.orc import AcidWriter, acid_schema
 from acid_platform.layout.types import parse_columns
 from acid_platform.scan.selection import select
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidTxnList
-from acid_platform.values.arrow_types import acid_schema
 from tests.acid_files import B1, AcidTable, P
 from tests.full_disk import full_outputs
 from tests.notation import write_ids

@@ -8,6 +8,7 @@ import os
 import tempfile
 from concurrent.futures import Executor
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pyarrow as pa
@@ -20,13 +21,13 @@ from acid_platform import CompactionFailed, CompactionMismatch, CorruptFile
 from acid_platform.compaction import rewrite as module
 from acid_platform.compaction.rewrite import Rewrite, Rewritten, rewrite_bucket
 from acid_platform.engine.local import compact
-from acid_platform.formats.orc import finish_plain_file, open_orc, orc_file, orc_schema
+from acid_platform.formats.keyed import Keyed
+from acid_platform.formats.orc import acid_schema, finish_plain_file, open_orc, orc_file, orc_schema
 from acid_platform.formats.orc.dump import events, metadata
 from acid_platform.formats.orc.tail import declared_footer, footer_of
 from acid_platform.layout.types import parse_columns
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.files import Files
-from acid_platform.values.arrow_types import acid_schema
 from acid_platform.write.file_records import recorded_file
 from tests.acid_files import AcidTable, read_keys
 
@@ -173,9 +174,9 @@ def test_a_large_merge_is_streamed_stripe_by_stripe(
     seen: list[int] = []
     keep = module._conform
 
-    def watched(batch: pa.RecordBatch, *args: object) -> pa.RecordBatch:
-        seen.append(batch.num_rows)
-        return keep(batch, *args)  # type: ignore[arg-type]
+    def watched(rows: Keyed, *args: Any) -> Keyed:
+        seen.append(len(rows))
+        return keep(rows, *args)
 
     monkeypatch.setattr(module, "_conform", watched)
     inputs = [[(w, P, r, w) for r in range(30_000)] for w in (1, 2)]

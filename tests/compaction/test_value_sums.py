@@ -30,7 +30,7 @@ rows = st.lists(
 def sums(*batches: list[Any], kind: pa.DataType = ROW) -> Profile:
     found = ValueSums([field.name for field in kind])
     for batch in batches:
-        found.add(pa.array(batch, kind))
+        found.add(pa.RecordBatch.from_struct_array(pa.array(batch, kind)))
     return found.profile()
 
 
@@ -80,14 +80,14 @@ def test_C32_text_that_is_no_text_counts_too() -> None:
     broken = pa.array([b"\xff\xfe", b"\xfd"], pa.binary()).view(pa.string())
     inside = pa.StructArray.from_arrays([broken], ["t"])
     found = ValueSums(["s", "n"])
-    found.add(pa.StructArray.from_arrays([broken, inside], ["s", "n"]))
+    found.add(pa.RecordBatch.from_arrays([broken, inside], ["s", "n"]))
     assert all(checksum > 0 for checksum in found.profile().column_checksums.values())
 
 
 def test_C32_a_row_that_is_sliced_out_of_a_batch_counts_as_itself() -> None:
     batch = pa.array([{"n": n, "s": str(n), "l": [n]} for n in range(9)], ROW)
     found = ValueSums(["n", "s", "l"])
-    found.add(batch.slice(3, 2))
+    found.add(pa.RecordBatch.from_struct_array(batch).slice(3, 2))
     assert found.profile() == sums([{"n": n, "s": str(n), "l": [n]} for n in (3, 4)])
 
 
@@ -96,7 +96,8 @@ def test_C32_nanoseconds_count_and_units_do_not() -> None:
         kind = pa.struct([("t", pa.timestamp(unit)), ("l", pa.list_(pa.timestamp(unit)))])
         found = ValueSums(["t", "l"])
         stamps = pa.array(values).cast(pa.timestamp(unit))
-        found.add(pa.array([{"t": moment, "l": [moment]} for moment in stamps], kind))
+        rows = pa.array([{"t": moment, "l": [moment]} for moment in stamps], kind)
+        found.add(pa.RecordBatch.from_struct_array(rows))
         return found.profile()
 
     assert of("ns", 1_000, 5_000) == of("us", 1, 5) != of("ns", 1_001, 5_000)

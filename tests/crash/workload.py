@@ -21,14 +21,13 @@ from typing import Any
 import pyarrow as pa
 
 from acid_platform import AcidError, Warehouse
-from acid_platform.formats.orc import AcidWriter
+from acid_platform.formats.orc import AcidWriter, acid_schema
 from acid_platform.layout.names import parse_directory
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.services import cleaner
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
-from acid_platform.values.arrow_types import acid_schema
 from tests.acid_files import contents_of
 
 COLUMNS = "id int, v string"

@@ -20,7 +20,7 @@ from acid_platform.engine.spark import acid_columns, deleted_rows
 from acid_platform.engine.spark.failures import NO_INSERT, install_expiry
 from acid_platform.engine.spark.few_calls import java_class
 from acid_platform.engine.spark.live_rows import READER_VARIABLE
-from acid_platform.layout import schema
+from acid_platform.formats.keyed import INSERT_EVENT
 from acid_platform.layout.file_entries import KeyRanges
 from acid_platform.storage.files import Files
 from acid_platform.write.file_records import recorded_file
@@ -44,7 +44,7 @@ def test_F24_a_file_without_acid_columns_is_an_error_and_never_rows_of_null(
     table = AcidTable(tmp_path, "v int").raw("d1", [1, 2])
     uri = table.file("d1").as_uri()
     requested = acid_columns.event_schema(spark.createDataFrame([], "v int").schema)
-    tests = acid_columns.event_tests([uri], schema.INSERT_EVENT, NO_INSERT)
+    tests = acid_columns.event_tests([uri], INSERT_EVENT, NO_INSERT)
     frame = spark.read.schema(requested).orc(uri).filter(" AND ".join(tests))
     for query in (frame, frame.selectExpr("row.v").filter("v IS NULL")):
         with pytest.raises(CorruptFile, match="bucket_00000"):

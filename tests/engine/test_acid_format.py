@@ -26,7 +26,7 @@ from acid_platform.base.recent import Recent
 from acid_platform.engine.spark import cache, live_rows
 from acid_platform.engine.spark.failures import install_expiry
 from acid_platform.engine.spark.live_rows import READER_VARIABLE, has_acid_format
-from acid_platform.layout import schema
+from acid_platform.formats.orc import ACID_COLUMNS
 from acid_platform.layout.file_entries import KeyRanges
 from acid_platform.scan.scans import Scan
 from tests.acid_files import B1, AcidTable, P, proven
@@ -372,7 +372,7 @@ def test_P17_decimals_are_those_that_sparks_own_reader_gives(
 def test_F24_a_table_may_have_columns_with_the_names_of_the_acid_columns(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    names = [name.lower() for name in schema.ACID_COLUMNS]
+    names = [name.lower() for name in ACID_COLUMNS]
     table = AcidTable(tmp_path, ", ".join(f"`{name}` int" for name in names))
     table.written("d1", [(1, P, row, *range(row, row + 6)) for row in range(5)])
     table.deletes("D2", [(1, P, 2)], current=2)

@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
-from acid_platform.formats.orc import open_orc
+from acid_platform.formats.orc import acid_schema, open_orc
 from acid_platform.storage.files import Files
-from acid_platform.values.arrow_types import acid_schema
 from tests.acid_files import B1, AcidTable, P, read_keys
 from tests.readers import all_readers as all_readers
 

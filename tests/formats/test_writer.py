@@ -23,11 +23,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform import CorruptFile, UnsupportedLayout
-from acid_platform.formats.orc import AcidWriter, encoding
+from acid_platform.formats.orc import AcidWriter, acid_schema, encoding, user_metadata
 from acid_platform.formats.orc.dump import metadata
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.storage.files import Files
-from acid_platform.values.arrow_types import acid_schema, arrow_type
+from acid_platform.values.arrow_types import arrow_type
 
 CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")
 
@@ -440,3 +440,11 @@ def test_spark_skips_only_what_does_not_match(
         spark.conf.set("spark.sql.orc.filterPushdown", str(before))
     texts = [json.loads(event)["row"].get("unique_text") for event in rows("true")]
     assert sorted(map(repr, texts)) == sorted(map(repr, pc.struct_field(row, [4]).to_pylist()))
+
+
+def test_F8_user_metadata_has_hives_exact_forms() -> None:
+    assert user_metadata([(1, 536870912, 9), (2, 536870913, 0)], 3, 0) == {
+        "hive.acid.key.index": b"1,536870912,9;2,536870913,0;",
+        "hive.acid.stats": b"3,0,0",
+        "hive.acid.version": b"2",
+    }

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acid_platform import InvalidDefinition
-from acid_platform.layout.schema import cheapest, user_metadata
+from acid_platform.layout.schema import cheapest
 from acid_platform.layout.types import HiveType, parse_columns, parse_type
 
 PRIMITIVES = [
@@ -97,14 +97,6 @@ def test_the_cheapest_leaf_is_a_narrow_primitive() -> None:
     columns = parse_columns("s string, b bigint, f boolean, a array<int>")
     assert str(cheapest(columns)) == "f boolean"
     assert cheapest(parse_columns("a array<int>")) is None
-
-
-def test_F8_user_metadata_has_hives_exact_forms() -> None:
-    assert user_metadata([(1, 536870912, 9), (2, 536870913, 0)], 3, 0) == {
-        "hive.acid.key.index": b"1,536870912,9;2,536870913,0;",
-        "hive.acid.stats": b"3,0,0",
-        "hive.acid.version": b"2",
-    }
 
 
 @pytest.mark.parametrize("name", ["a b", "a.b", "1a", "1", "é", "имя", "select", "int", "struct"])

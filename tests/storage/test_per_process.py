@@ -59,7 +59,7 @@ def test_a_child_makes_its_own_and_leaves_that_of_its_parent_alone(
 def test_a_child_computes_with_duckdb_although_its_parent_did() -> None:
     def computes() -> bool:
         sums = ValueSums(("v",))
-        sums.add(pa.StructArray.from_arrays([pa.array(["a", None])], ["v"]))
+        sums.add(pa.RecordBatch.from_arrays([pa.array(["a", None])], ["v"]))
         own = connect()
         return sums.profile().null_counts == {"v": 1} and own.execute("SELECT 42").fetchall() == [
             (42,)

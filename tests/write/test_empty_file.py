@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform.formats.orc import open_orc, orc_schema
+from acid_platform.formats.orc import ACID_COLUMNS, open_orc, orc_schema
 from acid_platform.formats.orc.dump import events, metadata
-from acid_platform.layout import schema
 from acid_platform.layout.file_entries import Footer
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import parse_columns
-from acid_platform.scan.event_keys import has_key_index
 from acid_platform.scan.row_counts import count_rows
 from acid_platform.scan.selection import select
 from acid_platform.storage.files import Files
@@ -43,8 +41,8 @@ def test_P32_the_file_has_the_six_columns_and_hives_keys(tmp_path: Path, codec: 
         "hive.acid.stats": "0,0,0",
         "hive.acid.version": "2",
     }
-    assert has_key_index(FILES, path) and list(events(FILES, path)) == []
-    assert open_orc(FILES, path).schema.names == list(schema.ACID_COLUMNS)
+    assert open_orc(FILES, path).has_key_index and list(events(FILES, path)) == []
+    assert open_orc(FILES, path).schema.names == list(ACID_COLUMNS)
     kind = orc_schema(FILES, path)
     assert "c:char(3),v:varchar(9),d:decimal(7,2)" in kind and "map<string,bigint>" in kind
 

@@ -85,7 +85,7 @@ class LocalCompaction:
             values, profiles = ValueSums(names), [empty]
             for _, alike in groupby(batches, attrgetter("schema")):  # units of timestamps differ
                 for batch in pa.Table.from_batches(alike).combine_chunks().to_batches():
-                    values.add(batch.select(list(range(len(columns)))).to_struct_array())
+                    values.add(batch.select(list(range(len(columns)))))
                     keys = batch.column(len(columns)) if row_id else None
                     ids = 0 if keys is None else row_id_checksum(*map(values_of, keys.flatten()))
                     profiles.append(Profile(rows=batch.num_rows, row_id_checksum=ids))

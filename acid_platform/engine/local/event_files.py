@@ -20,9 +20,9 @@ import pyarrow as pa
 from acid_platform.base.per_process import LastingThreads, PerProcess, usable_cores
 from acid_platform.engine.local import running
 from acid_platform.errors import InvalidDefinition, NeedsSpark, PublicationFailed
+from acid_platform.formats.keyed import Keyed, KeyRun, StoredKeys
 from acid_platform.formats.orc import WRITTEN_CODECS, AcidWriter, OrcWriter
 from acid_platform.formats.parquet import ParquetWriter
-from acid_platform.layout import schema
 from acid_platform.layout.file_entries import FileEntry, RecordedFiles
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import BucketFile
@@ -30,7 +30,6 @@ from acid_platform.layout.schema import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_numpy import from_numpy
-from acid_platform.values.arrow_types import acid_schema
 from acid_platform.values.partition_texts import RowPartitions
 from acid_platform.write.changed_rows import ChangedRows
 from acid_platform.write.file_records import record_as_written, recorded_file
@@ -40,7 +39,6 @@ from acid_platform.write.publishing import (
     WrittenDirectory,
     staging,
 )
-from acid_platform.write.row_events import delete_events, insert_events
 from acid_platform.write.task_files import plain_name
 
 _PIECE = 1 << 17
@@ -103,10 +101,10 @@ class _EventFile:
     rows: int = 0
     """The rows that its writer was given."""
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def put(self, rows: Keyed) -> None:
         running.check()
-        self.writer.write(batch)
-        self.rows += batch.num_rows
+        self.writer.put(rows)
+        self.rows += len(rows)
 
 
 class EventFiles:
@@ -138,18 +136,13 @@ class EventFiles:
     ) -> int:
         """Writes one file: rows of one partition and bucket, numbered from `first`; returns how
         many there are."""
-        file = self._begin(partition, bucket, deletes=False)
-        acid = isinstance(file.writer, AcidWriter)
-        for batch in batches:
-            file.write(self._events(batch, bucket, first + file.rows) if acid else batch)
-        return file.rows
-
-    def _events(self, batch: pa.RecordBatch, bucket: int, first: int) -> pa.RecordBatch:
-        target = self._target
-        kind = acid_schema(target.columns, "us")
-        values = pa.StructArray.from_arrays(batch.columns, fields=list(kind.field(schema.ROW).type))
+        file, target = self._begin(partition, bucket, deletes=False), self._target
         bucket_property = Bucket(bucket, target.statement).property
-        return insert_events(values, target.write_id, bucket_property, first)
+        for batch in batches:
+            run = KeyRun(target.write_id, bucket_property, first + file.rows)
+            keys = run if target.plain is None else None
+            file.put(Keyed(keys, target.write_id, batch))
+        return file.rows
 
     # --- delete events -------------------------------------------------------------------------
 
@@ -165,16 +158,12 @@ class EventFiles:
             chosen = order[start:end]
             partition = keys.places.names[place[start]]
             file = self._begin(partition, int(numbers[start]), deletes=True)
-            assert isinstance(file.writer, AcidWriter)
             for at in range(0, len(chosen), _PIECE):
-                file.writer.updates(updated[chosen[at : at + _PIECE]])
-                file.write(self._delete_events(keys, chosen[at : at + _PIECE]))
+                rows = chosen[at : at + _PIECE]
+                part = StoredKeys(keys.write_ids[rows], keys.buckets[rows], keys.row_ids[rows])
+                file.put(Keyed(part, self._target.write_id, None, updated=updated[rows]))
             ids = (keys.write_ids[chosen], keys.buckets[chosen], keys.row_ids[chosen])
             self._changed.setdefault(partition, []).append(ChangedRows.of(*ids))
-
-    def _delete_events(self, keys: Keys, chosen: np.ndarray) -> pa.RecordBatch:
-        ids = (keys.write_ids, keys.buckets.astype(np.int32), keys.row_ids)
-        return delete_events([from_numpy(each[chosen]) for each in ids], self._target.write_id)
 
     # --- files and directories -----------------------------------------------------------------
 

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from posixpath import commonpath
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from acid_platform.layout import schema
+from acid_platform.engine.spark.few_calls import file_frame
+from acid_platform.formats import orc
+from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import sql_string
 
 WRITE_ID, BUCKET, ROW_ID = "__w", "__b", "__r"
@@ -28,16 +31,22 @@ ROW_ID_PARTS = ("writeid", "bucketid", "rowid")
 
 ROW_ID_STRUCT = (
     f"named_struct('writeid', {WRITE_ID}, 'bucketid', {BUCKET}, 'rowid', {ROW_ID})"
-    f" AS {schema.ROW_ID_COLUMN}"
+    f" AS {ROW_ID_COLUMN}"
 )
 """SQL that makes the virtual column `row__id` from `KEYS`."""
 
-SELECTED_KEYS = (
-    f"{schema.ORIGINAL_TRANSACTION} AS {WRITE_ID}",
-    f"{schema.BUCKET} AS {BUCKET}",
-    f"{schema.ROW_ID} AS {ROW_ID}",
-)
+
+def keys_as(*names: str) -> tuple[str, ...]:
+    """SQL that selects the parts of a key from a file under these names."""
+    parts = (orc.ORIGINAL_TRANSACTION, orc.BUCKET, orc.ROW_ID)
+    return tuple(f"{part} AS {name}" for part, name in zip(parts, names, strict=True))
+
+
+SELECTED_KEYS = keys_as(*KEYS)
 """SQL that selects the parts of a key from a file under their names in frames."""
+
+VALUES, EVENT_BUCKET, CHANGED_BY = orc.ROW, orc.BUCKET, orc.CURRENT_TRANSACTION
+"""The root columns with a row's values, its bucket property, and the write id of its event."""
 
 NO_FIELD = "__no_field"
 """A field of `row` that no file can have: NULL in every row, and nothing to decode."""
@@ -64,8 +73,13 @@ def event_schema(rows: T.StructType) -> T.StructType:
     inner = T.StructType([*rows.fields, T.StructField(NO_FIELD, T.ByteType())])
     kinds = (T.IntegerType(), T.LongType(), T.IntegerType(), T.LongType(), T.LongType(), inner)
     return T.StructType(
-        [T.StructField(name, kind) for name, kind in zip(schema.ACID_COLUMNS, kinds, strict=True)]
+        [T.StructField(name, kind) for name, kind in zip(orc.ACID_COLUMNS, kinds, strict=True)]
     )
+
+
+def event_frame(spark: SparkSession, uris: Sequence[str], rows: T.StructType) -> DataFrame:
+    """The events of files, whose `row` has the columns `rows`. Raises Spark's exceptions."""
+    return file_frame(spark, "orc", uris, event_schema(rows))
 
 
 def event_tests(
@@ -82,15 +96,15 @@ def event_tests(
     code is faster.
     """
     place = uris[0] if len(uris) == 1 else f"{commonpath(uris)} ({len(uris)} files)"
-    keys = " | ".join(schema.ACID_COLUMNS[1:5])
-    complete = f"coalesce({schema.OPERATION} | (({keys}) & 0), -1) = {operation}"
+    keys = " | ".join(orc.ACID_COLUMNS[1:5])
+    complete = f"coalesce({orc.OPERATION} | (({keys}) & 0), -1) = {operation}"
     if condition:
         complete = f"({complete} AND {condition})"
-    wrong = f"if({schema.OPERATION} <> {operation}, {schema.OPERATION}, -1)"
+    wrong = f"if({orc.OPERATION} <> {operation}, {orc.OPERATION}, -1)"
     error = f"concat({sql_string(f'{mark} {place}: ')}, {wrong})"
     return [
         f"({complete} OR CAST(raise_error({error}) AS boolean))",
-        f"(coalesce({schema.BUCKET}, -1) >= -1 OR {schema.ROW}.{NO_FIELD} IS NULL)",
+        f"(coalesce({orc.BUCKET}, -1) >= -1 OR {orc.ROW}.{NO_FIELD} IS NULL)",
     ]
 
 

@@ -22,17 +22,20 @@ from pyspark.sql import types as T
 
 from acid_platform.engine.spark.acid_columns import (
     BUCKET,
+    CHANGED_BY,
     ENTITY,
+    EVENT_BUCKET,
     ROW_ID,
     WRITE_ID,
-    event_schema,
+    event_frame,
     event_tests,
+    keys_as,
     never_pushed,
 )
 from acid_platform.engine.spark.cache import cached
 from acid_platform.engine.spark.failures import NO_DELETE
-from acid_platform.engine.spark.few_calls import orc_frame, selected, sent
-from acid_platform.layout import schema
+from acid_platform.engine.spark.few_calls import selected, sent
+from acid_platform.formats.keyed import DELETE_EVENT
 from acid_platform.layout.schema import codec_in_sql
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.kept_keys import UnreadKeys
@@ -248,23 +251,18 @@ def deleted_in_files(
     of events; those that fail one don't count. A row that is no delete event, or lacks a part of
     its key, fails the job (NO_DELETE), also if it does not count.
     """
-    events = orc_frame(spark, uris, event_schema(T.StructType([])))
-    codec = f"{codec_in_sql(schema.BUCKET)} <= 1"
-    tests = [*event_tests(uris, schema.DELETE_EVENT, NO_DELETE, codec), *valid]
+    events = event_frame(spark, uris, T.StructType([]))
+    codec = f"{codec_in_sql(EVENT_BUCKET)} <= 1"
+    tests = [*event_tests(uris, DELETE_EVENT, NO_DELETE, codec), *valid]
     return selected(
         events.filter(sent(spark, " AND ".join(tests))),
-        [
-            f"{ordinal} AS e",
-            f"{schema.ORIGINAL_TRANSACTION} AS w",
-            f"{schema.BUCKET} AS b",
-            f"{schema.ROW_ID} AS r",
-        ],
+        [f"{ordinal} AS e", *keys_as("w", "b", "r")],
     )
 
 
 def valid_events(write_ids: ValidWriteIdList) -> list[str]:
     """SQL tests of events with ACID columns: the snapshot sees their currentTransaction."""
-    current = never_pushed(schema.CURRENT_TRANSACTION)
+    current = never_pushed(CHANGED_BY)
     tests = [f"{current} <= {write_ids.high_watermark}"]
     if excepted := sorted({*write_ids.open, *write_ids.aborted}):
         tests.append(f"{current} NOT IN ({', '.join(map(str, excepted))})")

@@ -29,8 +29,7 @@ from acid_platform.errors import (
     UnsupportedStatement,
     WrongType,
 )
-from acid_platform.layout import schema
-from acid_platform.scan.deletes import wrong_operation
+from acid_platform.formats.keyed import DELETE_EVENT, INSERT_EVENT, wrong_operation
 from acid_platform.values.refusals import (
     constraint_violated,
     refuse_early_day,
@@ -287,7 +286,7 @@ def _wrong_event(text: str) -> AcidError | None:
         return None
     mark, path, operation = raised[1], _path(raised[2]), int(raised[3])
     if operation >= 0:
-        expected = schema.INSERT_EVENT if mark == NO_INSERT else schema.DELETE_EVENT
+        expected = INSERT_EVENT if mark == NO_INSERT else DELETE_EVENT
         return wrong_operation(operation, expected, path)
     if mark == NO_INSERT:
         return CorruptFile(

@@ -162,15 +162,18 @@ COMPLETE = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 """Options of every read of files: whatever the session says, no file may be left out."""
 
 
-def orc_frame(spark: SparkSession, uris: Sequence[str], schema: T.StructType) -> DataFrame:
-    """A frame over ORC files. Raises Spark's exceptions."""
+def file_frame(
+    spark: SparkSession, stored: str, uris: Sequence[str], schema: T.StructType
+) -> DataFrame:
+    """A frame over files of a format for which Spark's reader has a method. Raises Spark's
+    exceptions."""
     if not hasattr(spark, "_jsparkSession"):
-        return spark.read.options(**COMPLETE).schema(schema).orc(list(uris))
+        return spark.read.options(**COMPLETE).schema(schema).format(stored).load(list(uris))
     reader = spark._jsparkSession.read()
     for name, value in COMPLETE.items():
         reader.option(name, value)
     reader.schema(parsed(spark, schema))
-    return ClassicFrame(reader.orc(passed(spark, uris)), spark)
+    return ClassicFrame(getattr(reader, stored)(passed(spark, uris)), spark)
 
 
 def over_frames(spark: SparkSession, text: str, frames: Mapping[str, DataFrame]) -> DataFrame:

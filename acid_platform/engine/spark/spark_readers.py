@@ -20,12 +20,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from acid_platform.engine.spark.acid_columns import (
+    CHANGED_BY,
     ENTITY,
     KEYS,
     NO_FIELD,
     ROW_ID_PARTS,
     SELECTED_KEYS,
-    event_schema,
+    VALUES,
+    event_frame,
     event_tests,
     key_fields,
     never_pushed,
@@ -41,10 +43,10 @@ from acid_platform.engine.spark.deleted_rows import (
     valid_events,
 )
 from acid_platform.engine.spark.failures import NO_INSERT
-from acid_platform.engine.spark.few_calls import COMPLETE, orc_frame, selected, sent
+from acid_platform.engine.spark.few_calls import COMPLETE, file_frame, selected, sent
 from acid_platform.engine.spark.plain_files import read_plain
 from acid_platform.engine.spark.spark_types import spark_schema, spark_type
-from acid_platform.layout import schema
+from acid_platform.formats.keyed import INSERT_EVENT
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column
@@ -171,8 +173,8 @@ class SourceFrames:
     def _stored(self, acid: bool) -> list[str]:
         """The file's columns as SQL, in few strings: each string is another call into the JVM."""
         if acid and not any(has_char_or_varchar(column.type) for column in self.columns):
-            return [f"{schema.ROW}.* EXCEPT ({NO_FIELD})"]
-        prefix = f"{schema.ROW}." if acid else ""
+            return [f"{VALUES}.* EXCEPT ({NO_FIELD})"]
+        prefix = f"{VALUES}." if acid else ""
         same = {} if acid or self.scan.format.name != "orc" else _NOT_PUSHED
         return [
             same.get(column.type.kind, "{0}").format(
@@ -203,11 +205,11 @@ class SourceFrames:
 
         def opened() -> DataFrame:
             if kind is SourceKind.ACID:
-                frame = orc_frame(self.spark, uris, event_schema(spark_schema(columns)))
-                own = event_tests(uris, schema.INSERT_EVENT, NO_INSERT)
+                frame = event_frame(self.spark, uris, spark_schema(columns))
+                own = event_tests(uris, INSERT_EVENT, NO_INSERT)
                 return frame.filter(sent(self.spark, " AND ".join([*own, *tests])))
             if kind is SourceKind.RAW:
-                return orc_frame(self.spark, uris, spark_schema(columns))
+                return file_frame(self.spark, "orc", uris, spark_schema(columns))
             reader = self.spark.read.options(**COMPLETE)
             return read_plain(reader, uris, scan.format, scan.columns)
 
@@ -367,5 +369,5 @@ def _validity(scan: Scan, branch: _Branch) -> list[str]:
     """SQL tests that drop rows of invalid write ids."""
     tests = valid_events(scan.write_ids) if branch.test_rows else []
     if branch.above >= 0:
-        tests.append(f"{never_pushed(schema.CURRENT_TRANSACTION)} > {branch.above}")
+        tests.append(f"{never_pushed(CHANGED_BY)} > {branch.above}")
     return tests

@@ -5,6 +5,18 @@ OrcFile that other rooms call, a writer of rows with ACID columns, and the codec
 """
 
 from acid_platform.formats.orc.calendars import to_be_stored
+from acid_platform.formats.orc.events import (
+    ACID_COLUMNS,
+    BUCKET,
+    CURRENT_TRANSACTION,
+    OPERATION,
+    ORIGINAL_TRANSACTION,
+    ROW,
+    ROW_ID,
+    acid_schema,
+    is_acid,
+    user_metadata,
+)
 from acid_platform.formats.orc.orc_file import (
     BATCH_ROWS,
     OrcFile,
@@ -20,14 +32,23 @@ from acid_platform.formats.orc.stored_columns import WRITTEN_CODECS, require_cod
 from acid_platform.formats.orc.writer import AcidWriter, OrcWriter
 
 __all__ = [
+    "ACID_COLUMNS",
     "BATCH_ROWS",
+    "BUCKET",
+    "CURRENT_TRANSACTION",
+    "OPERATION",
+    "ORIGINAL_TRANSACTION",
+    "ROW",
+    "ROW_ID",
     "WRITTEN_CODECS",
     "AcidWriter",
     "OrcFile",
     "OrcWriter",
     "WideTimestamps",
+    "acid_schema",
     "column_ranges",
     "finish_plain_file",
+    "is_acid",
     "key_ranges",
     "open_orc",
     "open_strange_orc",
@@ -36,5 +57,6 @@ __all__ = [
     "reading",
     "require_codec",
     "to_be_stored",
+    "user_metadata",
     "written_codec",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 
@@ -14,7 +15,17 @@ from pyarrow import orc
 from acid_platform.base.file_bounds import LARGEST_FOOTER
 from acid_platform.base.object_store import store_fault
 from acid_platform.errors import CompactionRefused, CorruptFile, UnsupportedLayout
+from acid_platform.formats.keyed import (
+    DELETE_EVENT,
+    INSERT_EVENT,
+    Keyed,
+    KeyPart,
+    KeyRun,
+    StoredKeys,
+    require_operation,
+)
 from acid_platform.formats.orc.calendars import as_written
+from acid_platform.formats.orc.events import KEY_INDEX, RAW_TEXT, UPDATES, is_acid
 from acid_platform.formats.orc.lone_stripes import exact_decimals, lone_stripe
 from acid_platform.formats.orc.protobuf import UnreadableMessage
 from acid_platform.formats.orc.pyorc_rows import (
@@ -38,8 +49,8 @@ from acid_platform.formats.orc.tail import (
     stripes,
 )
 from acid_platform.formats.orc.writer_zones import has_wall_clocks, on_the_clock, zone_of
-from acid_platform.layout import schema
 from acid_platform.layout.file_entries import Footer
+from acid_platform.layout.schema import is_positional
 from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_numpy import filled, values_of
@@ -87,18 +98,23 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
     @cached_property
     def has_checked_text(self) -> bool:
         """Whether it is known that its texts are UTF-8: those of others may hold any bytes."""
-        return self.is_ours and schema.RAW_TEXT.encode() not in (self.metadata or {})
+        return self.is_ours and RAW_TEXT.encode() not in (self.metadata or {})
 
     @property
     def summary(self) -> Footer:
         """What a record says of the file."""
         names = self.schema.names
-        return Footer(int(self.nrows), schema.is_acid(names), schema.is_positional(names))
+        return Footer(int(self.nrows), is_acid(names), is_positional(names))
 
     @property
     def stripe_rows(self) -> list[int]:
         """The number of rows of each stripe."""
         return [stripe.rows for stripe in islice(stripes(self.footer), self.nstripes)]
+
+    @property
+    def key_columns(self) -> list[str]:
+        """The name of each KeyPart in the file. Raises CorruptFile as `acid_columns`."""
+        return self.acid_columns()[:5]
 
     def acid_columns(self) -> list[str]:
         """The names of the six ACID columns as this file spells them; some writers use lower case.
@@ -106,7 +122,7 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
         Raises CorruptFile if the file does not have the ACID schema.
         """
         names = list(self.schema.names)
-        if not schema.is_acid(names):
+        if not is_acid(names):
             raise CorruptFile(
                 f"{self.path} does not have the six ACID columns but {', '.join(names)}; restore it"
                 " or drop its transaction"
@@ -120,11 +136,12 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
             )
         return names
 
-    def bounds(self, name: str) -> tuple[int, int]:
-        """The lowest and the highest id in a root column; read if no statistics tell them.
+    def bounds(self, part: KeyPart) -> tuple[int, int]:
+        """The lowest and the highest of a part of the keys; read if no statistics tell them.
 
         Raises CorruptFile for a row without it.
         """
+        name = self.acid_columns()[part]
         bounds = column_ranges(self.footer, acid=False).get(name.lower())
         if bounds is not None and isinstance(bounds.low, int) and isinstance(bounds.high, int):
             return bounds.low, bounds.high
@@ -133,24 +150,94 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
             raise CorruptFile(f"{self.path} has no row that tells {name}; restore the file")
         return int(values.min()), int(values.max())
 
+    @property
+    def has_key_index(self) -> bool:
+        """Whether the footer has an index of keys, which is written only if they ascend."""
+        return KEY_INDEX.encode() in (self.metadata or {})
+
+    def key_index_flaw(self, ids: Sequence[np.ndarray]) -> tuple[str, bool] | None:
+        """What is wrong with the index of keys, and whether it does harm; `ids`: write ids, bucket
+        properties and rowIds of all rows.
+
+        Hive 4 copes with a missing index, not with a wrong one. None if the index lists the last
+        key of every stripe.
+        """
+        text = (self.metadata or {}).get(KEY_INDEX.encode(), b"").decode()
+        if not text:
+            return f"no {KEY_INDEX} in the footer", False
+        try:
+            index = [
+                tuple(int(number) for number in entry.split(","))
+                for entry in text.split(";")
+                if entry
+            ]
+        except ValueError:
+            return f"{KEY_INDEX} is {text[:60]!r}, which is not a list of row keys", True
+        ends = np.cumsum(self.stripe_rows) - 1
+        expected = list(zip(*(part[ends].tolist() for part in ids), strict=True))
+        if len(index) != len(expected):
+            return f"{KEY_INDEX} has {len(index)} keys for {len(expected)} stripes", False
+        for indexed, actual in zip(index, expected, strict=True):
+            if indexed != actual:
+                return f"{KEY_INDEX} says {indexed}, but the stripe ends with {actual}", True
+        return None
+
     def updates(self, events: int) -> np.ndarray:
         """Mask (events,): which of its delete events belong to updates. Raises CorruptFile."""
-        return read_updates((self.metadata or {}).get(schema.UPDATES.encode()), events, self.path)
+        return read_updates((self.metadata or {}).get(UPDATES.encode()), events, self.path)
 
     # --- rows ----------------------------------------------------------------------------------
 
-    def event_ids(self) -> Iterator[list[np.ndarray]]:
-        """The five id columns of all events, int64 (n,) each, in batches in file order.
+    def key_parts(self, *parts: KeyPart) -> Iterator[list[np.ndarray]]:
+        """These parts of the keys of all rows, int64 (n,) each, in batches in file order.
 
-        Raises CorruptFile, also for an event without a row key.
+        Raises CorruptFile, also for a row without a key.
         """
-        names = self.acid_columns()[:5]
-        yield from map(self._ids, self.batches(names))
+        names = self.acid_columns()
+        for batch in self.batches([names[part] for part in parts]):
+            yield [ids.astype(np.int64, copy=False) for ids in self._ids(batch)]
 
     def _ids(self, rows: pa.Table | pa.RecordBatch) -> list[np.ndarray]:
         if any(column.null_count for column in rows.columns):
             raise CorruptFile(f"{self.path} has an event without a row key; restore the file")
-        return [values_of(column).astype(np.int64, copy=False) for column in rows.columns]
+        return list(map(values_of, rows.columns))
+
+    def changes(
+        self,
+        run: KeyRun | None = None,
+        deletes: bool = False,
+        timestamps: str = "ns",
+        values: bool = True,
+    ) -> Iterator[Keyed]:
+        """All rows, or delete events if it is a file of these, in batches in file order.
+
+        `run`: the keys of the rows, if the file stores none. `values` False: they are not needed.
+        `timestamps`: see `batches`. Raises CorruptFile, UnsupportedLayout for events of another
+        kind, CompactionRefused for Gregorian days before 1582, WideTimestamps.
+        """
+        with reading(self.path):
+            names = list(self.schema.names) if run else self.acid_columns()
+        wanted = names[: 1 if run else 5] if not values else names
+        batches = self.batches(wanted, timestamps)
+        event = DELETE_EVENT if deletes else INSERT_EVENT
+        while True:
+            with reading(self.path):
+                batch = next(batches, None)
+                if batch is None:
+                    return
+                self.refuse_gregorian(batch)
+                if run is None:
+                    ids = self._ids(batch.select(wanted[:5]))
+            if not batch.num_rows:
+                continue
+            if run is not None:
+                yield Keyed(run, run.write_id, batch, self.has_checked_text)
+                run = replace(run, first=run.first + batch.num_rows)
+                continue
+            require_operation(ids[KeyPart.EVENT], event, self.path)
+            rows = _fields(batch.column(5)) if values and not deletes else None
+            keys = StoredKeys(*ids[1:4])
+            yield Keyed(keys, ids[KeyPart.CHANGED_BY], rows, self.has_checked_text)
 
     def stripe(self, index: int, names: Sequence[str], as_stored: bool = False) -> pa.RecordBatch:
         """These columns (`root` or `root.field`) of one stripe.
@@ -274,6 +361,12 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
             if has_wall_clocks(kind):
                 return True
         return False
+
+
+def _fields(row: pa.StructArray) -> pa.RecordBatch:
+    """The fields of a struct as columns, which are NULL where it is."""
+    columns = row.flatten() if row.null_count else [row.field(i) for i in range(len(row.type))]
+    return pa.RecordBatch.from_arrays(columns, names=[field.name for field in row.type])
 
 
 def _content(files: Files, path: str, length: int | None) -> pa.NativeFile:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 
+from acid_platform.formats.keyed import INSERT_EVENT
+from acid_platform.formats.orc.events import ACID_COLUMNS
 from acid_platform.formats.orc.protobuf import fields, unpacked
 from acid_platform.formats.orc.tail import KIND, KINDS, ROWS, STATISTICS, SUBTYPES, TYPES
-from acid_platform.layout import schema
 from acid_platform.layout.file_entries import ColumnRange, KeyRanges, RangeKind, text_range
 from acid_platform.layout.types import INTEGRAL
 
@@ -46,7 +47,7 @@ def key_ranges(footer: bytes) -> KeyRanges | None:
     try:
         types, statistics, rows = _described(footer)
         columns = unpacked(types[0], SUBTYPES) if types else []
-        if len(columns) != len(schema.ACID_COLUMNS) or not rows:
+        if len(columns) != len(ACID_COLUMNS) or not rows:
             return None
         of_keys = [_range(statistics[column], KINDS["bigint"], rows) for column in columns[:5]]
     except (IndexError, ValueError):
@@ -59,7 +60,7 @@ def key_ranges(footer: bytes) -> KeyRanges | None:
         and isinstance(each.low, int)
         and isinstance(each.high, int)
     ]
-    if len(bounds) < len(of_keys) or bounds[0] != (schema.INSERT_EVENT, schema.INSERT_EVENT):
+    if len(bounds) < len(of_keys) or bounds[0] != (INSERT_EVENT, INSERT_EVENT):
         return None
     if min(low for low, _ in bounds) < 0:  # scans take a negative number for a missing key
         return None

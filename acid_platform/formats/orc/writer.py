@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.errors import CorruptFile
+from acid_platform.formats.keyed import Keyed
 from acid_platform.formats.orc.column_statistics import ColumnStatistics, message
 from acid_platform.formats.orc.encoding import (
     EncodedColumn,
@@ -26,10 +27,16 @@ from acid_platform.formats.orc.encoding import (
     encode,
     encode_all,
 )
+from acid_platform.formats.orc.events import (
+    ACID_COLUMNS,
+    RAW_TEXT,
+    UPDATES,
+    stored_events,
+    user_metadata,
+)
 from acid_platform.formats.orc.protobuf import delimited, number, packed
 from acid_platform.formats.orc.stored_columns import BLOCK, StoredColumn, require_codec
 from acid_platform.formats.orc.tail import KINDS, MAGIC, user_metadata_fields, write_updates
-from acid_platform.layout import schema
 from acid_platform.layout.schema import RowKey, ascend
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.storage.files import Files
@@ -109,6 +116,11 @@ class OrcWriter:
         alone = len(self._waiting) == 1  # then nothing has to be copied
         if self._bytes >= (self._limit // 2 if alone else self._limit):
             self._write_stripes()
+
+    def put(self, rows: Keyed) -> None:
+        """Append rows, of which this file stores the values."""
+        assert rows.values is not None, "a file without keys has no delete events"
+        self.write(rows.values, rows.checked)
 
     def close(self) -> int:
         """Finish the file; returns its row count."""
@@ -212,7 +224,7 @@ class OrcWriter:
         return HiveType("struct", (), tuple((column.name, column.type) for column in columns))
 
     def _user_metadata(self) -> dict[str, bytes]:
-        return {schema.RAW_TEXT: b"1"} if self._raw_text else {}
+        return {RAW_TEXT: b"1"} if self._raw_text else {}
 
     def _tail(self) -> bytes:
         kinds = list(self._type.walk())
@@ -282,6 +294,7 @@ class AcidWriter(OrcWriter):
         pool: Executor | None = None,
     ) -> None:
         self._deletes = deletes
+        self._columns = [column.name for column in columns]
         self._updated: list[np.ndarray] = []
         self._ends: list[RowKey] = []
         """The last key of each stripe."""
@@ -291,18 +304,20 @@ class AcidWriter(OrcWriter):
     def _root(self, columns: Sequence[Column]) -> HiveType:
         kinds = [HiveType(kind) for kind in ("int", "bigint", "int", "bigint", "bigint")]
         row = super()._root(columns)
-        return HiveType("struct", (), tuple(zip(schema.ACID_COLUMNS, (*kinds, row), strict=True)))
+        return HiveType("struct", (), tuple(zip(ACID_COLUMNS, (*kinds, row), strict=True)))
 
     def _user_metadata(self) -> dict[str, bytes]:
         counts = (0, self.rows) if self._deletes else (self.rows, 0)
-        metadata = super()._user_metadata() | schema.user_metadata(self._ends, *counts)
+        metadata = super()._user_metadata() | user_metadata(self._ends, *counts)
         if self._updated:
-            metadata[schema.UPDATES] = write_updates(np.concatenate(self._updated))
+            metadata[UPDATES] = write_updates(np.concatenate(self._updated))
         return metadata
 
-    def updates(self, updated: np.ndarray) -> None:
-        """Says of the next delete events which belong to updates, as a mask (n,)."""
-        self._updated.append(updated)
+    def put(self, rows: Keyed) -> None:
+        """Append rows, or delete events of rows, with their keys."""
+        if rows.updated is not None:
+            self._updated.append(rows.updated)
+        self.write(stored_events(rows, self._columns), rows.checked)
 
     def _checked(self, batches: Sequence[pa.RecordBatch]) -> None:
         for batch in batches:

@@ -7,29 +7,31 @@ each file, write id and bucket, the lowest and highest rowId.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
 
 from acid_platform.errors import AcidError, CorruptFile, UnsupportedLayout
-from acid_platform.formats.orc import open_strange_orc
-from acid_platform.layout import schema
+from acid_platform.formats.keyed import DELETE_EVENT, INSERT_EVENT, KeyPart
+from acid_platform.formats.orc import open_strange_orc, reading
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import FLUSH_LENGTH_SUFFIX, parse_bucket_file
-from acid_platform.layout.schema import decode_bucket
+from acid_platform.layout.schema import RowKey, ascending_steps, decode_bucket
 from acid_platform.metastore.records import EntityDirectory
 from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, valid_ids
-from acid_platform.scan.event_keys import EventKeys, key_index_flaw, read_events
 from acid_platform.scan.open import open_entity
 from acid_platform.scan.row_counts import count_rows
-from acid_platform.scan.source_files import SourceFile, SourceKind
+from acid_platform.scan.source_files import SourceFile, SourceKind, open_source
 from acid_platform.services.fsck.findings import Check, Findings
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
+from acid_platform.values.arrow_numpy import group_begins
 
+_NOTHING = np.empty(0, np.int64)
 _RESTORE = "restore the file from a copy of the warehouse, or abort what needs it"
 _REWRITE = "a major compaction rewrites it: `acid compact TABLE major`"
 
@@ -155,7 +157,7 @@ class EntityContents:
             self._match(group, np.arange(source.first_row_id, last + 1))
 
     def _operations(self, events: EventKeys, path: str, deletes: bool) -> None:
-        expected = schema.DELETE_EVENT if deletes else schema.INSERT_EVENT
+        expected = DELETE_EVENT if deletes else INSERT_EVENT
         wrong = events.operation[events.operation != expected]
         if len(wrong):
             self.out.error(
@@ -206,9 +208,10 @@ class EntityContents:
             )
 
     def _ids_of(self, events: EventKeys, source: SourceFile, path: str, deletes: bool) -> None:
-        checked = [("currentTransaction", events.current)]
+        names = events.names
+        checked = [(names[KeyPart.CHANGED_BY], events.current)]
         if not deletes:
-            checked.append(("originalTransaction", events.original))
+            checked.append((names[KeyPart.WRITE_ID], events.original))
         for name, ids in checked:
             outside = ids[(ids < source.low) | (ids > source.high)]
             if len(outside):
@@ -224,10 +227,9 @@ class EntityContents:
     def _index(self, events: EventKeys, source: SourceFile, path: str) -> None:
         if source.length is not None or not events.rows:
             return
-        flaw = key_index_flaw(self.files, source.path, events)
-        if flaw is None:
+        if events.index_flaw is None:
             return
-        text, harmful = flaw
+        text, harmful = events.index_flaw
         if harmful and source.directory.startswith("delete_"):
             # Trino gives the file's last row the file's own write id and row count.
             self.out.warning(
@@ -366,3 +368,61 @@ def _overlapping(
         before = [pair for pair in before if pair[0] >= low]
         yield from ((other, source) for _, other in before)
         before.append((high, source))
+
+
+# --- keys ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EventKeys:
+    """The five id columns of a file, int64 arrays (n,) in file order."""
+
+    rows: int
+    names: Sequence[str]
+    """What the file calls these columns."""
+    index_flaw: tuple[str, bool] | None
+    """What is wrong with the file's index of keys, and whether it does harm."""
+    operation: np.ndarray
+    original: np.ndarray
+    bucket: np.ndarray
+    row_id: np.ndarray
+    current: np.ndarray
+
+    def key(self, at: int) -> RowKey:
+        return int(self.original[at]), int(self.bucket[at]), int(self.row_id[at])
+
+    def first_descent(self) -> int | None:
+        """The first row whose key is not below the next row's key; None if all ascend (P15)."""
+        steps = ascending_steps(self.original, self.bucket, self.row_id)
+        return None if steps.all() else int(np.argmin(steps))
+
+    def groups(
+        self, mask: np.ndarray | None = None
+    ) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
+        """((write id, bucket property), rowIds) of all rows, or of the rows in `mask`."""
+        chosen = slice(None) if mask is None else mask
+        original, bucket, row_id = (
+            ids[chosen] for ids in (self.original, self.bucket, self.row_id)
+        )
+        order = np.lexsort((bucket, original))
+        original, bucket, row_id = original[order], bucket[order], row_id[order]
+        starts = np.flatnonzero(group_begins(original, bucket))
+        for low, high in pairwise([*starts, len(row_id)]):
+            yield (int(original[low]), int(bucket[low])), row_id[low:high]
+
+
+def read_events(files: Files, source: SourceFile, rows: bool = True) -> EventKeys:
+    """The event keys of an ACID source; with `rows` False only their number is read.
+
+    Raises CorruptFile.
+    """
+    with reading(source.path):
+        file = open_source(files, source)
+        names = tuple(file.key_columns)  # raises without them
+        if not rows:
+            return EventKeys(int(file.nrows), names, None, *[_NOTHING] * 5)
+        batches = [[_NOTHING] * 5, *file.key_parts(*KeyPart)]
+        ids = [np.concatenate(column) for column in zip(*batches, strict=True)]
+        whole = len(ids[0]) and source.length is None
+        flaw = file.key_index_flaw(ids[1:4]) if whole else None
+    return EventKeys(len(ids[0]), names, flaw, *ids)

@@ -24,9 +24,8 @@ from acid_platform.engine.local import running
 from acid_platform.engine.local.placed_rows import in_files
 from acid_platform.engine.local.running import RunningStatement
 from acid_platform.engine.results import ArrowResult
-from acid_platform.formats.orc import AcidWriter, open_orc
+from acid_platform.formats.orc import AcidWriter, open_orc, user_metadata
 from acid_platform.handles.transaction import TransactionTable
-from acid_platform.layout import schema
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.types import parse_columns, parse_type
 from acid_platform.metastore.operations.transactions import AbortMany
@@ -102,7 +101,7 @@ def test_F7_F8_P26_files_have_their_footer_key_index_order_and_record(
         ends = stripe_ends(file)
         counts = (0, file.nrows) if deletes else (file.nrows, 0)
         found = {key.decode(): value for key, value in file.metadata.items()}
-        assert found | schema.user_metadata(ends, *counts) == found
+        assert found | user_metadata(ends, *counts) == found
         read = recorded_file(files, path, entry.name, ORC, deletes)
         assert (read.size, read.footer, read.ranges) == (entry.size, entry.footer, entry.ranges)
         assert read.keys == entry.keys and (entry.keys is None) is deletes
