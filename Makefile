@@ -158,17 +158,21 @@ lab-clean: #: remove caches and build output; keeps .venv and var
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build \
 	    acid_platform.egg-info spark-warehouse artifacts metastore_db
 
-.PHONY: test-quick
-test-quick: setup ## the rules, the kernel and the local engine's handles: one minute, for each change (ARGS=)
-	@$(TEST_STATE) exec $(PY) -m pytest -p tests.quick --numprocesses $(JOBS) --dist loadfile \
-	    -m "not slow and not soak and not spark" tests $(ARGS)
 
 .PHONY: test
-test: setup ## the notebooks and all tests but the slow ones (ARGS="-k name" selects)
+test: setup ## five minutes: at least one test of each rule, both engines (ARGS="-k name" selects)
+	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) -m "not more and not slow and not soak" $(ARGS)
+
+.PHONY: test-all
+test-all: setup ## all tests but the slow ones, and the notebooks: before a change is handed in (ARGS=)
 	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) -m "not slow and not soak" $(ARGS)
 
+.PHONY: test-more
+test-more: setup #: what `make test` leaves to `make test-all`: CI runs one after the other (ARGS=)
+	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) -m "more and not slow and not soak" $(ARGS)
+
 .PHONY: test-full
-test-full: setup #: all tests and notebooks, the slow ones too (ARGS=)
+test-full: setup #: the slow tests too (ARGS=)
 	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) -m "not soak" $(ARGS)
 
 .PHONY: lab-coverage

@@ -24,6 +24,20 @@ settings.register_profile("acid", deadline=None)
 settings.load_profile("acid")
 
 
+ROOT = Path(__file__).parent
+IN_EACH_RUN = (ROOT / "conformance", ROOT / "assets", ROOT.parent / "notebooks" / "01_first_table")
+"""Where `make test` runs what uses Spark, and the notebook that it runs."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Other tests with Spark, and other notebooks, are for `make test-all`."""
+    for item in items:
+        takes_long = item.get_closest_marker("spark") or item.path.suffix == ".ipynb"
+        if takes_long and not str(item.path).startswith(tuple(map(str, IN_EACH_RUN))):
+            item.add_marker("more")
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session of a test run."""
@@ -49,10 +63,19 @@ def compact_with(warehouse: Warehouse, engine: str) -> None:
     warehouse.metastore.set("acid.local.compaction.max.bytes", limit)
 
 
+def few_then_more(values: Iterable[Any], few: int) -> list[Any]:
+    """Parameters of a test: the first `few` run in `make test`, the others in `make test-all`."""
+    return _marked_after(values, few, pytest.mark.more)
+
+
 def quick_then_slow(values: Iterable[Any], quick: int) -> list[Any]:
-    """Parameters of a test: the first `quick` run in `make test`, the others in `test-full`."""
-    first, others = list(values)[:quick], list(values)[quick:]
-    return [*first, *(pytest.param(value, marks=pytest.mark.slow) for value in others)]
+    """Parameters of a test: the first `quick` run in `make test-all`, the others in `test-full`."""
+    return _marked_after(values, quick, pytest.mark.slow)
+
+
+def _marked_after(values: Iterable[Any], count: int, mark: pytest.MarkDecorator) -> list[Any]:
+    first, others = list(values)[:count], list(values)[count:]
+    return [*first, *(pytest.param(value, marks=mark) for value in others)]
 
 
 def slow_then_soak(values: Sequence[Any], slow: int) -> list[Any]:

@@ -92,6 +92,7 @@ def wh(tmp_path_factory: pytest.TempPathFactory) -> object:
         opened.metastore.stop()
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.__name__.strip("_"))
 def test_every_path_refuses_what_is_not_registered_and_values_out_of_range(
     wh: Warehouse, path: Callable[[Warehouse, dict[str, str]], object]
@@ -147,6 +148,7 @@ def test_defaults_are_allowed_and_the_enums_have_the_registered_words() -> None:
     assert set(FORMATS) == set(table_properties.FILE_FORMAT.values.choices)
 
 
+@pytest.mark.more
 def test_no_other_module_of_the_library_spells_a_property() -> None:
     """One fact, one place: a quoted property name stands in the registry only."""
     names = {one.name for one in TABLE_PROPERTIES} - {*REGISTRY}

@@ -37,6 +37,7 @@ def test_show_tables(small: Small) -> None:
     assert "db.t" in small.acid("show", "tables").stdout
 
 
+@pytest.mark.more
 def test_show_the_history_of_a_table(small: Small) -> None:
     row, *_ = json.loads(small.acid("show", "history", "db.t", "--json").stdout)
     assert (row["operation"], row["directory"]) == ("insert", "delta_0000001_0000001_0000")
@@ -44,6 +45,7 @@ def test_show_the_history_of_a_table(small: Small) -> None:
     assert "delta_0000001_0000001_0000" in small.acid("show", "history", "db.t").stdout
 
 
+@pytest.mark.more
 def test_show_transactions_and_locks_of_an_open_writer(small: Small) -> None:
     assert small.acid("show", "locks").stdout == "no locks\n"
     with small.metastore.begin() as txn:
@@ -57,6 +59,7 @@ def test_show_transactions_and_locks_of_an_open_writer(small: Small) -> None:
         txn.abort()
 
 
+@pytest.mark.more
 def test_orcdump_prints_one_event_per_line(small: Small) -> None:
     file = f"{DELTA}/bucket_00000"
     lines = small.acid("orcdump", str(small.table / file)).stdout.splitlines()
@@ -86,6 +89,7 @@ def test_orcdump_prints_one_event_per_line(small: Small) -> None:
     assert meta["rows"] == 2
 
 
+@pytest.mark.more
 def test_orcdump_needs_no_warehouse(small: Small) -> None:
     done = CliRunner().invoke(main, ["orcdump", str(small.table / DELTA / "bucket_00000")])
     assert done.exit_code == 0
@@ -106,6 +110,7 @@ def test_cat_prints_live_rows_events_and_markers(small: Small) -> None:
     assert "--limit 0 prints all" in cut.stderr
 
 
+@pytest.mark.more
 def test_timestamps_are_printed_alike_by_sql_and_cat(small: Small) -> None:
     script = (
         "CREATE TABLE db.moments (id int, t timestamp);"
@@ -118,6 +123,7 @@ def test_timestamps_are_printed_alike_by_sql_and_cat(small: Small) -> None:
     assert rows == [{"id": 1, "t": "2024-02-29 12:30:00"}, {"id": 2, "t": None}]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("path", "found"),
     [
@@ -144,6 +150,7 @@ def test_cat_prints_the_rows_of_a_partition(small: Small, path: str, found: list
     assert sorted(json.loads(line)["id"] for line in lines) == found
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("command", ["cat", "ls"])
 def test_a_partition_that_is_not_there(small: Small, command: str) -> None:
     keys = [("year", "int"), ("month", "int")]
@@ -161,6 +168,7 @@ def test_completion_prints_a_script_for_the_shell(shell: str) -> None:
     assert f"_ACID_COMPLETE={shell}_complete" in done.stdout
 
 
+@pytest.mark.more
 def test_the_shell_completes_names_of_tables(small: Small) -> None:
     words = {
         "COMP_WORDS": "acid fsck d",
@@ -177,6 +185,7 @@ def test_the_shell_completes_names_of_tables(small: Small) -> None:
     assert done.stdout == "plain,db.t\n"
 
 
+@pytest.mark.more
 def test_ls_tells_what_the_snapshot_reads_and_what_it_does_not(small: Small) -> None:
     small.insert((3, "C"))
     with small.metastore.begin() as txn:
@@ -198,6 +207,7 @@ def test_ls_tells_what_the_snapshot_reads_and_what_it_does_not(small: Small) -> 
     assert [file["name"] for file in files] == ["_orc_acid_version", "bucket_00000"]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -233,6 +243,7 @@ def test_failures_have_one_line_and_usage_its_own_code(
         assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.more
 def test_a_torn_file_is_an_error_of_one_line(small: Small) -> None:
     torn = small.table / "torn"
     torn.write_bytes(b"ORC but no more")
@@ -276,6 +287,7 @@ def test_the_metastore_is_started_asked_and_stopped(small: Small) -> None:
     assert small.acid("show", "tables").exit_code == 0
 
 
+@pytest.mark.more
 def test_P9_doctor_lists_every_setting_with_its_class(small: Small) -> None:
     small.metastore.set("hive.compactor.delta.num.threshold", "4")
     assert small.acid("doctor").stdout.startswith("all is well: ")
@@ -294,6 +306,7 @@ def test_P9_doctor_lists_every_setting_with_its_class(small: Small) -> None:
     assert "not more than 4" in decision["reason"]
 
 
+@pytest.mark.more
 def test_C41_doctor_names_what_is_stuck_and_who_holds_it(small: Small) -> None:
     metastore = small.metastore
     lease = metastore.open_snapshot(["db.t"], ClientInfo(user="ada", host="desk", run_id="r1"))
@@ -325,6 +338,7 @@ def test_C41_doctor_names_what_is_stuck_and_who_holds_it(small: Small) -> None:
     assert not (small.table / DELTA).exists()
 
 
+@pytest.mark.more
 def test_doctor_names_a_compaction_that_no_worker_takes(small: Small) -> None:
     number = small.metastore.request_compaction("db.t", None, "major")
     asked = small.metastore.compactions()[0]["enqueuetime"]
@@ -348,6 +362,7 @@ def explained(small: Small, *arguments: str) -> dict[str, list[dict[str, Any]]]:
     return told
 
 
+@pytest.mark.more
 def test_a_compaction_is_explained_before_and_while_it_waits_and_nothing_changes(
     small: Small,
 ) -> None:
@@ -374,11 +389,13 @@ def test_a_compaction_is_explained_before_and_while_it_waits_and_nothing_changes
     assert "pays back" in shown and "base_0000002_v" in shown
 
 
+@pytest.mark.more
 def test_C29_what_is_not_enough_is_explained_too(small: Small) -> None:
     [told] = explained(small, "compact", "db.t", "major", "--explain")["compactions"]
     assert told["result"].startswith("nothing to compact, refused: ")
 
 
+@pytest.mark.more
 def test_C17_initiator_explains_and_then_asks(small: Small) -> None:
     small.metastore.alter_table(
         "db.t", properties={"compactorthreshold.hive.compactor.delta.num.threshold": "1"}
@@ -396,6 +413,7 @@ def test_C17_initiator_explains_and_then_asks(small: Small) -> None:
     assert [row["state"] for row in small.metastore.compactions()] == ["initiated"]
 
 
+@pytest.mark.more
 def test_a_service_that_is_switched_off_does_not_run(small: Small) -> None:
     small.metastore.set("hive.compactor.cleaner.on", "false")
     done = small.acid("run", "cleaner", "--once")
@@ -414,6 +432,7 @@ def child(*arguments: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_service_stops_cleanly_at_a_signal(small: Small, number: signal.Signals) -> None:
     small.metastore.set("hive.compactor.cleaner.run.interval", "100ms")
@@ -425,6 +444,7 @@ def test_a_service_stops_cleanly_at_a_signal(small: Small, number: signal.Signal
     assert (process.returncode, out, err) == (0, "cleaner has stopped\n", "")
 
 
+@pytest.mark.more
 def test_show_tables_imports_neither_spark_nor_dagster(small: Small) -> None:
     code = (
         "import sys\nfrom acid_platform.cli.main import main\n"

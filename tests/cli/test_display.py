@@ -27,6 +27,7 @@ def printed(what: object) -> str:
     return console.export_text()
 
 
+@pytest.mark.more
 def test_a_table_shows_its_directories_and_what_the_snapshot_reads(
     small: Small, warehouse: Warehouse
 ) -> None:
@@ -44,6 +45,7 @@ def test_a_table_shows_its_directories_and_what_the_snapshot_reads(
         assert "delta_0000001_0000001_0000" in text and "delta_0000002" not in text
 
 
+@pytest.mark.more
 def test_transactions_locks_and_history_are_listings(small: Small, warehouse: Warehouse) -> None:
     with small.metastore.begin() as txn:
         txn.lock("db.t", "EXCL_WRITE")
@@ -57,6 +59,7 @@ def test_transactions_locks_and_history_are_listings(small: Small, warehouse: Wa
     assert display.compactions(warehouse).rows == ()
 
 
+@pytest.mark.more
 def test_C61_frames_have_times_and_json_has_hives_milliseconds(
     small: Small, warehouse: Warehouse
 ) -> None:
@@ -88,6 +91,7 @@ def test_brackets_of_names_are_no_markup_of_the_terminal() -> None:
     assert "[delete_]delta_A_B" in printed(display.show_table([{"name": "[delete_]delta_A_B"}]))
 
 
+@pytest.mark.more
 def test_the_read_cost_counts_what_a_read_opens(small: Small, warehouse: Warehouse) -> None:
     before = display.read_cost(warehouse, "db.t", repeats=1)
     small.insert((3, "C"))

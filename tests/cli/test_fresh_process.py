@@ -59,6 +59,7 @@ def test_help_prints_without_what_the_commands_need() -> None:
     assert not loaded & {*NEVER, "rich", "numpy", "pyarrow", "duckdb", "sqlglot"}
 
 
+@pytest.mark.more
 def test_acid_show_tables_asks_the_metastore_and_prints(small: Small) -> None:
     printed, loaded = acid("show", "tables", "--warehouse", str(small.path))
     assert "db.t" in printed
@@ -75,6 +76,7 @@ def test_acid_show_tables_asks_the_metastore_and_prints(small: Small) -> None:
     }
 
 
+@pytest.mark.more
 def test_a_read_loads_neither_pandas_nor_a_parser(small: Small) -> None:
     small.write(lambda w: [(2, 1, 536870912, 0, w, None)], deletes=True)
     printed, loaded = process(f"""
@@ -88,6 +90,7 @@ with Warehouse.open({str(small.path)!r}) as warehouse:
     assert not loaded & {*NEVER, "duckdb", "sqlglot", "pyarrow.dataset"}
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("where", ["id > 1", "v = 'B'", "id IN (2, 3) AND v IS NOT NULL"])
 def test_a_predicate_needs_the_parser_alone(small: Small, where: str) -> None:
     printed, loaded = process(f"""
@@ -100,6 +103,7 @@ with Warehouse.open({str(small.path)!r}) as warehouse:
     assert not loaded & {*NEVER, "duckdb", "pyarrow.dataset"}
 
 
+@pytest.mark.more
 def test_a_count_by_acid_sql_starts_no_engine(small: Small) -> None:
     printed, loaded = acid(
         "sql", "SELECT count(*) AS n FROM db.t", "--warehouse", str(small.path), "--json"
@@ -109,6 +113,7 @@ def test_a_count_by_acid_sql_starts_no_engine(small: Small) -> None:
     assert not loaded & {*SERVICES, "acid_platform.scan.change_scan"}
 
 
+@pytest.mark.more
 def test_an_insert_loads_neither_pandas_nor_duckdb(small: Small) -> None:
     printed, loaded = process(f"""
 import pyarrow as pa
@@ -125,6 +130,7 @@ with Warehouse.open({str(small.path)!r}, engine="local") as warehouse:
     assert not loaded & {*NEVER, "duckdb", "sqlglot", "pyarrow.dataset"}
 
 
+@pytest.mark.more
 def test_changes_load_no_pandas(small: Small) -> None:
     printed, loaded = process(f"""
 from acid_platform import Warehouse
@@ -139,6 +145,7 @@ with Warehouse.open({str(small.path)!r}, engine="local") as warehouse:
     assert not loaded & {"pandas", "great_expectations", "dagster", "pyarrow.dataset"}
 
 
+@pytest.mark.more
 def test_sql_loads_duckdb_and_the_parser_but_no_pandas(small: Small) -> None:
     script = (
         "INSERT INTO db.t VALUES (3, 'C');"
@@ -155,6 +162,7 @@ def test_sql_loads_duckdb_and_the_parser_but_no_pandas(small: Small) -> None:
     assert not loaded & {*NEVER, "pyarrow.dataset"}
 
 
+@pytest.mark.more
 def test_the_code_location_of_the_services_loads_no_engine() -> None:
     _, loaded = process("""
 import definitions

@@ -587,6 +587,7 @@ def test_a_warehouse_without_doubts_is_asked_for_them_once(
     assert asked.count(GetDoubtful) == 1  # each answer is computed from all tables
 
 
+@pytest.mark.more
 def test_P24_write_ids_in_doubt_are_named_with_their_directories(small: Small) -> None:
     write_copy(LocalLog(small.path / "_metastore"), small.path / "copy")
     small.insert((3, "C"))
@@ -617,6 +618,7 @@ def test_P24_write_ids_in_doubt_are_named_with_their_directories(small: Small) -
     assert (gone["check"], gone["severity"]) == ("aborted", "note")
 
 
+@pytest.mark.more
 def test_fsck_prints_findings_with_next_steps_and_fails_for_damage(small: Small) -> None:
     healthy = small.acid("fsck")
     assert (healthy.exit_code, healthy.stdout) == (
@@ -642,6 +644,7 @@ def assert_healthy(warehouse: Warehouse) -> fsck.FsckReport:
     return report
 
 
+@pytest.mark.more
 def test_P24_adopted_tables_of_hive_are_healthy(tmp_path: Path) -> None:
     skipped = {"hive_alltypesorc_original"}  # its one file has 12 columns without names
     with temporary_warehouse(tmp_path / "wh") as warehouse, warnings.catch_warnings():

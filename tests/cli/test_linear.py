@@ -27,6 +27,8 @@ from acid_platform.services.explain_services import explain_compactions, wishes_
 from tests.cli.small import Small
 from tests.declared import declare
 
+pytestmark = pytest.mark.more
+
 ASKED = (
     GetTables,
     GetEntities,

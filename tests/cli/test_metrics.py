@@ -46,6 +46,7 @@ def numbers(page: str) -> dict[str, float]:
     }
 
 
+@pytest.mark.more
 def test_the_metastore_serves_what_its_status_says(tmp_path: Path) -> None:
     def acid(*words: str) -> Any:
         return CliRunner().invoke(main, ["--warehouse", str(tmp_path), "metastore", *words])

@@ -15,6 +15,7 @@ def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACID_ENGINE", "local")
 
 
+@pytest.mark.more
 def test_P36_the_past_on_the_command_line(small: Small) -> None:
     assert small.acid("tag", "db.t").stdout == "no tags\n"
     [made] = json.loads(small.acid("tag", "db.t", "A b", "--days", "3", "--json").stdout)
@@ -45,6 +46,7 @@ def test_P36_wrong_words_on_the_command_line(small: Small) -> None:
         assert done.exit_code == code and error in done.stderr, done.stderr
 
 
+@pytest.mark.more
 def test_P39_changes_on_the_command_line(small: Small) -> None:
     assert small.acid("changes", "db.t").stdout == "nobody consumes db.t\n"
     assert small.acid("sql", "UPDATE db.t SET v = 'x' WHERE id = 2").exit_code == 0
@@ -69,6 +71,7 @@ def test_P39_changes_on_the_command_line(small: Small) -> None:
         assert done.exit_code == code and error in done.stderr, done.stderr
 
 
+@pytest.mark.more
 def test_P42_streams_on_the_command_line(small: Small) -> None:
     assert small.acid("streams").stdout == "no streaming query or import has written\n"
     batch = SinkBatch("s", "db.t", "q", 3, 0)

@@ -88,6 +88,7 @@ def _version() -> str:
     return acid_platform.__version__
 
 
+@pytest.mark.more
 def test_nothing_is_imported_from_the_directory_in_which_acid_is_called(
     acid: Path, project: Path
 ) -> None:
@@ -101,6 +102,7 @@ def test_nothing_is_imported_from_the_directory_in_which_acid_is_called(
     assert "-P" in server.cmdline()
 
 
+@pytest.mark.more
 def test_acid_finds_the_warehouse_of_the_project_and_names_others(
     acid: Path, project: Path, tmp_path: Path
 ) -> None:
@@ -122,6 +124,7 @@ def without_the_rights_of_root() -> None:
         ctypes.CDLL(None).prctl(24, right, 0, 0, 0)  # PR_CAPBSET_DROP
 
 
+@pytest.mark.more
 @pytest.mark.skipif(sys.platform != "linux", reason="drops capabilities of Linux")
 @pytest.mark.parametrize(
     "command",

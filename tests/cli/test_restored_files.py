@@ -17,6 +17,8 @@ from acid_platform.transactions import RowOperation
 from tests.acid_files import AcidTable, P, contents_of
 from tests.cli.small import Small
 
+pytestmark = pytest.mark.more
+
 
 def rows(small: Small) -> list[int]:
     with Warehouse.open(small.path) as warehouse:

@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from acid_platform.cli.main import main
 from tests.cli.small import Small
 
+pytestmark = pytest.mark.more
+
 SCRIPT = "USE db;\n-- größte\nSELECT max(id) AS n FROM t\n"
 
 

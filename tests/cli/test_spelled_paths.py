@@ -112,6 +112,7 @@ def run(*arguments: str) -> Result:
     return result
 
 
+@pytest.mark.more
 def test_P70_a_command_says_the_same_of_each_spelling_of_its_warehouse(small: Small) -> None:
     def said(command: str, place: str) -> tuple[int, str]:
         result = run(*command.split(), *COMMANDS[command], "--warehouse", place)
@@ -148,6 +149,7 @@ def test_P70_python_dagster_and_settings_name_one_place(
     assert Location.of(environment["ACID_WAREHOUSE"], environment["ACID_METASTORE"]) == expected
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("spelling", FILES)
 def test_P70_paths_of_a_warehouse_s_files(spelling: str, home: Path) -> None:
     spell = FILES[spelling]
@@ -180,6 +182,7 @@ def test_P70_paths_of_a_warehouse_s_files(spelling: str, home: Path) -> None:
         wh.close()
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("spelling", FILES)
 def test_P70_commands_with_paths_of_their_own(spelling: str, small: Small, home: Path) -> None:
     def spelt(path: str) -> str:

@@ -69,6 +69,7 @@ def test_a_cluster_ends_with_its_workers_when_it_is_terminated() -> None:
     assert not listens("127.0.0.1", port)
 
 
+@pytest.mark.more
 def test_P17_the_archive_has_every_package_that_tasks_import() -> None:
     """At once, and later inside functions of what they import."""
     script = f"import sys, {', '.join(session.TASK_MODULES)}; print(*sys.modules)"

@@ -186,6 +186,7 @@ def compacted_in_a_fresh_process(warehouse: Warehouse, tables: int) -> dict[str,
     return told
 
 
+@pytest.mark.more
 def test_small_tables_are_compacted_in_a_process_without_spark(warehouse: Warehouse) -> None:
     assert compacted_in_a_fresh_process(warehouse, 6)["spark"] == []
 

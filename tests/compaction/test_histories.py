@@ -24,6 +24,7 @@ from tests.conftest import quick_then_slow, slow_then_soak
 from tests.hive import hive_rows_with_ids, link_farm
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("first", quick_then_slow(range(0, 40, 10), 1))
 def test_C41_C46_every_held_snapshot_of_a_random_history_keeps_its_rows(first: int) -> None:
     done = [play(seed, 60) for seed in range(first, first + 10)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -22,6 +23,8 @@ from acid_platform.layout.names import BaseName, DeltaName, span
 from acid_platform.scan.acid_directory import VisibleBase, VisibleDelta
 from acid_platform.scan.selection import select
 from acid_platform.transactions import TxnState, ValidTxnList, ValidWriteIdList
+
+pytestmark = pytest.mark.more
 
 Row = tuple[int, int]
 """Write id that inserted it, and a number."""

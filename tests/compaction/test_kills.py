@@ -171,6 +171,7 @@ def test_a_spark_worker_that_is_killed_between_renames_and_commit(
     assert rows(warehouse, name) == before
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("late", [False, True], ids=["before it publishes", "before it commits"])
 def test_P21_of_two_workers_on_one_request_exactly_one_counts(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, late: bool

@@ -61,6 +61,7 @@ def files(table: Table) -> list[str]:
     return [file.path for source in (*sources, *seen.deltas) for file in source.files]
 
 
+@pytest.mark.more
 @FORMATS
 @pytest.mark.parametrize("kind", ["minor", "major"])
 def test_F17_insert_only_tables_are_compacted_without_spark(
@@ -87,6 +88,7 @@ def test_F17_insert_only_tables_are_compacted_without_spark(
         assert parquet.ParquetFile(path).schema.column(4).physical_type == "INT32"
 
 
+@pytest.mark.more
 @FORMATS
 def test_F17_large_inputs_make_several_files(
     warehouse: Warehouse, stored: str, monkeypatch: pytest.MonkeyPatch

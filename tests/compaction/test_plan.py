@@ -375,6 +375,7 @@ def test_a_file_without_bucket_number_is_named() -> None:
 # --- the output replaces its inputs -------------------------------------------------------------
 
 
+@pytest.mark.more
 @given(entity_listings(), write_id_lists())
 def test_C31_a_committed_output_hides_exactly_its_inputs(
     found: EntityListing, some: ValidWriteIdList

@@ -22,7 +22,7 @@ from acid_platform.storage import durability
 from acid_platform.transactions import TxnType
 from acid_platform.transactions.locks import LockType
 from tests.compaction.test_kills import killed
-from tests.conftest import temporary_warehouse
+from tests.conftest import few_then_more, temporary_warehouse
 
 NAME = "db.t"
 
@@ -106,7 +106,7 @@ def test_P46_nobody_reads_between_two_renames(
     assert reader.reads and len(merged(table)) == 2
 
 
-@pytest.mark.parametrize("who", ["the Cleaner", "the next Worker"])
+@pytest.mark.parametrize("who", few_then_more(["the Cleaner", "the next Worker"], 1))
 @pytest.mark.parametrize(
     ("layout", "kind", "phase", "left"),
     [

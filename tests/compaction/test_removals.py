@@ -16,7 +16,7 @@ from acid_platform.metastore.operations.compaction import GetQueue
 from acid_platform.metastore.operations.tables import RegisterPartitions
 from acid_platform.services import cleaner
 from acid_platform.services.cleaner import CleaningResult
-from tests.conftest import temporary_warehouse
+from tests.conftest import few_then_more, temporary_warehouse
 
 SETTINGS = {
     "hive.compactor.aborted.txn.time.threshold": "0s",
@@ -93,9 +93,9 @@ def in_sight(place: Path) -> set[str]:
     return {str(path) for path in place.rglob("*") if not path.is_dir()}
 
 
-@pytest.mark.parametrize("deed", DEEDS)
-@pytest.mark.parametrize("partitioned", [True, False])
-@pytest.mark.parametrize("external", [True, False])
+@pytest.mark.parametrize("deed", few_then_more(DEEDS, 2))
+@pytest.mark.parametrize("partitioned", few_then_more([True, False], 1))
+@pytest.mark.parametrize("external", few_then_more([True, False], 1))
 def test_P49_only_what_the_platform_wrote_is_removed(
     warehouse: Warehouse, tmp_path: Path, deed: str, partitioned: bool, external: bool
 ) -> None:
@@ -130,6 +130,7 @@ def test_P49_only_what_the_platform_wrote_is_removed(
         assert table.count() == left + 1
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("partitioned", [True, False])
 def test_P22_nothing_is_left_of_what_was_dropped(warehouse: Warehouse, partitioned: bool) -> None:
     keys = ["p string", "q int"] if partitioned else []
@@ -158,6 +159,7 @@ def test_P22_nothing_is_left_of_what_was_dropped(warehouse: Warehouse, partition
     assert not place.exists()
 
 
+@pytest.mark.more
 def test_P22_a_partition_that_was_added_again_keeps_its_directory(warehouse: Warehouse) -> None:
     table = warehouse.create_table("db.t", "id int", partitioned_by=["p string"])
     table.insert([{"id": 1, "p": "x"}])
@@ -188,6 +190,7 @@ def test_P49_files_of_an_adopted_table_go_if_they_were_recorded(
         assert os.listdir(made.location) == ["later.parquet"]
 
 
+@pytest.mark.more
 def test_P49_a_table_below_a_dropped_one_keeps_its_files(
     warehouse: Warehouse, tmp_path: Path
 ) -> None:

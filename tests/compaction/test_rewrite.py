@@ -168,6 +168,7 @@ def test_F16_an_aborted_delete_deletes_nothing(tmp_path: Path) -> None:
     assert merged(tmp_path / "2", [rows], deletes, high=2) == [(1, P, 1, 1)]
 
 
+@pytest.mark.more
 def test_a_large_merge_is_streamed_stripe_by_stripe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,7 @@ def patterns() -> frozenset[str]:
     )
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", [entry.name for entry in HONOURED if entry.name not in ONE_VALUE])
 def test_P9_an_honoured_setting_is_read_somewhere(name: str, patterns: frozenset[str]) -> None:
     assert any(re.fullmatch(pattern, name) for pattern in patterns), f"nobody reads {name}"

@@ -34,6 +34,7 @@ def sums(*batches: list[Any], kind: pa.DataType = ROW) -> Profile:
     return found.profile()
 
 
+@pytest.mark.more
 @given(rows, st.randoms(use_true_random=False), st.integers(0, 8))
 def test_C32_order_and_batches_do_not_change_the_sum(
     values: list[Any], chance: Any, cut: int
@@ -42,6 +43,7 @@ def test_C32_order_and_batches_do_not_change_the_sum(
     assert sums(mixed[:cut], mixed[cut:]) == sums(values)
 
 
+@pytest.mark.more
 @given(rows, rows)
 def test_C32_different_values_have_different_sums(one: list[Any], other: list[Any]) -> None:
     def columns(values: list[Any]) -> list[list[str]]:

@@ -114,6 +114,7 @@ def test_P27_every_acknowledged_commit_survives_a_power_cut(
     assert seen.points.total() == wanted and not seen.faults, f"{seen}\n" + "\n".join(seen.faults)
 
 
+@pytest.mark.more
 @needs_recorder
 @pytest.mark.parametrize(
     "left_out",

@@ -74,6 +74,7 @@ def test_each_kind_of_difference_is_told(
     assert not found.right and told in found.differences[0]
 
 
+@pytest.mark.more
 def test_the_report_tells_what_deliveries_changed() -> None:
     told = [
         change

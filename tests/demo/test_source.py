@@ -17,6 +17,7 @@ def test_weeks_cover_the_year_once() -> None:
     assert days == [first + datetime.timedelta(days=days_later) for days_later in range(365)]
 
 
+@pytest.mark.more
 def test_deliveries_hold_every_flight_but_the_erased_ones() -> None:
     raw = source.raw_flights()
     delivered = pd.concat([source.delivery(week).flights for week in range(source.WEEKS)])
@@ -33,6 +34,7 @@ def test_partition_keys_are_the_first_days_of_the_weeks() -> None:
     assert keys == [source.week_days(week)[0].isoformat() for week in range(source.WEEKS)]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("week", [6, 12, 26, 52])
 def test_changes_hit_flights_that_were_delivered_before(week: int) -> None:
     one, again = source.delivery(week), source.delivery(week)
@@ -59,6 +61,7 @@ def test_what_was_erased_does_not_come_back_with_an_earlier_delivery() -> None:
     assert len(again.flights) == (~first.flights["tailnum"].isin(tails)).sum()
 
 
+@pytest.mark.more
 def test_what_is_expected_after_all_deliveries() -> None:
     table = source.expected_flights()
     assert not table.duplicated(source.KEY).any()

@@ -57,7 +57,7 @@ RUN_ELSEWHERE = {
     "docs/configuration.md": "tests/sparks/with_peers.py: it needs Iceberg's jar",
     "docs/foreign-readers.md": "tests/interop/direct: they need Hive's metastore",
     "docs/gateway.md": "tests/gateway/test_entry.py, test_rights.py",
-    "docs/internal/hive-statements.md": "tests/docs/test_hive_statements.py",
+    "docs/internal/hive-statements.md": "tests/conformance/test_hive_statements.py",
     "docs/object-stores.md": "tests/stores",
     "docs/production.md": "tests/docs/test_docs.py",
     "docs/shared-metastore.md": "tests/docs/test_deploy.py, tests/log",
@@ -147,6 +147,7 @@ def materialize(
     )
 
 
+@pytest.mark.more
 def test_the_page_about_assets(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     text = page("assets.md")
     name, lines = re.findall(r"`(landing/\S+\.csv)`:\n\n```text\n(.*?)```", text, re.DOTALL)[0]
@@ -206,6 +207,7 @@ def test_the_page_about_projects_of_dagster(reader: Reader) -> None:
     assert rows_of(reader.warehouse, "shop.customers") == [(1, "a"), (2, "b")]
 
 
+@pytest.mark.more
 def test_the_page_about_changes(reader: Reader) -> None:
     orders = reader.warehouse.create_table("shop.orders", "id int, v string")
     reader.warehouse.create_table("shop.copy", "id int, v string")
@@ -232,6 +234,7 @@ def test_the_page_about_history(reader: Reader) -> None:
     assert table.properties["acid.history.retention"] == "7d"
 
 
+@pytest.mark.more
 def test_the_page_about_operations(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging.getLogger(), "handlers", [*logging.getLogger().handlers])
     accounts = reader.warehouse.create_table("bank.accounts", "id int, euros decimal(9,2)")

@@ -66,6 +66,7 @@ def test_the_documents_build_without_a_warning(tmp_path: Path) -> None:
     assert outside == []  # readable without a network
 
 
+@pytest.mark.more
 def test_the_example_of_the_readme_runs_without_a_jvm_and_prints_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -138,6 +139,7 @@ def test_dagster_takes_the_configuration_for_production() -> None:
         assert checked.success, checked.errors
 
 
+@pytest.mark.more
 def test_old_runs_are_deleted_as_the_page_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

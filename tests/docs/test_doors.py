@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import pytest
 import yaml
 
 from acid_platform.cli import import_command
@@ -43,6 +44,7 @@ def commands(command: click.Command, name: str = "acid") -> Iterator[tuple[str, 
         yield from commands(each, f"{name} {each.name}")
 
 
+@pytest.mark.more
 def test_P67_every_door_is_in_the_list() -> None:
     lacking = {f"{module}: {call}" for module, call in opening_modules() if module not in NAMED}
     every = dict(commands(main))

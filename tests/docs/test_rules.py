@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +13,6 @@ import pytest
 from scripts.rule_page import PAGE, NotBuilt, Rule, entries
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "acid_platform"
 ENTRIES = entries(PAGE.read_text())
 RULES = {entry.id: entry for entry in ENTRIES if isinstance(entry, Rule)}
 NOT_BUILT = {entry.id: entry for entry in ENTRIES if isinstance(entry, NotBuilt)}
@@ -43,6 +43,7 @@ _DEMO = ("assets/__init__.py", "assets/flights.py", "assets/flights_source.py")
 _ANOMALIES = {"G0", "G1", "G2"}
 """Adya's names, which every text about isolation uses."""
 
+_MARK = re.compile(r"pytest\.mark\.(\w+)")
 _FILE = re.compile(r"[\w./{}<>*-]*\w\.(?:md|py)\b(?![.(])")
 _URL = re.compile(r"https?://\S+")
 _SECTION = re.compile(r"\.md,?\s+(?:section|§|\d)|\bsections? \d")
@@ -101,23 +102,36 @@ def texts() -> dict[str, str]:
 
 
 @cache
-def known_tests() -> dict[str, str]:
-    """Name and docstring of every test function, by its name."""
-    return {
-        node.name: f"{node.name} {ast.get_docstring(node) or ''}"
-        for path, text in texts().items()
-        if path.startswith("tests/")
-        for node in ast.walk(ast.parse(text) if path.endswith(".py") else ast.Module([], []))
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
-    }
+def parsed(path: str) -> ast.Module:
+    return ast.parse(texts()[path])
+
+
+def each_test() -> Iterator[tuple[str, ast.FunctionDef]]:
+    """Every test, with the path of its module."""
+    for path in texts():
+        if path.startswith("tests/") and path.endswith(".py"):
+            for node in ast.walk(parsed(path)):
+                if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                    yield path, node
+
+
+def marks_of(path: str, test: ast.FunctionDef) -> set[str]:
+    """The marks of all cases of a test. Those of single parameters are not among them."""
+    marks = [
+        node.value
+        for node in parsed(path).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
+    ] + test.decorator_list
+    texts_of_marks = [text for text in map(ast.unparse, marks) if ".parametrize(" not in text]
+    return set(_MARK.findall(" ".join(texts_of_marks)))
 
 
 def source_of(place: str) -> str:
     """The text of a module, or of a function or class in it."""
     module, _, inner = place.partition(": ")
-    file = PACKAGE / module
-    text = file.read_text()
-    node: ast.AST = ast.parse(text)
+    path = f"acid_platform/{module}"
+    text = texts()[path]
+    node: ast.AST = parsed(path)
     for name in inner.split(".") if inner else ():
         [node] = [
             child
@@ -160,17 +174,36 @@ def test_the_code_and_the_documents_have_no_ids_of_other_letters() -> None:
 
 
 def test_each_rule_is_named_where_it_is_enforced_and_proved() -> None:
+    tests = {
+        node.name: named(f"{node.name} {ast.get_docstring(node) or ''}") for _, node in each_test()
+    }
     faults = []
     for rule in RULES.values():
         for place in rule.places:
             if rule.id not in named(source_of(place)):
                 faults.append(f"{place} does not name {rule.id}")
         for name in rule.tests:
-            if rule.id not in named(known_tests().get(name, "")):
+            if rule.id not in tests.get(name, ()):
                 faults.append(f"{rule.id}: there is no test {name} that names it")
     assert faults == []
 
 
+def test_each_rule_has_a_test_in_make_test() -> None:
+    """By the marks in the source; the parameters without a mark count for a test."""
+    conformance = "tests/conformance/"
+    in_make_test = {
+        node.name
+        for path, node in each_test()
+        if not (marks := marks_of(path, node)) & {"more", "slow", "soak"}
+        and ("spark" not in marks or path.startswith(conformance))
+    }
+    missing = {
+        rule.id: rule.tests for rule in RULES.values() if in_make_test.isdisjoint(rule.tests)
+    }
+    assert missing == {}, f"no test without the mark `more`, nor with Spark in {conformance}"
+
+
+@pytest.mark.more
 def test_what_users_read_names_no_rule() -> None:
     """Messages, listings and pages: the ids of rules are for those who change the code."""
     cited = re.compile(rf"\((?:[^()]*, )?[{LETTERS}]\d{{1,2}}\b[^()]*\)")
@@ -178,7 +211,7 @@ def test_what_users_read_names_no_rule() -> None:
     places = {}
     for path, text in texts().items():
         if path.startswith(("acid_platform/", "assets/", "resources/")) and path.endswith(".py"):
-            places[path] = list(filter(cited.search, _shown_texts(ast.parse(text))))
+            places[path] = list(filter(cited.search, _shown_texts(parsed(path))))
         elif (path.startswith("docs/") and path not in pages) or path == "README.md":
             places[path] = cited.findall(text)
     assert {path: shown for path, shown in places.items() if shown} == {}
@@ -195,6 +228,7 @@ def _shown_texts(module: ast.Module) -> list[str]:
     ]
 
 
+@pytest.mark.more
 @pytest.mark.skipif(not (ROOT / _DEMO[1]).exists(), reason="the documents tell of the demo")
 def test_every_file_that_a_text_names_exists() -> None:
     """A text may name a file by the end of its path."""

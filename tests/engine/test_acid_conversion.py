@@ -9,6 +9,7 @@ from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.services import cleaner
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("stored", ["orc", "parquet"])
 @pytest.mark.parametrize("keys", [[], ["p int"]])
 def test_an_insert_only_table_gets_full_acid(

@@ -265,6 +265,7 @@ predicates = st.recursive(
 )
 
 
+@pytest.mark.more
 @settings(max_examples=150)
 @given(predicates)
 def test_predicates_agree_with_duckdb(where: str) -> None:

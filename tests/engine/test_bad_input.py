@@ -227,6 +227,7 @@ def test_a_warehouse_below_a_regular_file_is_not_writable(tmp_path: Path) -> Non
     assert os.listdir(tmp_path) == ["file"]
 
 
+@pytest.mark.more
 def test_without_java_the_error_says_how_to_get_one(tmp_path: Path) -> None:
     code = f"""
 from acid_platform import Warehouse

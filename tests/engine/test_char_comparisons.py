@@ -274,6 +274,7 @@ def test_groups_windows_functions_and_fields_are_as_in_the_model(warehouse: Ware
     assert answered(warehouse, cases) > len(cases) * 0.7
 
 
+@pytest.mark.more
 def test_predicates_of_the_library_are_those_of_sql(warehouse: Warehouse) -> None:
     table = warehouse.table("db.l")
     for one, other in itertools.pairwise(LITERALS):
@@ -386,6 +387,7 @@ DECLARED = {
 """Columns to declare, and what is refused of them."""
 
 
+@pytest.mark.more
 def test_a_char_in_files_is_adopted_as_a_char(tmp_path: Path) -> None:
     with temporary_warehouse(tmp_path / "wh", engine="local") as opened:
         made = opened.create_table(

@@ -38,6 +38,7 @@ def picture(root: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in IN_ROWS])
 def test_P26_damage_is_refused_before_anything_is_registered(
     warehouse: Warehouse, tmp_path: Path, kind: str

@@ -16,6 +16,8 @@ from acid_platform.scan import decode
 from tests.acid_files import AcidTable, P
 from tests.readers import all_readers as all_readers
 
+pytestmark = pytest.mark.more
+
 
 def base(table: AcidTable, values: list[str]) -> int:
     table.inserts("b1v9", [(1, P, i, v) for i, v in enumerate(values)], stripe_size=1024)

@@ -257,6 +257,7 @@ def _check(warehouses: list[Warehouse], seed: int, kinds: int, each: int) -> Non
     assert min(seen.values()) > kinds * each // 8, seen
 
 
+@pytest.mark.more
 def test_generated_rows_are_stored_as_the_model_says(local: Warehouse) -> None:
     _check([local], 1, 15, 4)
 
@@ -479,6 +480,7 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("form", FORMS)
 def test_a_source_may_have_more_columns(form: str, local: Warehouse) -> None:
     _merge_changes(local, f"m.{form}", FORMS[form](CHANGES))
@@ -521,6 +523,7 @@ def test_further_columns_of_a_source_have_any_type_and_are_converted_alike(
 LISTS = [[1, 2], None, [], [3], [4, 5, 6]]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "kind",
     [

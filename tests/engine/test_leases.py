@@ -124,6 +124,7 @@ def test_P29_a_reader_that_was_stopped_beyond_its_timeout_gives_an_error(
     assert warehouse.table(NAME).count() == 2
 
 
+@pytest.mark.more
 def test_P29_P12_a_snapshot_that_nobody_read_for_too_long_gives_an_error(
     warehouse: Warehouse,
 ) -> None:
@@ -150,6 +151,7 @@ def test_P12_a_snapshot_whose_block_has_ended_gives_an_error(warehouse: Warehous
             read()
 
 
+@pytest.mark.more
 def test_P29_a_shorter_timeout_counts_at_once_for_the_heartbeats_of_every_handle(
     tmp_path: Path,
 ) -> None:

@@ -29,6 +29,7 @@ def codecs(table: Table) -> list[str]:
     ]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("properties", "codec"),
     [

@@ -156,6 +156,7 @@ def wrong(
     return found
 
 
+@pytest.mark.more
 def test_P33_a_condition_means_the_same_in_faces_of_the_local_engine(tmp_path: Path) -> None:
     with temporary_warehouse(tmp_path, engine="local") as warehouse:
         assert wrong(warehouse, MOST_IMPORTANT, CONDITIONS) == []
@@ -248,6 +249,7 @@ def require_all_survive(warehouse: Warehouse, values: list[str]) -> None:
     )
 
 
+@pytest.mark.more
 def test_P33_texts_survive_every_path_of_the_local_engine(tmp_path: Path) -> None:
     with temporary_warehouse(tmp_path, engine="local") as warehouse:
         require_all_survive(warehouse, texts(every=97))
@@ -310,6 +312,7 @@ def require_names_work(warehouse: Warehouse, names: tuple[str, ...]) -> None:
     )
 
 
+@pytest.mark.more
 def test_P33_names_with_any_character_work_in_the_local_engine(tmp_path: Path) -> None:
     with temporary_warehouse(tmp_path, engine="local") as warehouse:
         require_names_work(warehouse, NAMES)

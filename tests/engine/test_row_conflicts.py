@@ -40,6 +40,7 @@ def two(warehouse: Warehouse) -> tuple[Transaction, Transaction]:
     return warehouse.transaction(), warehouse.transaction()
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", ["db.t", "db.parted"])
 def test_P38_two_writers_of_different_rows_both_commit(warehouse: Warehouse, name: str) -> None:
     one, other = two(warehouse)
@@ -72,6 +73,7 @@ def test_P38_two_writers_of_one_row_conflict_and_the_error_names_it(warehouse: W
     assert values(warehouse.table("db.t")).keys() == set(range(8))
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("key", [50, 51])
 def test_P51_two_merges_that_insert_conflict_if_they_insert_one_key(
     warehouse: Warehouse, key: int

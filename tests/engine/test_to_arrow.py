@@ -78,6 +78,7 @@ def test_P13_an_explicit_snapshot_whose_files_are_gone(
     assert [row for row in warehouse.metastore.transactions() if row["state"] == "OPEN"] == []
 
 
+@pytest.mark.more
 def test_to_arrow_needs_no_java(tmp_path: Path) -> None:
     code = f"""
 from acid_platform import Warehouse

@@ -154,6 +154,7 @@ def test_integers_come_back(
     assert read(path).field(0).equals(array)
 
 
+@pytest.mark.more
 @given(st.lists(st.none() | st.decimals(1 - 10**34, 10**34 - 1, places=4), min_size=1, max_size=60))
 @settings(deadline=None)
 def test_long_decimals_come_back(
@@ -278,6 +279,7 @@ def test_a_failure_of_a_thread_fails_the_write(
         write(tmp_path, columns, row, pool=pool)
 
 
+@pytest.mark.more
 def test_row_groups_begin_where_their_index_says(
     tmp_path: Path, everything: tuple[tuple[Column, ...], pa.StructArray]
 ) -> None:

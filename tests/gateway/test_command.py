@@ -136,6 +136,7 @@ def test_other_machines_are_served_with_tls_or_on_request_only(warehouse: Wareho
     assert "give --tls-certificate and --tls-key" in told.output and "--without-tls" in told.output
 
 
+@pytest.mark.more
 def test_a_port_that_is_taken_is_named(warehouse: Warehouse) -> None:
     with running(Path(warehouse.path)) as (_, (host, port)):
         told = CliRunner().invoke(
@@ -155,6 +156,7 @@ def test_without_the_extra_the_command_names_it(
     assert told.exit_code == 1 and "acid-platform[gateway]" in told.output
 
 
+@pytest.mark.more
 def test_doctor_knows_the_gateways_of_a_shared_metastore(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

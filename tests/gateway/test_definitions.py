@@ -645,6 +645,7 @@ def test_P34_statistics_of_partitions_are_kept_and_served(
     assert not (warehouse_root(warehouse) / "made.db/measured/_statistics_of_engines").exists()
 
 
+@pytest.mark.more
 def test_P49_the_gateway_makes_tables_only_where_it_may(
     warehouse: Warehouse, tmp_path: Path
 ) -> None:

@@ -129,6 +129,7 @@ KEYS = st.builds(
 )
 
 
+@pytest.mark.more
 @settings(max_examples=60)
 @given(
     mixed=st.lists(KEYS, min_size=1, unique=True),

@@ -187,6 +187,7 @@ def test_P34_registered_tables_read_there_as_here_and_adopted_ones_again(
         assert {row["result"] for row in twice.values()} == {"there already"}
 
 
+@pytest.mark.more
 def test_P34_a_second_run_brings_write_ids_partitions_and_columns_up_to_date(
     here: Warehouse, server: GatewayServer, other: Warehouse
 ) -> None:
@@ -204,6 +205,7 @@ def test_P34_a_second_run_brings_write_ids_partitions_and_columns_up_to_date(
     assert there.properties["NO_CLEANUP"] == "true"
 
 
+@pytest.mark.more
 def test_P34_only_decided_write_ids_are_registered(here: Warehouse, server: GatewayServer) -> None:
     table = here.create_table("s.busy", "id int")
     put(table, (1,))
@@ -217,6 +219,7 @@ def test_P34_only_decided_write_ids_are_registered(here: Warehouse, server: Gate
     assert row["write_id"] == 3 and not row["note"]
 
 
+@pytest.mark.more
 def test_P34_a_registration_that_was_killed_goes_on(
     here: Warehouse, server: GatewayServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +255,7 @@ def _registering(hive: Hive) -> set[int]:
     return {row.id for row in rows_ if "/" in (row.agentInfo or "")}
 
 
+@pytest.mark.more
 def test_P34_what_differs_there_is_refused_and_made_anew_when_told_to(
     here: Warehouse, server: GatewayServer
 ) -> None:
@@ -268,6 +272,7 @@ def test_P34_what_differs_there_is_refused_and_made_anew_when_told_to(
     assert "write ids up to 2 were given out there" in told.output and "--again" in told.output
 
 
+@pytest.mark.more
 def test_P34_a_name_that_is_somebody_elses_is_left_alone(
     here: Warehouse, server: GatewayServer, other: Warehouse
 ) -> None:
@@ -278,6 +283,7 @@ def test_P34_a_name_that_is_somebody_elses_is_left_alone(
         assert told.exit_code == 1 and "this warehouse did not register it" in told.output
 
 
+@pytest.mark.more
 def test_P34_a_directory_that_was_never_committed_is_not_shown_to_others(
     here: Warehouse, server: GatewayServer
 ) -> None:
@@ -375,6 +381,7 @@ def test_P34_what_can_not_be_taken_is_listed_with_its_reason(
         assert rows(third, "s.fine") == [{"id": 1, "v": "a"}]
 
 
+@pytest.mark.more
 def test_P34_partitions_that_are_elsewhere_or_unknown_keep_a_table_from_being_taken(
     other: Warehouse, third: Warehouse
 ) -> None:
@@ -397,6 +404,7 @@ def test_P34_partitions_that_are_elsewhere_or_unknown_keep_a_table_from_being_ta
         assert "s.places" not in third.tables()
 
 
+@pytest.mark.more
 def test_P34_a_table_in_use_is_not_taken_and_a_second_run_takes_it(
     other: Warehouse, third: Warehouse
 ) -> None:
@@ -416,6 +424,7 @@ def test_P34_a_table_in_use_is_not_taken_and_a_second_run_takes_it(
         assert not other.metastore.call(GetLocks()), "the lock there was released"
 
 
+@pytest.mark.more
 def test_P34_a_compaction_that_hive_does_not_see_is_left_out(
     other: Warehouse, third: Warehouse
 ) -> None:
@@ -435,6 +444,7 @@ def test_P34_a_compaction_that_hive_does_not_see_is_left_out(
         compactor.abort()
 
 
+@pytest.mark.more
 def test_P34_an_adoption_that_loses_its_lock_registers_nothing(
     other: Warehouse, third: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -452,6 +462,7 @@ def test_P34_an_adoption_that_loses_its_lock_registers_nothing(
             third.metastore.table("s.slow")
 
 
+@pytest.mark.more
 def test_P34_a_metastore_of_an_older_version_is_named(
     other: Warehouse, third: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -472,6 +483,7 @@ WRONG = (
 )
 
 
+@pytest.mark.more
 def test_an_address_or_name_that_is_wrong_is_told(other: Warehouse, third: Warehouse) -> None:
     with as_hive(other) as (_, server):
         for arguments, told in WRONG:
@@ -487,6 +499,7 @@ def test_the_client_says_which_call_was_refused(other: Warehouse) -> None:
             hive.call("get_database", "nothing")
 
 
+@pytest.mark.more
 def test_P34_a_dropped_tables_rows_are_not_shown_to_others(
     here: Warehouse, server: GatewayServer, tmp_path: Path
 ) -> None:
@@ -523,6 +536,7 @@ def test_P34_transactions_are_opened_one_by_one_where_several_fail(
             hive.commit(10**6)
 
 
+@pytest.mark.more
 def test_P34_aborted_write_ids_that_a_compaction_passed_are_no_difference(
     here: Warehouse,
     server: GatewayServer,

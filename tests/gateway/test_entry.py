@@ -167,6 +167,7 @@ def _presented(server: GatewayServer, authority: Authority) -> object:
         return (secured.getpeercert() or {})["notAfter"]
 
 
+@pytest.mark.more
 def test_P34_a_client_by_tls_makes_many_calls_without_a_pause(
     both: GatewayServer, authority: Authority
 ) -> None:
@@ -217,6 +218,7 @@ def test_P34_a_clients_certificate_of_another_authority_is_refused(
             hive.call("get_all_databases")
 
 
+@pytest.mark.more
 def test_P34_a_password_lets_in_and_without_one_no_call_is_answered(
     both: GatewayServer, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,6 +232,7 @@ def test_P34_a_password_lets_in_and_without_one_no_call_is_answered(
             nobody.call("get_all_databases")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "change", ["removed", pytest.param("another password", marks=pytest.mark.slow)]
 )
@@ -265,6 +268,7 @@ def test_P34_the_connections_of_a_former_user_are_closed(
             Hive(at(server, user="ann")).__exit__()
 
 
+@pytest.mark.more
 def test_P34_a_hash_that_is_replaced_at_the_login_closes_no_connection(
     warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +285,7 @@ def test_P34_a_hash_that_is_replaced_at_the_login_closes_no_connection(
             assert ann.call("get_all_databases")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(("user", "password"), [("ann", "hidden"), ("eve", "secret"), ("ann", "s")])
 def test_P34_a_wrong_user_or_password_is_told_apart_by_nobody(
     warehouse: Warehouse, people: str, monkeypatch: pytest.MonkeyPatch, user: str, password: str
@@ -355,6 +360,7 @@ def test_P34_kerberos_is_refused_with_its_reason_by_an_open_gateway_too(
         assert b"hive.metastore.sasl.enabled=false" in raw.recv(1000)
 
 
+@pytest.mark.more
 def test_P34_after_a_login_every_message_has_to_be_framed(
     warehouse: Warehouse, people: str
 ) -> None:
@@ -389,6 +395,7 @@ def test_P34_an_address_that_fails_too_often_has_to_wait() -> None:
 # --- the file of users --------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_P34_passwords_are_hashed_with_a_salt_and_the_file_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "users"
     assert users.add(str(path), "ann", "secret") and users.add(str(path), "bob", "secret")
@@ -413,6 +420,7 @@ def test_P34_a_hash_that_is_weak_or_costs_too_much_is_refused(hashed: str) -> No
         users.parse(f"ann:{hashed}", "users")
 
 
+@pytest.mark.more
 def test_P34_the_command_adds_a_user(tmp_path: Path) -> None:
     path = str(tmp_path / "users")
     run = CliRunner().invoke
@@ -470,6 +478,7 @@ def test_P34_settings_and_options_choose(tls: Tls, people: str) -> None:
 # --- many and slow clients ----------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_P34_2000_idle_connections_need_no_thread_of_their_own(warehouse: Warehouse) -> None:
     import resource
 
@@ -560,6 +569,7 @@ def test_P34_the_answer_to_a_client_that_does_not_read_is_dropped(
             await_connections(server, 0)
 
 
+@pytest.mark.more
 def test_doctor_tells_what_a_gateway_does_and_whether_it_is_open(warehouse: Warehouse) -> None:
     from acid_platform.base.location import Location
     from acid_platform.gateway.status import GatewayStatus, examined, running

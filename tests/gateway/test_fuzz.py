@@ -197,6 +197,7 @@ def fuzz(count: int, seed: int = 1) -> Counter[str]:
     return asyncio.run(_fuzz(count, seed))
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("seed", range(3))
 def test_no_call_is_answered_with_an_error_that_is_not_ours(tmp_path: Path, seed: int) -> None:
     """Calls of every name, each of whose values may be one that nobody expects."""

@@ -29,6 +29,7 @@ from acid_platform.metastore.operations.base import OPERATIONS, MetastoreOperati
 from acid_platform.metastore.rules import turn
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.regions import KeyHashes
+from tests.conftest import few_then_more
 from tests.gateway.clients import m
 from tests.gateway.test_protocol import message
 from tests.metastore.local import LocalLink
@@ -306,7 +307,7 @@ def _scalar(hint: Any, name: str, number: int) -> Any:
     return None
 
 
-@pytest.mark.parametrize("kind", [*turn.HANDLERS], ids=lambda kind: kind.op)
+@pytest.mark.parametrize("kind", few_then_more(turn.HANDLERS, 5), ids=lambda kind: kind.op)
 def test_P78_an_operation_of_the_metastore_takes_time_in_proportion(
     kind: type[MetastoreOperation[Any]],
 ) -> None:

@@ -302,6 +302,7 @@ def test_P34_stop_ends_idle_connections_at_once(warehouse: Warehouse) -> None:
         assert time.monotonic() - began < 5
 
 
+@pytest.mark.more
 def test_P34_the_interface_is_part_of_the_package() -> None:
     import acid_platform.gateway as package
 

@@ -49,6 +49,7 @@ def test_P34_an_engine_is_answered_as_when_it_was_recorded(path: Path, tmp_path:
             assert rows == step["rows"], step["sql"]
 
 
+@pytest.mark.more
 def test_P34_a_recording_is_replayed_with_its_files(tmp_path: Path) -> None:
     """The ids of the transactions are others at the replay."""
     first, second = tmp_path / "first", tmp_path / "second"

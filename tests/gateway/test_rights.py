@@ -181,6 +181,7 @@ LINES = ["", "eve all *", "eve all safe.*", "ann all *"] + [
 """Files of grants: whose every line is a user of the gateway as far as a call can tell."""
 
 
+@pytest.mark.more
 def test_every_pair_of_user_and_call(caplog: pytest.LogCaptureFixture) -> None:
     """Through the whole gateway: whom the grants keep out learns and changes nothing."""
     caplog.set_level("CRITICAL")
@@ -214,6 +215,7 @@ def test_every_pair_of_user_and_call(caplog: pytest.LogCaptureFixture) -> None:
     assert pairs["denied"] > 1500 and pairs["allowed"] > 1500, pairs
 
 
+@pytest.mark.more
 def test_no_call_names_a_place_outside_of_the_warehouse(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -399,6 +401,7 @@ def _written(client: Any, table: str, operation: int, deletes: bool, inserts: bo
     return statement
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("operation", "deletes", "inserts", "allowed"),
     [

@@ -100,6 +100,7 @@ def test_P75_strangers_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> 
 # --- the gateway ---------------------------------------------------------------------------------
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("sent", [b"", b"\x01", b"\x80\x01\x00"])
 def test_P75_silent_connections_keep_no_user_out(
     warehouse: Warehouse, people: str, monkeypatch: pytest.MonkeyPatch, sent: bytes
@@ -116,6 +117,7 @@ def test_P75_silent_connections_keep_no_user_out(
         await_connections(server, 0)
 
 
+@pytest.mark.more
 def test_P75_handshakes_that_are_not_finished_keep_no_user_out(
     warehouse: Warehouse, people: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +150,7 @@ def test_P75_without_a_login_whoever_has_sent_no_call_makes_room(warehouse: Ware
         await_connections(server, 0)
 
 
+@pytest.mark.more
 def test_P75_one_user_gets_half_of_the_connections(
     warehouse: Warehouse, people: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +170,7 @@ def test_P75_one_user_gets_half_of_the_connections(
 # --- the page of numbers -------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_P75_half_sent_requests_keep_nobody_from_the_numbers() -> None:
     registry = CollectorRegistry()
     Gauge("here", "Whether it is here.", registry=registry).set(1)
@@ -246,6 +250,7 @@ def _waiting_locks(server: GatewayServer, holder: Any, count: int) -> list[threa
     return threads
 
 
+@pytest.mark.more
 def test_P76_a_client_that_waits_for_a_lock_holds_no_thread(warehouse: Warehouse) -> None:
     warehouse.create_table("db.waited", "id int, v string")
     with (
@@ -264,6 +269,7 @@ def test_P76_a_client_that_waits_for_a_lock_holds_no_thread(warehouse: Warehouse
             thread.join()
 
 
+@pytest.mark.more
 def test_P76_drops_that_wait_keep_nobody_elses_call_waiting(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,6 +309,7 @@ def _another_password(path: Path, name: str) -> None:
     path.write_text("".join(f"{one}\n" for one in lines if not one.startswith(f"{name}:")))
 
 
+@pytest.mark.more
 def test_P77_a_login_under_way_ends_with_the_user(
     warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,6 +331,7 @@ def test_P77_a_login_under_way_ends_with_the_user(
         await_connections(server, 0)
 
 
+@pytest.mark.more
 def test_P77_a_missing_certificate_keeps_no_former_user_connected(
     warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -319,6 +319,7 @@ def test_P34_trino_is_told_that_tables_are_external(client: Any, table: Table) -
     assert client.get_table_req(request).table.tableType == "MANAGED_TABLE"
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("again", [False, True], ids=["one gateway", "another gateway commits"])
 @pytest.mark.parametrize("op", [UPDATE, DELETE])
 def test_P47_the_commit_of_a_statement_that_failed_half_way_is_refused(

@@ -74,6 +74,7 @@ def directories(table: Table) -> set[str]:
     return {path.name for path in Path(table.location).iterdir()}
 
 
+@pytest.mark.more
 def test_P44_inserts_of_several_threads_share_a_transaction_and_a_directory(
     warehouse: Warehouse, table: Table
 ) -> None:
@@ -105,6 +106,7 @@ def test_P44_without_the_property_each_insert_has_a_transaction(warehouse: Wareh
     assert len(directories(table)) == 4
 
 
+@pytest.mark.more
 def test_P44_a_mistake_fails_alone_with_the_error_that_it_has_without_a_group(
     table: Table,
 ) -> None:
@@ -120,6 +122,7 @@ def test_P44_a_mistake_fails_alone_with_the_error_that_it_has_without_a_group(
     assert ids(table) == [1, 2, 5]
 
 
+@pytest.mark.more
 def test_P44_what_fails_while_the_group_is_written_fails_alone(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +145,7 @@ def test_P44_what_fails_while_the_group_is_written_fails_alone(
     assert ids(table) == [12, 14]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("error", [OutcomeUnknown, LockTimeout])
 def test_P44_nobody_repeats_what_may_be_committed(
     table: Table, monkeypatch: pytest.MonkeyPatch, error: type[AcidError]
@@ -161,6 +165,7 @@ def test_P44_nobody_repeats_what_may_be_committed(
     assert ids(table) == [0, 1, 2]
 
 
+@pytest.mark.more
 def test_P44_sql_joins_the_group_with_its_literals(warehouse: Warehouse) -> None:
     table = warehouse.create_table(
         "db.p",
@@ -199,6 +204,7 @@ def test_P44_sql_joins_the_group_with_its_literals(warehouse: Warehouse) -> None
     assert table.count() == 10
 
 
+@pytest.mark.more
 def test_P44_a_changed_declaration_is_learnt(warehouse: Warehouse, table: Table) -> None:
     handles = [warehouse.table("db.t") for _ in range(3)]
     table.add_columns("note string")
@@ -218,6 +224,7 @@ def test_P44_a_changed_declaration_is_learnt(warehouse: Warehouse, table: Table)
         handles[0].insert(some(1, 1))
 
 
+@pytest.mark.more
 def test_P44_a_group_waits_for_locks_as_a_single_insert_does(
     warehouse: Warehouse, table: Table
 ) -> None:
@@ -228,6 +235,7 @@ def test_P44_a_group_waits_for_locks_as_a_single_insert_does(
     assert transactions(table) == [[1, 1, 1]]
 
 
+@pytest.mark.more
 def test_P44_large_rows_and_rows_for_spark_do_not_wait(table: Table) -> None:
     wide = pa.table({"id": range(3_000_000)})
     assert at_once(inserting(table, wide), inserting(table, some(0, 1))) == [3_000_000, 1]
@@ -247,6 +255,7 @@ def test_P44_the_interval_is_a_time(warehouse: Warehouse, table: Table) -> None:
             )
 
 
+@pytest.mark.more
 def test_P44_an_interrupted_caller_that_still_waits_writes_nothing(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,6 +286,7 @@ INSERTS = st.lists(
 """For each thread its inserts, each a list of rows: a value and a partition."""
 
 
+@pytest.mark.more
 @settings(max_examples=12)
 @given(threads=INSERTS, milliseconds=st.sampled_from([1, 5, 30]))
 def test_P44_any_inserts_arrive_once_each_with_its_own_count(
@@ -319,6 +329,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
         yield opened
 
 
+@pytest.mark.more
 def test_P44_a_forked_process_makes_groups_of_its_own(table: Table) -> None:
     """The thread that commits the parent's groups does not live in the child."""
     groups = table._warehouse.grouped_inserts

@@ -226,6 +226,7 @@ def check(warehouse: Warehouse, library: str, frames: int, seed: int) -> None:
         assert listed == right, (library, reader)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("library", MADE)
 def test_frames_are_stored_and_read_as_they_are(tmp_path: Path, library: str) -> None:
     with temporary_warehouse(tmp_path, engine="local") as warehouse:
@@ -251,6 +252,7 @@ DURATIONS = {
 }
 
 
+@pytest.mark.more
 def test_types_that_no_table_has_are_refused_by_name(warehouse: Warehouse) -> None:
     for hive in ("string", "bigint", "timestamp"):
         warehouse.create_table(f"d.{hive}", f"took {hive}")
@@ -267,6 +269,7 @@ def test_types_that_no_table_has_are_refused_by_name(warehouse: Warehouse) -> No
                     warehouse.table(f"d.{hive}").insert(rows.to_pandas(), coerce=values is month)
 
 
+@pytest.mark.more
 def test_objects_of_polars_are_refused_by_name(warehouse: Warehouse) -> None:
     import polars
 
@@ -294,6 +297,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("what", BROKEN)
 def test_broken_values_are_refused(warehouse: Warehouse, what: str) -> None:
     hive = {"digits": "decimal(3,0)", "far": "timestamp"}.get(what, "string")
@@ -302,6 +306,7 @@ def test_broken_values_are_refused(warehouse: Warehouse, what: str) -> None:
         table.insert(pa.table({"v": BROKEN[what]}))
 
 
+@pytest.mark.more
 def test_large_chunks_are_converted_in_parts(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,6 +331,7 @@ def leases(warehouse: Warehouse) -> int:
     return len(warehouse.metastore.transactions())
 
 
+@pytest.mark.more
 def test_a_stream_holds_its_snapshot_until_its_end(warehouse: Warehouse) -> None:
     table = warehouse.table("s.t")
     before = leases(warehouse)
@@ -344,6 +350,7 @@ def test_a_stream_holds_its_snapshot_until_its_end(warehouse: Warehouse) -> None
     assert leases(warehouse) == before
 
 
+@pytest.mark.more
 def test_a_stream_ends_with_the_block_of_its_snapshot(warehouse: Warehouse) -> None:
     with warehouse.snapshot() as snapshot:
         table = snapshot.table("s.t")
@@ -369,6 +376,7 @@ def test_a_transaction_lends_its_own_rows(warehouse: Warehouse) -> None:
         assert table.count("v = '3'") == 2
 
 
+@pytest.mark.more
 def test_results_and_changes_are_lent(warehouse: Warehouse) -> None:
     result = warehouse.sql("SELECT id, v FROM s.t WHERE id < 2")
     assert not isinstance(result, (pd.DataFrame, str))

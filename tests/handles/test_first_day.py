@@ -96,6 +96,7 @@ def test_the_history_calls_an_upsert_of_new_keys_an_insert(table: Table) -> None
         _ = table.history()[0].nope
 
 
+@pytest.mark.more
 def test_a_major_compaction_right_after_a_minor_one_is_done_or_says_why(table: Table) -> None:
     table.insert([{"id": 3, "name": "c"}])
     table.compact("minor")

@@ -31,7 +31,7 @@ from acid_platform.values import local_rows, row_streams
 from acid_platform.values.rows import plain_rows
 from acid_platform.values.spilled_batches import SpilledBatches
 from acid_platform.write import task_files
-from tests.conftest import temporary_warehouse
+from tests.conftest import few_then_more, temporary_warehouse
 
 ROWS = 1000
 TABLE = pa.table(
@@ -124,8 +124,8 @@ def _stored(table: Table) -> list[dict[str, Any]]:
     return sorted(table.to_arrow(["id", "v", "p"]).to_pylist(), key=lambda row: row["id"])
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("shape", few_then_more(SHAPES, 1))
+@pytest.mark.parametrize("verb", few_then_more(VERBS, 2))
 def test_P59_rows_of_every_kind_are_stored_as_a_stream(
     warehouse: Warehouse, verb: str, shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +200,7 @@ def test_P59_a_stream_is_not_taken_twice_and_its_errors_are_its_own(warehouse: W
     assert len(list(Path(table.location).iterdir())) == 2
 
 
+@pytest.mark.more
 def test_P59_a_stream_that_would_have_to_be_repeated_says_so(warehouse: Warehouse) -> None:
     table = warehouse.create_table("db.again", "id bigint, v string, p bigint")
     warehouse.create_table("db.lender", "id bigint, v string, p bigint").insert(TABLE)
@@ -275,6 +276,7 @@ with Warehouse.open(path, engine="local") as wh:
 """
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("verb", "kind", "most"),
     [
@@ -319,6 +321,7 @@ class Frame:
         return Frame(pa.concat_tables([self.rows, other.rows]))
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("master", ["local[2]", "yarn"])
 def test_P59_many_rows_come_to_spark_by_files_or_piece_by_piece(
     monkeypatch: pytest.MonkeyPatch, master: str

@@ -10,6 +10,7 @@ import pytest
 from acid_platform import Transaction, Warehouse
 from acid_platform.errors import InvalidDefinition, WriteConflict
 from acid_platform.services import cleaner
+from tests.conftest import few_then_more
 
 ROWS = [{"id": i, "v": "white" if i % 2 else "black", "p": "ab"[i // 4]} for i in range(8)]
 
@@ -78,7 +79,7 @@ CHANGES: dict[str, tuple[Do, bool]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", few_then_more(CHANGES, 1))
 @pytest.mark.parametrize("read", READS)
 def test_P52_what_was_read_may_not_be_changed_before_the_commit(
     warehouse: Warehouse, read: str, change: str
@@ -159,6 +160,7 @@ def colours(warehouse: Warehouse) -> set[str]:
     return {row["v"] for row in warehouse.table("db.t").to_arrow(["v"]).to_pylist()}
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("by", ["argument", "setting", "property", "SQL", "nothing"])
 def test_P52_write_skew_needs_a_level_that_excludes_it(warehouse: Warehouse, by: str) -> None:
     if by == "setting":

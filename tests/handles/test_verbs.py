@@ -129,6 +129,7 @@ def handles(warehouse: Warehouse) -> Iterator[dict[str, Reads]]:
         }
 
 
+@pytest.mark.more
 def test_all_handles_read_the_same_without_spark(tmp_path: Path) -> None:
     with temporary_warehouse(tmp_path, engine="local") as warehouse:
         filled(warehouse, "local")

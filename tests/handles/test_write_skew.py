@@ -15,6 +15,7 @@ import pytest
 
 from acid_platform import Transaction, Warehouse
 from acid_platform.errors import WriteConflict
+from tests.conftest import few_then_more
 
 Row = tuple[int, str, str]
 """id, v, p."""
@@ -170,8 +171,8 @@ def commits(txn: Transaction) -> bool:
     return True
 
 
-@pytest.mark.parametrize("second", VERBS, ids=lambda verb: verb.name)
-@pytest.mark.parametrize("first", VERBS, ids=lambda verb: verb.name)
+@pytest.mark.parametrize("second", few_then_more(VERBS, 2), ids=lambda verb: verb.name)
+@pytest.mark.parametrize("first", few_then_more(VERBS, 1), ids=lambda verb: verb.name)
 def test_P51_two_at_once_leave_what_one_after_the_other_leaves(
     warehouse: Warehouse, first: Verb, second: Verb
 ) -> None:
@@ -222,6 +223,7 @@ def test_P51_who_looked_before_an_overwrite_does_not_insert_after_it(
     assert stored(warehouse) == expected
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("verb", LOOKERS, ids=lambda verb: verb.name)
 def test_P51_T40_a_single_statement_begins_again(
     warehouse: Warehouse, verb: Verb, monkeypatch: pytest.MonkeyPatch

@@ -32,6 +32,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
         yield opened
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -59,6 +60,7 @@ SQL_TEXT = "pass SQL text such as 'id > 5'"
 SELECT = "SELECT * FROM db.t"
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

@@ -12,7 +12,7 @@ import pyorc
 import pytest
 
 from acid_platform import NotEnoughHistory, NotErased, Table, Warehouse
-from tests.conftest import temporary_warehouse
+from tests.conftest import few_then_more, temporary_warehouse
 
 ANN = "v = 'ann'"
 _numbers = count(1)
@@ -56,6 +56,7 @@ def files_with_ann(table: Table) -> list[str]:
     return paths
 
 
+@pytest.mark.more
 def test_P36_the_history_of_the_erased_rows_ends_and_no_other(warehouse: Warehouse) -> None:
     table = people(warehouse)
     others = rows(table, where="p = 2", as_of=1)
@@ -86,6 +87,7 @@ def test_P36_the_history_of_the_erased_rows_ends_and_no_other(warehouse: Warehou
         table.diff(1)
 
 
+@pytest.mark.more
 def test_P36_the_history_goes_on(warehouse: Warehouse) -> None:
     table = people(warehouse)
     assert table.erase(ANN, "p=1", end_history=True).erased
@@ -104,6 +106,7 @@ def test_P36_the_history_goes_on(warehouse: Warehouse) -> None:
         table.to_arrow(as_of="second")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("partitioned", [True, False])
 def test_P39_changes_of_before_are_refused_and_those_since_are_told(
     warehouse: Warehouse, partitioned: bool
@@ -137,6 +140,7 @@ def test_P36_without_partitions_all_history_ends(warehouse: Warehouse) -> None:
     assert len(rows(table)) == 3
 
 
+@pytest.mark.more
 def test_P36_an_open_reader_of_the_past_is_waited_for(warehouse: Warehouse, tmp_path: Path) -> None:
     table = people(warehouse)
     with warehouse.snapshot() as snapshot:
@@ -196,7 +200,7 @@ CHANGES = {
 WAYS_OUT = {"own": "call wh.release()", "other": "run report", "retention": "end_history=True"}
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", few_then_more(CHANGES, 1))
 @pytest.mark.parametrize("keeper", ["nobody", *WAYS_OUT])
 def test_P71_an_erasure_after_a_change_of_columns_names_who_keeps_the_files(
     warehouse: Warehouse, change: str, keeper: str

@@ -228,6 +228,7 @@ def test_P36_a_read_as_of_a_time_sees_the_commits_up_to_it(warehouse: Warehouse)
         table.count(as_of=datetime(2020, 1, 1))
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "query",
     [
@@ -261,6 +262,7 @@ def test_P36_what_the_past_of_a_table_can_not_be(warehouse: Warehouse) -> None:
         warehouse.create_table("u", "id int", properties={"acid.history.retention": "7 moons"})
 
 
+@pytest.mark.more
 def test_P36_the_history_that_a_retention_keeps_is_cleaned_after_it(warehouse: Warehouse) -> None:
     table = warehouse.create_table(
         "default.kept", "id int", properties={"acid.history.retention": "2s"}
@@ -289,6 +291,7 @@ def test_P36_the_history_that_a_retention_keeps_is_cleaned_after_it(warehouse: W
     assert table.count(as_of=2) == table.count() == 2
 
 
+@pytest.mark.more
 def test_P36_a_tag_keeps_its_files_until_it_is_dropped(own: Warehouse) -> None:
     """In a warehouse of its own: any open snapshot of any table delays it."""
     warehouse = own

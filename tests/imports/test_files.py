@@ -79,6 +79,7 @@ def test_a_folder_of_parquet_makes_a_table_once(place: Place, tmp_path: Path) ->
     assert "import parquet" in lines
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 def test_the_text_of_a_directory_is_read_as_the_type_of_its_column(
     place: Place, tmp_path: Path, kind: str
@@ -287,6 +288,7 @@ def test_csv_in_another_encoding(place: Place, tmp_path: Path, encoding: str) ->
 # --- DuckDB ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_a_table_of_duckdb(place: Place, tmp_path: Path) -> None:
     file = tmp_path / "shop.duckdb"
     with duckdb.connect(str(file)) as other:
@@ -505,6 +507,7 @@ def test_an_import_may_be_part_of_a_transaction(place: Place, tmp_path: Path) ->
     assert str(done) == f"{said}; counts and sums agree"
 
 
+@pytest.mark.more
 def test_a_source_is_not_read_before_its_rows_are_asked_for(tmp_path: Path) -> None:
     """64 MB in 16 files: a slow reader holds a few batches of them."""
     for number in range(16):

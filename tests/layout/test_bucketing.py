@@ -294,6 +294,7 @@ def columns(draw: st.DrawFn) -> tuple[str, list[Any]]:
     return text, draw(st.lists(values, max_size=6))
 
 
+@pytest.mark.more
 @settings(max_examples=250)
 @given(columns(), st.sampled_from([1, 2]), st.integers(0, 2))
 def test_F11_arrays_hash_as_value_by_value(

@@ -35,6 +35,7 @@ def test_P73_patterns_of_names(pattern: str | None, name: str, wanted: bool) -> 
     assert name_pattern(pattern).matches(name) is wanted
 
 
+@pytest.mark.more
 def test_P73_patterns_match_what_the_regular_expression_of_hive_matches() -> None:
     dice = random.Random(73)
     for _ in range(20_000):

@@ -90,6 +90,7 @@ def test_values_are_never_normalised() -> None:
 text = st.text(st.characters(exclude_categories=["Cs"]))
 
 
+@pytest.mark.more
 @given(text)
 def test_escape_round_trip(value: str) -> None:
     assert unescape(escape(value)) == value

@@ -72,6 +72,7 @@ def test_P10_a_missing_extra_is_named(where: str, package: str, extra: str) -> N
     assert f"pip install acid-platform[{extra}]" in output
 
 
+@pytest.mark.more
 def test_P10_a_store_that_ignores_conditions_is_refused(in_store: Place) -> None:
     server, ignored = in_store.watched, Fault("unconditional", "PUT")
     if server.signs_conditions:
@@ -119,6 +120,7 @@ def test_P41_keys_of_a_profile_are_used(tmp_path: Path, monkeypatch: pytest.Monk
     assert _profile() == {}
 
 
+@pytest.mark.more
 def test_P41_no_server_is_an_error_after_the_patience(postgres_server: PostgresServer) -> None:
     for log in (
         PostgresLog("postgresql://acid@127.0.0.1:1/none", patience=0.5),

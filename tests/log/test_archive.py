@@ -291,6 +291,7 @@ def _kill(client: Metastore) -> None:
     os.kill(client.status()["pid"], signal.SIGKILL)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("kills", [2, pytest.param(40, marks=pytest.mark.slow)])
 def test_P40_no_batch_is_missing_after_kills(tmp_path: Path, kills: int) -> None:
     home, where = tmp_path / "m", f"file://{tmp_path}/archive"
@@ -309,6 +310,7 @@ def test_P40_no_batch_is_missing_after_kills(tmp_path: Path, kills: int) -> None
         client.stop()
 
 
+@pytest.mark.more
 def test_P40_an_archive_that_is_away_loses_nothing_and_says_so(tmp_path: Path) -> None:
     home, mount = tmp_path / "m", tmp_path / "mount"
     mount.write_text("not mounted")

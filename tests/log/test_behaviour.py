@@ -36,6 +36,7 @@ def a_file(directory: Path, content: bytes = b"state") -> Path:
 # --- appending and reading ------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_P3_what_was_appended_is_read(place: Place) -> None:
     log = place.created()
     assert positions(log) == []
@@ -59,6 +60,7 @@ def test_P3_a_follower_reads_on(place: Place) -> None:
     assert read == [1, 2, 3, 4, 5, 6, 7]
 
 
+@pytest.mark.more
 def test_P3_many_batches_are_read_in_order(shared: Place) -> None:
     shared.created(60)
     assert positions(shared.open()) == list(range(1, 61))
@@ -157,6 +159,7 @@ def test_P10_of_two_writers_one_goes_on(shared: Place) -> None:
     assert [each.epoch for each in shared.open().read(0)] == [1, 1, 1, 2, 2]
 
 
+@pytest.mark.more
 def test_P10_of_writers_at_one_moment_one_wins(shared: Place) -> None:
     shared.created()
     logs = [shared.writer() for _ in range(4)]
@@ -176,6 +179,7 @@ def test_P10_of_writers_at_one_moment_one_wins(shared: Place) -> None:
     assert list(shared.open().read(0)) == won
 
 
+@pytest.mark.more
 def test_P10_a_leader_that_slept_through_a_snapshot_appends_nothing(
     shared: Place, tmp_path: Path
 ) -> None:
@@ -226,6 +230,7 @@ def test_P10_a_leader_is_replaced_by_who_knows_it(shared: Place) -> None:
     assert log.leader() == replace(renewed, epoch=2)
 
 
+@pytest.mark.more
 def test_P10_every_epoch_has_one_leader(shared: Place) -> None:
     shared.created()
     logs = [shared.open() for _ in range(4)]
@@ -245,6 +250,7 @@ def test_P10_every_epoch_has_one_leader(shared: Place) -> None:
     assert sorted(led) == list(range(1, leader.epoch + 1))
 
 
+@pytest.mark.more
 def test_P10_the_lease_is_renewed_while_batches_are_appended(shared: Place) -> None:
     log = shared.created()
 
@@ -266,6 +272,7 @@ def test_P10_the_lease_is_renewed_while_batches_are_appended(shared: Place) -> N
 # --- snapshots ------------------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_P3_a_snapshot_is_got_as_it_was_put(place: Place, tmp_path: Path) -> None:
     log = place.created(3)
     assert log.snapshots() == []
@@ -297,6 +304,7 @@ def test_P3_a_snapshot_may_be_put_twice(shared: Place, tmp_path: Path) -> None:
     assert log.snapshots() == [3]
 
 
+@pytest.mark.more
 def test_P24_what_an_interrupted_restore_left_is_removed(shared: Place, tmp_path: Path) -> None:
     for snapshot in (False, True):
         left = shared.created(after=7)
@@ -322,6 +330,7 @@ def test_P24_an_empty_log_that_no_restore_made_is_kept(shared: Place) -> None:
     assert shared.open().exists
 
 
+@pytest.mark.more
 def test_P3_what_a_snapshot_replaces_is_forgotten(shared: Place, tmp_path: Path) -> None:
     log = shared.created(6)
     follower = shared.open()
@@ -334,6 +343,7 @@ def test_P3_what_a_snapshot_replaces_is_forgotten(shared: Place, tmp_path: Path)
     assert positions(shared.open(), 4) == [5, 6]
 
 
+@pytest.mark.more
 def test_P3_what_a_restore_to_a_moment_needs_is_kept(shared: Place, tmp_path: Path) -> None:
     log = shared.created()
     for position in range(1, 13):
@@ -360,6 +370,7 @@ def test_P3_what_a_restore_to_a_moment_needs_is_kept(shared: Place, tmp_path: Pa
     assert positions(log, 15) == []
 
 
+@pytest.mark.more
 def test_P3_a_reader_beside_snapshots_sees_no_gap(
     shared: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -427,6 +438,7 @@ def test_P3_a_missing_batch_is_named(shared: Place) -> None:
 # --- archives -------------------------------------------------------------------------------------
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("kind", ["in_archive", "in_bucket", *CLOUDS])
 def test_P3_an_archive_takes_many_batches_at_once(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path

@@ -28,6 +28,7 @@ from tests.stores.server import Fault
 # --- an object store ------------------------------------------------------------------------------
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("error", ["SlowDown", "InternalError", "lost"])
 def test_P3_a_request_of_unknown_outcome_is_tried_again(
     in_store: Place, error: str, tmp_path: Path
@@ -57,6 +58,7 @@ def test_P3_a_lost_answer_is_no_lost_leadership(in_store: Place) -> None:
     assert positions(in_store.open()) == [1, 2]
 
 
+@pytest.mark.more
 def test_P3_a_store_that_does_not_answer_is_given_up(in_store: Place) -> None:
     server = in_store.watched
     in_store.created(1)
@@ -265,6 +267,7 @@ def test_P10_leaders_on_a_failing_network(
     appending.judge(in_postgres.open())
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("seed", SEEDS[:4])
 def test_P10_leaders_in_a_directory(in_archive: Place, seed: int) -> None:
     in_archive.created()

@@ -114,6 +114,7 @@ def segment(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, int, 
 Segment = tuple[Path, int, list[int], bytes]
 
 
+@pytest.mark.more
 def test_P3_a_log_that_was_cut_anywhere_gives_the_batches_before(segment: Segment) -> None:
     path, after, ends, data = segment
     header = data.index(b"\n") + 1
@@ -123,6 +124,7 @@ def test_P3_a_log_that_was_cut_anywhere_gives_the_batches_before(segment: Segmen
         assert readable(path, data[:at], after) == (None if at < header else TEXTS[:whole]), at
 
 
+@pytest.mark.more
 def test_P3_every_flipped_bit_before_the_last_batch_is_refused(segment: Segment) -> None:
     path, after, ends, data = segment
     for at in range(len(data)):
@@ -152,6 +154,7 @@ def test_P3_every_changed_byte_of_an_earlier_segment_is_refused(tmp_path: Path) 
     log.close()
 
 
+@pytest.mark.more
 @given(st.lists(st.integers(0, 200), min_size=1, max_size=30), st.data())
 @settings(max_examples=100, deadline=None)
 def test_P3_a_torn_write_over_older_batches_loses_only_itself(
@@ -338,6 +341,7 @@ def test_P3_a_snapshot_replaces_older_ones(tmp_path: Path) -> None:
 # --- reading while another process appends ------------------------------------------------------
 
 
+@pytest.mark.more
 @pytest.mark.usefixtures("small")
 def test_P3_who_reads_while_segments_are_replaced_gets_a_whole_prefix_or_an_error(
     tmp_path: Path,

@@ -204,6 +204,7 @@ def test_P24_doubt_survives_a_restart_and_a_snapshot(home: Home, tmp_path: Path)
             end(metastore)
 
 
+@pytest.mark.more
 def test_P24_a_metastore_that_is_replaced_keeps_its_log(home: Home, tmp_path: Path) -> None:
     file = tmp_path / "copy.duckdb"
     with Metastore.connect(home.path) as metastore:
@@ -223,6 +224,7 @@ def test_P24_a_metastore_that_is_replaced_keeps_its_log(home: Home, tmp_path: Pa
         end(metastore)
 
 
+@pytest.mark.more
 def test_restore_refuses_by_name(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,6 +296,7 @@ def test_P24_highest_of_come_from_the_names_of_directories(tmp_path: Path) -> No
     ]
 
 
+@pytest.mark.more
 def test_the_commands(small: Small, tmp_path: Path) -> None:
     file = str(tmp_path / "copy.duckdb")
     before = small.metastore.status()["position"]

@@ -14,6 +14,7 @@ from acid_platform.metastore.codec import encode
 from acid_platform.metastore.pasts import CursorMove
 from acid_platform.metastore.records import LockRequest
 from acid_platform.transactions.locks import LockType
+from tests.conftest import few_then_more
 from tests.metastore.world import World
 
 HOUR = 3_600_000
@@ -135,7 +136,7 @@ class History:
         return rows
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", few_then_more(range(40), 4))
 def test_P55_a_consumer_gets_all_or_is_behind_and_told_why(seed: int) -> None:
     """Whatever is compacted, cleaned, dropped, renamed and made again; nothing is lost in time."""
     history = History(seed)

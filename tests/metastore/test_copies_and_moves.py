@@ -24,6 +24,8 @@ from tests.acid_files import contents_of
 from tests.cli.small import write_delta
 from tests.metastore.processes import gone, until
 
+pytestmark = pytest.mark.more
+
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:

@@ -28,6 +28,7 @@ def metastore(tmp_path: Path) -> Iterator[Metastore]:
         connected.stop()
 
 
+@pytest.mark.more
 def test_an_equal_request_keeps_its_id_while_it_is_open(metastore: Metastore) -> None:
     first = metastore.call(RequestErasure("T", "id = 1", "ann"))
     assert metastore.call(RequestErasure("default.t", "id = 1", "bob")) == first == 1
@@ -50,6 +51,7 @@ def test_an_equal_request_keeps_its_id_while_it_is_open(metastore: Metastore) ->
     assert one.answered >= one.requested > 0
 
 
+@pytest.mark.more
 def test_a_settled_request_stays_settled(metastore: Metastore) -> None:
     number = metastore.call(RequestErasure("t", "id = 1", ""))
     metastore.call(AnswerErasure(number, WITHDRAWN, "the wrong person", (), ""))
@@ -61,6 +63,7 @@ def test_a_settled_request_stays_settled(metastore: Metastore) -> None:
         metastore.call(RequestErasure("nope", "id = 1", ""))
 
 
+@pytest.mark.more
 def test_P3_a_request_is_kept_when_the_metastore_ends(tmp_path: Path) -> None:
     with Metastore.connect(tmp_path) as metastore:
         declare(metastore, "t", str(tmp_path / "t"), [("id", "int")])

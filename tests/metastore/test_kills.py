@@ -1,6 +1,6 @@
 """The metastore after kills, with a torn log, a full disk, and a long history (P2, P3).
 
-`make test` runs a tenth of what `make test-full` runs.
+`make test-all` runs a tenth of what `make test-full` runs.
 """
 
 from __future__ import annotations
@@ -123,6 +123,7 @@ def _kill_often(directory: Path, kills: int, chance: random.Random) -> None:
         killed.add(endpoint.epoch)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "kills",
     [4, pytest.param(50, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.soak)],
@@ -308,6 +309,7 @@ def test_P3_a_flipped_bit_of_the_log_is_refused(files: Files, places: int) -> No
     assert places / 3 < refused < places
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("places", PLACES)
 @pytest.mark.parametrize("damage", ["cut", "flip"])
 def test_P3_damage_to_a_snapshot_loses_nothing_silently(
@@ -326,6 +328,7 @@ def test_P3_damage_to_a_snapshot_loses_nothing_silently(
     assert refused > 0
 
 
+@pytest.mark.more
 def test_P3_missing_files_are_refused(tmp_path: Path) -> None:
     home, aside = Home(tmp_path / "metastore"), tmp_path / "aside"
     journal = home.path / segment_name(1)
@@ -428,6 +431,7 @@ def test_ten_million_ended_transactions_cost_neither_memory_nor_start(tmp_path: 
         end(metastore)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("count", [300, pytest.param(20_000, marks=pytest.mark.soak)])
 @pytest.mark.timeout(900)
 def test_memory_of_open_leases_is_bounded(tmp_path: Path, count: int) -> None:

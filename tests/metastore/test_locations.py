@@ -110,6 +110,7 @@ def hashes(*roots: Path) -> dict[str, str]:
 # --- relative locations -----------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_P31_tables_inside_are_recorded_relative_to_the_warehouse(root: Path) -> None:
     outside = root.parent / "far"
     with filled(root, outside) as warehouse:
@@ -126,6 +127,7 @@ def test_P31_tables_inside_are_recorded_relative_to_the_warehouse(root: Path) ->
         stop(warehouse)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("spelt", ["path", "link", "relative", "dots", "uri"])
 def test_P31_a_location_inside_is_relative_however_it_is_spelt(
     root: Path, spelt: str, monkeypatch: pytest.MonkeyPatch
@@ -166,6 +168,7 @@ def test_P31_a_stopped_warehouse_is_moved_by_mv(root: Path) -> None:
         stop(warehouse)
 
 
+@pytest.mark.more
 def test_P31_a_warehouse_is_moved_while_its_metastore_runs(root: Path) -> None:
     moved = root.parent / "moved"
     with filled(root) as first:
@@ -255,6 +258,7 @@ def test_P31_a_metastore_refuses_the_root_of_another_warehouse(root: Path) -> No
         end(metastore)
 
 
+@pytest.mark.more
 def test_P31_a_root_without_its_identity_is_refused(root: Path) -> None:
     """For example because a disk is not mounted."""
     home = root.parent / "home"
@@ -299,6 +303,7 @@ def test_P31_processes_that_make_one_warehouse_agree_on_its_identity(root: Path)
     assert [path.name for path in root.iterdir() if path.name.startswith(IDENTITY)] == [IDENTITY]
 
 
+@pytest.mark.more
 def test_P31_a_second_metastore_for_one_root_is_refused(root: Path) -> None:
     stop(filled(root))
     shutil.copytree(root / "_metastore", root.parent / "second")
@@ -373,6 +378,7 @@ def test_P31_take_over_makes_the_tables_of_a_restored_copy_its_own(root: Path) -
         stop(warehouse)
 
 
+@pytest.mark.more
 def test_P31_a_restore_refuses_the_root_of_another_warehouse(root: Path) -> None:
     file, other = root.parent / "backup", root.parent / "other"
     warehouse = filled(root)
@@ -423,6 +429,7 @@ def test_P31_a_copied_directory_touches_only_itself(root: Path, crashed: bool) -
 # --- a metastore that was lost -------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_P31_tables_without_a_metastore_are_refused(root: Path) -> None:
     stop(filled(root))
     for path in [*(root / "_metastore").iterdir()]:
@@ -435,6 +442,7 @@ def test_P31_tables_without_a_metastore_are_refused(root: Path) -> None:
     assert not holds_log(root / "_metastore")
 
 
+@pytest.mark.more
 def test_P31_rebuild_makes_a_metastore_out_of_the_directories(root: Path) -> None:
     with filled(root) as warehouse:
         months = warehouse.create_table("db.months", "id int, v string", ["month int", "day date"])
@@ -463,6 +471,7 @@ def test_P31_rebuild_makes_a_metastore_out_of_the_directories(root: Path) -> Non
         stop(warehouse)
 
 
+@pytest.mark.more
 def test_P31_an_interrupted_rebuild_goes_on(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with filled(root) as warehouse:
         stop(warehouse)
@@ -490,6 +499,7 @@ def test_P31_an_interrupted_rebuild_goes_on(root: Path, monkeypatch: pytest.Monk
 # --- new tables and names -------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_P31_rename_frees_the_old_name(root: Path) -> None:
     with filled(root) as warehouse:
         warehouse.table("db.t").rename("db.first")
@@ -505,6 +515,7 @@ def test_P31_rename_frees_the_old_name(root: Path) -> None:
         stop(warehouse)
 
 
+@pytest.mark.more
 def test_P31_a_new_table_takes_the_directory_of_a_dropped_one_but_no_data(root: Path) -> None:
     with filled(root) as warehouse:
         reader = warehouse.metastore.open_snapshot()
@@ -521,6 +532,7 @@ def test_P31_a_new_table_takes_the_directory_of_a_dropped_one_but_no_data(root: 
         stop(warehouse)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", ["plain.orc", "base_0000003/bucket_00000", "p=1/000000_0"])
 def test_P31_a_new_table_over_data_is_refused(root: Path, name: str) -> None:
     file = root / "place" / name
@@ -537,6 +549,7 @@ def test_P31_a_new_table_over_data_is_refused(root: Path, name: str) -> None:
         stop(warehouse)
 
 
+@pytest.mark.more
 def test_P31_directories_that_enclose_each_other_are_refused(root: Path) -> None:
     with filled(root) as warehouse:
         for place in (root.parent, root, root / "db.db", root / "db.db" / "t" / "inside"):
@@ -650,6 +663,7 @@ def test_P8_what_a_journal_lacks_has_its_default() -> None:
     )
 
 
+@pytest.mark.more
 def test_P49_a_location_that_is_not_free_is_refused(root: Path, tmp_path: Path) -> None:
     """Nothing is made there, and what is there stays."""
     outside = tmp_path / "outside"
@@ -694,6 +708,7 @@ def test_P49_a_location_that_is_not_free_is_refused(root: Path, tmp_path: Path) 
         stop(warehouse)
 
 
+@pytest.mark.more
 def test_P49_a_location_is_compared_by_directory_not_by_name(root: Path, tmp_path: Path) -> None:
     """As on a file system that ignores case, or where a directory is mounted twice."""
     with filled(root) as warehouse:

@@ -110,6 +110,7 @@ def _pid(directory: Path, answers: Any) -> None:
         answers.put(handle.status()["pid"])
 
 
+@pytest.mark.more
 def test_twelve_clients_start_one_metastore_also_after_a_kill(directory: Path) -> None:
     answers = FORK.Queue()
     for killed in (False, True):
@@ -163,6 +164,7 @@ def test_clients_that_reach_a_stopping_metastore_find_the_next(directory: Path) 
         handle.set("acid.metastore.idle.exit", "600s")
 
 
+@pytest.mark.more
 def test_a_start_lock_that_is_never_released_blocks_nobody(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +181,7 @@ def test_a_start_lock_that_is_never_released_blocks_nobody(
             assert handle.status()["epoch"] == 1
 
 
+@pytest.mark.more
 def test_a_second_metastore_is_refused_and_names_the_first(metastore: Metastore) -> None:
     status = metastore.status()
     command = [sys.executable, "-m", "acid_platform.metastore", "--dir", status["log"]]
@@ -188,6 +191,7 @@ def test_a_second_metastore_is_refused_and_names_the_first(metastore: Metastore)
     assert str(status["pid"]) in done.stderr
 
 
+@pytest.mark.more
 def test_files_are_for_the_owner_only(metastore: Metastore, directory: Path) -> None:
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     for name in ("endpoint.json", "authkey", "server.lock"):
@@ -210,6 +214,7 @@ def test_a_metastore_that_cant_start_says_why(directory: Path) -> None:
     directory.unlink()
 
 
+@pytest.mark.more
 def test_SIGTERM_and_stop_write_a_snapshot_and_leave_no_socket(
     metastore: Metastore, directory: Path
 ) -> None:
@@ -229,6 +234,7 @@ def test_SIGTERM_and_stop_write_a_snapshot_and_leave_no_socket(
         until(lambda: gone(later["pid"]))
 
 
+@pytest.mark.more
 def test_idle_exit_waits_for_clients_and_open_transactions(
     metastore: Metastore, directory: Path
 ) -> None:
@@ -290,6 +296,7 @@ def test_P3_a_kill_between_two_calls_goes_unnoticed(metastore: Metastore) -> Non
     assert metastore.outcome(txn.id)["state"] == "c"
 
 
+@pytest.mark.more
 def test_P3_a_waiting_request_survives_a_kill(metastore: Metastore, directory: Path) -> None:
     holder = metastore.begin(locks=[ALONE])
     granted: list[OpenTransaction] = []
@@ -330,6 +337,7 @@ def test_P3_an_outcome_that_cannot_be_learnt_is_reported_as_unknown(
     assert metastore.outcome(txn.id)["state"] == "o"
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "read",
     [
@@ -370,6 +378,7 @@ def _child(metastore: Metastore, txn: OpenTransaction, answers: Any) -> None:
     answers.put((own.id, sum(len(share) for share in metastore.beats._shares.values())))
 
 
+@pytest.mark.more
 def test_fork_then_call(metastore: Metastore) -> None:
     txn = metastore.begin(locks=[WRITE])
     answers = FORK.Queue()
@@ -382,6 +391,7 @@ def test_fork_then_call(metastore: Metastore) -> None:
     assert sorted(row["txn"] for row in metastore.history("t")) == [txn.id, own]
 
 
+@pytest.mark.more
 def test_two_threads_one_lock(metastore: Metastore) -> None:
     holder = metastore.begin(locks=[ALONE])
     order: list[str] = []
@@ -399,6 +409,7 @@ def test_two_threads_one_lock(metastore: Metastore) -> None:
     assert order == ["first", "second"]
 
 
+@pytest.mark.more
 def test_L10_L11_over_the_wire(metastore: Metastore) -> None:
     txn = metastore.begin()
     assert txn.lock("t", "EXCLUSIVE") is txn
@@ -412,6 +423,7 @@ def test_L10_L11_over_the_wire(metastore: Metastore) -> None:
     assert metastore.outcome(other.id)["state"] == "o"
 
 
+@pytest.mark.more
 def test_the_context_manager_commits_or_aborts(metastore: Metastore) -> None:
     with metastore.begin(locks=[WRITE]) as good:
         assert good.write_ids
@@ -438,6 +450,7 @@ def test_the_context_manager_commits_or_aborts(metastore: Metastore) -> None:
         bad.commit()
 
 
+@pytest.mark.more
 def test_S2_a_writer_sees_its_own_write_id(metastore: Metastore) -> None:
     other = metastore.begin(locks=[WRITE])
     txn = metastore.begin(locks=[WRITE])
@@ -449,6 +462,7 @@ def test_S2_a_writer_sees_its_own_write_id(metastore: Metastore) -> None:
     assert not txn.valid_write_ids("t").is_valid(1)
 
 
+@pytest.mark.more
 def test_drop_and_compaction_over_the_wire(metastore: Metastore) -> None:
     with metastore.begin(locks=[WRITE]) as txn:
         txn.commit([report(txn)])
@@ -525,6 +539,7 @@ def _alive(pid: int) -> bool:
     return True
 
 
+@pytest.mark.more
 def test_a_process_whose_directory_was_replaced_leaves_the_new_one_alone(tmp_path: Path) -> None:
     home = tmp_path / "metastore"
     first = Metastore.connect(home)
@@ -562,6 +577,7 @@ def test_P3_a_metastore_that_never_answers_is_not_waited_for(
         client.stop()
 
 
+@pytest.mark.more
 def test_P78_a_query_that_takes_long_is_ended_and_nobody_waits_for_it(tmp_path: Path) -> None:
     endless = "SELECT levenshtein(repeat('a', 300000), repeat('b', 300000))"
     hungry = "SELECT len(list(i)) FROM range(3000000000) t(i)"

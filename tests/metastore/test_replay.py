@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -189,6 +190,7 @@ def test_P3_replaying_the_events_gives_the_same_state(chosen: list[tuple[int, in
     assert picture(again.state) == picture(world.state)
 
 
+@pytest.mark.more
 @settings(parent=quick, max_examples=12)
 @given(steps, st.integers(0, 60), st.integers(0, 10))
 def test_P3_the_log_gives_back_the_state(

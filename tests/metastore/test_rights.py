@@ -84,6 +84,7 @@ def address_of(service: Service) -> Any:
     return socket.create_connection(("127.0.0.1", service.port), 15)
 
 
+@pytest.mark.more
 def test_nothing_of_it_reaches_the_files(service: Service, tmp_path: Path) -> None:
     """Every value that the state holds was checked when it came, so a snapshot always succeeds."""
     with Metastore.connect(service.uri) as client:

@@ -79,6 +79,7 @@ LISTED = (
 )
 
 
+@pytest.mark.more
 def test_P8_tables_change_only_by_a_migration(tmp_path: Path) -> None:
     """`schema_1.sql` makes the tables of version 1; migrations lead from there to those of now."""
     assert len(schema.MIGRATIONS) == schema.VERSION - 1
@@ -105,6 +106,7 @@ def newer(patch: pytest.MonkeyPatch, *migrations: Sequence[str]) -> None:
     patch.setattr(schema, "VERSION", schema.VERSION + len(migrations))
 
 
+@pytest.mark.more
 def test_P8_a_snapshot_of_an_older_version_is_migrated_with_all_that_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +236,7 @@ def test_P3_what_was_appended_survives(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.more
 def test_P3_outcomes_are_found_after_a_snapshot_and_forgotten_after_the_retention(
     tmp_path: Path,
 ) -> None:
@@ -259,6 +262,7 @@ def test_P3_outcomes_are_found_after_a_snapshot_and_forgotten_after_the_retentio
     store.close()
 
 
+@pytest.mark.more
 def test_P3_what_came_after_the_mark_stays_in_memory(tmp_path: Path) -> None:
     """A snapshot of an earlier position is adopted while commits go on (P26 too)."""
     world = World()
@@ -291,6 +295,7 @@ def test_P3_what_came_after_the_mark_stays_in_memory(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.more
 def test_P3_a_query_or_snapshot_goes_on_although_the_snapshot_was_replaced(tmp_path: Path) -> None:
     world = World()
     world.create()
@@ -414,6 +419,7 @@ def test_P3_a_leader_whose_append_failed_when_another_leads_makes_nothing_count(
         each.store.close()
 
 
+@pytest.mark.more
 def test_P3_a_snapshot_of_another_log_is_refused_by_name(tmp_path: Path) -> None:
     stores = [led(made) for made in (tmp_path / "a", tmp_path / "b") if not made.mkdir()]
     for store in stores:
@@ -467,6 +473,7 @@ def test_queries_only_read(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.more
 def test_P8_a_query_has_each_table_that_it_reads(tmp_path: Path) -> None:
     """Tables are copied from memory once a query names them, or a view that reads them."""
     world, origin = World(), Origin(1, 1, 1, "")
@@ -484,6 +491,7 @@ def test_P8_a_query_has_each_table_that_it_reads(tmp_path: Path) -> None:
             tables.close()
 
 
+@pytest.mark.more
 def test_P8_a_query_sees_memory_and_the_snapshot_as_one(tmp_path: Path) -> None:
     world, store, written = World(), led(tmp_path), 0
     world.create()
@@ -570,6 +578,7 @@ def test_P3_a_failed_write_that_became_durable_counts(
     assert serving.client.table("u") == record and record.table_id == 2
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("failing", ["request", "grant"])
 def test_P3_who_waits_is_answered_although_an_append_failed_that_became_durable(
     serving: Serving, monkeypatch: pytest.MonkeyPatch, failing: str
@@ -621,6 +630,7 @@ def harmful(table: str, columns: dict[str, str]) -> dict[str, str]:
     }
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("table", ["meta", "tables", "txns", "manifests"])
 @pytest.mark.parametrize("harm", harmful("", {"": "", "x": ""}))
 def test_P67_a_snapshot_has_the_tables_that_we_make(tmp_path: Path, harm: str, table: str) -> None:
@@ -636,6 +646,7 @@ def test_P67_a_snapshot_has_the_tables_that_we_make(tmp_path: Path, harm: str, t
         StateTables(State(), Origin(1, 1, 1, "h"), path)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "harm",
     [

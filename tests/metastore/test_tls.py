@@ -46,6 +46,7 @@ def reason(member: Service) -> str:
     return str(refused.value)
 
 
+@pytest.mark.more
 def test_P10_clients_use_tls(trusted: Service) -> None:
     with Metastore.connect(trusted.home, autostart=False) as local:
         assert local.status()["tls_until"] > f"{datetime.now(UTC):%Y-%m-%d}"
@@ -56,6 +57,7 @@ def test_P10_clients_use_tls(trusted: Service) -> None:
         assert "kept" in client.databases()
 
 
+@pytest.mark.more
 def test_P10_nothing_is_readable_and_whoever_waits_for_plain_bytes_is_told(
     trusted: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,6 +145,7 @@ def ended(peer: socket.socket) -> bool:
 # --- TCP ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_a_service_serves_over_tcp_what_it_serves_at_home(service: Service) -> None:
     with Metastore.connect(service.uri) as far, Metastore.connect(service.home) as near:
         declare(far, "shared", "/w/shared", [("id", "int")])
@@ -236,6 +237,7 @@ def test_addresses() -> None:
     assert place.metastore == "tcp://h:1" and place.shared and place.made
 
 
+@pytest.mark.more
 def test_P3_a_client_waits_for_a_service_that_comes_back(tmp_path: Path) -> None:
     first = Service(tmp_path / "m")
     with Metastore.connect(first.uri) as client:
@@ -273,6 +275,7 @@ def test_other_machines_are_served_with_tls_or_on_request_only(
         require_tls(listen, tls=tls, without_tls=without_tls, certificate="make one")
 
 
+@pytest.mark.more
 def test_start_and_serve_ask_for_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACID_WAREHOUSE", str(tmp_path / "w"))
     for command in ("start", "serve"):
@@ -286,6 +289,7 @@ def test_start_and_serve_ask_for_tls(tmp_path: Path, monkeypatch: pytest.MonkeyP
     CliRunner().invoke(main, ["metastore", "stop"])
 
 
+@pytest.mark.more
 def test_the_commands_of_a_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACID_WAREHOUSE", str(tmp_path / "w"))
 
@@ -417,6 +421,7 @@ def test_a_silent_or_slow_peer_blocks_no_other(
         peer.close()
 
 
+@pytest.mark.more
 def test_unfinished_handshakes_are_limited_in_number_and_time(
     raw: Connect, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -428,6 +433,7 @@ def test_unfinished_handshakes_are_limited_in_number_and_time(
         peer.close()
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("sent", [b"", b"\0\0\0\x40", b'\0\0\0\x40{"acid": 1, "challenge": '])
 def test_P75_a_crowd_of_strangers_keeps_no_client_out(service: Service, sent: bytes) -> None:
     host, port = endpoint.parse_address(service.address)
@@ -500,6 +506,7 @@ def test_a_message_that_is_too_large_is_refused_by_the_client(
         client.begin().commit()
 
 
+@pytest.mark.more
 def test_a_stale_endpoint_and_socket_are_replaced(tmp_path: Path) -> None:
     home = Home(tmp_path / "m")
     home.prepare()
@@ -519,6 +526,7 @@ def test_a_stale_endpoint_and_socket_are_replaced(tmp_path: Path) -> None:
 # --- counters -----------------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_quantiles_and_prometheus_counts() -> None:
     one = Histogram()
     for seconds in (0.0004, 0.0015, 0.0016, 0.03, 7.0):

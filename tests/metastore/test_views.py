@@ -30,6 +30,7 @@ def metastore(tmp_path: Path) -> Iterator[Metastore]:
         connected.stop()
 
 
+@pytest.mark.more
 def test_a_view_takes_its_name_from_tables_and_views(metastore: Metastore) -> None:
     with pytest.raises(TableExists, match=r"view db\.v exists"):
         metastore.call(DeclareView(VIEW, False, False))
@@ -47,6 +48,7 @@ def test_a_view_takes_its_name_from_tables_and_views(metastore: Metastore) -> No
         metastore.call(DeclareView(ViewRecord("nope.v", "SELECT 1", (("x", "int"),)), False, False))
 
 
+@pytest.mark.more
 def test_a_database_with_a_view_is_not_empty(metastore: Metastore) -> None:
     metastore.drop("db.t")
     with pytest.raises(InvalidDefinition, match=r"holds db\.v"):

@@ -122,6 +122,7 @@ def stored(place: Place, table: str) -> list[tuple[Any, ...]]:
 # --- modules -------------------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_everything_at_the_top_of_a_module_is_found_once(folder: Path) -> None:
     (folder / "sales").mkdir()
     (folder / "sales" / "orders.py").write_text(ORDERS)  # a subfolder without __init__.py
@@ -232,6 +233,7 @@ def test_a_suite_beside_the_yaml_is_the_checks_of_the_table(folder: Path) -> Non
     assert checked.name == "column_to_exist_id"
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "query",
     [
@@ -261,6 +263,7 @@ def test_an_expectation_about_a_column_that_a_query_may_have_is_taken(
     assert "shop/t" in assets_of(load(folder))
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("mode", ["append", "upsert", "delete+insert"])
 def test_an_expectation_may_be_about_a_column_that_only_the_table_has(
     folder: Path, place: Place, mode: str
@@ -419,6 +422,7 @@ def test_the_tables_of_a_script() -> None:
 COLUMNS = parse_columns("id int, name string, amount decimal(9,2), day date, ok boolean")
 
 
+@pytest.mark.more
 def test_the_rows_of_files(tmp_path: Path, place: Place) -> None:
     (tmp_path / "rows.csv").write_text(
         'ID,name,amount,day,ok\n1,"a,\nb",12.10,2024-02-29,true\n2,"",,,\n'
@@ -455,6 +459,7 @@ def test_the_rows_of_files(tmp_path: Path, place: Place) -> None:
         table.insert(rows_of(str(tmp_path / "large.json"), parse_columns("x double")))
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("kind", ["json", "jsonl", "parquet"])
 def test_a_file_that_has_types_needs_no_columns(folder: Path, place: Place, kind: str) -> None:
     component(folder, "t", TABLE, f"table: shop.t\nsource: rows.{kind}")
@@ -480,6 +485,7 @@ def test_lines_of_json_end_with_a_line_feed_only(tmp_path: Path, kind: str) -> N
             assert rows_of(str(file), COLUMNS) == expected
 
 
+@pytest.mark.more
 def test_a_file_or_a_function_fills_a_table(folder: Path, place: Place) -> None:
     component(
         folder,

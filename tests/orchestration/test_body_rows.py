@@ -48,6 +48,7 @@ def as_spark_groups(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple("NaN" if value != value else value for value in row)
 
 
+@pytest.mark.more
 @given(st.lists(FEW, max_size=12))
 def test_equal_keys_are_those_that_spark_groups(given_rows: list[tuple[Any, ...]]) -> None:
     names = ("i", "s", "f", "d", "n")

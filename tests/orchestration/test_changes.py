@@ -146,6 +146,7 @@ def tick(place: Place, sensor: dg.SensorDefinition) -> Any:
     return sensor(context)
 
 
+@pytest.mark.more
 def test_P39_the_sensor_starts_consumers_when_something_changed(place: Place) -> None:
     wh, sensor = place.warehouse, change_sensor([log])
 
@@ -174,6 +175,7 @@ def test_P39_the_sensor_starts_consumers_when_something_changed(place: Place) ->
     assert "3 runs have not consumed" in tick(place, sensor).skip_reason.skip_message
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("how", ["cleaned", "made again", "dropped"])
 def test_P55_a_lost_change_stays_visible_until_the_consumer_begins_again(
     place: Place, how: str

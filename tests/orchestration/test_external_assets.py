@@ -103,6 +103,7 @@ def test_a_view_is_virtual_and_shows_what_its_columns_are_computed_of(hr: Place)
     )
 
 
+@pytest.mark.more
 def test_a_table_that_is_not_there_yet_is_shown_by_its_name(hr: Place) -> None:
     specs = shown(hr, "Shop.Later", "shop.*")
     assert [key.to_user_string() for key in specs] == ["shop/later", "shop/orders"]
@@ -147,6 +148,7 @@ def test_external_tables_of_hive_are_assets_without_a_history(hr: Place, tmp_pat
     assert [each.name for each in raw.metadata["dagster/column_schema"].columns] == ["id"]
 
 
+@pytest.mark.more
 def test_a_commit_of_others_starts_what_is_downstream_of_a_view(hr: Place) -> None:
     @acid_asset(
         table="hr.count",
@@ -192,6 +194,7 @@ def test_a_commit_of_others_starts_what_is_downstream_of_a_view(hr: Place) -> No
     assert tick() == []
 
 
+@pytest.mark.more
 def test_the_io_manager_loads_a_table_of_others(hr: Place) -> None:
     rows(hr, 20, 60)
 

@@ -96,6 +96,7 @@ def run(place: Place, asset: Any, partition: str | None = None) -> bool:
     return bool(done.success)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("made_by", ASSETS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_asset_that_reads_its_partition_of_before_begins_with_no_rows(
@@ -107,6 +108,7 @@ def test_an_asset_that_reads_its_partition_of_before_begins_with_no_rows(
     assert sorted((row["day"], row["total"]) for row in rows) == [(FIRST, 1), (SECOND, 2)]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("made_by", ASSETS)
 def test_it_may_begin_with_any_partition(place: Place, made_by: str) -> None:
     assert run(place, ASSETS[made_by](pa.Table), THIRD)

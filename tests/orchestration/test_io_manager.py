@@ -226,6 +226,7 @@ def daily(**metadata: Any) -> dg.AssetsDefinition:
     return t
 
 
+@pytest.mark.more
 def test_time_windows_are_partitions(place: Place) -> None:
     @dg.asset(partitions_def=DAYS, metadata={"partition_expr": "day"})
     def copied(t: pa.Table) -> pa.Table:
@@ -266,6 +267,7 @@ def test_one_run_for_a_range_of_partitions(place: Place) -> None:
     assert counts == {"2024-01-01": 1, "2024-01-02": 1, "2024-01-03": 1}
 
 
+@pytest.mark.more
 def test_mapped_partitions_are_read_also_by_an_asset_without_partitions(place: Place) -> None:
     latest = dg.AssetIn("t", partition_mapping=dg.LastPartitionMapping())
 

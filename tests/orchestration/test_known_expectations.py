@@ -72,6 +72,7 @@ print("great_expectations" in sys.modules)
 """
 
 
+@pytest.mark.more
 def test_the_check_at_load_imports_no_great_expectations(tmp_path: Path) -> None:
     suite = tmp_path / "suite.json"
     listed = [{"type": "expect_column_to_exist", "kwargs": {"column": "id"}}]

@@ -75,6 +75,7 @@ def driven(answer: object, **arguments: Any) -> dg.AssetsDefinition:
     return t
 
 
+@pytest.mark.more
 def test_a_failed_check_aborts_and_the_abort_says_which(place: Place) -> None:
     place.table()
     result = run(place, driven([Finding("ids_are_positive", False, True, {"seen": -4})]))
@@ -87,6 +88,7 @@ def test_a_failed_check_aborts_and_the_abort_says_which(place: Place) -> None:
     assert not [one for one in place.warehouse.metastore.transactions() if one["state"] == "OPEN"]
 
 
+@pytest.mark.more
 def test_findings_may_hold_what_pandas_and_numpy_answer(place: Place) -> None:
     place.table()
     ids = pd.Series([1, 2])
@@ -97,6 +99,7 @@ def test_findings_may_hold_what_pandas_and_numpy_answer(place: Place) -> None:
     assert check.passed and check.metadata["details"].value == {"least": 1, "on": "2024-01-02"}
 
 
+@pytest.mark.more
 def test_a_finding_that_can_t_be_told_stops_the_commit(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +117,7 @@ def test_a_finding_that_can_t_be_told_stops_the_commit(
     assert place.warehouse.table("db.t").history() == []
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("columns", "keys", "message"),
     [
@@ -134,6 +138,7 @@ def test_a_table_that_was_declared_otherwise_is_refused(
     assert message in failure(run(place, t))
 
 
+@pytest.mark.more
 def test_what_writes_nothing_keeps_the_data_version(place: Place) -> None:
     place.table()
     place.write(times=2)
@@ -144,6 +149,7 @@ def test_what_writes_nothing_keeps_the_data_version(place: Place) -> None:
     assert event.materialization.metadata["previous write id"].value == 2
 
 
+@pytest.mark.more
 def test_what_is_committed_does_not_fail_afterwards(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +167,7 @@ def test_what_is_committed_does_not_fail_afterwards(
     assert told["state"] == "c"
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("end", ["commit", "abort", "__enter__"])
 def test_a_body_can_t_end_the_transaction_before_its_checks(place: Place, end: str) -> None:
     @acid_asset(table=TableDeclaration("db.t", "v string"), checks=[POSITIVE])
@@ -174,6 +181,7 @@ def test_a_body_can_t_end_the_transaction_before_its_checks(place: Place, end: s
     assert place.warehouse.table("db.t").history() == []
 
 
+@pytest.mark.more
 def test_a_table_that_the_run_leaves_out_is_not_written_unchecked(place: Place) -> None:
     tables = [TableDeclaration(f"db.{name}", "v string") for name in ("a", "b")]
     for one in tables:
@@ -206,6 +214,7 @@ def test_a_name_without_a_database_is_in_default(place: Place) -> None:
     assert event.materialization.metadata["dagster/table_name"].value == "default.t"
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
@@ -222,6 +231,7 @@ def test_an_answer_that_says_too_little_commits_nothing(
     assert why in failure(result) and not result.get_asset_materialization_events()
 
 
+@pytest.mark.more
 def test_a_body_without_txn_has_to_return_rows(place: Place) -> None:
     @acid_asset(table="db.t")
     def t() -> None: ...
@@ -229,6 +239,7 @@ def test_a_body_without_txn_has_to_return_rows(place: Place) -> None:
     assert "returned nothing for db.t; return rows" in failure(run(place, t))
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("error", "policy", "attempts"),
     [
@@ -255,6 +266,7 @@ def test_transient_errors_are_tried_again_as_the_policy_says(
     assert kinds(result).count(dg.DagsterEventType.STEP_UP_FOR_RETRY) == attempts - 1
 
 
+@pytest.mark.more
 def test_P30_an_overwrite_that_missed_an_insert_is_tried_again(place: Place) -> None:
     place.table()
 
@@ -271,6 +283,7 @@ def test_P30_an_overwrite_that_missed_an_insert_is_tried_again(place: Place) -> 
     assert place.warehouse.metastore.locks() == []
 
 
+@pytest.mark.more
 def test_a_metastore_out_of_reach_is_tried_again(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,6 +310,7 @@ def test_a_metastore_out_of_reach_is_tried_again(
     assert kinds(result).count(dg.DagsterEventType.STEP_UP_FOR_RETRY) == 2
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("answer", "why"),
     [

@@ -94,6 +94,7 @@ def materialize(daemon: Daemon, **more: Any) -> dg.ExecuteInProcessResult:
     )
 
 
+@pytest.mark.more
 def test_a_commit_is_shown_once_with_who_wrote_what(place: Place, daemon: Daemon) -> None:
     txn = insert(place)
     place.warehouse.table("shop.orders").update({"id": "id + 1"}, "id = 1")
@@ -114,6 +115,7 @@ def test_a_commit_is_shown_once_with_who_wrote_what(place: Place, daemon: Daemon
     assert not daemon.tick().asset_events
 
 
+@pytest.mark.more
 def test_what_runs_show_is_not_repeated(place: Place, daemon: Daemon) -> None:
     assert materialize(daemon).success
     txn = insert(place)
@@ -123,6 +125,7 @@ def test_what_runs_show_is_not_repeated(place: Place, daemon: Daemon) -> None:
     assert daemon.transactions() == [txn]
 
 
+@pytest.mark.more
 def test_a_commit_whose_run_died_before_its_event_is_shown_when_the_run_has_ended(
     place: Place, daemon: Daemon
 ) -> None:
@@ -143,6 +146,7 @@ def test_a_commit_whose_run_died_before_its_event_is_shown_when_the_run_has_ende
     assert daemon.events()[1]["run id"] == run.run_id
 
 
+@pytest.mark.more
 def test_a_transaction_that_commits_after_later_ones_is_not_missed(
     place: Place, daemon: Daemon
 ) -> None:
@@ -157,6 +161,7 @@ def test_a_transaction_that_commits_after_later_ones_is_not_missed(
     assert daemon.transactions() == [quick, slow.id]
 
 
+@pytest.mark.more
 def test_a_daemon_that_dies_before_it_stores_the_cursor_repeats_nothing(
     place: Place, daemon: Daemon
 ) -> None:
@@ -169,6 +174,7 @@ def test_a_daemon_that_dies_before_it_stores_the_cursor_repeats_nothing(
     assert daemon.transactions() == txns
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("cursor", "why"),
     [
@@ -194,6 +200,7 @@ def test_a_foreign_cursor_begins_anew_and_says_so(
     assert "anew" not in str(daemon.tick().skip_reason) and daemon.transactions() == [txn]
 
 
+@pytest.mark.more
 def test_a_week_of_commits_comes_in_parts(
     place: Place, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +216,7 @@ def test_a_week_of_commits_comes_in_parts(
     assert cursor and cursor.waiting == ()
 
 
+@pytest.mark.more
 def test_aborted_transactions_compactions_and_other_tables_are_not_shown(
     place: Place, daemon: Daemon
 ) -> None:
@@ -224,6 +232,7 @@ def test_aborted_transactions_compactions_and_other_tables_are_not_shown(
     assert not daemon.events(STAFF)
 
 
+@pytest.mark.more
 def test_a_table_that_was_dropped_and_made_again(place: Place, daemon: Daemon) -> None:
     txns = [insert(place)]
     place.warehouse.drop_table("shop.orders")
@@ -235,6 +244,7 @@ def test_a_table_that_was_dropped_and_made_again(place: Place, daemon: Daemon) -
     assert [event["write id"] for event in daemon.events()] == [1, 2]
 
 
+@pytest.mark.more
 def test_external_assets_are_materialized_with_their_data_version(place: Place) -> None:
     place.warehouse.create_table("hr.staff", "id int")
     daemon = Daemon(place, dg.AssetSpec("people", metadata={"dagster/table_name": "hr.staff"}))

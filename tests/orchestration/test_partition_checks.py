@@ -74,6 +74,7 @@ def run(place: Place, days: dg.AssetsDefinition, **more: Any) -> bool:
     return bool(done.success)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("case", CASES)
 def test_P56_an_evaluation_is_of_the_partition_that_was_checked(place: Place, case: str) -> None:
     """So a good day does not cover a refused one."""
@@ -90,6 +91,7 @@ def test_P56_an_evaluation_is_of_the_partition_that_was_checked(place: Place, ca
     assert [each.metadata[name].value for each in found] == [1, 0, 0]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("case", CASES)
 def test_P56_a_run_for_several_partitions_has_an_evaluation_of_each(
     place: Place, case: str

@@ -17,6 +17,8 @@ from acid_platform.orchestration.resources import SparkResource
 from acid_platform.values import local_rows, row_streams
 from tests.orchestration.conftest import Place, quiet
 
+pytestmark = pytest.mark.more
+
 ORDERS = TableDeclaration("shop.orders", "id int, amount decimal(5,2)", ("day date",))
 
 

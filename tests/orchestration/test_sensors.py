@@ -42,6 +42,7 @@ def keys(result: Any) -> list[str | None]:
     return [one.run_key for one in result.run_requests]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(("deltas", "asked"), [(2, False), (3, True)])
 def test_C21_the_initiator_sensor_asks_above_the_threshold(
     place: Place, deltas: int, asked: bool
@@ -58,6 +59,7 @@ def test_C21_the_initiator_sensor_asks_above_the_threshold(
         assert "the queue is empty" in result.skip_reason.skip_message
 
 
+@pytest.mark.more
 def test_one_run_per_table_and_one_key_per_set_of_tasks(place: Place) -> None:
     for name in ("db.a", "db.b"):
         place.table(name)
@@ -67,6 +69,7 @@ def test_one_run_per_table_and_one_key_per_set_of_tasks(place: Place) -> None:
     assert keys(tick(place, sensors.initiator_sensor)) == keys(first)  # Dagster drops both
 
 
+@pytest.mark.more
 def test_no_second_run_while_one_compacts_the_table(place: Place) -> None:
     place.table()
     place.write(times=3)
@@ -80,6 +83,7 @@ def test_no_second_run_while_one_compacts_the_table(place: Place) -> None:
     assert "already" in tick(place, sensors.initiator_sensor).skip_reason.skip_message
 
 
+@pytest.mark.more
 def test_runs_that_never_take_their_tasks_are_not_repeated_for_ever(place: Place) -> None:
     place.table()
     place.write(times=3)
@@ -95,6 +99,7 @@ def test_runs_that_never_take_their_tasks_are_not_repeated_for_ever(place: Place
     assert "look at the runs" in tick(place, sensors.initiator_sensor).skip_reason.skip_message
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("sensor", "setting"),
     [
@@ -109,6 +114,7 @@ def test_P9_a_service_that_is_off_stays_off(
     assert tick(place, sensor).skip_reason.skip_message == f"{setting} is false"
 
 
+@pytest.mark.more
 def test_C41_the_cleaner_waits_for_who_may_read_and_says_so(place: Place) -> None:
     place.table()
     place.write(times=3)
@@ -137,6 +143,7 @@ def test_C41_the_cleaner_waits_for_who_may_read_and_says_so(place: Place) -> Non
     assert tick(place, sensors.cleaner_sensor).run_requests == []
 
 
+@pytest.mark.more
 def test_no_second_cleaner_while_one_works(place: Place) -> None:
     place.instance.create_run_for_job(bound("cleaning_job"), status=dg.DagsterRunStatus.STARTED)
     assert "running" in tick(place, sensors.cleaner_sensor).skip_reason.skip_message
@@ -155,6 +162,7 @@ def ran(place: Place, request: Any, status: dg.DagsterRunStatus) -> None:
     )
 
 
+@pytest.mark.more
 def test_a_request_gets_one_run_and_the_next_tick_none(place: Place) -> None:
     place.table()
     assert (
@@ -183,6 +191,7 @@ def test_a_request_that_is_settled_gets_none(place: Place) -> None:
     )
 
 
+@pytest.mark.more
 def test_a_request_that_waits_is_tried_again_when_nobody_is_in_the_way(place: Place) -> None:
     place.table()
     number, metastore = asked(place), place.warehouse.metastore
@@ -199,6 +208,7 @@ def test_a_request_that_waits_is_tried_again_when_nobody_is_in_the_way(place: Pl
         reader.commit()
 
 
+@pytest.mark.more
 def test_a_request_that_fails_is_repeated_and_then_told(place: Place) -> None:
     place.table()
     asked(place)
@@ -231,6 +241,7 @@ def states(place: Place) -> dict[int, str]:
     return {row["txnid"]: row["state"] for row in place.warehouse.metastore.transactions()}
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("event", "final_status"),
     [
@@ -301,6 +312,7 @@ def status(place: Place, run: dg.DagsterRun) -> dg.DagsterRunStatus:
     return found.status
 
 
+@pytest.mark.more
 def test_P7_a_run_that_fell_silent_is_failed_and_told_why(impatient: Place) -> None:
     place = impatient
     run, alive = started(place), started(place)
@@ -320,6 +332,7 @@ def test_P7_a_run_that_fell_silent_is_failed_and_told_why(impatient: Place) -> N
     assert status(place, alive) is dg.DagsterRunStatus.STARTED
 
 
+@pytest.mark.more
 def test_P7_a_run_that_was_heard_of_since_is_not_lost(impatient: Place) -> None:
     place = impatient
     run = started(place)

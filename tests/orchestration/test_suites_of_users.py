@@ -138,6 +138,7 @@ def test_a_file_that_is_no_suite_is_told(tmp_path: Path, content: str | None, wh
 # --- on rows before their commit -----------------------------------------------------------------
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("rows", [pd.DataFrame, pa.table])
 def test_a_suite_is_checked_before_the_commit(
     place: Place, tmp_path: Path, rows: Callable[..., object]
@@ -195,6 +196,7 @@ def test_a_suite_on_spark(spark: Any, place: Place, tmp_path: Path) -> None:
 # --- Data Docs -----------------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_pages_are_written_where_the_setting_says(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +215,7 @@ def test_pages_are_written_where_the_setting_says(
     assert str(first.metadata["data docs site"].value).startswith("https://docs.example/gx/shop.o")
 
 
+@pytest.mark.more
 def test_a_run_goes_on_if_the_pages_can_t_be_written(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

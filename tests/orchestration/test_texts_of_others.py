@@ -143,6 +143,7 @@ def test_P67_a_text_of_others_is_no_html(text: str) -> None:
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", repr(result))
 
 
+@pytest.mark.more
 def test_P67_a_refused_row_is_no_html_in_the_pages_of_great_expectations(tmp_path: Path) -> None:
     site = docs_site.DocsSite(f"{tmp_path}/p", f"{tmp_path}/p", "db.t")
     frame = pd.DataFrame({"v": [*HOSTILE, "a"], "id": range(len(HOSTILE) + 1)})

@@ -20,7 +20,7 @@ values, or follow from the rules of SQL and Hive; none comes from a run of ours.
 The files are `tests/published/*.slt`, in the form of
 [sqllogictest](https://www.sqlite.org/sqllogictest/doc/trunk/about.wiki), so that other engines can
 run them, too; the docstring of `tests/published/slt.py` says which part of the form they use.
-`make test` runs those of Hive, Trino and Spark in the local engine, and `make test-full` all of
+`make test-all` runs those of Hive, Trino and Spark in the local engine, and `make test-full` all of
 them in both engines. These are all without a JVM:
 
 ```

@@ -16,7 +16,7 @@ from tests.conftest import temporary_warehouse
 from tests.published.slt import Case, Rows, Run, cases, check
 
 IN_THE_FULL_RUN = {"delta.slt", "iceberg.slt"}
-"""Files whose cases ask much that other tests ask: too long for `make test`."""
+"""Files whose cases ask much that other tests ask: too long for `make test-all`."""
 CASES = [(case, f"{case.project} {case.test}") for case in cases()]
 Sessions = Callable[[], Run]
 """Begins a session in a database of its own."""
@@ -61,6 +61,7 @@ def in_spark(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> I
         yield sessions_of(warehouse, "spark")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "case",
     [

@@ -97,6 +97,7 @@ def test_without_a_check_they_count_once_the_transaction_is_committed(tmp_path: 
     assert attempt.first_read is None
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("last", "outcome"),
     [(None, "ok"), (TxnAborted("reaped"), "fail"), (CorruptFile("damaged"), "info")],

@@ -259,6 +259,7 @@ def test_a_number_of_many_digits(kind: str, digits: int) -> None:
     assert found[:3] == [many, tenth, 7]
 
 
+@pytest.mark.more
 def test_P65_a_line_of_text_that_does_not_end(tmp_path: Path) -> None:
     path = tmp_path / "f.gz"
     with gzip.open(path, "wb", 1) as file:

@@ -91,6 +91,7 @@ OLD: dict[str, tuple[int, list[Decimal | None], str, bool]] = {
 }
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("case", OLD)
 def test_P64_decimals_of_hive_11(warehouse: Warehouse, db: str, tmp_path: Path, case: str) -> None:
     scale, values, declared, fits = OLD[case]
@@ -280,6 +281,7 @@ def imported(warehouse: Warehouse, db: str, place: Path, kind: str) -> list[tupl
 WAYS = (external, loaded, imported)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("case", ARROWS)
 def test_P64_parquet_is_read_by_its_own_types(
     warehouse: Warehouse, db: str, tmp_path: Path, case: str
@@ -292,6 +294,7 @@ def test_P64_parquet_is_read_by_its_own_types(
     assert [sorted(way(warehouse, db, place, kind)) for way in WAYS] == [expected] * 3
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("case", NO_VALUE)
 def test_P64_a_value_that_a_type_lacks_is_refused(
     warehouse: Warehouse, db: str, tmp_path: Path, case: str
@@ -339,6 +342,7 @@ def test_P64_a_page_that_is_not_its_checksum(warehouse: Warehouse, db: str, tmp_
 # --- files that say little of what they hold ------------------------------------------------------
 
 
+@pytest.mark.more
 def test_P65_a_long_text_that_every_row_repeats(
     warehouse: Warehouse, db: str, tmp_path: Path
 ) -> None:
@@ -386,6 +390,7 @@ def test_P65_a_stripe_that_says_more_than_it_is(tmp_path: Path, case: str) -> No
         open_strange_orc(files, inside)
 
 
+@pytest.mark.more
 def test_P65_texts_of_orc_that_repeat_too_often(tmp_path: Path) -> None:
     path = tmp_path / "a.orc"
     content = orc("struct<v:string>", [("x" * 1000,)] * 2)

@@ -49,6 +49,7 @@ READS: dict[str, Callable[[Warehouse, Table], object]] = {
 }
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_it_is_named_and_other_columns_are_read(
     warehouse: Warehouse, table: Table, read: Callable[[Warehouse, Table], object]

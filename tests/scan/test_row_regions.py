@@ -69,6 +69,7 @@ def accepted(where: str, rows: Sequence[Row]) -> bool:
     return True in (mask.to_pylist() if isinstance(mask, pa.Array) else [mask.as_py()])
 
 
+@pytest.mark.more
 @settings(max_examples=400)
 @given(PREDICATES, LISTS, st.lists(st.sampled_from(sorted(KINDS))))
 def test_P51_a_condition_meets_the_files_of_each_row_that_it_accepts(
@@ -81,6 +82,7 @@ def test_P51_a_condition_meets_the_files_of_each_row_that_it_accepts(
     assert sought.meets(EVERY) and EVERY.meets(found)
 
 
+@pytest.mark.more
 @settings(max_examples=400)
 @given(PREDICATES, PREDICATES, st.sampled_from(["AND", "OR"]), LISTS, st.integers(1, 3))
 def test_P51_what_joins_regions_loses_no_row(
@@ -103,6 +105,7 @@ def test_P51_what_joins_regions_loses_no_row(
         regions.MOST_SPANS = before
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("keys", [["i"], ["s", "i"], ["t"], ["d", "s"]])
 @settings(max_examples=150)
 @given(source=LISTS, inserted=LISTS)

@@ -63,6 +63,7 @@ def found(table: Small, where: str = "v = 'Ann'") -> dict[str, int]:
     return {one.path: one.rows for one in search(table, where).matches}
 
 
+@pytest.mark.more
 def test_rows_are_found_in_every_kind_of_directory_whatever_a_snapshot_sees(table: Small) -> None:
     write_id = table.insert(ANN, *OTHERS)
     table.write(lambda w: [(2, write_id, BUCKET, 0, w, None)], deletes=True)
@@ -87,6 +88,7 @@ def test_rows_are_found_in_every_kind_of_directory_whatever_a_snapshot_sees(tabl
     assert searched.files == 7
 
 
+@pytest.mark.more
 def test_delete_events_hold_no_values(table: Small) -> None:
     """IS NULL does not match them either, although their values are NULL."""
     table.write(lambda w: [(2, 1, BUCKET, 0, w, None)], deletes=True)
@@ -107,6 +109,7 @@ def test_what_an_open_transaction_is_writing_is_told_and_not_read(table: Small) 
     assert "does not end in an ORC postscript" in left.error and left.writer is None
 
 
+@pytest.mark.more
 def test_partitions_are_judged_by_their_path_also_dropped_ones(
     metastore: Metastore, tmp_path: Path
 ) -> None:
@@ -125,6 +128,7 @@ def test_partitions_are_judged_by_their_path_also_dropped_ones(
     assert len(errors) == 1 and "is not in a partition directory" in errors[0]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("name", "where", "partition", "error"),
     [
@@ -143,6 +147,7 @@ def test_a_request_is_refused_before_anything_is_deleted(
         ErasureRequest.of(metastore, name, where, partition)
 
 
+@pytest.mark.more
 def test_a_request_for_a_partition_has_its_values_in_the_condition(
     metastore: Metastore, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,6 +72,7 @@ def test_every_directory_is_in_exactly_one_list(
     assert sorted(placed) == sorted(found.directories)
 
 
+@pytest.mark.more
 @given(entity_listings(), write_id_lists(), txn_lists())
 def test_C46_nothing_removable_holds_a_write_that_is_not_read_elsewhere(
     found: EntityListing, write_ids: ValidWriteIdList, some_txns: ValidTxnList

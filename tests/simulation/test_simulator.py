@@ -193,6 +193,7 @@ def test_P46_other_engines_and_compactions_meet() -> None:
         assert seen[what] >= 5, f"{what}: {seen[what]}"
 
 
+@pytest.mark.more
 def test_P36_a_history_that_was_ended_is_that_of_its_partition_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -223,6 +224,7 @@ def test_P36_a_history_that_ends_for_every_partition_is_noticed(
             Simulation(seed).run(1500)
 
 
+@pytest.mark.more
 def test_P39_a_reader_of_changes_finds_what_each_commit_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

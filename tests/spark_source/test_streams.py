@@ -208,6 +208,7 @@ def test_a_task_says_that_its_transaction_has_ended(here: Place, tmp_path: Path)
     assert here.rows("db.t") == [] and here.open_transactions() == []
 
 
+@pytest.mark.more
 def test_P42_only_what_the_commit_names_is_visible(here: Place) -> None:
     """Another attempt of a task, a task that failed, and a write that was given up."""
     write = batch_write.begin(options(here), SCHEMA.names, False)
@@ -254,6 +255,7 @@ def test_P42_a_failed_batch_of_a_query_is_aborted_by_its_key(here: Place) -> Non
     batch_write.abort(other, "")
 
 
+@pytest.mark.more
 def test_P42_a_failed_batch_without_a_checkpoint_option_is_aborted_if_it_is_told_apart(
     here: Place,
 ) -> None:
@@ -271,6 +273,7 @@ def test_P42_a_failed_batch_without_a_checkpoint_option_is_aborted_if_it_is_told
     batch_write.abort(twin, "")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("fields", "values", "error", "text"),
     [

@@ -152,6 +152,7 @@ OPERATORS = {"and", "or", "div", "shiftleft", "shiftright", "try_element_at"}
 """What sqlglot reads as an operator if it is written as a function."""
 
 
+@pytest.mark.more
 def test_P74_every_function_is_listed_or_refused() -> None:
     """All that sqlglot knows, and names that it does not."""
     every = {*map(str.lower, SparkSql.Parser.FUNCTIONS), *FUNCTIONS, "reflect", "sleep", "xpath"}

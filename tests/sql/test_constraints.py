@@ -43,6 +43,7 @@ def rows(warehouse: Warehouse, table: Table, columns: str = "id, name, age") -> 
 BEFORE = [(1, "ann", 30), (2, "nobody", None)]
 
 
+@pytest.mark.more
 def test_columns_that_are_left_out_get_their_default(warehouse: Warehouse, person: Table) -> None:
     assert [str(row[-1]) for row in rows(warehouse, person, "id, since")] == ["None", "2024-01-02"]
     name = person.name
@@ -152,6 +153,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(("text", "constraint", "value"), REFUSED)
 def test_a_statement_that_violates_a_constraint_writes_nothing(
     warehouse: Warehouse, person: Table, text: str, constraint: str, value: str
@@ -300,6 +302,7 @@ def test_constraints_that_no_row_could_fulfil_are_refused(warehouse: Warehouse, 
     assert "default.bad" not in warehouse.tables()
 
 
+@pytest.mark.more
 def test_constraints_from_python(warehouse: Warehouse) -> None:
     table = warehouse.create_table(
         f"py_{next(_numbers)}",

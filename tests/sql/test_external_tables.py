@@ -38,6 +38,7 @@ def rows(warehouse: Warehouse, query: str) -> list[tuple[object, ...]]:
     return sorted(warehouse.sql(query).collect(), key=str)
 
 
+@pytest.mark.more
 def test_the_ordinary_script(warehouse: Warehouse, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,name,day\n1,ann,2024-01-01\n2,\\N,yesterday\nx,cy\n")
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"id,name,day\r\n4,d,2024-01-02\r\n"))
@@ -152,6 +153,7 @@ def test_columns_of_orc_without_names(warehouse: Warehouse, tmp_path: Path) -> N
     assert rows(warehouse, f"SELECT v, id FROM {name}") == [("a", 1)]
 
 
+@pytest.mark.more
 def test_partitions(warehouse: Warehouse, tmp_path: Path) -> None:
     for day, hour, text in (("2024-01-01", "03", "1\n2\n"), ("2024-01-02", "4", "3\n")):
         directory = tmp_path / "t" / f"ds={day}" / f"hr={hour}"
@@ -292,6 +294,7 @@ def test_declarations_without_a_place(warehouse: Warehouse, tmp_path: Path) -> N
         warehouse.sql(f"CREATE EXTERNAL TABLE refused (id binary) LOCATION '{tmp_path}'")
 
 
+@pytest.mark.more
 def test_what_is_shown_declares_the_same_table(warehouse: Warehouse, tmp_path: Path) -> None:
     table = declared(
         warehouse,

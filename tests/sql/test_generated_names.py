@@ -77,6 +77,7 @@ def compared(
     return outcomes
 
 
+@pytest.mark.more
 def test_names_mean_what_an_independent_resolver_says(
     warehouse: Warehouse, oracle: duckdb.DuckDBPyConnection
 ) -> None:
@@ -114,6 +115,7 @@ def deleted_rows_agree(
     return agreed
 
 
+@pytest.mark.more
 def test_a_delete_removes_the_rows_that_an_independent_resolver_says(
     warehouse: Warehouse, oracle: duckdb.DuckDBPyConnection
 ) -> None:

@@ -10,6 +10,8 @@ import pytest
 from acid_platform import InvalidExpression, Warehouse
 from tests.conftest import temporary_warehouse
 
+pytestmark = pytest.mark.more
+
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Iterator[Warehouse]:

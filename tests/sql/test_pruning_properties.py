@@ -15,6 +15,8 @@ from acid_platform.sql.parse import parse
 from acid_platform.sql.query_tables import QueryTable, bind
 from acid_platform.sql.text import Query
 
+pytestmark = pytest.mark.more
+
 TABLES = {"default.t": ("id", "v", "m"), "default.u": ("id", "w", "m"), "default.x": ("a", "b")}
 
 

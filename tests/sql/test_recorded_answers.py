@@ -202,6 +202,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
         yield opened
 
 
+@pytest.mark.more
 def test_what_records_answer_through_a_history_is_what_the_rows_say(
     warehouse: Warehouse, tmp_path: Path
 ) -> None:
@@ -279,6 +280,7 @@ def test_bounds_come_from_records_where_these_prove_them(
         assert answered(warehouse, whole).to_arrow().to_pylist() == [{"a": 0, "b": 7}]
 
 
+@pytest.mark.more
 def test_a_bound_that_records_do_not_prove_is_read_where_it_may_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

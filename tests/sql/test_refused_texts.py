@@ -43,6 +43,7 @@ FUNCTIONS += " left locate lower lpad max mod nullif nvl nvl2 pow regexp_extract
 FUNCTIONS += " replace round rpad split sum substring trim trunc upper year from_json explode"
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("function", FUNCTIONS.split())
 @pytest.mark.parametrize("arguments", ["", "1", "NULL", "1, 'a', NULL", "1, 2, 3, 4, 5, 6"])
 def test_a_function_with_any_number_of_arguments_raises_our_errors(
@@ -54,6 +55,7 @@ def test_a_function_with_any_number_of_arguments_raises_our_errors(
         assert not LIBRARY.search(str(error)), str(error)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("text", "message"),
     [

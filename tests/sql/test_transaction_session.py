@@ -59,6 +59,7 @@ def test_an_error_rolls_everything_back_if_the_block_does_not_catch_it(
     assert values(warehouse) == [(1, "a"), (2, "b")]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK", "START TRANSACTION", "BEGIN"])
 def test_the_transaction_is_not_ended_by_sql(warehouse: Warehouse, statement: str) -> None:
     with warehouse.transaction() as txn:

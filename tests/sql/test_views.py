@@ -183,6 +183,7 @@ def history(warehouse: Warehouse, seed: int, steps: int) -> None:
     assert copied == sorted(VIEWS["star"][1](t.rows, u.rows))
 
 
+@pytest.mark.more
 @LOCAL
 @pytest.mark.parametrize("seed", range(2))
 def test_a_view_means_the_same_whatever_columns_its_tables_get(
@@ -306,6 +307,7 @@ def test_alter_view_gives_it_another_query(warehouse: Warehouse) -> None:
             warehouse.sql(f"ALTER VIEW {name} AS SELECT 1 AS one")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("opened", ["local"], indirect=True)
 def test_P78_views_that_name_a_view_twice_are_counted(warehouse: Warehouse) -> None:
     """Each level doubles what is read, until there is too much of it."""

@@ -176,6 +176,7 @@ def test_python_refuses_a_clause_that_no_row_reaches(warehouse: Warehouse) -> No
         warehouse.table("a.t").merge(NEWS, "t.id = s.id", clauses=clauses)
 
 
+@pytest.mark.more
 def test_words_of_joins_are_names_of_tables(warehouse: Warehouse) -> None:
     for name in WORDS:
         warehouse.create_table(f"b.{name}", "id int, v int").insert(ROWS)

@@ -111,6 +111,7 @@ def test_an_array_without_chunks_has_no_values(kind: pa.DataType) -> None:
     assert values_of(nothing).dtype == pa.nulls(0, kind).to_numpy(zero_copy_only=False).dtype
 
 
+@pytest.mark.more
 def test_nothing_here_imports_pandas() -> None:
     program = """
 import datetime, sys

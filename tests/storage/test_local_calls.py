@@ -82,6 +82,7 @@ def rows(*ids: int) -> pa.Table:
     return pa.table({"id": list(ids), "v": [f"v{one}" for one in ids]})
 
 
+@pytest.mark.more
 def test_P26_no_call_is_more_than_the_operation_needs(warehouse: Warehouse) -> None:
     table = warehouse.create_table("db.t", "id bigint, v string")
     told: dict[str, dict[str, int]] = {}

@@ -93,6 +93,7 @@ sys.stdout.write("|" + " ".join(t.name for t in threading.enumerate() if "heartb
 """
 
 
+@pytest.mark.more
 def test_no_thread_of_ours_lives_when_python_ends(tmp_path: object) -> None:
     """A thread that lives then keeps DuckDB's modules; Python ends with `nanobind: leaked`."""
     done = subprocess.run(

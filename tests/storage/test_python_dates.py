@@ -28,6 +28,7 @@ def test_another_error_stays_what_it_is() -> None:
         raise ValueError("no number")
 
 
+@pytest.mark.more
 def test_a_table_with_far_dates_is_shown_and_its_values_are_refused(tmp_path: Path) -> None:
     with Warehouse.open(tmp_path / "wh", engine="local") as warehouse:
         table = warehouse.create_table("db.t", "d date, at timestamp, s struct<d: date>")

@@ -208,6 +208,7 @@ def test_P41_credentials_that_cant_be_read_are_named(
         Files.of("gs://bucket/w")
 
 
+@pytest.mark.more
 def test_P41_no_credentials_of_azure_are_named() -> None:
     program = (
         "from acid_platform.errors import StoreRefused\n"

@@ -285,6 +285,7 @@ def test_P31_a_copy_in_the_store_is_not_opened_with_the_metastore_of_the_origina
         assert [row[0] for row in rows(again.table("db.t"))] == [1]
 
 
+@pytest.mark.more
 def test_P41_directories_that_only_keys_make_are_listed(warehouse: Warehouse) -> None:
     """What is removed if it seems empty must not seem so."""
     files, root = warehouse.files, f"{warehouse.path}/listed"
@@ -309,6 +310,7 @@ def test_P41_directories_that_only_keys_make_are_listed(warehouse: Warehouse) ->
     assert seen(files.children(f"{root}/a")) == [("a/two", True)]
 
 
+@pytest.mark.more
 def test_a_large_file_is_read_in_ranges_and_written_in_parts(warehouse: Warehouse) -> None:
     files, path = warehouse.files, f"{warehouse.path}/large"
     content = bytes(range(256)) * 90_000  # 23 MB
@@ -324,6 +326,7 @@ def test_a_large_file_is_read_in_ranges_and_written_in_parts(warehouse: Warehous
         files.open(f"{path}-not")
 
 
+@pytest.mark.more
 def test_folders_of_a_bucket_are_imported(warehouse: Warehouse, bucket: Bucket) -> None:
     files, below = Files.of(bucket.at("in/p=1"))
     with files.system.open_output_stream(f"{below}/a.parquet") as stream:

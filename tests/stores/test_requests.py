@@ -64,6 +64,7 @@ def test_P41_no_request_is_more_than_the_operation_needs(
     }
 
 
+@pytest.mark.more
 def test_P41_a_read_asks_for_one_of_many_files_if_only_that_may_match(
     warehouse: Warehouse, bucket: Bucket
 ) -> None:
@@ -77,6 +78,7 @@ def test_P41_a_read_asks_for_one_of_many_files_if_only_that_may_match(
     assert counter == {"GET": 1, "HEAD": 2}
 
 
+@pytest.mark.more
 def test_P41_a_file_that_s3_does_not_copy_goes_through_the_process(
     warehouse: Warehouse, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,8 @@ import pytest
 
 from tests.fuzzing import fuzz, makers
 
+pytestmark = pytest.mark.more
+
 SLOW = pytest.mark.slow
 """With TLS, and with a login."""
 

@@ -38,6 +38,7 @@ def test_make_check_prints_what_got_worse() -> None:
     assert len(house_numbers.table(now, recorded, worse_only=False)) == 4
 
 
+@pytest.mark.more
 def test_each_number_is_recorded() -> None:
     recorded = json.loads(house_numbers.RECORDED.read_text())
     assert recorded.keys() == house_numbers.measure().keys()

@@ -167,6 +167,7 @@ def offline(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
     monkeypatch.setenv("PIP_FIND_LINKS", str(directory))
 
 
+@pytest.mark.more
 @needs_uv
 def test_uv_installs_what_is_needed_and_removes_what_is_not(
     tmp_path: Path, python: Path, monkeypatch: pytest.MonkeyPatch
@@ -217,6 +218,7 @@ def test_pip_installs_where_uv_fails(
     )
 
 
+@pytest.mark.more
 @needs_uv
 def test_neither_tool_takes_a_file_with_another_hash(
     tmp_path: Path, python: Path, monkeypatch: pytest.MonkeyPatch
@@ -239,6 +241,7 @@ def test_neither_tool_takes_a_file_with_another_hash(
     assert installed(python) == set()
 
 
+@pytest.mark.more
 @needs_uv
 def test_the_uv_of_the_environment_is_the_one_that_the_lock_pins(
     tmp_path: Path, python: Path, monkeypatch: pytest.MonkeyPatch
@@ -291,6 +294,7 @@ def serve(directory: Path, name: str) -> str:
     return needed
 
 
+@pytest.mark.more
 @needs_uv
 def test_uv_asks_the_indexes_of_pips_configuration(
     tmp_path: Path,

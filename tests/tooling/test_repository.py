@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from packaging.utils import canonicalize_name
 
 from acid_platform.cli.main import main
 from scripts import unique_names
+from tests import seconds
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -94,6 +96,7 @@ def test_settings_of_make_command_line_before_environment_before_env_file(tmp_pa
     assert 'ACID_WAREHOUSE="s3://bucket/w"' in shown
 
 
+@pytest.mark.more
 def test_dagster_keeps_the_settings_of_make_whatever_the_env_file_says(tmp_path: Path) -> None:
     """Dagster itself lets .env in the current directory override the environment."""
     shutil.copy(ROOT / "Makefile", tmp_path)
@@ -110,11 +113,17 @@ def test_dagster_keeps_the_settings_of_make_whatever_the_env_file_says(tmp_path:
     assert shown.stdout.strip() == "['mine', None]"
 
 
-@pytest.mark.parametrize("target", ["test", "test-quick", "test-full", "lab-bench"])
+@pytest.mark.parametrize("target", ["test", "test-all", "test-full", "lab-bench"])
 def test_tests_and_benchmarks_never_see_the_users_warehouse(target: str) -> None:
     shown = make("-n", target)
     assert "unset ACID_WAREHOUSE ACID_METASTORE DAGSTER_HOME;" in shown
     assert "export ACID_WAREHOUSE" not in shown
+
+
+def test_make_test_fits_its_five_minutes() -> None:
+    """By the seconds of the last record: nothing is timed here."""
+    recorded = json.loads(seconds.RECORD.read_text())
+    assert sum(recorded.values()) <= seconds.BUDGET, "mark tests of files that grew as `more`"
 
 
 def test_the_lock_has_a_hash_for_every_package_and_no_address() -> None:
@@ -182,6 +191,7 @@ def test_every_name_in_env_example_is_read_somewhere() -> None:
 NEW_PROJECT = ROOT / "acid_platform" / "cli" / "project_files"
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "written",
     [ROOT / "dagster_home" / "dagster.yaml", NEW_PROJECT / "dagster_home" / "dagster.yaml.in"],

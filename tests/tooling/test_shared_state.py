@@ -56,6 +56,7 @@ def _is_nonlocal(function: Function, base: ast.expr) -> bool:
     )
 
 
+@pytest.mark.more
 def test_nothing_is_added_to_what_threads_share() -> None:
     found = {
         f"{path.relative_to(PACKAGE)}: {target}"

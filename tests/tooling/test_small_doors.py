@@ -55,6 +55,7 @@ def test_no_control_character_reaches_a_terminal(char: str) -> None:
     assert char not in str(errors.AcidError(f"x{char}")) or char in "\n\t"
 
 
+@pytest.mark.more
 def test_a_table_is_printed_without_its_escapes(tmp_path: Path) -> None:
     where = str(tmp_path / "wh")
     with Warehouse.open(where, engine="local") as warehouse:
@@ -178,6 +179,7 @@ def test_a_damaged_file_of_the_metastore_is_a_named_error(content: bytes, tmp_pa
         Warehouse.open(str(tmp_path / "wh"))
 
 
+@pytest.mark.more
 def test_files_of_the_metastore_are_for_their_owner(tmp_path: Path) -> None:
     code = (
         "import os, sys; os.umask(0)\n"
@@ -254,6 +256,7 @@ DEEP: list[tuple[Any, str]] = [
 ]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(("read", "text"), DEEP)
 def test_a_text_that_is_nested_deeply_is_a_named_error(read: Any, text: str) -> None:
     with pytest.raises(errors.AcidError, match="nested"):
@@ -272,6 +275,7 @@ def test_a_weak_hash_lets_nobody_in() -> None:
         users.parse(f"ann:{_cheap('pw', 1 << 13)}", "users")
 
 
+@pytest.mark.more
 def test_a_hash_of_a_lower_cost_is_replaced_at_the_login(tmp_path: Path) -> None:
     path = tmp_path / "users"
     path.write_text(f"# people\nbob:{_cheap('b', 1 << 14)}\nann:{_cheap('a', 1 << 14)}\n")
@@ -286,6 +290,7 @@ def test_a_hash_of_a_lower_cost_is_replaced_at_the_login(tmp_path: Path) -> None
     assert [one.name for one in tmp_path.iterdir()] == ["users"]
 
 
+@pytest.mark.more
 def test_a_hash_that_cannot_be_replaced_keeps_nobody_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,6 +110,7 @@ def test_P38_shortening_fills_the_smallest_gaps_first() -> None:
     assert rows_of([(write_id, 0, 1) for write_id in range(4)]).shortened(3) is None
 
 
+@pytest.mark.more
 @given(st.lists(key_sets, max_size=4))
 def test_P38_a_union_has_the_rows_of_all_statements(parts: list[set[Key]]) -> None:
     union = ChangedRows.union(rows_of(part) for part in parts).row_set(1 << 20)

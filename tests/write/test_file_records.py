@@ -48,6 +48,7 @@ def bound(value: Any) -> Any:
     return (value - _FIRST).days if isinstance(value, datetime.date) else value
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("column", KINDS)
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -173,6 +174,7 @@ ENTRIES = st.builds(
 )
 
 
+@pytest.mark.more
 @given(st.lists(ENTRIES, max_size=4))
 def test_P26_the_text_of_a_record_is_complete(entries: list[FileEntry]) -> None:
     again = RecordedFiles.parse(str(RecordedFiles(tuple(entries))))

@@ -83,6 +83,7 @@ def recorded(table: Table) -> Iterator[tuple[str, Any, bool]]:
                 yield str(where), entry, source.directory in deletes
 
 
+@pytest.mark.more
 def test_F7_F8_P26_files_have_their_footer_key_index_order_and_record(
     warehouse: Warehouse,
 ) -> None:
@@ -344,6 +345,7 @@ def test_P59_a_result_of_any_size_is_inserted_and_a_large_source_of_merge_needs_
 # --- texts of partitions -------------------------------------------------------------------------
 
 
+@pytest.mark.more
 @given(
     st.lists(
         st.tuples(st.sampled_from(["", "a", "b/c", "é", None]), st.integers(-2, 2) | st.none())
@@ -468,6 +470,7 @@ def test_P4_an_error_in_a_transaction_that_has_ended_is_reported_as_that(
     assert table.count() == 3
 
 
+@pytest.mark.more
 def test_P4_a_lost_transaction_interrupts_duckdb(warehouse: Warehouse) -> None:
     table = warehouse.create_table("db.interrupted", "id bigint, v string")
     table.insert(pa.table({"id": np.arange(20_000)}))
@@ -601,6 +604,7 @@ def test_P19_a_count_that_differs_publishes_nothing(
     assert table.history() == []
 
 
+@pytest.mark.more
 def test_text_of_says_no_for_what_java_spells_in_its_own_way() -> None:
     for value in (0.1, -0.0, 1e7, float("nan"), float("inf")):
         with pytest.raises(NeedsSpark):

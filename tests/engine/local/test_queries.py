@@ -396,18 +396,3 @@ def test_P63_as_a_key_both_zeros_are_one_value_and_nan_is_one(engines: Engines) 
     found = differences(engines, queries)
     assert not found, "\n".join(found)
     assert len(engines.refused) <= 2, "\n".join(engines.refused)
-
-
-@pytest.mark.spark
-def test_P63_a_batch_of_zeros_keeps_their_signs(engines: Engines) -> None:
-    """ORC says of such a batch that it repeats its first value."""
-    zeros = [0.0, -0.0, -0.0, 0.0] * 300
-    columns = "id int, x double, f float, s struct<x:double>, l array<double>"
-    table = engines.spark.create_table("both.zeros", columns)
-    rows = [{"id": i, "x": x, "f": -x, "s": {"x": -x}, "l": [x, -x]} for i, x in enumerate(zeros)]
-    table.insert(rows)
-    table.delete("id = 1")
-    query = "SELECT * FROM both.zeros ORDER BY id"
-    here, there = (one.sql(query).collect() for one in (engines.local, engines.spark))
-    kept = [tuple(row.values()) for row in rows if row["id"] != 1]
-    assert repr(here) == repr(there) == repr(kept)

@@ -76,6 +76,7 @@ IN_ONE = [
 ]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("text", IN_TWO_STEPS)
 def test_the_first_rows_are_those_of_all_rows(warehouse: Warehouse, text: str) -> None:
     result = select(warehouse, text)

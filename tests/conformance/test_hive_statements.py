@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.conformance.hive_statements import PAGE, Section, answer_of, sections
 from tests.conftest import temporary_warehouse
-from tests.docs.hive_statements import PAGE, Section, answer_of, sections
 
 pytestmark = pytest.mark.spark
 

@@ -1,6 +1,6 @@
 """docs/internal/hive-statements.md: its statements, and what each answers here.
 
-`python -m tests.docs.hive_statements` writes the answers of this version into the page.
+`python -m tests.conformance.hive_statements` writes the answers of this version into the page.
 """
 
 from __future__ import annotations

@@ -358,6 +358,19 @@ def test_P17_timestamps_are_wall_clocks(warehouse: Warehouse, spark: SparkSessio
     assert [row.at for row in found] == ["2013-07-01 12:00:00"]
 
 
+def test_P63_a_batch_of_zeros_keeps_their_signs(warehouse: Warehouse) -> None:
+    """ORC says of such a batch that it repeats its first value."""
+    zeros = [0.0, -0.0, -0.0, 0.0] * 300
+    columns = "id int, x double, f float, s struct<x:double>, l array<double>"
+    rows = [{"id": i, "x": x, "f": -x, "s": {"x": -x}, "l": [x, -x]} for i, x in enumerate(zeros)]
+    table = warehouse.create_table("db.zeros", columns)
+    table.insert(rows)
+    table.delete("id = 1")
+    in_spark = [row.asDict(recursive=True) for row in table.read().orderBy("id").collect()]
+    here = sorted(table.to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert repr(here) == repr(in_spark) == repr([row for row in rows if row["id"] != 1])
+
+
 @pytest.fixture
 def driver_in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Python's zone is not that of the session and of the JVM."""
