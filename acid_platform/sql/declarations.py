@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from sqlglot import exp
@@ -115,88 +115,6 @@ def _table_name(table: exp.Expr) -> str:
     return ".".join(part.name.lower() for part in table.parts)
 
 
-def _table(
-    tree: exp.Create, name: str, defining: Query | None, comments: Mapping[str, str]
-) -> CreateTable:
-    if tree.args.get("replace"):
-        raise UnsupportedStatement(
-            "CREATE OR REPLACE TABLE is not supported; use DROP TABLE, or INSERT OVERWRITE"
-        )
-    keys: tuple[str, ...] = ()
-    clustered: tuple[tuple[str, ...], int] | None = None
-    location: str | None = None
-    like = ""
-    properties: dict[str, str] = {}
-    for clause in _properties(tree):
-        match clause:
-            case exp.TemporaryProperty():
-                pass
-            case exp.PartitionedByProperty():
-                keys = tuple(_column(name, key) for key in clause.this.expressions)
-            case exp.ClusteredByProperty() if not clause.args.get("sorted_by"):
-                clustered = (
-                    tuple(part.name.lower() for part in clause.expressions),
-                    int(clause.args["buckets"].name),
-                )
-            case exp.FileFormatProperty() if clause.this.name.lower() in STORED_AS:
-                stored = STORED_AS[clause.this.name.lower()]
-                if stored != "orc":
-                    properties.setdefault(FILE_FORMAT.name, stored)
-            case exp.RowFormatDelimitedProperty() if {
-                part for part, value in clause.args.items() if value
-            } <= {"fields", "null"}:
-                if clause.args.get("fields"):
-                    properties[FIELD_DELIMITER.name] = clause.args["fields"].name
-                if clause.args.get("null"):
-                    properties[NULL_TEXT.name] = clause.args["null"].name
-            case exp.LikeProperty() if not clause.expressions:
-                like = _table_name(clause.this)
-            case exp.LocationProperty():
-                location = clause.this.name
-            case exp.SchemaCommentProperty():
-                properties[COMMENT] = clause.this.name
-            case _ if type(clause) is exp.Property:
-                properties[clause.this.name] = clause.args["value"].name
-            case _:
-                raise _unsupported("CREATE TABLE", clause)
-    columns = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
-    if like:
-        _refuse_others(tree, columns or defining)
-    if defining is not None and columns:
-        raise InvalidDefinition(f"{name}: CREATE TABLE AS SELECT takes its columns from the query")
-    if defining is None and not columns and not like:
-        raise InvalidDefinition(f"{name}: a table needs columns: CREATE TABLE {name} (id int, …)")
-    return CreateTable(
-        name,
-        ", ".join(_column(name, column) for column in columns),
-        keys,
-        clustered,
-        properties,
-        location,
-        bool(tree.args.get("exists")),
-        defining,
-        like,
-        comments,
-    )
-
-
-_WITH_LIKE = (
-    *(exp.LikeProperty, exp.LocationProperty, exp.SchemaCommentProperty),
-    exp.TemporaryProperty,
-)
-
-
-def _refuse_others(tree: exp.Create, rows_or_columns: object) -> None:
-    """Refuses what contradicts LIKE, which takes the columns and the format of another table."""
-    for clause in _properties(tree):
-        if type(clause) is not exp.Property and not isinstance(clause, _WITH_LIKE):
-            raise _unsupported("CREATE TABLE … LIKE", clause)
-    if rows_or_columns:
-        raise UnsupportedStatement(
-            "CREATE TABLE … LIKE with columns or a query is not supported; leave LIKE out"
-        )
-
-
 _DELIMITERS = MappingProxyType(
     {
         "fields": FIELD,
@@ -208,65 +126,134 @@ _DELIMITERS = MappingProxyType(
     }
 )
 """The parts of ROW FORMAT DELIMITED, and the properties of a serde that they are."""
+_OWN_DELIMITERS = MappingProxyType({"fields": FIELD_DELIMITER.name, "null": NULL_TEXT.name})
+"""Those that a table has, and its properties."""
+_FILES = (exp.FileFormatProperty, exp.RowFormatDelimitedProperty)
+_PLACED = (exp.LocationProperty, exp.SchemaCommentProperty)
+_LIKE = (*_PLACED, exp.LikeProperty, exp.TemporaryProperty)
+_CLAUSES: Mapping[str, tuple[type[exp.Expr], ...]] = MappingProxyType(
+    {
+        "CREATE TABLE": (*_LIKE, *_FILES, exp.PartitionedByProperty, exp.ClusteredByProperty),
+        "CREATE TABLE … LIKE": _LIKE,
+        "CREATE EXTERNAL TABLE": (
+            *(*_PLACED, *_FILES, exp.PartitionedByProperty),
+            *(exp.ExternalProperty, exp.RowFormatSerdeProperty),
+        ),
+        "CREATE VIEW": (exp.SchemaCommentProperty,),
+    }
+)
+"""What may stand behind the columns, beside TBLPROPERTIES."""
+
+
+@dataclass(slots=True)
+class _Declared:
+    """What the clauses of a CREATE say."""
+
+    columns: str
+    keys: tuple[str, ...] = ()
+    clustered: tuple[tuple[str, ...], int] | None = None
+    location: str | None = None
+    like: str = ""
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+def _declared(what: str, tree: exp.Create, name: str) -> _Declared:
+    """Raises UnsupportedStatement for a clause that the statement can't have."""
+    declared = _Declared("" if what == "CREATE VIEW" else _listed(name, _columns(tree)))
+    for clause in _properties(tree):
+        match clause:
+            case _ if type(clause) is exp.Property:
+                declared.properties[clause.this.name] = clause.args["value"].name
+            case _ if not isinstance(clause, _CLAUSES[what]):
+                raise _unsupported(what, clause)
+            case exp.PartitionedByProperty():
+                declared.keys = tuple(_column(name, key) for key in clause.this.expressions)
+            case exp.ClusteredByProperty() if not clause.args.get("sorted_by"):
+                columns = tuple(part.name.lower() for part in clause.expressions)
+                declared.clustered = columns, int(clause.args["buckets"].name)
+            case exp.LikeProperty() if not clause.expressions:
+                declared.like = _table_name(clause.this)
+            case exp.LocationProperty():
+                declared.location = clause.this.name
+            case exp.SchemaCommentProperty():
+                declared.properties[COMMENT] = clause.this.name
+            case exp.ClusteredByProperty() | exp.LikeProperty():
+                raise _unsupported(what, clause)
+    return declared
+
+
+def _table(
+    tree: exp.Create, name: str, defining: Query | None, comments: Mapping[str, str]
+) -> CreateTable:
+    if tree.args.get("replace"):
+        raise UnsupportedStatement(
+            "CREATE OR REPLACE TABLE is not supported; use DROP TABLE, or INSERT OVERWRITE"
+        )
+    clauses = [*_properties(tree)]
+    like = any(isinstance(clause, exp.LikeProperty) for clause in clauses)
+    what = "CREATE TABLE … LIKE" if like else "CREATE TABLE"
+    declared = _declared(what, tree, name)
+    if like and (declared.columns or defining):
+        raise UnsupportedStatement(
+            f"{what} with columns or a query is not supported; leave LIKE out"
+        )
+    if defining is not None and declared.columns:
+        raise InvalidDefinition(f"{name}: CREATE TABLE AS SELECT takes its columns from the query")
+    if defining is None and not declared.columns and not like:
+        raise InvalidDefinition(f"{name}: a table needs columns: CREATE TABLE {name} (id int, …)")
+    files = row_format(what, clauses, _OWN_DELIMITERS)
+    stored = {FILE_FORMAT.name: files.stored} if files.stored not in ("", "orc") else {}
+    return CreateTable(
+        name,
+        declared.columns,
+        declared.keys,
+        declared.clustered,
+        {**stored, **files.options, **declared.properties},
+        declared.location,
+        bool(tree.args.get("exists")),
+        defining,
+        declared.like,
+        comments,
+    )
 
 
 def _external(tree: exp.Create, name: str, comments: Mapping[str, str]) -> CreateExternal:
-    keys: tuple[str, ...] = ()
-    location = ""
-    properties: dict[str, str] = {}
-    clauses = [*_properties(tree)]
-    for clause in clauses:
-        match clause:
-            case exp.ExternalProperty() | exp.RowFormatSerdeProperty():
-                pass
-            case exp.FileFormatProperty() | exp.RowFormatDelimitedProperty():
-                pass
-            case exp.PartitionedByProperty():
-                keys = tuple(_column(name, key) for key in clause.this.expressions)
-            case exp.LocationProperty():
-                location = clause.this.name
-            case exp.SchemaCommentProperty():
-                properties[COMMENT] = clause.this.name
-            case _ if type(clause) is exp.Property:
-                properties[clause.this.name] = clause.args["value"].name
-            case _:
-                raise _unsupported("CREATE EXTERNAL TABLE", clause)
-    columns = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
-    if not columns:
+    what = "CREATE EXTERNAL TABLE"
+    declared = _declared(what, tree, name)
+    if not declared.columns:
         raise InvalidDefinition(f"{name}: an external table needs columns: (id int, …)")
-    if not location:
+    if not declared.location:
         raise InvalidDefinition(
             f"{name}: an external table needs a LOCATION '…', the directory of its files"
         )
-    untyped = [key for key in keys if " " not in key]
+    untyped = [key for key in declared.keys if " " not in key]
     if untyped:
         raise InvalidDefinition(f"{name}: partition column {untyped[0]} needs a type")
     return CreateExternal(
         name,
-        ", ".join(_column(name, column) for column in columns),
-        keys,
-        location,
-        row_format("CREATE EXTERNAL TABLE", clauses),
-        properties,
+        declared.columns,
+        declared.keys,
+        declared.location,
+        row_format(what, _properties(tree)),
+        declared.properties,
         bool(tree.args.get("exists")),
         comments,
     )
 
 
-def row_format(what: str, clauses: Iterable[exp.Expr]) -> RowFormat:
+def row_format(
+    what: str, clauses: Iterable[exp.Expr], delimiters: Mapping[str, str] = _DELIMITERS
+) -> RowFormat:
     """What ROW FORMAT and STORED AS say. Raises UnsupportedStatement for other words in them."""
     stored, serde = "", ""
     options: dict[str, str] = {}
     for clause in clauses:
+        parts = {part: value for part, value in clause.args.items() if value}
         match clause:
             case exp.FileFormatProperty() if clause.this.name.lower() in STORED_AS:
                 stored = STORED_AS[clause.this.name.lower()]
-            case exp.RowFormatDelimitedProperty() if {
-                part for part, value in clause.args.items() if value
-            } <= {*_DELIMITERS}:
-                options |= {
-                    _DELIMITERS[part]: value.name for part, value in clause.args.items() if value
-                }
+            case exp.RowFormatDelimitedProperty() if parts.keys() <= delimiters.keys():
+                options |= {delimiters[part]: value.name for part, value in parts.items()}
             case exp.RowFormatSerdeProperty():
                 serde = clause.this.name
                 pairs = clause.args.get("serde_properties")
@@ -278,24 +265,23 @@ def row_format(what: str, clauses: Iterable[exp.Expr]) -> RowFormat:
 
 
 def _view(tree: exp.Create, name: str, defining: Query, comments: Mapping[str, str]) -> CreateView:
-    properties: dict[str, str] = {}
-    for clause in _properties(tree):
-        if isinstance(clause, exp.SchemaCommentProperty):
-            properties[COMMENT] = clause.this.name
-        elif type(clause) is exp.Property:
-            properties[clause.this.name] = clause.args["value"].name
-        else:
-            raise _unsupported("CREATE VIEW", clause)
-    columns = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
     return CreateView(
         name,
         defining,
-        tuple(column.name.lower() for column in columns),
+        tuple(column.name.lower() for column in _columns(tree)),
         bool(tree.args.get("exists")),
         bool(tree.args.get("replace")),
-        properties,
+        _declared("CREATE VIEW", tree, name).properties,
         comments,
     )
+
+
+def _columns(tree: exp.Create) -> Sequence[exp.Expr]:
+    return tree.this.expressions if isinstance(tree.this, exp.Schema) else ()
+
+
+def _listed(table: str, columns: Iterable[exp.Expr]) -> str:
+    return ", ".join(_column(table, column) for column in columns)
 
 
 def _properties(tree: exp.Create) -> Iterator[exp.Expr]:
