@@ -251,7 +251,6 @@ def parse(text: str | ScriptStatement) -> Statement:
 def _tables() -> tuple[Commands, ...]:
     """The commands, whose modules and patterns are loaded when a statement may be one of them."""
     from acid_platform.sql.run_columns import COLUMNS, PARTITIONS
-    from acid_platform.sql.run_databases import DATABASES
     from acid_platform.sql.run_definitions import DEFINITIONS
     from acid_platform.sql.run_external import EXTERNAL
     from acid_platform.sql.run_listings import LISTINGS
@@ -259,7 +258,7 @@ def _tables() -> tuple[Commands, ...]:
     from acid_platform.sql.run_settings import SETTINGS
     from acid_platform.sql.run_shows import SHOWS
 
-    commands = (SHOWS, LISTINGS, SETTINGS, OPERATIONS, DATABASES, COLUMNS, PARTITIONS, EXTERNAL)
+    commands = (SHOWS, LISTINGS, SETTINGS, OPERATIONS, COLUMNS, PARTITIONS, EXTERNAL)
     return (*commands, DEFINITIONS)
 
 

@@ -1,4 +1,4 @@
-"""Running statements that declare tables and views."""
+"""Running statements that declare databases, tables and views."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ from acid_platform.errors import (
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.sql_text import quoted
 from acid_platform.metastore.operations.tables import (
+    AlterDatabase,
     DeclareView,
     DropView,
+    RemoveDatabase,
 )
 from acid_platform.metastore.pasts import AsOf
-from acid_platform.metastore.records import ViewRecord
+from acid_platform.metastore.records import OwnerKind, ViewRecord
 from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Done
 from acid_platform.sql.catalog import Catalog
 from acid_platform.sql.column_lists import constraint_of
-from acid_platform.sql.commands import ALTER, LABEL, NAME, ONE, TABLE, CommandRun, Commands
+from acid_platform.sql.commands import ALTER, LABEL, NAME, ONE, TABLE, TEXT, CommandRun, Commands
 from acid_platform.sql.run_temporary import create_temporary
 from acid_platform.sql.statements import CreateTable, CreateView
 from acid_platform.sql.text import Query
@@ -37,6 +39,72 @@ if TYPE_CHECKING:
 
 
 DEFINITIONS = Commands(alone=True)
+
+
+# --- databases ------------------------------------------------------------------------------------
+
+
+@DEFINITIONS(
+    "CREATE DATABASE",
+    rf"create (?:database|schema) (?P<if_not_exists>if not exists )?(?P<database>{ONE})"
+    rf"(?: comment (?P<comment>{TEXT}))?(?: with dbproperties ?\((?P<properties>.+)\))?",
+)
+def create_database(
+    run: CommandRun,
+    database: str,
+    if_not_exists: bool = False,
+    comment: str = "",
+    properties: Mapping[str, str] | None = None,
+) -> None:
+    run.metastore.create_database(database, if_not_exists, comment, properties)
+
+
+@DEFINITIONS(
+    "ALTER DATABASE SET DBPROPERTIES",
+    rf"alter (?:database|schema) (?P<database>{ONE})"
+    r" set dbproperties ?\((?P<properties>.+)\)",
+)
+def set_database_properties(run: CommandRun, database: str, properties: Mapping[str, str]) -> None:
+    """The other properties stay, as in Hive."""
+    run.catalog.require_database(database)
+    run.metastore.call(AlterDatabase(database, properties=dict(properties)))
+
+
+@DEFINITIONS(
+    "ALTER DATABASE SET OWNER",
+    rf"alter (?:database|schema) (?P<database>{ONE})"
+    rf" set owner (?P<owner_kind>user|role) (?P<owner>{LABEL})",
+)
+def set_database_owner(run: CommandRun, database: str, owner_kind: OwnerKind, owner: str) -> None:
+    run.catalog.require_database(database)
+    change = AlterDatabase(database, owner=owner, owner_kind=owner_kind)
+    run.metastore.call(change)
+
+
+@DEFINITIONS(
+    "DROP DATABASE",
+    rf"drop (?:database|schema) (?P<if_exists>if exists )?(?P<database>{ONE})"
+    r"(?: (?:restrict|(?P<cascade>cascade)))?",
+)
+def drop_database(
+    run: CommandRun,
+    database: str,
+    if_exists: bool = False,
+    cascade: bool = False,
+) -> None:
+    warehouse, metastore = run.warehouse, run.metastore
+    if if_exists and database not in metastore.databases():
+        return
+    run.catalog.require_database(database)
+    if cascade and database != "default":
+        inside = f"{database}."
+        for view in (*run.catalog.views, *run.catalog.externals):
+            if view.startswith(inside):
+                metastore.call(DropView(view))
+        for table in warehouse.tables():
+            if table.startswith(inside):
+                metastore.drop(table)
+    metastore.call(RemoveDatabase(database))
 
 
 # --- tables ---------------------------------------------------------------------------------------
