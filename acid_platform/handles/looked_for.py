@@ -1,4 +1,5 @@
-"""What a transaction looked for in order to write, and which rows it inserted (P51)."""
+"""What the commit of a transaction tells, so that conflicts are found: the rows that it changed
+(P38), what it looked for in order to write, and which rows it inserted (P51)."""
 
 from __future__ import annotations
 
@@ -8,13 +9,17 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from acid_platform.base.config import Settings
+from acid_platform.base.table_properties import CONFLICT_DETECTION
 from acid_platform.engine.source_keys import SourceKeys, region_of_keys
 from acid_platform.layout.file_entries import RecordedFiles
-from acid_platform.metastore.records import RegionReport, TableRecord
+from acid_platform.metastore.records import RegionReport, RowReport, TableRecord
 from acid_platform.scan.row_regions import region_of_files, region_of_partition
+from acid_platform.storage.files import Files
 from acid_platform.tables.record_layout import all_columns_of, columns_of_record
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.regions import EVERY, KeyHashes, Region, united
 from acid_platform.values.rows import Rows
+from acid_platform.write.changed_rows import NO_ROWS, ChangedRows, deleted_rows
 from acid_platform.write.publishing import WrittenDirectory
 
 
@@ -146,3 +151,72 @@ def no_keys() -> None:
 
 def _of_partition(record: TableRecord, partition: str | None) -> Callable[[], Region]:
     return lambda: region_of_partition(partition, columns_of_record(record)[1])
+
+
+_Entity = tuple[str, str | None, RowOperation]
+"""A table, a partition of it, and an operation."""
+
+
+class RowReports:
+    """The changed rows of each table, partition and operation of one transaction.
+
+    What is not reported conflicts by partition, such as the rows of foreign writers.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._detection = settings.text(CONFLICT_DETECTION.name)
+        self._limit = settings.integer("acid.conflict.rows.bytes")
+        self._rows: dict[_Entity, ChangedRows] = {}
+        self._unknown: set[_Entity] = set()
+
+    def begun(self, record: TableRecord, partition: str | None, operation: RowOperation) -> None:
+        """Notes an UPDATE or DELETE that locks this entity, where it may match no row."""
+        self._rows.setdefault((record.name, partition, operation), NO_ROWS)
+
+    def unknown(self, record: TableRecord, partition: str | None, operation: RowOperation) -> None:
+        """Notes a change of rows that can't be named."""
+        self._unknown.add((record.name, partition, operation))
+
+    def add(
+        self,
+        record: TableRecord,
+        operation: RowOperation,
+        written: Sequence[WrittenDirectory],
+    ) -> None:
+        """Adds what an UPDATE, DELETE or MERGE has published. A MERGE that only inserted rows in a
+        partition changed none there.
+
+        Raises CorruptFile if a file of delete events can't be read.
+        """
+        if not self._by_row(record):
+            return
+        for published in written:
+            entity = (record.name, published.partition or None, operation)
+            rows = NO_ROWS
+            if published.deletes:
+                rows = published.changed or self._read(record, published)
+            self._rows[entity] = ChangedRows.union([self._rows.get(entity, NO_ROWS), rows])
+
+    def reports(self) -> list[RowReport]:
+        """The reports for the commit; all together have `acid.conflict.rows.bytes` at most."""
+        counted = {
+            entity: rows for entity, rows in self._rows.items() if entity not in self._unknown
+        }
+        texts = {entity: rows.row_set(self._limit) for entity, rows in counted.items()}
+        if sum(len(rows.text) if rows else self._limit for rows in texts.values()) > self._limit:
+            share = self._limit // len(texts)
+            texts = {
+                entity: rows if rows and len(rows.text) <= share else counted[entity].row_set(share)
+                for entity, rows in texts.items()
+            }
+        return [RowReport(*entity, rows) for entity, rows in texts.items() if rows is not None]
+
+    def _by_row(self, record: TableRecord) -> bool:
+        own = CONFLICT_DETECTION.stated(record.properties)
+        return (own or self._detection).lower() == "row"
+
+    @staticmethod
+    def _read(record: TableRecord, published: WrittenDirectory) -> ChangedRows:
+        files, location = Files.of(record.location)
+        directory = f"{location}/{published.partition}/{published.directory}".replace("//", "/")
+        return deleted_rows(files, directory, published.contents)

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from acid_platform.base.config import Settings
-from acid_platform.base.table_properties import CONFLICT_DETECTION, ISOLATION
+from acid_platform.base.table_properties import ISOLATION
 from acid_platform.base.tracing import ENGINE, statement_span
 from acid_platform.engine.choice import LOCAL_BYTES, Choice
 from acid_platform.engine.interface import Engine
@@ -22,19 +21,17 @@ from acid_platform.errors import (
     SnapshotOutdated,
     WriteConflict,
 )
-from acid_platform.handles.looked_for import LookedFor, no_keys
+from acid_platform.handles.looked_for import LookedFor, RowReports, no_keys
 from acid_platform.handles.snapshot_view import TransactionView
 from acid_platform.layout.formats import compression
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.metastore.records import (
     LockRequest,
     RewrittenTable,
-    RowReport,
     TableRecord,
     WriteReport,
 )
 from acid_platform.scan.table_layout import TableLayout
-from acid_platform.storage.files import Files
 from acid_platform.tables.declaration import widened
 from acid_platform.tables.record_layout import distributed
 from acid_platform.tables.table_constraints import row_checks
@@ -43,7 +40,6 @@ from acid_platform.transactions.locks import LockSettings, Statement, lock_of
 from acid_platform.transactions.regions import KeyHashes
 from acid_platform.values.coercion import Coerced
 from acid_platform.values.rows import Rows
-from acid_platform.write.changed_rows import NO_ROWS, ChangedRows, deleted_rows
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
 if TYPE_CHECKING:
@@ -58,73 +54,6 @@ def lock_request(
     lock, operation = lock_of(statement, settings)
     dynamic = record.partitioned and partition is None
     return LockRequest(record.name, lock, operation, partition, dynamic)
-
-
-_Place = tuple[str, str | None, RowOperation]
-"""Table, partition and operation."""
-
-
-class RowReports:
-    """The changed rows of each table, partition and operation of one transaction.
-
-    What is not reported conflicts by partition, such as the rows of foreign writers.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self._detection = settings.text(CONFLICT_DETECTION.name)
-        self._limit = settings.integer("acid.conflict.rows.bytes")
-        self._rows: dict[_Place, ChangedRows] = {}
-        self._unknown: set[_Place] = set()
-
-    def begun(self, record: TableRecord, partition: str | None, operation: RowOperation) -> None:
-        """Notes an UPDATE or DELETE that locks this entity, where it may match no row."""
-        self._rows.setdefault((record.name, partition, operation), NO_ROWS)
-
-    def unknown(self, record: TableRecord, partition: str | None, operation: RowOperation) -> None:
-        """Notes a change of rows that can't be named."""
-        self._unknown.add((record.name, partition, operation))
-
-    def add(
-        self,
-        record: TableRecord,
-        operation: RowOperation,
-        written: Sequence[WrittenDirectory],
-    ) -> None:
-        """Adds what an UPDATE, DELETE or MERGE has published. A MERGE that only inserted rows in a
-        partition changed none there.
-
-        Raises CorruptFile if a file of delete events can't be read.
-        """
-        if not self._by_row(record):
-            return
-        for published in written:
-            place = (record.name, published.partition or None, operation)
-            rows = NO_ROWS
-            if published.deletes:
-                rows = published.changed or self._read(record, published)
-            self._rows[place] = ChangedRows.union([self._rows.get(place, NO_ROWS), rows])
-
-    def reports(self) -> list[RowReport]:
-        """The reports for the commit; all together have `acid.conflict.rows.bytes` at most."""
-        counted = {place: rows for place, rows in self._rows.items() if place not in self._unknown}
-        texts = {place: rows.row_set(self._limit) for place, rows in counted.items()}
-        if sum(len(rows.text) if rows else self._limit for rows in texts.values()) > self._limit:
-            share = self._limit // len(texts)
-            texts = {
-                place: rows if rows and len(rows.text) <= share else counted[place].row_set(share)
-                for place, rows in texts.items()
-            }
-        return [RowReport(*place, rows) for place, rows in texts.items() if rows is not None]
-
-    def _by_row(self, record: TableRecord) -> bool:
-        own = CONFLICT_DETECTION.stated(record.properties)
-        return (own or self._detection).lower() == "row"
-
-    @staticmethod
-    def _read(record: TableRecord, published: WrittenDirectory) -> ChangedRows:
-        files, location = Files.of(record.location)
-        directory = f"{location}/{published.partition}/{published.directory}".replace("//", "/")
-        return deleted_rows(files, directory, published.contents)
 
 
 _Result = TypeVar("_Result")
@@ -276,22 +205,22 @@ class TransactionWork:
         number = self._number
         self._number += 1  # a failed statement's id is not used again (P19)
         return WriteTarget(
-            record.name,
-            layout.files,
-            layout.path,
-            layout.columns,
-            tuple(layout.partition_columns),
-            self.id,
-            self.begun.write_ids[record.name],
-            number,
-            compression(record.properties),
-            self.begun.heartbeat,
-            layout.buckets,
-            layout.format if layout.insert_only else None,
-            self.view.in_force.integer(LOCAL_BYTES),
-            distributed(record),
-            self.begun.abort,
-            row_checks(record),
+            table=record.name,
+            files=layout.files,
+            location=layout.path,
+            columns=layout.columns,
+            partition_columns=tuple(layout.partition_columns),
+            txn_id=self.id,
+            write_id=self.begun.write_ids[record.name],
+            statement=number,
+            compression=compression(record.properties),
+            still_open=self.begun.heartbeat,
+            buckets=layout.buckets,
+            plain=layout.format if layout.insert_only else None,
+            most_bytes=self.view.in_force.integer(LOCAL_BYTES),
+            distributed=distributed(record),
+            give_up=self.begun.abort,
+            checks=row_checks(record),
         )
 
     def run(
