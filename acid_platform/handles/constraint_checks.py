@@ -61,9 +61,9 @@ def _question_of_default(column: Column, constraint: Constraint) -> str:
     value = default_sql(column, constraint.text)
     from sqlglot import exp
 
-    from acid_platform.predicates.analysis import parse
+    from acid_platform.predicates.analysis import parsed
 
-    literal = parse(constraint.text)
+    literal = parsed(constraint.text)
     is_text = isinstance(literal, exp.Literal) and literal.is_string
     if is_text or column.type.kind in ("float", "double"):
         # A text that is no value of the type fails; a fraction becomes the nearest number.

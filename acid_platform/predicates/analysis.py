@@ -33,8 +33,10 @@ _BARE = (*INTEGRAL, "float", "double", "decimal", "boolean")
 """Kinds whose literals are written without quotes."""
 
 
-def parse(text: str) -> exp.Expr:
-    """Parses a SQL condition, in Spark's dialect. Raises InvalidExpression."""
+@lru_cache(256)
+def parsed(text: str) -> exp.Expr:
+    """What a SQL condition says, in Spark's dialect: each text is parsed once, so nobody changes
+    the tree. Raises InvalidExpression."""
     refuse_half_characters(text)
     try:
         with shallow("the condition"):
@@ -70,10 +72,6 @@ def _require_shallow(tree: exp.Expr) -> None:
         if depth > _DEEPEST:
             raise RecursionError
         waiting += [(child, depth) for child in node.iter_expressions()]
-
-
-parsed = lru_cache(maxsize=64)(parse)
-"""As `parse`, once for all partitions that ask. Nobody may change the tree."""
 
 
 def _where(text: str, error: SqlglotError) -> str:

@@ -22,7 +22,7 @@ from sqlglot import exp
 from acid_platform.errors import InvalidExpression, UnknownColumn, UnsupportedStatement
 from acid_platform.layout.types import FLOATING, INTEGRAL, Column, HiveType, unknown_column
 from acid_platform.predicates import literals
-from acid_platform.predicates.analysis import columns_of, parse, parsed
+from acid_platform.predicates.analysis import columns_of, parsed
 from acid_platform.predicates.arrow_compare import (
     Datum,
     Evaluate,
@@ -60,7 +60,7 @@ def arrow_predicate(where: str | exp.Expr, columns: Iterable[Column], table: str
     UnknownColumn, and UnsupportedStatement, naming the part, if only Spark can evaluate it.
     """
     builder = _Builder(tuple(columns), table)
-    evaluate = builder.condition(parse(where) if isinstance(where, str) else where)
+    evaluate = builder.condition(parsed(where) if isinstance(where, str) else where)
     return ArrowPredicate(frozenset(builder.used), evaluate)
 
 

@@ -115,7 +115,9 @@ class Clauses(Messages):
         limit = super()._parse_limit(this, *options, **named)  # type: ignore[misc]
         if isinstance(limit, exp.Limit) and limit is not this:
             if limit.args.get("offset") is not None:
-                self.raise_error("LIMIT takes one number; OFFSET skips rows")
+                self.raise_error(
+                    "LIMIT takes one number, or two as in LIMIT 2, 5; OFFSET skips rows"
+                )
             self._require_number(limit, "LIMIT")
         return limit
 

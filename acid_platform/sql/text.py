@@ -19,6 +19,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.layout.sql_text import canonical, sql_string
 from acid_platform.layout.types import meant_type
+from acid_platform.predicates import analysis
 from acid_platform.predicates.grammar import SparkSql
 from acid_platform.sql.time_travel import mark, with_words_of_sqlglot
 
@@ -97,7 +98,7 @@ def query(text: str) -> Query:
 
 @lru_cache(256)
 def _query(text: str) -> Query:
-    text = canonical(text)
+    text = _with_offset(canonical(text))
     tokens = tokens_of(text)
     _refuse_samples(tokens)
     understood = with_words_of_sqlglot(text, tokens)
@@ -118,6 +119,24 @@ def _query(text: str) -> Query:
         )
     _locate(tree, tokens_of(understood))
     return Query(text, tree, momentary=mark(tree))
+
+
+_LIMIT = re.compile(r"\blimit\s+\d+\s*,", re.IGNORECASE)
+
+
+def _with_offset(text: str) -> str:
+    """The text with `LIMIT 5 OFFSET 2` for Hive's `LIMIT 2, 5`."""
+    if not _LIMIT.search(text):
+        return text
+    tokens = tokens_of(text)
+    edits = []
+    for number in range(len(tokens) - 3):
+        kinds = [token.token_type for token in tokens[number + 1 : number + 4]]
+        if word(tokens, number) == "LIMIT" and kinds == _TWO_NUMBERS:
+            skipped, _, taken = tokens[number + 1 : number + 4]
+            two = f"{taken.text} OFFSET {skipped.text}"
+            edits.append(Edit(skipped.start, taken.end + 1, two))
+    return edited(text, edits)
 
 
 def _refuse_samples(tokens: Sequence[Token]) -> None:
@@ -171,11 +190,13 @@ def with_database(text: str, tree: exp.Expr, database: str) -> Iterator[Edit]:
         call.replace(exp.Literal.string(database))
 
 
-@lru_cache(256)
 def expression(text: str) -> Expression:
     """An expression. Raises InvalidExpression if it can't be parsed."""
-    text = canonical(text)
-    return Expression(text, parsed(text, exp.Condition))
+    text = _with_offset(canonical(text))
+    try:
+        return Expression(text, analysis.parsed(text))
+    except InvalidExpression:
+        return Expression(text, parsed(text, exp.Condition))  # its error says where
 
 
 def parsed(
@@ -256,6 +277,7 @@ def word(tokens: Sequence[Token], number: int) -> str:
 _NO_WORDS = frozenset(
     {TokenType.IDENTIFIER, TokenType.STRING, TokenType.RAW_STRING, TokenType.NATIONAL_STRING}
 )
+_TWO_NUMBERS = [TokenType.NUMBER, TokenType.COMMA, TokenType.NUMBER]
 _OPENING = {TokenType.L_PAREN: 1, TokenType.L_BRACKET: 1, TokenType.L_BRACE: 1}
 _CLOSING = {TokenType.R_PAREN: 1, TokenType.R_BRACKET: 1, TokenType.R_BRACE: 1}
 

@@ -131,9 +131,9 @@ def _checked_condition(what: str, known: KnownColumns, constraint: Constraint) -
     """
     from sqlglot import exp
 
-    from acid_platform.predicates.analysis import parse
+    from acid_platform.predicates.analysis import parsed
 
-    tree = parse(constraint.text)
+    tree = parsed(constraint.text)
     if tree.find(exp.Query, exp.Star, exp.Window, exp.AggFunc, exp.Lambda, exp.Placeholder):
         raise InvalidDefinition(f"{what}: a CHECK is about the columns of one row alone")
     if any(node.key.startswith(("current", "rand", "uuid", "local")) for node in tree.walk()):
@@ -162,10 +162,10 @@ def _default(what: str, column: Column, text: str) -> str:
     """The text of a default. Raises InvalidDefinition unless it is one value for every row."""
     from sqlglot import exp
 
-    from acid_platform.predicates.analysis import parse
+    from acid_platform.predicates.analysis import parsed
 
     try:
-        tree = parse(text)
+        tree = parsed(text)
     except InvalidExpression as error:
         raise InvalidDefinition(f"{what}: {error}") from error
     value = tree

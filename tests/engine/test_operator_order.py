@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from acid_platform import InvalidExpression
-from acid_platform.predicates.analysis import parse
+from acid_platform.predicates.analysis import parsed
 
 pytestmark = pytest.mark.spark
 
@@ -125,7 +125,7 @@ def differences(spark: SparkSession, texts: Iterable[str]) -> list[str]:
     found = []
     for text in texts:
         try:
-            ours = grouped(parse(text))
+            ours = grouped(parsed(text))
         except InvalidExpression:
             ours = None
         theirs = by_spark(text)

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from acid_platform import InvalidExpression
 from acid_platform.layout.sql_text import canonical, for_spark, pieces, sql_string
-from acid_platform.predicates.analysis import parse
+from acid_platform.predicates.analysis import parsed
 
 LITERALS = {
     r"'it''s'": "it's",
@@ -40,16 +40,16 @@ UNCLEAR = ("'a", '"a', "a = `b", "/* a", "/* /* */", "a = ${x}", "a {# b #}", "a
 
 @pytest.mark.parametrize("literal", LITERALS)
 def test_P33_a_literal_has_one_value(literal: str) -> None:
-    parsed = parse(literal)
-    assert isinstance(parsed, exp.Literal)
-    assert parsed.this == LITERALS[literal]
+    tree = parsed(literal)
+    assert isinstance(tree, exp.Literal)
+    assert tree.this == LITERALS[literal]
     assert canonical(literal).strip() == sql_string(LITERALS[literal])
 
 
 @pytest.mark.parametrize("text", UNCLEAR)
 def test_P33_what_other_parsers_would_take_otherwise_is_refused(text: str) -> None:
     with pytest.raises(InvalidExpression):
-        parse(text)
+        parsed(text)
 
 
 def test_P33_a_comment_of_templates_is_none_in_statements_either() -> None:
@@ -83,7 +83,7 @@ def test_P33_a_name_of_other_letters_is_quoted() -> None:
 def test_P33_any_text_survives_as_a_literal(text: str) -> None:
     literal = sql_string(text)
     assert canonical(literal) == literal
-    assert parse(literal).this == text
+    assert parsed(literal).this == text
     assert "${" not in for_spark(literal)
     assert canonical(for_spark(f"a = {literal}")) == f"a = {literal}"
     assert sqlglot.parse_one(literal, dialect="spark").this == text

@@ -8,7 +8,7 @@ from acid_platform import InvalidDefinition, InvalidExpression, UnsupportedState
 from acid_platform.errors import AcidError, UnknownColumn
 from acid_platform.layout.constraints import Constraint, ConstraintKind
 from acid_platform.layout.types import parse_columns
-from acid_platform.predicates.analysis import parse
+from acid_platform.predicates.analysis import parsed
 from acid_platform.predicates.grammar import SparkSql
 from acid_platform.sql.column_lists import ColumnList, constraint_of
 from acid_platform.tables.cheap_conditions import FUNCTIONS
@@ -159,7 +159,7 @@ def test_P74_every_function_is_listed_or_refused() -> None:
     for name in sorted(every):
         for arguments in ("b", "b, b", "b, b, b"):
             try:
-                parse(f"{name}({arguments}) = b")
+                parsed(f"{name}({arguments}) = b")
             except (InvalidExpression, UnsupportedStatement, ValueError):
                 continue
             try:

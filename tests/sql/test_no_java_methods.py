@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acid_platform.errors import AcidError, UnsupportedStatement
-from acid_platform.predicates.analysis import parse as condition
+from acid_platform.predicates.analysis import parsed as condition
 from acid_platform.sql.parse import parse
 from acid_platform.sql.text import query
 

@@ -51,6 +51,11 @@ def where(text: str) -> dict[str, str | None]:
     [
         ("select * from t", "select * from p_0 AS `t`", [QueryTable("p_0", "default.t")]),
         (
+            "select id from (select * from t limit 2, 5) s LIMIT 1,1",
+            "select id from (select * from p_0 AS `t` limit 5 OFFSET 2) s LIMIT 1 OFFSET 1",
+            [QueryTable("p_0", "default.t")],
+        ),
+        (
             "select db.T.id from db.T",
             "select T.id from p_0 AS `T`",
             [QueryTable("p_0", "db.t", columns=("id",))],

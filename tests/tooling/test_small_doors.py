@@ -39,7 +39,7 @@ from acid_platform.metastore import wire
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.log.segment import segment_name
-from acid_platform.predicates.analysis import parse
+from acid_platform.predicates.analysis import parsed
 from acid_platform.storage.files import Files
 
 UNSEEN = [chr(code) for code in (*range(32), *range(0x7F, 0xA0), 0x202E, 0x2066, 0x2028, 0xD800)]
@@ -247,12 +247,12 @@ def test_a_number_of_a_footer_that_does_not_end_is_refused_at_once() -> None:
 
 DEEP: list[tuple[Any, str]] = [
     (parse_type, "array<" * 5000 + "int" + ">" * 5000),
-    (parse, "(" * 5000 + "a" + ")" * 5000),
-    (parse, "NOT " * 5000 + "a"),
-    (parse, "a = 1" + " OR a = 1" * 5000),
-    (parse, "a = " + "+".join("1" * 3000)),
-    (parse, "abs(" * 5000 + "a" + ")" * 5000),
-    (parse, "CASE WHEN a THEN " * 500 + "b" + " END" * 500),
+    (parsed, "(" * 5000 + "a" + ")" * 5000),
+    (parsed, "NOT " * 5000 + "a"),
+    (parsed, "a = 1" + " OR a = 1" * 5000),
+    (parsed, "a = " + "+".join("1" * 3000)),
+    (parsed, "abs(" * 5000 + "a" + ")" * 5000),
+    (parsed, "CASE WHEN a THEN " * 500 + "b" + " END" * 500),
 ]
 
 
@@ -261,7 +261,7 @@ DEEP: list[tuple[Any, str]] = [
 def test_a_text_that_is_nested_deeply_is_a_named_error(read: Any, text: str) -> None:
     with pytest.raises(errors.AcidError, match="nested"):
         read(text)
-    assert parse("a = 1" + " OR a = 1" * 400)
+    assert parsed("a = 1" + " OR a = 1" * 400)
 
 
 def _cheap(password: str, cost: int) -> str:

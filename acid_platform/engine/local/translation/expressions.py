@@ -42,7 +42,7 @@ from acid_platform.engine.local.translation.scope import NameScope
 from acid_platform.errors import NeedsSpark, UnknownColumn
 from acid_platform.layout.types import INTEGRAL
 from acid_platform.predicates import literals
-from acid_platform.predicates.analysis import parse
+from acid_platform.predicates.analysis import parsed
 from acid_platform.predicates.grammar import COMPARISONS
 from acid_platform.predicates.known_columns import is_word
 
@@ -52,7 +52,7 @@ def translate_value(value: str, scope: NameScope) -> Typed:
 
     Raises InvalidExpression, UnknownColumn, NeedsSpark.
     """
-    return Translator(scope).value(parse(value))
+    return Translator(scope).value(parsed(value))
 
 
 class Translator:
