@@ -34,7 +34,7 @@ from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import TIMESTAMPS, UNNAMED, Column, parse_type, require_columns
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import TableRecord
-from acid_platform.predicates.known_columns import require_names
+from acid_platform.predicates.known_columns import reads_table, require_names
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.table_layout import select_entities
 from acid_platform.tables.declaration import wider
@@ -58,10 +58,14 @@ class RowStatement(ABC, Generic[_Result]):
 
     table: str
 
-    def lock_at_begin(self, record: TableRecord) -> Statement | None:  # noqa: ARG002, see below
-        """What it locks the whole table for, so that a transaction may begin with that lock; None
-        if `run` tells. Raises what is wrong with it, as far as the declaration tells."""
+    @property
+    def lock(self) -> Statement | None:
+        """What it locks the whole table for, so that a transaction can begin with this lock; None
+        if it is known only while the statement runs."""
         return None
+
+    def check(self, record: TableRecord) -> None:
+        """Raises what is wrong with it, as far as the declaration tells."""
 
     @abstractmethod
     def run(self, work: TransactionWork, record: TableRecord) -> _Result:
@@ -76,13 +80,15 @@ class InsertRows(RowStatement[int]):
     fixed: Mapping[str, Any] = field(default_factory=dict)
     shares: InsertShares | None = None
 
-    def lock_at_begin(self, record: TableRecord) -> Statement:
+    lock = Statement.INSERT
+
+    def check(self, record: TableRecord) -> None:
         require_rows_fit(record, column_names(self.rows))
         _require_partition(self.rows, record, self.fixed)
-        return Statement.INSERT
 
     def run(self, work: TransactionWork, record: TableRecord) -> int:
-        work.lock(record, self.lock_at_begin(record))
+        self.check(record)
+        work.lock(record, self.lock)
         work.refuse_together(record)
         fixed = written_values(self.fixed, columns_of_record(record)[1], record.name)
         written = work.run(
@@ -101,6 +107,10 @@ class OverwriteRows(RowStatement[int]):
     rows: Rows
     partition: Partition = None
     fixed: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def lock(self) -> Statement | None:
+        return Statement.INSERT_OVERWRITE if self.partition is None else None
 
     def run(self, work: TransactionWork, record: TableRecord) -> int:
         _, keys = columns_of_record(record)
@@ -129,7 +139,9 @@ class UpdateRows(RowStatement[int]):
     assignments: Mapping[str, str]
     where: Where = None
 
-    def lock_at_begin(self, record: TableRecord) -> Statement:
+    lock = Statement.UPDATE
+
+    def check(self, record: TableRecord) -> None:
         from acid_platform.engine.assignments import targets_of  # sqlglot takes long
 
         _refuse_insert_only(record, "UPDATE")
@@ -141,12 +153,13 @@ class UpdateRows(RowStatement[int]):
         values = self.where.values if isinstance(self.where, Condition) else ()
         for text in self.assignments.values():
             if text not in map(quoted, values):
-                require_names(text, (*own, *keys), record.name)
-        _require_predicate(self.where, record)
-        return Statement.UPDATE
+                _require_names(text, record, "UPDATE")
+        if isinstance(self.where, str):
+            _require_names(self.where, record, "UPDATE")
 
     def run(self, work: TransactionWork, record: TableRecord) -> int:
-        work.lock(record, self.lock_at_begin(record))
+        self.check(record)
+        work.lock(record, self.lock)
         work.refuse_together(record)
         scan = _scan(work, record, self.where)
         work.looked_for.condition(record, _pruning(self.where))
@@ -166,13 +179,16 @@ class DeleteRows(RowStatement[int]):
 
     where: Where = None
 
-    def lock_at_begin(self, record: TableRecord) -> Statement:
+    lock = Statement.DELETE
+
+    def check(self, record: TableRecord) -> None:
         _refuse_insert_only(record, "DELETE")
-        _require_predicate(self.where, record)
-        return Statement.DELETE
+        if isinstance(self.where, str):
+            _require_names(self.where, record, "DELETE FROM")
 
     def run(self, work: TransactionWork, record: TableRecord) -> int:
-        work.lock(record, self.lock_at_begin(record))
+        self.check(record)
+        work.lock(record, self.lock)
         work.refuse_together(record)
         scan = _scan(work, record, self.where)
         work.looked_for.condition(record, _pruning(self.where))
@@ -200,7 +216,11 @@ class MergeRows(RowStatement[MergeCounts]):
     def _only_inserts(self) -> bool:
         return all(clause.action is MergeAction.INSERT for clause in self.clauses)
 
-    def lock_at_begin(self, record: TableRecord) -> Statement:
+    @property
+    def lock(self) -> Statement:
+        return Statement.MERGE_INSERT if self._only_inserts else Statement.UPDATE
+
+    def check(self, record: TableRecord) -> None:
         if not self.clauses:
             raise InvalidExpression(
                 f"MERGE into {record.name} has no WHEN clause: say what happens to rows that match,"
@@ -213,12 +233,12 @@ class MergeRows(RowStatement[MergeCounts]):
         for clause in clauses:
             if clause.action is MergeAction.INSERT:
                 self._require_partition(clause, record)
-        return Statement.MERGE_INSERT if self._only_inserts else Statement.UPDATE
 
     def run(self, work: TransactionWork, record: TableRecord) -> MergeCounts:
         from acid_platform.scan.condition_regions import equal_columns  # sqlglot takes long
 
-        work.lock(record, self.lock_at_begin(record))
+        self.check(record)
+        work.lock(record, self.lock)
         work.refuse_together(record)
         clauses = self._complete(record)
         if not clauses:
@@ -291,9 +311,10 @@ class TruncateRows(RowStatement[None]):
     """Writes.truncate."""
 
     partition: Partition = None
+    lock = Statement.TRUNCATE
 
     def run(self, work: TransactionWork, record: TableRecord) -> None:
-        work.lock(record, Statement.TRUNCATE)
+        work.lock(record, self.lock)
         _, keys = columns_of_record(record)
         layout = work.view.layout(record)
         partitions = sorted(layout.partitions) if keys else [""]
@@ -399,9 +420,14 @@ def _require_partition(rows: Rows, record: TableRecord, fixed: Mapping[str, str 
     require_partition_columns(rows, names, record.name)
 
 
-def _require_predicate(where: Where, record: TableRecord) -> None:
-    if isinstance(where, str):
-        require_names(where, all_columns_of(record), record.name)
+def _require_names(text: str, record: TableRecord, verb: str) -> None:
+    """Raises UnknownColumn, and UnsupportedStatement for a subquery, which only SQL can have."""
+    if reads_table(text):
+        raise UnsupportedStatement(
+            f"{verb.split()[0]} of {record.name}: {text!r} has a subquery, which a verb does not"
+            f' read; write the statement in SQL: wh.sql("{verb} {record.name} …")'
+        )
+    require_names(text, all_columns_of(record), record.name)
 
 
 def _refuse_insert_only(record: TableRecord, statement: str) -> None:

@@ -158,7 +158,8 @@ def ignored(_record: TableRecord, _where: str | None) -> None:
 class TransactionView(SnapshotView):
     """Scans at the snapshot have the transaction's own rows; those of the past and changes do not.
 
-    `scans` and `changes` check that the transaction is open after they have opened files.
+    `scans` and `changes` check that the transaction is open after they have opened files, unless a
+    statement writes what it reads.
     """
 
     def __init__(self, transaction: OpenTransaction) -> None:
@@ -169,6 +170,7 @@ class TransactionView(SnapshotView):
         """The moves of consumers of changes that its commit makes, by consumer and table."""
         self.note: Note = ignored
         """Gets each table whose rows are read."""
+        self._writing = False
 
     def declare(self, record: TableRecord) -> None:
         """From now on the transaction sees this declaration of the table."""
@@ -179,12 +181,13 @@ class TransactionView(SnapshotView):
 
     @contextmanager
     def noting(self, note: Note) -> Iterator[None]:
-        """A block in which `note` gets each table whose rows are read (P51, P52)."""
-        before, self.note = self.note, note
+        """A block of a statement that writes, in which `note` gets each table whose rows are read
+        (P51, P52); its commit tells whether all files were there (P29)."""
+        before, self.note, self._writing = (self.note, self._writing), note, True
         try:
             yield
         finally:
-            self.note = before
+            self.note, self._writing = before
 
     def source(self, request: ScanRequest) -> tuple[TableLayout, ValidWriteIdList, ValidTxnList]:
         if request.past is None:  # the past never changes
@@ -192,7 +195,7 @@ class TransactionView(SnapshotView):
         return super().source(request)
 
     def scans(self, requests: Sequence[ScanRequest]) -> list[Scan]:
-        with self.checked():
+        with self.transaction.checked(again=not self._writing):
             return super().scans(requests)
 
     def changes(self, name: str, since: AsOf | None, until: AsOf | None) -> ChangeScan:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from acid_platform.base.arguments import require_kind
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.errors import (
-    AcidError,
     CompactionRefused,
     DeclarationChanged,
     InvalidDefinition,
@@ -21,8 +20,7 @@ from acid_platform.handles.constraint_checks import require_computable, require_
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.row_statements import InsertRows, Partition, RowStatement
 from acid_platform.handles.snapshot_view import SnapshotView
-from acid_platform.handles.transaction import Transaction, autocommit
-from acid_platform.handles.transaction_work import lock_request
+from acid_platform.handles.transaction import Transaction, autocommit, locks_at_begin
 from acid_platform.handles.write_verbs import Writes
 from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.declarable import table_name
@@ -80,23 +78,15 @@ class Table(Reads, Writes):
             return self._committed(statement)
 
     def _committed(self, statement: RowStatement[_Result]) -> _Result:
-        """Runs it as a transaction, which begins with its lock if it fits the known declaration."""
+        """Runs it as a transaction, which begins with the lock that the known declaration asks
+        for."""
 
         def change(txn: Transaction) -> _Result:
             self._known = txn.view.table(self._name)
             return txn.run(statement)
 
-        return autocommit(self._warehouse, self._name, change, self._locks_at_begin(statement))
-
-    def _locks_at_begin(self, statement: RowStatement[Any]) -> list[LockRequest]:
-        """None for a SHARED_READ, which would not wait at the beginning of a transaction (L10)."""
-        with suppress(AcidError):  # the transaction sees whether that is still wrong
-            locked_for = statement.lock_at_begin(self._known)
-            if locked_for is not None:
-                settings = self._warehouse.metastore.lock_settings
-                lock = lock_request(self._known, locked_for, settings)
-                return [lock] if lock.lock is not LockType.SHARED_READ else []
-        return []
+        locks = locks_at_begin(self._warehouse, [(self._known, statement.lock)])
+        return autocommit(self._warehouse, self._name, change, locks)
 
     # --- rows ----------------------------------------------------------------------------------
 

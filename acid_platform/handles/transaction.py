@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
@@ -22,10 +22,11 @@ from acid_platform.errors import (
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.row_statements import RowStatement
 from acid_platform.handles.snapshot_view import SnapshotView
-from acid_platform.handles.transaction_work import TransactionWork
+from acid_platform.handles.transaction_work import TransactionWork, lock_request
 from acid_platform.handles.write_verbs import Writes
 from acid_platform.metastore.client.open_transaction import UNDECIDED
 from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
+from acid_platform.transactions.locks import LockType, Statement
 from acid_platform.values.arrow_types import declared_text
 from acid_platform.values.coercion import Coerced
 
@@ -241,22 +242,37 @@ class TransactionTable(Reads, Writes):
         self._work.add_columns(self.name, declared_text(columns))
 
 
+def locks_at_begin(
+    warehouse: Warehouse, statements: Iterable[tuple[TableRecord, Statement | None]]
+) -> list[LockRequest]:
+    """The locks with which a transaction of these statements can begin, each with its table.
+
+    Not a SHARED_READ, which would not wait at the beginning of a transaction (L10).
+    """
+    settings = warehouse.metastore.lock_settings
+    locks = [lock_request(record, lock, settings) for record, lock in statements if lock]
+    return [*dict.fromkeys(lock for lock in locks if lock.lock is not LockType.SHARED_READ)]
+
+
 def autocommit(
     warehouse: Warehouse,
     table: str,
     statement: Callable[[Transaction], _Result],
     locks: Sequence[LockRequest] = (),
+    reads: Sequence[str] = (),
 ) -> _Result:
     """Runs a statement that writes `table` as a transaction; repeats it if its snapshot is outdated
     (T40).
 
     From the second attempt on it gets its locks before its snapshot, so the snapshot misses no
     commit that the locks prevent: an overwrite succeeds although others insert all the time (P30).
-    `locks`: with which the first attempt begins. Raises LockTimeout if another writer committed
-    during each attempt, WriteConflict if it can't be repeated, since its rows came as a stream.
+    `locks`: with which the first attempt begins; `reads`: see Warehouse.transaction. Raises
+    LockTimeout if another writer committed during each attempt, WriteConflict if it can't be
+    repeated, since its rows came as a stream, and before `statement` runs NoSuchTable for a name
+    of `reads` that is no table.
     """
     for attempt in count(1):
-        txn = warehouse.transaction(restart_if_stale=True, locks=locks)
+        txn = warehouse.transaction(restart_if_stale=True, locks=locks, reads=reads)
         try:
             with txn:
                 return statement(txn)

@@ -262,6 +262,7 @@ class Warehouse:
         restart_if_stale: bool = False,
         locks: Sequence[LockRequest] = (),
         isolation: Isolation = "snapshot",
+        reads: Sequence[str] = (),
     ) -> Transaction:
         """`with wh.transaction() as txn:` commits at the end of the block, or aborts.
 
@@ -271,13 +272,15 @@ class Warehouse:
 
         `restart_if_stale`: a lock that had to wait raises SnapshotOutdated if the snapshot misses a
         commit (T40). A single statement then begins again with the `locks` of this transaction, so
-        that its snapshot is taken after they were granted. Raises LockTimeout.
+        that its snapshot is taken after they were granted. `reads`: full names of tables, of which
+        the first answer tells what the snapshot sees. Raises LockTimeout, NoSuchTable.
         """
         if isolation not in get_args(Isolation):
             raise InvalidDefinition(
                 f"isolation is {isolation!r}; choose one of {', '.join(get_args(Isolation))}"
             )
-        begun = self.metastore.begin(locks=locks, info=self.info(), describe=bool(locks))
+        describe = bool(locks or reads)
+        begun = self.metastore.begin(locks, info=self.info(), describe=describe, reads=reads)
         return Transaction(TransactionWork(self, begun, restart_if_stale, locks, isolation))
 
     def snapshot(self) -> Snapshot:

@@ -154,7 +154,8 @@ class Writes(ABC):
 
         `{"s.a": "1"}` sets a field of a struct, at any depth; a struct that was NULL then has NULL
         in its other fields. Raises PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn,
-        WrongType, InvalidExpression, UnsupportedStatement for an insert-only table.
+        WrongType, InvalidExpression, UnsupportedStatement for an insert-only table, and for a
+        subquery, which `wh.sql("UPDATE …")` takes.
         """
         given = "a dict of columns and SQL texts, such as {'v': 'v + 1'}"
         require_kind("assignments", assignments, Mapping, given, InvalidExpression)
@@ -165,7 +166,8 @@ class Writes(ABC):
     def delete(self, where: Where = None, *, engine: str | None = None) -> int:
         """Deletes the rows that match the predicate, or all; returns the number of rows.
 
-        Raises UnknownColumn, InvalidExpression, UnsupportedStatement for an insert-only table.
+        Raises UnknownColumn, InvalidExpression, UnsupportedStatement for an insert-only table, and
+        for a subquery, which `wh.sql("DELETE FROM …")` takes.
         """
         require_condition("where", where, Condition, type(None))
         return self._run(DeleteRows(self.name, where), engine)

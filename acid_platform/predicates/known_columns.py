@@ -46,6 +46,17 @@ def require_names(text: str, columns: Sequence[Column], table: str) -> None:
         raise UnknownColumn(f"{error}; a text stands in quotes: {sql_string(unknown)}") from None
 
 
+def reads_table(text: str) -> bool:
+    """Whether an expression has a subquery over a table."""
+    from sqlglot import exp
+
+    from acid_platform.predicates.analysis import parsed
+
+    with suppress(InvalidExpression):  # Spark may be able to parse it
+        return parsed(text).find(exp.Table) is not None
+    return False
+
+
 def plain_names(tree: exp.Expr) -> list[str]:
     """The unqualified names that must be columns; empty if the expression is too complex."""
     from sqlglot import exp

@@ -4,11 +4,12 @@ A script goes from `sql_session` to `parse`, and from there its statements to th
 
 - `parameters` puts literals in the place of `:name`;
 - what a pattern recognises is an entry of `commands` in `run_shows`, `run_listings`,
-  `run_settings`, `run_operations`, `run_databases`, `run_columns` or `run_definitions`; CREATE
-  TABLE and VIEW are parsed in `declarations`;
-- what changes rows is divided by `split_dml` and `split_merge`, and run by `run_changes`;
-- a query is planned and run by `run_queries`. `scopes` tells its tables, `qualified_names` what a
-  name such as `db.t.c` means, `unknown_names` which no table has, `pruning` what a scan needs.
+  `run_settings`, `run_operations`, `run_columns` or `run_definitions`; CREATE TABLE and VIEW are
+  parsed in `declarations`;
+- what changes rows is divided by `split_dml` and `split_merge`; `run_changes` makes of it the value
+  that the verb of its name runs, in a transaction that begins with its locks;
+- a query is planned and run by `run_queries`. `scopes` tells its tables, `column_references` what
+  the names of columns mean and which no table has, `pruning` what a scan needs.
 """
 
 from acid_platform.sql.answers import Answer, Done

@@ -194,21 +194,24 @@ class Catalog:
             raise UnsupportedStatement(
                 f"{full} can't be changed as of {as_of}; ALTER TABLE … ROLLBACK TO undoes changes"
             )
-        if full in self.views:
-            raise UnsupportedStatement(
-                f"{full} is a view, which can only be read; name the table that it reads"
-            )
         if full in self.temporary:
             raise UnsupportedStatement(
                 f"{full} is a temporary table, which only INSERT and TRUNCATE change; CREATE TABLE"
                 " makes one that every statement changes"
             )
-        if full in self.externals:
-            raise UnsupportedStatement(
-                f"{full} is an external table, whose files are only read; INSERT its rows into"
-                " another table"
-            )
-        return self.record(name)
+        try:
+            return self.record(name)
+        except NoSuchTable:
+            if full in self.views:
+                raise UnsupportedStatement(
+                    f"{full} is a view, which can only be read; name the table that it reads"
+                ) from None
+            if full in self.externals:
+                raise UnsupportedStatement(
+                    f"{full} is an external table, whose files are only read; INSERT its rows into"
+                    " another table"
+                ) from None
+            raise
 
     def columns(self, full: str) -> tuple[str, ...]:
         """The names of the columns of a table or view, those of partitions included."""

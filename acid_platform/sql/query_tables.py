@@ -11,8 +11,8 @@ from sqlglot import exp
 from acid_platform.errors import InvalidDefinition, UnsupportedStatement
 from acid_platform.layout.schema import VIRTUAL_COLUMNS
 from acid_platform.layout.sql_text import quoted
+from acid_platform.sql.column_references import resolve
 from acid_platform.sql.pruning import conditions, needed_columns
-from acid_platform.sql.qualified_names import resolve
 from acid_platform.sql.scopes import ColumnsOf, direct_tables, full_name, stored_tables
 from acid_platform.sql.text import (
     Edit,
@@ -68,7 +68,7 @@ def bind(
 
     `columns_of` gives the columns of a table or view by its full name, partition columns included.
     Raises InvalidDefinition for a view that reads itself, UnsupportedStatement for more than
-    MOST_EXPANDED views and tables, and what `names.resolve` raises.
+    MOST_EXPANDED views and tables, and what `column_references.resolve` raises.
     """
     binding = _Binding(prefix, columns_of, cache(view_query))
     text, tree = binding.expanded(query, database, ())

@@ -1,4 +1,4 @@
-"""Running statements that change rows, with the methods of a transaction's table."""
+"""Running statements that change rows: each ends in the value that the verb of its name runs."""
 
 from __future__ import annotations
 
@@ -20,6 +20,14 @@ from acid_platform.errors import (
 )
 from acid_platform.handles.file_rows import rows_of_files
 from acid_platform.handles.grouped_inserts import interval_ms
+from acid_platform.handles.row_statements import (
+    DeleteRows,
+    InsertRows,
+    MergeRows,
+    OverwriteRows,
+    TruncateRows,
+    UpdateRows,
+)
 from acid_platform.handles.transaction import Transaction
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.sql_text import quoted
@@ -29,8 +37,8 @@ from acid_platform.predicates.grammar import CALLED
 from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Done
 from acid_platform.sql.catalog import Catalog
+from acid_platform.sql.column_references import FromMember, assigned_column, bare, called
 from acid_platform.sql.partition_specs import PartitionSpec, fixed_values, matching
-from acid_platform.sql.qualified_names import FromMember, assigned_column, bare, called
 from acid_platform.sql.query_tables import bind
 from acid_platform.sql.statements import (
     Assignment,
@@ -67,17 +75,18 @@ class Changes:
             case Insert() | MultiInsert():
                 return Done.changed("INSERT", self._insert(statement))
             case Update():
-                texts = self._assigned(statement, record)
-                where = self._where(statement, record)
-                rows = self.txn.table(record.name).update(texts, where)
-                return Done.changed("UPDATE", rows)
+                texts, where = self._assigned(statement, record), self._where(statement, record)
+                return Done.changed("UPDATE", self.txn.run(UpdateRows(record.name, texts, where)))
             case Delete():
                 where = self._where(statement, record)
-                return Done.changed("DELETE", self.txn.table(record.name).delete(where))
+                return Done.changed("DELETE", self.txn.run(DeleteRows(record.name, where)))
             case MergeInto():
-                return self._merge(statement, record)
+                counts = self.txn.run(self._merged(statement, record))
+                rows = counts.updated + counts.deleted + counts.inserted
+                return Done.changed("MERGE", rows)
             case Truncate():
-                self._truncate(statement, record)
+                for partition in self._truncated(statement, record):
+                    self.txn.run(TruncateRows(record.name, partition))
                 return Done("TRUNCATE")
             case LoadData():
                 return Done.changed("LOAD DATA", self._load(statement, record))
@@ -113,12 +122,10 @@ class Changes:
     def _stored(
         self, rows: Result, record: TableRecord, fixed: Mapping[str, str | None], overwrite: bool
     ) -> int:
-        target = self.txn.table(record.name)
         if not overwrite:
-            return target.insert(rows, fixed)
-        if fixed and len(fixed) == len(record.partition_columns):
-            return target.overwrite(rows, fixed)
-        return target.overwrite(rows, fixed=fixed)
+            return self.txn.run(InsertRows(record.name, rows, fixed))
+        whole = fixed and len(fixed) == len(record.partition_columns)
+        return self.txn.run(OverwriteRows(record.name, rows, fixed if whole else None, fixed))
 
     def _load(self, statement: LoadData, record: TableRecord) -> int:
         fixed = {} if statement.partition is None else fixed_values(statement.partition, record)
@@ -126,14 +133,10 @@ class Changes:
         rows = rows_of_files(self.warehouse, statement.source, columns)
         return self._stored(rows, record, fixed, statement.overwrite)
 
-    def _truncate(self, statement: Truncate, record: TableRecord) -> None:
-        target = self.txn.table(record.name)
+    def _truncated(self, statement: Truncate, record: TableRecord) -> Sequence[str | None]:
         if statement.partition is None:
-            target.truncate()
-            return
-        partitions = self.txn.view.partitions(record.name)
-        for name in matching(partitions, record, statement.partition):
-            target.truncate(name)
+            return [None]
+        return matching(self.txn.view.partitions(record.name), record, statement.partition)
 
     def _assigned(self, statement: Update, record: TableRecord) -> dict[str, str]:
         """The texts of SET; a value with a subquery is a column of the condition."""
@@ -170,7 +173,7 @@ class Changes:
             own.columns,
         )
 
-    def _merge(self, statement: MergeInto, record: TableRecord) -> Done:
+    def _merged(self, statement: MergeInto, record: TableRecord) -> MergeRows:
         result = run_queries.run(self.warehouse, self.catalog, statement.source)
         target = _member(statement, record)
         database = statement.source_database
@@ -201,14 +204,8 @@ class Changes:
                 texts = values_of_all(columns, result.columns, aliases[1], record.name)
             return MergeClause(when.verb, texts or None, condition, when.by_source)
 
-        counts = self.txn.table(record.name).merge(
-            result,
-            called(statement.on, both),
-            clauses=[clause(when) for when in statement.whens],
-            aliases=aliases,
-        )
-        rows = counts.updated + counts.deleted + counts.inserted
-        return Done.changed("MERGE", rows)
+        clauses = [clause(when) for when in statement.whens]
+        return MergeRows(record.name, result, called(statement.on, both), clauses, aliases)
 
 
 _ONE = "SELECT 1"
@@ -244,18 +241,19 @@ def _is_there(partitions: Sequence[str], record: TableRecord, spec: PartitionSpe
         return False
 
 
-def insert_with_others(warehouse: Warehouse, catalog: Catalog, statement: Insert) -> Done | None:
+def insert_with_others(
+    warehouse: Warehouse, catalog: Catalog, statement: Insert, record: TableRecord
+) -> Done | None:
     """Commits INSERT … VALUES with small inserts of other threads (P44).
 
-    None: nothing was written, and it has to run in a transaction of its own. Raises NoSuchTable,
-    UnsupportedStatement for a view, and what a commit raises.
+    `record`: the declaration that is known of its table. None: nothing was written, and it has to
+    run in a transaction of its own. Raises what a commit raises.
     """
     source = statement.source
     if statement.overwrite or not isinstance(source, ValuesRows):
         return None
     if any(value.tree.find(exp.Query) for row in source.rows for value in row):
         return None
-    record = catalog.target(statement.table)
     if not interval_ms(record) or warehouse.engines.preferred_here == "spark":
         return None
     try:

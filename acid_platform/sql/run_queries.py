@@ -16,12 +16,12 @@ from acid_platform.handles.snapshot_view import ScanRequest
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.metastore.show_columns import Shown
 from acid_platform.predicates.known_columns import unresolved_column
+from acid_platform.sql.column_references import refuse_unknown_names
 from acid_platform.sql.query_tables import Bound, QueryTable, bind
 from acid_platform.sql.scopes import full_name, stored_tables
 from acid_platform.sql.statements import Change
 from acid_platform.sql.text import Query
 from acid_platform.sql.time_travel import unmarked
-from acid_platform.sql.unknown_names import refuse_unknown_names
 from acid_platform.sql.views import tables_read
 from acid_platform.tables.external_tables import open_external
 from acid_platform.transactions.locks import Statement as Locked

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -13,8 +13,8 @@ from sqlglot.schema import MappingSchema
 from acid_platform.errors import UnsupportedStatement
 from acid_platform.sql.parse import parse, split
 from acid_platform.sql.scopes import ColumnsOf, full_name, stored_tables
-from acid_platform.sql.statements import Change, Statement
-from acid_platform.sql.text import DIALECT, Expression, Query
+from acid_platform.sql.statements import Change, names_read
+from acid_platform.sql.text import DIALECT, Query
 from acid_platform.sql.time_travel import stored_name
 
 
@@ -45,7 +45,7 @@ def tables_of_script(script: str) -> ScriptTables:
             " statements that change rows: INSERT, UPDATE, DELETE, MERGE, TRUNCATE or LOAD DATA"
         )
     return ScriptTables(
-        frozenset(_read(statements)),
+        frozenset(name for each in statements for name in names_read(each, "default")),
         frozenset(_full(part.table) for statement in changing for part in statement.parts),
         query,
     )
@@ -57,24 +57,6 @@ def column_names(query: Query) -> list[str] | None:
     names = [name.lower() for name in query.tree.named_selects]
     told = all(isinstance(column, plain) for column in query.tree.selects) and "*" not in names
     return names if told else None
-
-
-def _read(statements: Sequence[Statement]) -> Iterator[str]:
-    for part in _parts(statements):
-        for table in stored_tables(part.tree):
-            yield stored_name(full_name(table, "default"))
-
-
-def _parts(value: object) -> Iterator[Query | Expression]:
-    """All queries and expressions of a statement."""
-    if isinstance(value, Query | Expression):
-        yield value
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from _parts(item)
-    elif is_dataclass(value) and not isinstance(value, type):
-        for field in fields(value):
-            yield from _parts(getattr(value, field.name))
 
 
 def _full(name: str) -> str:

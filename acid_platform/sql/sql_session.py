@@ -12,8 +12,9 @@ from acid_platform.engine.moment import one_moment
 from acid_platform.engine.results import Result
 from acid_platform.errors import AcidError, NoSuchTable, TxnAborted, UnsupportedStatement
 from acid_platform.handles.snapshot_view import SnapshotView
-from acid_platform.handles.transaction import Transaction, autocommit
+from acid_platform.handles.transaction import Transaction, autocommit, locks_at_begin
 from acid_platform.handles.warehouse import Warehouse
+from acid_platform.metastore.records import TableRecord
 from acid_platform.metastore.show_columns import Shown
 from acid_platform.predicates.analysis import shallow
 from acid_platform.sql import recorded_answers, run_queries
@@ -23,7 +24,7 @@ from acid_platform.sql.commands import Command
 from acid_platform.sql.parameters import Parameters, bound
 from acid_platform.sql.parse import NO_STATEMENT, ScriptStatement, parse, split
 from acid_platform.sql.run_temporary import TemporaryTables, change_temporary
-from acid_platform.sql.statements import Change, Insert, Statement, Truncate
+from acid_platform.sql.statements import Change, Insert, Statement, Truncate, names_read
 from acid_platform.sql.text import Query
 
 MOST_CHARACTERS = 10_000
@@ -45,6 +46,8 @@ class SqlSession:
         self._parsed: Recent[str, tuple[tuple[ScriptStatement, Statement], ...]] = Recent(256)
         self._views: set[str] = set()
         """Names that were views or external tables when they were last read."""
+        self._known: dict[str, TableRecord] = {}
+        """The tables that this session has changed, by their full names."""
         self.temporary = TemporaryTables()
         """The tables of this session, which nobody else sees."""
 
@@ -164,9 +167,16 @@ class SqlSession:
     def _change(self, catalog: Catalog, statement: Change) -> Done:
         from acid_platform.sql.run_changes import Changes, insert_with_others  # not for a SELECT
 
+        begun = False
+
         def change(txn: Transaction) -> Done:
+            nonlocal begun
+            begun = True
+            own = self._catalog_of(txn.view, txn.view.transaction.described)
+            for part in statement.parts:
+                self._known[catalog.full(part.table)] = own.target(part.table)
             with txn.writing():
-                return Changes(self.warehouse, self._catalog_of(txn.view), txn).run(statement)
+                return Changes(self.warehouse, own, txn).run(statement)
 
         full = catalog.full(statement.table)
         if full in self.temporary.declared and isinstance(statement, Insert | Truncate):
@@ -174,10 +184,34 @@ class SqlSession:
         if self.transaction is not None:
             return change(self.transaction)
         if isinstance(statement, Insert):
-            inserted = insert_with_others(self.warehouse, catalog, statement)
+            record = self._declared(catalog, full)
+            inserted = insert_with_others(self.warehouse, catalog, statement, record)
             if inserted is not None:
                 return inserted
-        return autocommit(self.warehouse, catalog.target(statement.table).name, change)
+
+        def committed(reads: Collection[str]) -> Done:
+            records = [self._declared(catalog, part.table) for part in statement.parts]
+            wanted = [part.lock_at_begin for part in statement.parts]
+            locks = locks_at_begin(self.warehouse, zip(records, wanted, strict=True))
+            reads = {*reads} - {record.name for record in records}
+            return autocommit(self.warehouse, records[0].name, change, locks, sorted(reads))
+
+        named = {*names_read(statement, self.current_database)}
+        try:
+            return committed(named - {*catalog.temporary, *self._views})
+        except NoSuchTable:  # what it names is a view, was dropped, or is misspelt
+            if begun:
+                raise
+        self._known.clear()
+        self._views |= named & {*catalog.views, *catalog.externals}
+        return committed(())
+
+    def _declared(self, catalog: Catalog, name: str) -> TableRecord:
+        """A table as this session saw it last: enough to tell the lock with which a transaction
+        begins, which then sees the declaration. Raises as `Catalog.target`."""
+        full = catalog.full(name)
+        known = None if full in catalog.temporary else self._known.get(full)
+        return known or catalog.target(name)
 
     def _roll_back_after(self, error: BaseException) -> None:
         txn, self.transaction = self.transaction, None

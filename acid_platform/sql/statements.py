@@ -7,8 +7,8 @@ as written, see `text`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 
 from sqlglot import exp
 
@@ -18,7 +18,9 @@ from acid_platform.layout.sql_text import quoted
 from acid_platform.metastore.records import TableRecord
 from acid_platform.sql.commands import Command
 from acid_platform.sql.partition_specs import PartitionSpec
+from acid_platform.sql.scopes import full_name, stored_tables
 from acid_platform.sql.text import Expression, Query, query
+from acid_platform.sql.time_travel import stored_name
 from acid_platform.transactions.locks import Statement as Locked
 
 # --- changing rows --------------------------------------------------------------------------------
@@ -41,6 +43,12 @@ class RowChange(ABC):
     @abstractmethod
     def lock(self) -> Locked:
         """What it locks the table for."""
+
+    @property
+    def lock_at_begin(self) -> Locked | None:
+        """The lock of the whole table with which a transaction can begin; None if it is known only
+        while the statement runs."""
+        return self.lock
 
     def read_rows(self, record: TableRecord) -> Query | None:  # noqa: ARG002, others need it
         """The query whose rows it inserts or changes; None: it reads none."""
@@ -68,6 +76,10 @@ class Insert(RowChange):
     @property
     def lock(self) -> Locked:
         return Locked.INSERT_OVERWRITE if self.overwrite else Locked.INSERT
+
+    @property
+    def lock_at_begin(self) -> Locked | None:
+        return None if _is_one_partition(self) else self.lock
 
     def read_rows(self, record: TableRecord) -> Query | None:  # noqa: ARG002, it overrides
         return self.source if isinstance(self.source, Query) else None
@@ -207,6 +219,16 @@ class LoadData(RowChange):
     def lock(self) -> Locked:
         return Locked.INSERT_OVERWRITE if self.overwrite else Locked.INSERT
 
+    @property
+    def lock_at_begin(self) -> Locked | None:
+        return None if _is_one_partition(self) else self.lock
+
+
+def _is_one_partition(statement: Insert | LoadData) -> bool:
+    """Whether it may overwrite a single partition, which is all that it locks then."""
+    spec = statement.partition
+    return statement.overwrite and spec is not None and not spec.dynamic
+
 
 Change = Insert | MultiInsert | Update | Delete | MergeInto | Truncate | LoadData
 
@@ -271,3 +293,16 @@ class CreateView:
 
 Statement = Query | Change | Command
 """CREATE is a command that takes a CreateTable, CreateExternal or CreateView."""
+
+
+def names_read(statement: object, database: str) -> Iterator[str]:
+    """The full names of the tables and views in all queries and expressions of a statement."""
+    if isinstance(statement, Query | Expression):
+        for table in stored_tables(statement.tree):
+            yield stored_name(full_name(table, database))
+    elif isinstance(statement, tuple):
+        for item in statement:
+            yield from names_read(item, database)
+    elif is_dataclass(statement) and not isinstance(statement, type):
+        for part in fields(statement):
+            yield from names_read(getattr(statement, part.name), database)

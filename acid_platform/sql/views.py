@@ -17,8 +17,8 @@ from acid_platform.layout.schema import VIRTUAL_COLUMNS
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, HiveType, parse_type
 from acid_platform.metastore.records import ViewRecord
+from acid_platform.sql.column_references import resolve
 from acid_platform.sql.pruning import needed_columns
-from acid_platform.sql.qualified_names import resolve
 from acid_platform.sql.query_tables import ViewQuery, one_more
 from acid_platform.sql.scopes import full_name, stored_tables
 from acid_platform.sql.text import Edit, Query, edited, place, query, span

@@ -17,6 +17,7 @@ from acid_platform import (
     MergeClause,
     NoSuchPartition,
     Table,
+    UnsupportedStatement,
     Warehouse,
     WrongType,
 )
@@ -70,6 +71,13 @@ SELECT = "SELECT * FROM db.t"
         (lambda t: t.update(None), InvalidExpression, "assignments=None: pass a dict"),
         (lambda t: t.update({"v": "'b'"}, 5), InvalidExpression, f"where=5: {SQL_TEXT}"),
         (lambda t: t.delete(True), InvalidExpression, f"where=True: {SQL_TEXT}"),
+        (lambda t: t.delete(f"id IN ({SELECT})"), UnsupportedStatement, r'sql\("DELETE FROM db.t'),
+        (
+            lambda t: t.update({"v": "'b'"}, f"EXISTS ({SELECT} AS o WHERE o.id = 2)"),
+            UnsupportedStatement,
+            r'has a subquery, .* wh\.sql\("UPDATE db\.t …"\)',
+        ),
+        (lambda t: t.update({"v": f"({SELECT})"}), UnsupportedStatement, r'sql\("UPDATE db.t'),
         (lambda t: t.count(5), InvalidExpression, f"where=5: {SQL_TEXT}"),
         (lambda t: t.to_arrow(where=["id = 1"]), InvalidExpression, SQL_TEXT),
         (lambda t: t.batches(where=b"id = 1").read_all(), InvalidExpression, SQL_TEXT),

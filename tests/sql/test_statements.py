@@ -15,7 +15,6 @@ from acid_platform.sql.commands import Command, Commands
 from acid_platform.sql.parse import parse, split
 from acid_platform.sql.partition_specs import Compared, PartitionSpec
 from acid_platform.sql.run_columns import PARTITIONS
-from acid_platform.sql.run_databases import DATABASES
 from acid_platform.sql.run_definitions import DEFINITIONS
 from acid_platform.sql.run_listings import LISTINGS
 from acid_platform.sql.run_operations import OPERATIONS
@@ -314,7 +313,7 @@ def test_commands_of_a_table(text: str, action: str, arguments: dict[str, object
 
 
 @pytest.mark.parametrize(
-    "commands", [SHOWS, LISTINGS, SETTINGS, OPERATIONS, DATABASES, PARTITIONS, DEFINITIONS]
+    "commands", [SHOWS, LISTINGS, SETTINGS, OPERATIONS, PARTITIONS, DEFINITIONS]
 )
 def test_the_groups_of_each_pattern_are_the_arguments_of_its_function(commands: Commands) -> None:
     for pattern, command in commands.entries:

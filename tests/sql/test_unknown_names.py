@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
 
 import pytest
-import sqlglot
 from pyspark.errors import AnalysisException
-from sqlglot import exp
 
 from acid_platform import InvalidExpression, Table, UnknownColumn, UnsupportedStatement, Warehouse
 from acid_platform.base.visible import nearest_name
 from acid_platform.engine.spark.failures import translated
 from acid_platform.handles.transaction import TransactionTable
-from acid_platform.sql.unknown_names import refuse_unknown_names
+from acid_platform.sql.column_references import refuse_unknown_names
+from acid_platform.sql.text import query
 from tests.conftest import temporary_warehouse
 
 TABLES = {"default.t": ("id", "name", "at", "place"), "db.u": ("id", "n")}
 
 
 def unknown(text: str) -> str | None:
-    query = cast(exp.Query, sqlglot.parse_one(text, dialect="hive"))
+    tree = query(text).tree
     try:
-        refuse_unknown_names(query, TABLES.__getitem__, "default")
+        refuse_unknown_names(tree, TABLES.__getitem__, "default")
     except UnknownColumn as error:
         return str(error).removeprefix("there is no column ").partition(";")[0]
     return None
@@ -44,6 +42,8 @@ def unknown(text: str) -> str | None:
         ("SELECT month FROM t", "month"),
         ("SELECT name FROM (SELECT id AS a FROM t) s", "name"),
         ("WITH c AS (SELECT id AS a FROM t) SELECT c.id FROM c", "c.id"),
+        ("WITH c AS (SELECT * FROM t) SELECT other FROM c", "other"),
+        ("SELECT id FROM t AS x (a, b, c, d)", "id"),
         ("SELECT 1 FROM db.u, (SELECT n FROM t) s", "n"),
     ],
 )
@@ -63,7 +63,6 @@ def test_a_misspelt_name_is_found(text: str, name: str | None) -> None:
         "SELECT a FROM (SELECT id AS a FROM t) s",
         "WITH c AS (SELECT id AS a FROM t) SELECT a FROM c JOIN t ON c.a = t.id",
         "WITH c (b) AS (SELECT id AS a FROM t) SELECT b FROM c",
-        "WITH c AS (SELECT * FROM t) SELECT other FROM c",
         "SELECT col FROM (SELECT explode(split(name, ' ')) FROM t) s",
         "SELECT transform(split(name, ' '), x -> upper(x)) FROM t",
         "SELECT e FROM t LATERAL VIEW explode(split(name, ' ')) v AS e",
@@ -102,12 +101,12 @@ def test_a_column_two_queries_further_out_is_refused(
         f"WITH c AS (SELECT id, at, place FROM t) SELECT 1 FROM {outer} WHERE EXISTS"
         f" (SELECT 1 FROM db.u AS y WHERE NOT EXISTS (SELECT 1 FROM db.u WHERE {inner}))"
     )
-    query = cast(exp.Query, sqlglot.parse_one(text, dialect="hive"))
+    tree = query(text).tree
     if refused is None:
-        refuse_unknown_names(query, TABLES.__getitem__, "default")
+        refuse_unknown_names(tree, TABLES.__getitem__, "default")
         return
     with pytest.raises(UnsupportedStatement, match=f"^{refused} is a column of a query further"):
-        refuse_unknown_names(query, TABLES.__getitem__, "default")
+        refuse_unknown_names(tree, TABLES.__getitem__, "default")
 
 
 def test_an_outer_column_that_spark_can_not_evaluate_is_told() -> None:

@@ -196,18 +196,22 @@ class Metastore:
         wait: float = 60.0,
         info: ClientInfo | None = None,
         describe: bool = False,
+        reads: Sequence[str] = (),
     ) -> OpenTransaction:
         """Opens, locks, allocates write ids and takes the snapshot in one message (P6, S4).
 
-        `describe`: what the snapshot sees of the locked tables comes with it, unless it waited:
-        then `table`, `partition_records` and `manifest` answer without a message.
+        `describe`: what the snapshot sees of the locked tables and of those that it `reads` comes
+        with it, unless it waited: then `table`, `partition_records` and `manifest` answer without
+        a message.
 
         Waits up to `wait` seconds, then raises LockTimeout and aborts the transaction. As in Hive,
         a blocked read is refused at once (LockNotAcquired, L10). Also raises TooManyOpenTxns,
         NoSuchTable, NoSuchPartition.
         """
         kind = TxnType.DEFAULT
-        begin = ops.Begin(kind.value, tuple(locks), wait, None, client_info(info), (), describe)
+        begin = ops.Begin(
+            kind.value, tuple(locks), wait, None, client_info(info), tuple(reads), describe
+        )
         return OpenTransaction(self, kind, self.call(begin))
 
     def open_snapshot(

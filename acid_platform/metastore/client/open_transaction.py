@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
@@ -139,6 +139,11 @@ class OpenTransaction:
         """
         seen = self._described.get(table_name(name))
         return seen.record if seen else self._metastore.call(ops.GetTable(name, self.id))
+
+    @property
+    def described(self) -> Collection[str]:
+        """The full names of the tables that its beginning described, none of which is a view."""
+        return self._described.keys()
 
     def partition_records(self, name: str) -> list[PartitionRecord]:
         """The partitions that its snapshot sees, with their floors (P22, P28)."""

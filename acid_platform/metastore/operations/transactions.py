@@ -115,8 +115,8 @@ class Begin(MetastoreOperation[Granted], op="begin", outcome=BeginTicket):
     """Opens, locks, allocates write ids and takes the snapshot at once (P6, S4).
 
     `kind` is Hive's number for the type. `tables`: those that the snapshot will be asked for; None
-    means all. `describe`: the answer tells what the snapshot sees of them, or of the tables of
-    `locks`, of which an INSERT needs no files; not if it has to wait for a lock (P26, P28).
+    means all. `describe`: the answer tells what the snapshot sees of them and of the tables of
+    `locks`, of which an INSERT alone needs no files; not if it has to wait for a lock (P26, P28).
     """
 
     kind: int

@@ -40,15 +40,15 @@ def begin(turn: Turn, operation: ops.Begin) -> ops.BeginTicket:
     check_limit(turn.state, turn.steady, 1)
     txn = open_txn(turn, kind_of(operation.kind), operation.info, operation.tables is None)
     try:
+        needs = {
+            table_name(name): turn.state.table(name).record.table_id
+            for name in operation.tables or ()
+        }
         if operation.locks:
             locking.enqueue(
                 turn, txn, operation.locks, operation.wait, operation.zero_wait, begun=True
             )
-        else:
-            needs = {
-                table_name(name): turn.state.table(name).record.table_id
-                for name in operation.tables or ()
-            }
+        if needs or not operation.locks:
             turn.record(SnapshotTaken(txn.txn_id, needs))
     except AcidError as error:
         turn.record(Aborted(txn.txn_id, str(error)))
@@ -56,7 +56,8 @@ def begin(turn: Turn, operation: ops.Begin) -> ops.BeginTicket:
     lock = turn.state.next_lock - 1 if operation.locks else 0
     if not operation.describe:
         return ops.BeginTicket(txn.txn_id, lock)
-    reads = {each.operation for each in operation.locks} != {RowOperation.INSERT}
+    inserts = {each.operation for each in operation.locks} == {RowOperation.INSERT}
+    reads = bool(operation.tables) or not inserts
     return ops.BeginTicket(txn.txn_id, lock, tuple(turn.state.txns[txn.txn_id].needs), reads)
 
 

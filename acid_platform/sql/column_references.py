@@ -1,29 +1,43 @@
-"""Names in a query that say the database of their table, such as `db.t.id`.
+"""What the names of columns in a query mean: those that say the database of their table, such as
+`db.t.id`, and those that no table has.
 
 An engine knows a table of a query under one name, so `db.t.id` becomes `t.id` where it stands, and
 a table whose name alone would mean another one gets an alias that nobody else has. Names are
 resolved by Spark's rules. The scopes are asked from the inside out, and each is asked for a column
 of `db.t`, then for one of the alias `t`, then for a column whose fields the other parts are.
 All other names are left to the engine, which gets them as they were written.
+
+A name is refused before Spark starts only if the columns of all that it could refer to are known.
+Functions, and queries with a star, are left to Spark (P33).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
 from sqlglot import exp
 
-from acid_platform.errors import InvalidExpression, UnsupportedStatement
+from acid_platform.errors import InvalidExpression, UnknownColumn, UnsupportedStatement
 from acid_platform.layout.schema import VIRTUAL_COLUMNS
 from acid_platform.layout.sql_text import quoted
-from acid_platform.predicates.known_columns import unresolved_column
-from acid_platform.sql.scopes import ColumnsOf, cte_of, full_name, members, visible_selects
+from acid_platform.predicates.known_columns import is_word, unresolved_column
+from acid_platform.sql.scopes import (
+    ColumnsOf,
+    cte_of,
+    full_name,
+    members,
+    stored_tables,
+    visible_selects,
+)
 from acid_platform.sql.text import CURRENT_DATABASE, Edit, Expression, edited, place, span
 from acid_platform.sql.time_travel import changes_between
 
 ANY = "*"
+UNNAMED = ""
+"""Stands for the columns of a query whose names only an engine knows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +62,15 @@ class FromMember:
 
     def may_have(self, column: str) -> bool:
         return self.has(column) is not False
+
+    def names(self, parts: Sequence[str]) -> bool:
+        """Whether the parts are those of a column that is known to it, or of a field of one."""
+        own = self.columns or ()
+        return (
+            parts[0] in own
+            or (parts[0] == self.name and parts[1:2] and parts[1] in own)
+            or (tuple(parts[:2]) == (self.database, self.name) and bool({*own} & {*parts[2:3]}))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +116,7 @@ def resolve(
     written = [*_columns(tree)]
     if not any(_parts(column)[:2] in full and len(column.parts) > 2 for column in written):
         return Names((), aliases)  # the usual case
-    work = _Scopes({id(table) for table in tables}, columns_of, database)
+    work = _Scopes.of(tables, columns_of, database)
     references = [work.reference(column) for column in written if len(column.parts) > 1]
     edits, owners = [], dict[int, FromMember]()
     for reference in references:
@@ -211,11 +234,15 @@ class _Scopes:
     database: str
     scopes: dict[int, tuple[FromMember, ...]] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, tables: Sequence[exp.Table], columns_of: ColumnsOf, database: str) -> _Scopes:
+        return cls({id(table) for table in tables}, columns_of, database)
+
     def reference(self, column: exp.Column) -> Reference:
-        scopes = tuple(self._scope(select) for select in visible_selects(column))
+        scopes = tuple(self.members_of(select) for select in visible_selects(column))
         return Reference(column, _parts(column), scopes)
 
-    def _scope(self, select: exp.Select) -> tuple[FromMember, ...]:
+    def members_of(self, select: exp.Select) -> tuple[FromMember, ...]:
         if id(select) not in self.scopes:
             self.scopes[id(select)] = ()  # what a CTE would find if it named itself
             self.scopes[id(select)] = tuple(self._members(select))
@@ -250,20 +277,92 @@ class _Scopes:
                 names: list[str] = []
                 for item in node.expressions:
                     if isinstance(item, exp.Star) and not any(item.args.values()):
-                        for member in self._scope(node):
+                        for member in self.members_of(node):
                             if member.columns is None:
                                 return None
                             names += member.columns
                     elif item.is_star or isinstance(item, exp.Aliases):
                         return None
                     else:
-                        names.append(item.alias_or_name)
+                        named = isinstance(item, exp.Column | exp.Alias)
+                        names.append(item.alias_or_name if named else UNNAMED)
                 return names
         return None
 
 
 def _lower(names: Sequence[str] | None) -> frozenset[str] | None:
     return None if names is None else frozenset(name.lower() for name in names)
+
+
+# --- names that no table has ----------------------------------------------------------------------
+
+_PLAIN = re.compile(r"[A-Za-z_]\w*")
+_AFTER_SELECTION = (
+    *(exp.Order, exp.Having, exp.Group, exp.Sort, exp.Cluster, exp.Distribute, exp.Qualify),
+)
+
+
+def refuse_unknown_names(query: exp.Query, columns_of: ColumnsOf, database: str) -> None:
+    """Raises UnknownColumn for the first name that no table has as a column, and
+    UnsupportedStatement for one that is a column two queries further out."""
+    if query.find(exp.Lateral, exp.Unnest, exp.Pivot, exp.MatchRecognize):
+        return
+    scopes = _Scopes.of(stored_tables(query), columns_of, database)
+    for column in query.find_all(exp.Column):
+        if error := _unknown(column, scopes):
+            raise error
+
+
+def _unknown(column: exp.Column, scopes: _Scopes) -> UnknownColumn | UnsupportedStatement | None:
+    parts = _parts(column)
+    if (
+        isinstance(column.this, exp.Star)
+        or column.find_ancestor(exp.Lambda, exp.Hint)
+        or is_word(column)
+        or not all(map(_PLAIN.fullmatch, parts))
+    ):
+        return None
+    by_name: dict[str, set[str]] = {}
+    aliases: set[str] = set()
+    level = 0  # of the query that has the column; 0 if it is where the name stands
+    for distance, select in enumerate(visible_selects(column)):
+        members_here = scopes.members_of(select)
+        for member in members_here:
+            if member.columns is None or UNNAMED in member.columns:
+                return None
+            by_name.setdefault(member.name, set()).update(member.columns)
+        if level == distance and not any(member.names(parts) for member in members_here):
+            level += 1
+        if not all(map(_is_named, select.expressions)) and column.find_ancestor(*_AFTER_SELECTION):
+            return None
+        aliases.update(_aliases(select))
+    written = ".".join(part.name for part in column.parts)
+    if 1 < level <= distance and parts[0] not in aliases:
+        return UnsupportedStatement(
+            f"{written} is a column of a query further out than the one directly around its"
+            " subquery, which Spark does not resolve; join the tables in one of the queries between"
+        )
+    every = set().union(*by_name.values())
+    if len(parts) > 2 or not by_name or parts[0] in every | aliases:
+        return None
+    if len(parts) == 2:
+        if parts[0] not in by_name or parts[1] in by_name[parts[0]]:
+            return None
+        every = by_name[parts[0]]
+    return unresolved_column(written, sorted(every))
+
+
+def _is_named(item: exp.Expr) -> bool:
+    """Whether the names of the columns stand there, or are those of tables."""
+    return isinstance(item, exp.Column | exp.Alias | exp.Aliases) or item.is_star
+
+
+def _aliases(select: exp.Select) -> Iterator[str]:
+    for item in select.expressions:
+        if isinstance(item, exp.Aliases):
+            yield from (name.name.lower() for name in item.aliases)
+        elif item.alias:
+            yield item.alias.lower()
 
 
 # --- statements without inner scopes --------------------------------------------------------------
