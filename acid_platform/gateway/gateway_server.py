@@ -26,9 +26,8 @@ from acid_platform.gateway.authorization import Caller
 from acid_platform.gateway.client_connection import ClientConnection
 from acid_platform.gateway.gateway import Gateway, Later
 from acid_platform.gateway.gateway_tls import Tls
-from acid_platform.gateway.settings import Bounds, CallRates
 from acid_platform.gateway.users import Proof, Users
-from acid_platform.gateway.workers import Work, Workers
+from acid_platform.gateway.workers import Bounds, CallRates, Work, Workers
 
 _LOG = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.2

@@ -14,7 +14,7 @@ from acid_platform import Warehouse
 from acid_platform.gateway.authorization import Authorizer
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.gateway_server import Entry, GatewayServer
-from acid_platform.gateway.settings import Bounds
+from acid_platform.gateway.workers import Bounds
 from tests.conftest import temporary_warehouse
 from tests.gateway.clients import connected
 

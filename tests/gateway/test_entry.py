@@ -20,8 +20,9 @@ from acid_platform.gateway import sasl, users
 from acid_platform.gateway.gateway_server import Entry, GatewayServer
 from acid_platform.gateway.gateway_tls import Tls
 from acid_platform.gateway.hive_client import PASSWORD, Address, Hive, HiveRefused
-from acid_platform.gateway.settings import Bounds, CallRates, GatewaySettings
+from acid_platform.gateway.settings import GatewaySettings
 from acid_platform.gateway.users import Users
+from acid_platform.gateway.workers import Bounds, CallRates
 from tests.gateway.certificates import Authority, Pair
 from tests.gateway.clients import connected, m
 from tests.gateway.conftest import serving

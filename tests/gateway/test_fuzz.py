@@ -23,8 +23,8 @@ from acid_platform.gateway.authorization import Caller
 from acid_platform.gateway.client_connection import ClientConnection
 from acid_platform.gateway.framing import Limits
 from acid_platform.gateway.gateway import Gateway
-from acid_platform.gateway.settings import Bounds
 from acid_platform.gateway.users import Proof
+from acid_platform.gateway.workers import Bounds
 from acid_platform.metastore.client.metastore import Metastore
 from tests.gateway.calls import any_call
 from tests.gateway.test_protocol import CALLS, _Silent, framed

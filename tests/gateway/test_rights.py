@@ -28,7 +28,7 @@ from acid_platform.gateway.call_table import CALLS
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.needs import Need, needs_of_commit
 from acid_platform.gateway.protocol import Call
-from acid_platform.gateway.settings import Bounds, CallRates
+from acid_platform.gateway.workers import Bounds, CallRates
 from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.transactions import GetLocks

@@ -24,9 +24,8 @@ from acid_platform.gateway import users
 from acid_platform.gateway.gateway_server import Entry, GatewayServer
 from acid_platform.gateway.gateway_tls import Tls
 from acid_platform.gateway.hive_client import PASSWORD, Hive
-from acid_platform.gateway.settings import Bounds
 from acid_platform.gateway.users import Users
-from acid_platform.gateway.workers import Workers
+from acid_platform.gateway.workers import Bounds, Workers
 from tests.crowds import held
 from tests.gateway.certificates import Authority
 from tests.gateway.clients import EXCL_WRITE, UPDATE, WAITING, Statement, connected, m
