@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from acid_platform.base.strangers import Strangers
+from acid_platform.base.strangers import Pace, Strangers
 from acid_platform.errors import InvalidDefinition
 
 if TYPE_CHECKING:
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 HERE = "127.0.0.1"
 MOST, _OF_ONE = 256, 128
 """Connections, of all and of one address: whoever comes then takes the place of the oldest."""
-_ACCEPTED_AT_ONCE, _MOST_ANSWERED = 32, 64
-"""New connections between two looks at the others; requests that are answered at the same time,
-and make room for nobody."""
+_MOST_ANSWERED = 64
+"""Requests that are answered at the same time, and make room for nobody."""
 _LONGEST = 8192
 """Bytes of a request."""
 _REQUEST_SECONDS, _ANSWER_SECONDS = 5.0, 10.0
+_RETRY_SECONDS = 0.1
+"""After a connection that could not be accepted, as when no descriptor is left."""
 _PAUSE = 0.1
 """Seconds between two looks at the numbers; requests that wait together get the same."""
 
@@ -57,7 +58,7 @@ class MetricsPage:
     """Serves the numbers from a thread of its own until `close`, or the end of the process.
 
     Whoever reaches it may read them, and hold no more than a few of the process's descriptors
-    (P75): one thread serves all connections, and another one reads the numbers.
+    (P75): one thread takes connections at a pace and serves them, and another reads the numbers.
     """
 
     def __init__(self, listener: socket.socket, registry: CollectorRegistry) -> None:
@@ -84,16 +85,33 @@ class MetricsPage:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(
-            asyncio.start_server(
-                self._serve, sock=self._listener, limit=_LONGEST, backlog=_ACCEPTED_AT_ONCE
-            )
-        )
+        self._listener.setblocking(False)
+        self._loop.create_task(self._accept())
         self._loop.run_forever()
-        server.close()
-        for writer in self._strangers:
-            writer.transport.abort()
+        ended = asyncio.all_tasks(self._loop)
+        for task in ended:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*ended, return_exceptions=True))
+        self._listener.close()
         self._loop.close()
+
+    async def _accept(self) -> None:
+        pace, served = Pace(), set[asyncio.Task[None]]()
+        while True:
+            try:
+                accepted, _ = await self._loop.sock_accept(self._listener)
+            except OSError:
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            try:
+                reader, writer = await asyncio.open_connection(sock=accepted, limit=_LONGEST)
+            except OSError:  # it has gone already
+                accepted.close()
+                continue
+            task = self._loop.create_task(self._serve(reader, writer))
+            served.add(task)
+            task.add_done_callback(served.discard)
+            await asyncio.sleep(pace.took())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         crowded_out = self._strangers.come(writer, str(writer.get_extra_info("peername")[0]))

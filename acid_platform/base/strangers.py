@@ -92,6 +92,21 @@ class Strangers(Generic[Connection]):
         return next(iter(most), None) if most else None
 
 
+class Pace:
+    """How fast connections of strangers are taken: a crowd at once, then some hundreds a second, so
+    that a flood takes a small share of the time of the process that others wait for."""
+
+    def __init__(self, a_second: float = 300.0, at_once: int = 200) -> None:
+        self._every, self._credit = 1 / a_second, at_once / a_second
+        self._due = float("-inf")
+
+    def took(self) -> float:
+        """Counts a connection that was taken: the seconds to wait before the next one."""
+        now = time.monotonic()
+        self._due = max(self._due, now - self._credit) + self._every
+        return max(0.0, self._due - now)
+
+
 class FewLines:
     """Logs refusals, unless strangers fill the log: then the number of others is logged later."""
 

@@ -19,7 +19,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from acid_platform.base.strangers import FewLines, Strangers, most_connections, network_of
+from acid_platform.base.strangers import (
+    FewLines,
+    Pace,
+    Strangers,
+    most_connections,
+    network_of,
+)
 from acid_platform.errors import AcidError, InvalidDefinition
 from acid_platform.gateway import gateway_tls, sasl
 from acid_platform.gateway.authorization import Caller
@@ -230,7 +236,7 @@ class GatewayServer:
     # --- accepting ------------------------------------------------------------------------------
 
     async def _accept(self) -> None:
-        greeting: set[asyncio.Task[None]] = set()
+        greeting, pace = set[asyncio.Task[None]](), Pace()
         while True:
             try:
                 accepted, peer = await self._loop.sock_accept(self._listener)
@@ -241,11 +247,11 @@ class GatewayServer:
             connection = self._admitted(f"{peer[0]}:{peer[1]}")
             if connection is None:
                 accepted.close()
-                continue
-            connection.greeting = task = asyncio.create_task(self._greet(accepted, connection))
-            greeting.add(task)
-            task.add_done_callback(greeting.discard)
-            await asyncio.sleep(0)  # what has arrived is read before the next one comes
+            else:
+                connection.greeting = task = asyncio.create_task(self._greet(accepted, connection))
+                greeting.add(task)
+                task.add_done_callback(greeting.discard)
+            await asyncio.sleep(pace.took())  # what has arrived is read before the next one comes
 
     def _admitted(self, peer: str) -> ClientConnection | None:
         """A new connection, for which a stranger may have to go.

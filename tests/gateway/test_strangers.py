@@ -19,7 +19,7 @@ from thriftpy2.thrift import TApplicationException
 from acid_platform import InvalidDefinition, Warehouse
 from acid_platform.base import strangers
 from acid_platform.base.metrics_page import MOST, serve_metrics
-from acid_platform.base.strangers import FewLines, Strangers, network_of
+from acid_platform.base.strangers import FewLines, Pace, Strangers, network_of
 from acid_platform.gateway import users
 from acid_platform.gateway.gateway_server import Entry, GatewayServer
 from acid_platform.gateway.gateway_tls import Tls
@@ -85,6 +85,21 @@ def test_P75_descriptors_are_kept_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: raised.append(limits))
     assert strangers.most_connections() == 4096 - strangers.KEPT_BACK
     assert raised == [(4096, 4096)]
+
+
+def test_P75_a_crowd_is_taken_at_once_and_a_flood_at_a_pace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [50.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    pace = Pace(100, 20)
+    for _ in range(2):
+        assert not any(pace.took() for _ in range(20))
+        for _ in range(100):
+            pause = pace.took()
+            assert 0 < pause <= 0.0101
+            now[0] += pause
+        now[0] += 1
 
 
 def test_P75_strangers_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:

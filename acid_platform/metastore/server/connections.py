@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from acid_platform.base.strangers import FewLines, Strangers, most_connections
+from acid_platform.base.strangers import FewLines, Pace, Strangers, most_connections
 from acid_platform.metastore import wire
 
 if TYPE_CHECKING:
@@ -85,6 +85,9 @@ class Connections:
         self._selector.register(self._bell_out, selectors.EVENT_READ, None)
         self._connections: set[Connection] = set()
         self._strangers = Strangers[Connection](MOST_STRANGERS, MOST_OF_ONE)
+        self._pace = Pace()
+        self._resting: dict[Listener, float] = {}
+        """Listeners that accept nothing more until then."""
         self._most = most_connections()
         self._slow: set[Connection] = set()
         self.role, self.epoch = wire.LEADER, 0
@@ -109,7 +112,7 @@ class Connections:
     def wait(self, seconds: float) -> list[tuple[Connection, bytes]]:
         """The messages of clients with a finished handshake, after at most so many seconds."""
         messages: list[tuple[Connection, bytes]] = []
-        for key, events in self._selector.select(seconds):
+        for key, events in self._selector.select(self._wake(seconds)):
             endpoint = key.data
             if isinstance(endpoint, Connection):
                 with self._alone(endpoint):
@@ -184,7 +187,8 @@ class Connections:
     def close(self, seconds: float = 1.0) -> None:
         """Accepts no more connections, sends unsent answers for so many seconds, and closes all."""
         for listener in self._listeners:
-            self._selector.unregister(listener.sock)
+            if listener not in self._resting:
+                self._selector.unregister(listener.sock)
             listener.sock.close()
         deadline = time.monotonic() + seconds
         while self._slow and time.monotonic() < deadline:
@@ -198,6 +202,14 @@ class Connections:
         os.close(self._bell_out)
 
     # --- events -----------------------------------------------------------------------------
+
+    def _wake(self, seconds: float) -> float:
+        """Lets listeners that have rested accept again: how long to wait at most."""
+        now = time.monotonic()
+        for listener in [each for each, until in self._resting.items() if until <= now]:
+            del self._resting[listener]
+            self._selector.register(listener.sock, selectors.EVENT_READ, listener)
+        return min([seconds, *(until - now for until in self._resting.values())])
 
     def _accept(self, listener: Listener) -> None:
         """Takes some of the connections that wait: a crowd costs the others few rounds."""
@@ -214,6 +226,10 @@ class Connections:
                 time.sleep(0.01)
                 return
             self._admit(listener, sock, str(peer[0]) if peer else "")
+            if sock.family != socket.AF_UNIX and (pause := self._pace.took()):
+                self._selector.unregister(listener.sock)
+                self._resting[listener] = time.monotonic() + pause
+                return
 
     def _admit(self, listener: Listener, sock: socket.socket, host: str) -> None:
         """Clients who have proved the key keep their places; a stranger gets what is left."""
