@@ -19,7 +19,8 @@ _STRING, _STRUCT, _MAP, _SET, _LIST = 11, 12, 13, 14, 15
 _FIXED = {_BOOL: 1, _BYTE: 1, _DOUBLE: 8, _I16: 2, _I32: 4, _I64: 8}
 _HEADS = {**dict.fromkeys(_FIXED, 0), _STRING: 4, _STRUCT: 0, _MAP: 6, _SET: 5, _LIST: 5}
 """Bytes in front of the content of a value: its size, and the types of its elements."""
-_CALL, _ONEWAY = 1, 4
+CALLS, ANSWERS = frozenset({1, 4}), frozenset({2, 3})
+"""Types of messages: calls, and calls that want no answer; replies and exceptions."""
 _FRAME = 4
 _AT_ONCE = 20_000
 """Values that are walked over before other connections have their turn."""
@@ -41,6 +42,7 @@ class Limits:
     depth: int = 40
     name: int = 200
     """Bytes of the name of a call."""
+    kinds: frozenset[int] = CALLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ class Cutter:
         if not _FRAME <= word <= self._limits.bytes:
             raise MalformedMessage(
                 f"{head!r} begins neither a message of the binary protocol nor a frame of at most"
-                f" {self._limits.bytes:,} bytes; the gateway speaks Thrift, not HTTP or TLS"
+                f" {self._limits.bytes:,} bytes; Thrift is spoken here, not HTTP or TLS"
                 if not self._only_frames
                 else f"{head!r} begins no frame of at most {self._limits.bytes:,} bytes"
             )
@@ -166,8 +168,9 @@ class _Walk:
                 " message of the binary protocol"
             )
         kind = word & 0xFF
-        if word & 0xFF00 or kind not in (_CALL, _ONEWAY):
-            raise MalformedMessage(f"a message of type {kind} is not a call")
+        if word & 0xFF00 or kind not in self._limits.kinds:
+            what = "a call" if self._limits.kinds is CALLS else "an answer"
+            raise MalformedMessage(f"a message of type {kind} is not {what}")
         if _sized(size) > self._limits.name:
             raise MalformedMessage(f"the name of a call has {size:,} bytes")
         self._pass(8 + size + 4)

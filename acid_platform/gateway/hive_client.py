@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import getpass
+import io
 import os
 import socket
 import ssl
 import struct
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,12 +23,17 @@ from acid_platform.errors import (
     Terminal,
 )
 from acid_platform.gateway import sasl
+from acid_platform.gateway.framing import ANSWERS, Cutter, Limits, MalformedMessage
 from acid_platform.gateway.protocol import load
 from acid_platform.gateway.shapes import CATALOG, INSERT_ONLY_TABLES, LOCK_NUMBERS, HiveLockState
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 
 _SECONDS = 120.0
+"""How long an answer may take, or the way to the first call."""
+_ANSWER = Limits(bytes=256 << 20, values=5_000_000, text=16 << 20, kinds=ANSWERS)
+_MOST_OF_TABLE = 512 << 20
+"""Bytes of the partitions of a table, all of which are held."""
 _PORT = 9083
 _BATCH = 200
 """Partitions in one call."""
@@ -77,15 +84,13 @@ class Hive:
 
     def __init__(self, address: Address) -> None:
         """Raises MetastoreUnavailable, InvalidDefinition."""
-        from thriftpy2.protocol import TBinaryProtocol
+        from thriftpy2.protocol.binary import TBinaryProtocol
         from thriftpy2.thrift import TClient
-        from thriftpy2.transport import TBufferedTransport, TFramedTransport, TSocket
 
         self.address = address
         self._socket = _connected(address)
-        wire = TSocket(sock=self._socket)
-        transport = TFramedTransport(wire) if address.user else TBufferedTransport(wire)
-        self._client = TClient(load().ThriftHiveMetastore, TBinaryProtocol(transport))
+        self._wire = _Wire(self._socket, framed=bool(address.user))
+        self._client = TClient(load().ThriftHiveMetastore, TBinaryProtocol(self._wire))
 
     def __enter__(self) -> Self:
         return self
@@ -143,12 +148,18 @@ class Hive:
             raise
 
     def partitions(self, database: str, name: str) -> list[Any]:
+        """Raises MetastoreUnavailable for more than a process can hold."""
         names = self.call("get_partition_names", database, name, -1)
-        return [
-            one
-            for at in range(0, len(names), _BATCH)
-            for one in self.call("get_partitions_by_names", database, name, names[at : at + _BATCH])
-        ]
+        before, found = self._wire.received, list[Any]()
+        for at in range(0, len(names), _BATCH):
+            found += self.call("get_partitions_by_names", database, name, names[at : at + _BATCH])
+            if self._wire.received - before > _MOST_OF_TABLE:
+                raise MetastoreUnavailable(
+                    f"{self.address}: the {len(names):,} partitions of {database}.{name} take more"
+                    f" than {_MOST_OF_TABLE >> 20} MB: drop columns' statistics and properties"
+                    " there, or copy the table by INSERT … SELECT from an external one"
+                )
+        return found
 
     # --- transactions ---------------------------------------------------------------------------
 
@@ -248,6 +259,56 @@ class Hive:
         self.call("heartbeat", load().HeartbeatRequest(txnid=txn))
 
 
+class _Wire:
+    """Sends calls; hands on an answer when all of it is there, in time and within bounds (P65).
+
+    Whoever decodes bytes of a stranger as they come holds what their heads only promise.
+    """
+
+    def __init__(self, wire: socket.socket, framed: bool) -> None:
+        self._socket, self._framed = wire, framed
+        self._out, self._answer = bytearray(), io.BytesIO()
+        self.received = 0
+        """Bytes of all answers."""
+
+    def write(self, content: bytes) -> None:
+        self._out += content
+
+    def flush(self) -> None:
+        head = len(self._out).to_bytes(4, "big") if self._framed else b""
+        content, self._out, self._answer = head + bytes(self._out), bytearray(), io.BytesIO()
+        self._socket.settimeout(_SECONDS)
+        self._socket.sendall(content)
+
+    def read(self, size: int) -> bytes:
+        """Raises MalformedMessage, OSError, EOFError."""
+        content = self._answer.read(size)
+        if len(content) < size and not content:
+            self._answer = io.BytesIO(self._whole())
+            content = self._answer.read(size)
+        if len(content) < size:
+            raise EOFError("the answer ends within a value")
+        return content
+
+    def _whole(self) -> bytes:
+        cutter, deadline = Cutter(_ANSWER, self._framed), time.monotonic() + _SECONDS
+        while (message := cutter.next()) is None:
+            if cutter.has_more:
+                continue
+            try:
+                self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+                content = self._socket.recv(1 << 18)
+            except TimeoutError:
+                raise TimeoutError(f"no whole answer within {_SECONDS:g} s") from None
+            if not content:
+                raise EOFError("it was closed")
+            self.received += len(content)
+            cutter.feed(content)
+        if cutter.pending:
+            raise MalformedMessage("more bytes follow the answer")
+        return message.payload
+
+
 def _me() -> str:
     try:
         return getpass.getuser()
@@ -272,6 +333,10 @@ def _connected(address: Address) -> socket.socket:
         wire = socket.create_connection((address.host, address.port), timeout=_SECONDS)
     except OSError as error:
         raise MetastoreUnavailable(f"{address} can't be reached: {error}") from error
+    same = wire.dup()
+    late = threading.Timer(_SECONDS, _shut, [same])  # whoever sends a byte now and then
+    late.daemon = True
+    late.start()
     try:
         wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if context is not None:
@@ -290,7 +355,15 @@ def _connected(address: Address) -> socket.socket:
     except BaseException:
         wire.close()
         raise
+    finally:
+        late.cancel()
+        same.close()
     return wire
+
+
+def _shut(wire: socket.socket) -> None:
+    with suppress(OSError):
+        wire.shutdown(socket.SHUT_RDWR)
 
 
 def _context(address: Address) -> ssl.SSLContext | None:
@@ -315,8 +388,9 @@ def _log_in(wire: socket.socket, address: Address) -> None:
     wire.sendall(sasl.client_opening(address.user, password))
     with wire.makefile("rb") as answer:  # nothing follows it before our first call
         head = answer.read(5)
-        content = answer.read(min(int.from_bytes(head[1:], "big"), 1 << 16))
-    if len(head) < 5:
+        size = min(int.from_bytes(head[1:], "big"), 1 << 16)
+        content = answer.read(size)
+    if len(head) < 5 or len(content) < size:
         raise OSError("it ended the connection instead of an answer")
     if head[0] != sasl.SaslStatus.COMPLETE:
         raise InvalidDefinition(
