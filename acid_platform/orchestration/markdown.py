@@ -10,7 +10,11 @@ import re
 
 from acid_platform.base.visible import visible
 
-_MARKUP = re.compile(r"[\\|<>`\[\]~]")
+_MARKUP = re.compile(r"[\\|<>`\[\]~*]|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])")
+_BEGINS_MARKUP = re.compile(
+    r"^([ \t]*(?:\d{1,9}(?=[.)](?:\s|$))|(?=#{1,6}(?:\s|$)|[=+-](?:[=+-]|\s|$))))", re.MULTILINE
+)
+"""What begins a line as a heading, an item of a list, or an underline of a heading does."""
 _LINKED = re.compile(r"(://|(?<=www)\.|@)", re.IGNORECASE)
 """Within these, pages make links of addresses that are not marked as such."""
 _JOINER = "\u2060"
@@ -27,6 +31,7 @@ def block(text: str, language: str) -> str:
 def as_text(text: str) -> str:
     """The text with its markup escaped, for a paragraph or a description."""
     escaped = _MARKUP.sub(r"\\\g<0>", visible(text, lines=True))
+    escaped = _BEGINS_MARKUP.sub(r"\1\\", escaped)
     return _LINKED.sub(_JOINER + r"\1", escaped)
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from markdown_it import MarkdownIt
 
+from acid_platform.base.visible import visible
 from acid_platform.display.listing import show_table
 from acid_platform.engine.results import ArrowResult
 from acid_platform.errors import InvalidDefinition
@@ -35,6 +36,9 @@ HOSTILE = [
     "\x1b]8;;http://127.0.0.1:9/x\x07log in\x1b]8;;\x07 \x1b[2J \u202egnp.exe \x9b31m",
     "```sql\nselect 1\n```",
     "``` `` ` ```` \n````\n" + PICTURE,
+    "# a\n  ###### b\n#\nc\n===\nd\n---\n- - -\n* * *\n___\n",
+    "- a\n+ b\n* c\n1. d\n2) e\n> f\n=\n-\n1.",
+    "*a* **b** _c_ __d__ ___e___ _*f*_ ~g~ ~~h~~ &amp; &#35; i_j_k 2*3*4 -5 1.5",
 ]
 """What would become a link, a picture, HTML, another page or an order to a terminal."""
 
@@ -109,6 +113,18 @@ def test_P67_a_text_of_others_is_no_markup(producer: Callable[[str], str], text:
         assert len(widths) == 2
     if "fence" in kinds:
         assert [token.type for token in tokens(page)] == ["fence"]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_P67_a_comment_of_others_is_a_paragraph(text: str) -> None:
+    page = markdown.as_text(text)
+    every = list(MarkdownIt("gfm-like", {"linkify": False}).parse(page))
+    parts = [part for token in every for part in (token, *(token.children or ()))]
+    plain = {"paragraph_open", "paragraph_close", "inline", "text", "softbreak", "text_special"}
+    assert {token.type for token in parts} <= plain
+    shown = "".join(part.content for part in parts if part.type in ("text", "text_special"))
+    blanks = str.maketrans("", "", " \n\u2060")
+    assert shown.translate(blanks) == visible(text, lines=True).translate(blanks)
 
 
 def test_P67_texts_reach_dagster_s_markdown_by_one_module() -> None:
