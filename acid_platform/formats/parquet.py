@@ -112,11 +112,15 @@ def batches_of(
 
 
 def require_bounded(stream: pa.NativeFile, path: str) -> None:
-    """Reads a file that somebody else will read as a whole, a part at a time. Raises CorruptFile
-    as `row_group`, and what `open_parquet` raises."""
+    """Looks at a file of which somebody else will read whole row groups, and reads those that might
+    be too large. Raises CorruptFile as `row_group`, and what `open_parquet` raises."""
     file = open_parquet(stream, path)
-    for _ in batches_of(file, file.schema_arrow.names, path):
-        pass
+    names = file.schema_arrow.names
+    for index in range(file.num_row_groups):
+        rows = _rows_at_once(file, index, names, path)
+        if rows is not None:
+            for _ in _bounded(file, index, names, path, rows):
+                pass
     stream.seek(0)
 
 

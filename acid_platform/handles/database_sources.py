@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from acid_platform.base.file_bounds import BATCH_BYTES
 from acid_platform.base.paths import parts_of_url, user_path
 from acid_platform.errors import ImportRefused
 from acid_platform.handles.import_sources import BATCH, ImportSource
@@ -45,7 +46,19 @@ class DuckDBSource(ImportSource):
         return self._asked(lambda: self._relation().limit(0).to_arrow_table().schema)
 
     def rows(self, _columns: Sequence[Column]) -> pa.RecordBatchReader:
-        return self._asked(lambda: self._relation().to_arrow_reader(BATCH))
+        return self._asked(lambda: self._relation().to_arrow_reader(_ROWS))
+
+    def batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        """As of each source: with many rows, or not many bytes (P65)."""
+        held, rows, size = list[pa.RecordBatch](), 0, 0
+        for batch in super().batches(reader):
+            held.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows >= BATCH or size >= BATCH_BYTES:
+                yield pa.concat_batches(held)
+                held, rows, size = [], 0, 0
+        if held:
+            yield pa.concat_batches(held)
 
     def _stored(self, stored: Mapping[Any, Any], table: str, columns: Any) -> str:
         """The table's full name. Raises ImportRefused for a view, and for a column that is
@@ -151,6 +164,10 @@ def _no_column(source: ImportSource, column: str, kind: object) -> ImportRefused
         f"{source.name}: column {column!r} is {kind}, which no table holds: name the others by"
         " --columns, or cast it in a view"
     )
+
+
+_ROWS = 256
+"""Rows that are asked of DuckDB at a time, each of which may have megabytes."""
 
 
 _FILE = "source"

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+from pyarrow.parquet import ParquetFile
 
 from acid_platform.base.file_bounds import BATCH_BYTES, MOST_COLUMNS
 from acid_platform.base.paths import user_path
@@ -209,17 +210,13 @@ class FolderSource(ImportSource):
     ) -> Iterator[pa.RecordBatch]:
         names = [name for name in target.names if name in file.schema.names]
         with self._reading(file) as stream:
-            for batch in batches_of(open_parquet(stream, file.path), names, file.path):
-                columns = []
-                for name, column in zip(names, batch.columns, strict=True):
-                    hive = declared.get(name.lower())
-                    if hive is not None and has_text_as_bytes(column.type, hive):
-                        column = bytes_as_text(column)
-                        column.validate(full=True)
+            opened = open_parquet(stream, file.path)
+            for batch in _texts_of_bytes(opened, file.path, names, declared):
+                for place, name in enumerate(names):
                     if name in file.keys:
-                        column = column.cast(target.field(name).type)
-                    columns.append(column)
-                yield pa.RecordBatch.from_arrays(columns, names)
+                        key = batch.column(name).cast(target.field(name).type)
+                        batch = batch.set_column(place, name, key)
+                yield batch
 
     def _of_csv(
         self, file: _File, target: pa.Schema, _: Mapping[str, HiveType]
@@ -253,7 +250,8 @@ class FolderSource(ImportSource):
             except ValueError as error:
                 raise ValueError(f"line {line}: {error}") from error
 
-        schema, held = pa.schema(own), list[dict[str, object]]()
+        # Where only keys of directories are asked for, a column of nothing counts the rows.
+        schema, held = pa.schema(own or [("", pa.null())]), list[dict[str, object]]()
         with self._reading(file) as stream:
             letters, most = 0, _objects_at_once(schema)
             for line, row, size in json_texts.rows(stream):
@@ -371,6 +369,35 @@ def _files_below(files: Files, root: str) -> Iterator[tuple[str, dict[str, str |
 def _keys_of(directories: Sequence[str]) -> dict[str, str | None]:
     found = (partition_segment(name) for name in directories)
     return dict(pair for pair in found if pair is not None)
+
+
+def _texts_of_bytes(
+    file: ParquetFile, path: str, names: Sequence[str], declared: Mapping[str, HiveType]
+) -> Iterator[pa.RecordBatch]:
+    """These columns, with the bytes of columns that are declared as texts taken for texts."""
+    for batch in batches_of(file, names, path):
+        for place, name in enumerate(names):
+            hive = declared.get(name.lower())
+            if hive is not None and has_text_as_bytes(batch.column(name).type, hive):
+                texts = bytes_as_text(batch.column(name))
+                texts.validate(full=True)
+                batch = batch.set_column(place, name, texts)
+        yield batch
+
+
+def parquet_rows(stream: Any, path: str, columns: Sequence[Column]) -> pa.Table:
+    """All rows of a file, by the types that Parquet says, for a table with these columns (P64).
+
+    Raises InvalidDefinition for a column of a type that no table has, CorruptFile, and Arrow's
+    errors.
+    """
+    file = open_parquet(stream, path)
+    stored = file.schema_arrow
+    for field in _of_notes(stored, noted_schema(stream, path)):
+        hive_type(field.type)
+    kinds = {column.name: column.type for column in columns}
+    batches = list(_texts_of_bytes(file, path, stored.names, kinds))
+    return pa.Table.from_batches(batches, None if batches else stored)
 
 
 def _without(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:

@@ -8,14 +8,15 @@ code.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
 
+from acid_platform.base.paths import is_uri
 from acid_platform.errors import ImportRefused
+from acid_platform.handles.iceberg_files import BoundedFiles, plain_place
 from acid_platform.handles.own_files import OwnFiles
 
 _METADATA = ".metadata.json"
@@ -25,7 +26,7 @@ def of_file(place: str) -> Any:
     """The table of a metadata file, or of a directory whose `version-hint.text` names one."""
     table, serializers = import_module("pyiceberg.table"), import_module("pyiceberg.serializers")
     noop = import_module("pyiceberg.catalog.noop")
-    files = import_module("pyiceberg.io").load_file_io({}, place)
+    files = BoundedFiles(import_module("pyiceberg.io").load_file_io({}, place))
     if not place.endswith(_METADATA):
         place = _newest(files, place)
     return table.StaticTable(
@@ -63,15 +64,31 @@ def catalog_of(name: str) -> Any:
 
     open_files = catalog._load_file_io
     catalog.properties = without_code(catalog.properties)
-    catalog._load_file_io = lambda properties=None, location=None: open_files(
-        without_code(properties or {}), location
+    catalog._load_file_io = lambda properties=None, location=None: BoundedFiles(
+        open_files(without_code(properties or {}), location)
     )
+    catalog.own_settings = own
     return catalog
 
 
-def of_catalog(catalog: Any, name: str) -> Any:
-    """A table of `catalog_of`."""
+def of_catalog(catalog: Any, name: str, files_in: Iterable[str]) -> Any:
+    """A table of `catalog_of`.
+
+    Raises ImportRefused for a metadata file on this machine: whoever serves the catalog may name
+    any, so it has to be below a place that the user has named.
+    """
     table = catalog.load_table(name)
+    place = plain_place(table.metadata_location)
+    own = catalog.own_settings
+    if not is_uri(place) and not str(own.get("uri")).startswith("sqlite:"):
+        allowed = [plain_place(one) for one in (own.get("warehouse"), *files_in) if one]
+        if not allowed:
+            raise ImportRefused(
+                f"iceberg {name}: its catalog names the file {place} of this machine, and could"
+                " name any: if it belongs to the table, allow its place by --files-in PLACE"
+                " (files_in=[…]), or set the catalog's warehouse in pyiceberg's configuration"
+            )
+        OwnFiles(f"iceberg {name}", tuple(allowed)).require(place)
     known = {**catalog.properties, **getattr(table, "config", {})}
     kept = {
         key: value
@@ -92,7 +109,7 @@ def place_of(table: Any) -> str:
 
     Raises ImportRefused for a metadata file in no directory, as a catalog's server may call it.
     """
-    directory, _, _ = _plain(table.metadata_location).rpartition("/")
+    directory, _, _ = plain_place(table.metadata_location).rpartition("/")
     if not (place := directory.removesuffix("/metadata")).strip("/"):
         raise ImportRefused(f"its metadata file {table.metadata_location} is in no directory of it")
     return place
@@ -101,23 +118,15 @@ def place_of(table: Any) -> str:
 def rows_of(table: Any, scan: Any, snapshots: Iterable[Any], own: OwnFiles) -> pa.RecordBatchReader:
     """The rows of a scan that reads these snapshots. Raises ImportRefused for a file elsewhere."""
     module = import_module("pyiceberg.io.pyarrow")
+    table.io.own = own
     for snapshot in snapshots:
-        own.require(_plain(snapshot.manifest_list))
-        own.require_all(_plain(each.manifest_path) for each in snapshot.manifests(table.io))
+        own.require(plain_place(snapshot.manifest_list))
+        own.require_all(plain_place(each.manifest_path) for each in snapshot.manifests(table.io))
     tasks = list(scan.plan_files())
     for task in tasks:
-        own.require_all(_plain(file.file_path) for file in (task.file, *task.delete_files))
+        own.require_all(plain_place(file.file_path) for file in (task.file, *task.delete_files))
     projection = scan.projection()
     schema = module.schema_to_pyarrow(projection)
     reader = module.ArrowScan(table.metadata, table.io, projection, scan.row_filter)
     batches = reader.to_record_batches(tasks)
     return pa.RecordBatchReader.from_batches(schema, batches).cast(schema)
-
-
-def _plain(place: str) -> str:
-    """A path or URI as pyiceberg understands it when it opens the file."""
-    files = import_module("pyiceberg.io.pyarrow").PyArrowFileIO
-    scheme, host, path = files.parse_location(place)
-    if scheme == "file":
-        return os.path.abspath(str(path))
-    return f"{scheme}://{path if path.startswith(host) else host + path}"

@@ -19,9 +19,6 @@ from acid_platform.layout.types import Column
 
 BATCH = 1 << 17
 """Rows of a batch, where a library asks."""
-_READ_AHEAD = {"batch_readahead": 4, "fragment_readahead": 1, "use_threads": False}
-"""How many batches and files Arrow reads before they are asked for; with threads it is up to 1 GB.
-"""
 
 
 class ImportSource(ABC):
@@ -103,15 +100,6 @@ class ImportSource(ABC):
             " more; to replace all rows of the table by those of the source, say --overwrite"
             " (overwrite=True)"
         )
-
-
-# --- datasets of Arrow ----------------------------------------------------------------------------
-
-
-def rows_of_dataset(source: Any, columns: list[str] | None) -> pa.RecordBatchReader:
-    """The rows of a dataset of Arrow."""
-    scanner = source.scanner(columns=columns, batch_size=BATCH, **_READ_AHEAD)
-    return scanner.to_reader()
 
 
 def chosen_fields(schema: pa.Schema, columns: list[str] | None, source: str) -> pa.Schema:

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from acid_platform.errors import (
+    AcidError,
     ImportRefused,
     InvalidDefinition,
     NoSuchPartition,
     NoSuchTable,
     PublicationFailed,
+    TableExists,
 )
 from acid_platform.handles.column_totals import ColumnTotals, differences
 from acid_platform.handles.import_sources import ImportSource
@@ -28,11 +31,11 @@ from acid_platform.handles.transaction import TransactionTable, autocommit
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import Sink, SinkBatch
-from acid_platform.metastore.records import TableRecord
+from acid_platform.metastore.records import LockRequest, TableRecord
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import Statement
+from acid_platform.transactions.locks import LockType, Statement
 from acid_platform.values.arrow_types import declared_text
 from acid_platform.values.row_streams import RowStream
 from acid_platform.values.rows import column_names
@@ -219,16 +222,37 @@ def import_table(
     """Runs ImportRows as a transaction of its own; makes the table if it is not there.
 
     A table is made with the columns of the source, or with `schema`, such as `"id int"`. If the
-    import then fails, the table stays, and is empty. Raises as ImportRows, and ImportRefused for a
+    import then fails, that table is dropped again. Raises as ImportRows, and ImportRefused for a
     column whose type no table has.
     """
+    new = False
     try:
         table = warehouse.table(name)
     except NoSuchTable:
         columns = schema or source_columns(source)
-        table = warehouse.create_table(name, columns, if_not_exists=True)
+        try:
+            table, new = warehouse.create_table(name, columns), True
+        except TableExists:  # made meanwhile
+            table = warehouse.table(name)
     statement = ImportRows(table.name, source, overwrite, report)
-    return autocommit(warehouse, table.name, lambda txn: txn.run(statement))
+    try:
+        return autocommit(warehouse, table.name, lambda txn: txn.run(statement))
+    except BaseException:
+        if new:
+            with suppress(AcidError):
+                _drop_empty(warehouse, table.name)
+        raise
+
+
+def _drop_empty(warehouse: Warehouse, table: str) -> None:
+    """Drops a table into which nobody has committed anything."""
+    metastore = warehouse.metastore
+    with metastore.begin([LockRequest(table, LockType.EXCLUSIVE)], wait=1.0) as txn:
+        record = metastore.table(table)
+        entities = metastore.partitions(table) if record.partitioned else [None]
+        if not any(txn.manifest(table, entities)):
+            metastore.call(ops.Drop(txn.id, table, None))
+            txn.forget()
 
 
 def source_columns(source: ImportSource) -> str:

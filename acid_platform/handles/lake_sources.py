@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from acid_platform.base.paths import as_uri, user_path
+from acid_platform.base.paths import as_uri, is_uri, user_path
 from acid_platform.base.private_places import require_own
 from acid_platform.errors import ImportRefused
+from acid_platform.formats.parquet import batches_of, open_parquet, require_bounded
 from acid_platform.handles import iceberg_tables
-from acid_platform.handles.import_sources import (
-    ImportSource,
-    chosen_fields,
-    rows_of_dataset,
-)
+from acid_platform.handles.import_sources import ImportSource, chosen_fields
 from acid_platform.handles.own_files import OwnFiles
 from acid_platform.layout.types import Column
 
@@ -49,7 +46,7 @@ class IcebergSource(ImportSource):
                 lambda: (
                     iceberg_tables.of_file(_uri(table))
                     if self._connection is None
-                    else iceberg_tables.of_catalog(self._connection, table)
+                    else iceberg_tables.of_catalog(self._connection, table, files_in)
                 )
             )
             self.name = f"iceberg {self._table.location()}"
@@ -130,13 +127,14 @@ class DeltaSource(ImportSource):
         self.name = f"delta {table}"
         library = self._library("deltalake", "deltalake")
         self._open: Callable[..., Any] = library.DeltaTable
-        self._place = user_path(table)
+        self._place = user_path(table).rstrip("/")
+        self._own = OwnFiles(self.name, (self._place, *files_in))
+        self._asked(self._require_bounded_log)
         self._table: Any = self._asked(lambda: self._open(self._place, version=version))
         self.name = f"delta {self._table.table_uri.rstrip('/')}"
         self._columns = None if columns is None else list(columns)
         self._id = str(self._table.metadata().id)[:8]  # another one has other rows at its versions
         self.snapshot = f"{self._table.version()}@{self._id}"
-        self._own = OwnFiles(self.name, (self._place, *files_in))
         self._dataset: Any = self._asked(self._table.to_pyarrow_dataset)
         self._require_own(self._dataset)
         chosen_fields(self._dataset.schema, self._columns, self.name)
@@ -149,11 +147,9 @@ class DeltaSource(ImportSource):
         return chosen_fields(self._dataset.schema, self._columns, self.name)
 
     def rows(self, _columns: Sequence[Column]) -> pa.RecordBatchReader:
-        return self._asked(lambda: rows_of_dataset(self._dataset, self._columns))
+        return self._rows_of(self._dataset.get_fragments())
 
     def added(self, since: str) -> pa.RecordBatchReader:
-        from pyarrow import dataset
-
         number, _, own = since.partition("@")
         first, last = int(number), int(self._table.version())
         if own != self._id:
@@ -172,13 +168,51 @@ class DeltaSource(ImportSource):
             if before.keys() - after.keys():
                 raise self._not_only_added(since, f"its version {version} is {operation}")
             fragments += [after[path] for path in sorted(after.keys() - before.keys())]
-        filesystem = fragments[0].filesystem if fragments else self._dataset.filesystem
-        schema, stored = self._dataset.schema, self._dataset.format
-        return self._asked(
-            lambda: rows_of_dataset(
-                dataset.FileSystemDataset(fragments, schema, stored, filesystem), self._columns
-            )
-        )
+        return self._rows_of(fragments)
+
+    def _rows_of(self, fragments: Iterable[Any]) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches(fragments))
+
+    def _batches(self, fragments: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+        """The rows of these files, a bounded part at a time: Arrow's own scanner reads a row group
+        as a whole, however much its few bytes unpack to (P65)."""
+        from pyarrow import dataset
+
+        schema, partitioned = self.schema, {*self._table.metadata().partition_columns}
+        for fragment in fragments:
+            keys = dataset.get_partition_keys(fragment.partition_expression)
+            with self._opened(fragment) as stream:
+                file = open_parquet(stream, fragment.path)
+                stored = {*file.schema_arrow.names} - partitioned
+                names = [name for name in schema.names if name in stored]
+                for batch in batches_of(file, names, fragment.path):
+                    columns = [
+                        batch.column(field.name).cast(field.type)
+                        if field.name in stored
+                        else pa.repeat(pa.scalar(keys.get(field.name), field.type), batch.num_rows)
+                        for field in schema
+                    ]
+                    yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    @contextmanager
+    def _opened(self, fragment: Any) -> Iterator[pa.NativeFile]:
+        if is_uri(self._place):
+            with fragment.filesystem.open_input_file(fragment.path) as stream:
+                yield stream
+        else:
+            with (
+                self._own.opened(f"{self._place}/{fragment.path}") as held,
+                pa.OSFile(held) as stream,
+            ):
+                yield stream
+
+    def _require_bounded_log(self) -> None:
+        """Raises CorruptFile for a checkpoint that delta-rs would unpack to more than a file may
+        take, ImportRefused for a link to one elsewhere."""
+        log = Path(self._place) / "_delta_log"
+        for path in [] if is_uri(self._place) else sorted(log.rglob("*.parquet")):
+            with self._own.opened(str(path)) as held, pa.OSFile(held) as stream:
+                require_bounded(stream, str(path))
 
     def _files(self, version: int) -> dict[str, Any]:
         """The files of a version by their paths."""
@@ -192,8 +226,7 @@ class DeltaSource(ImportSource):
 
     def _require_own(self, opened: Any) -> None:
         """delta-rs opens no file outside of the table's directory, but follows links."""
-        place = self._place.rstrip("/")
-        self._own.require_all(f"{place}/{one.path}" for one in opened.get_fragments())
+        self._own.require_all(f"{self._place}/{one.path}" for one in opened.get_fragments())
 
 
 _CONFIGURATION = ".pyiceberg.yaml"

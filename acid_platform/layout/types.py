@@ -162,6 +162,8 @@ def unknown_column(name: str, table: str, columns: Sequence[Column]) -> UnknownC
     names = [column.name for column in columns]
     near = nearest_name(name.lower(), names)
     hint = f"; did you mean {near}?" if near else ""
+    if name.startswith("__index_level_"):
+        hint = "; it is the index of a pandas frame: write the frame with index=False"
     return UnknownColumn(
         f"{table} has no column {name!r}; its columns are {', '.join(names)}{hint}"
     )

@@ -14,7 +14,6 @@ from typing import Any
 
 import dagster as dg
 import pyarrow as pa
-import pyarrow.parquet
 from dagster.components.lib.executable_component.function_component import ResolvableCallable
 from dagster.components.resolved.core_models import ResolvedAssetAttributes
 from pydantic import Field
@@ -27,8 +26,8 @@ from acid_platform.errors import (
     UnsupportedStatement,
     WrongType,
 )
-from acid_platform.formats.parquet import require_bounded
 from acid_platform.handles.csv_files import PARSED, CsvFormat, NoValue
+from acid_platform.handles.folder_source import parquet_rows
 from acid_platform.handles.transaction import Transaction
 from acid_platform.layout.declarable import table_name
 from acid_platform.layout.sql_text import quoted
@@ -334,14 +333,12 @@ def rows_of(path: str, columns: Sequence[Column]) -> pa.Table | list[dict[str, A
     with files.system.open_input_file(where) as file:
         try:
             kind = path.rpartition(".")[2].lower()
-            if kind == "parquet":
-                require_bounded(file, path)
-            return _READERS[kind](file, columns)
-        except (pa.ArrowInvalid, ValueError) as error:
+            return _READERS[kind](file, path, columns)
+        except (pa.ArrowInvalid, ValueError, InvalidDefinition) as error:
             raise WrongType(f"{path}: {error}") from error
 
 
-def _of_csv(file: Any, columns: Sequence[Column]) -> pa.Table:
+def _of_csv(file: Any, _: str, columns: Sequence[Column]) -> pa.Table:
     data, form = file.read(), CsvFormat()
     names = form.names(io.BytesIO(data))
     kinds = {column.name: column.type for column in columns}
@@ -358,14 +355,14 @@ def _of_csv(file: Any, columns: Sequence[Column]) -> pa.Table:
         raise ValueError(f"{place}: {error}") from error
 
 
-def _of_json(file: Any, _: Sequence[Column]) -> list[dict[str, Any]]:
+def _of_json(file: Any, _path: str, _columns: Sequence[Column]) -> list[dict[str, Any]]:
     """A number with a point is a Decimal, as it is written."""
     return [row for _, row, _ in json_texts.rows(file)]
 
 
-_READERS: Mapping[str, Callable[[Any, Sequence[Column]], Any]] = {
+_READERS: Mapping[str, Callable[[Any, str, Sequence[Column]], Any]] = {
     "csv": _of_csv,
     "json": _of_json,
     "jsonl": _of_json,
-    "parquet": lambda file, _: pyarrow.parquet.read_table(file),
+    "parquet": parquet_rows,
 }

@@ -60,6 +60,8 @@ def fitting(value: Any, kind: HiveType, place: str) -> object:
     match kind.kind:
         case "struct" if isinstance(value, Mapping):
             own = {str(key).lower(): part for key, part in value.items()}
+            if len(own) < len(value):
+                raise NoSuchValue(f"{place} has two names that differ in their case only")
             return {
                 name: fitting(own.get(name.lower()), child, f"{place}.{name}")
                 for name, child in kind.children

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from typing import IO, Any
@@ -12,11 +13,28 @@ from typing import IO, Any
 from acid_platform.base.file_bounds import LONGEST_ROW
 
 _HALF = re.compile(r"\\ud[89a-f]", re.IGNORECASE)
-_DECODER = json.JSONDecoder(parse_float=Decimal)
 _BLOCK = 1 << 20
 _BLANKS = re.compile(r"[ \t\r\n]*")
 Row = tuple[int, dict[str, Any], int]
 """The line in which an object begins, the object, and the letters that it takes."""
+
+
+class RepeatedName(ValueError):
+    """An object has two values of one name."""
+
+
+def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Raises RepeatedName."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise RepeatedName(f"an object has two values of the name {twice[:100]!r}; keep one")
+    return found
+
+
+_DECODER = json.JSONDecoder(parse_float=Decimal)
+_STRICT = json.JSONDecoder(parse_float=Decimal, object_pairs_hook=_object_of)
+"""For files that become rows of a table: no value is left out."""
 
 
 def parsed(text: str) -> Any:
@@ -25,18 +43,22 @@ def parsed(text: str) -> Any:
     Raises ValueError, also for values nested too deeply, numbers of thousands of digits, and half a
     character, such as `"\\ud800"`.
     """
-    value, end = _value_at(text, _blanks_end(text, 0))
+    return _parsed(text, _DECODER)
+
+
+def _parsed(text: str, decoder: json.JSONDecoder) -> Any:
+    value, end = _value_at(text, _blanks_end(text, 0), decoder)
     if (end := _blanks_end(text, end)) < len(text):
         raise ValueError(f"{text[end : end + 40]!r} follows the value")
     return value
 
 
-def _value_at(text: str, at: int) -> tuple[Any, int]:
+def _value_at(text: str, at: int, decoder: json.JSONDecoder) -> tuple[Any, int]:
     try:
-        value, end = _DECODER.raw_decode(text, at)
+        value, end = decoder.raw_decode(text, at)
         if _HALF.search(text, at, end):
             json.dumps(value, ensure_ascii=False, default=str).encode()
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RepeatedName):
         raise
     except UnicodeEncodeError as error:
         raise ValueError(f"{error.object[error.start]!a} is half a character") from error
@@ -71,7 +93,7 @@ def rows(file: IO[bytes]) -> Iterator[Row]:
             if written.lstrip().startswith("["):
                 yield from _Array(text, written, line).rows()
                 return
-            yield line, _object(parsed(written)), len(written)
+            yield line, _object(_parsed(written, _STRICT)), len(written)
     except UnicodeDecodeError as error:
         raise ValueError(f"after line {line}: it is not UTF-8: {error.reason}") from error
     except ValueError as error:
@@ -128,7 +150,9 @@ class _Array:
     def _value(self) -> tuple[Any, int]:
         while True:
             try:
-                value, end = _value_at(self._held, self._at)
+                value, end = _value_at(self._held, self._at, _STRICT)
+            except RepeatedName:
+                raise
             except ValueError:
                 if not self._more():
                     raise

@@ -120,6 +120,37 @@ def test_a_new_table_keeps_the_zeros_of_directories(place: Place, tmp_path: Path
     assert sorted(row["zip"] for row in place.rows()) == ["00123", "1"]
 
 
+@pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
+def test_the_keys_of_directories_alone_are_as_many_as_the_rows(
+    place: Place, tmp_path: Path, kind: str
+) -> None:
+    below = tmp_path / "day=1"
+    below.mkdir()
+    parquet.write_table(pa.table({"id": [7, 8]}), below / "a.parquet")
+    (below / "a.csv").write_text("id\n7\n8\n")
+    (below / "a.json").write_text('{"id":7}\n{"id":8}\n')
+    for other in below.glob("*"):
+        if not other.name.endswith(kind):
+            other.unlink()
+    assert place.run(kind, tmp_path, "--columns", "day")["rows"] == 2
+    assert place.rows() == [{"day": 1}] * 2
+
+
+def test_an_import_that_is_refused_late_leaves_no_table(place: Place, tmp_path: Path) -> None:
+    good, bad = "id\n1\n", "id\n1\nx\n"
+    (tmp_path / "a.csv").write_text(bad)
+    assert "x" in place.refused("csv", tmp_path, "--schema", "id int")
+    assert place.table not in place.warehouse.tables()
+    assert not Path(
+        place.warehouse.path, "db.db", place.table[3:], "delta_0000001_0000001_0000"
+    ).exists()
+    (tmp_path / "a.csv").write_text(good)
+    place.run("csv", tmp_path, "--schema", "id int")
+    (tmp_path / "a.csv").write_text(bad)
+    assert "x" in place.refused("csv", tmp_path, "--overwrite")
+    assert place.rows() == [{"id": 1}]
+
+
 def test_a_column_of_some_files_only_is_not_lost(place: Place, tmp_path: Path) -> None:
     for name, values in {"a": {"id": [1]}, "b": {"id": [2], "more": ["x"]}}.items():
         parquet.write_table(pa.table(values), tmp_path / f"{name}.parquet")
@@ -236,7 +267,7 @@ def test_a_number_that_is_too_large_is_no_infinity(
         with pytest.raises(WrongType, match=f"column 'x': '{text}' is too large"):
             rows_of(str(tmp_path / "a.csv"), parse_columns(f"id int, x {kind}"))
     (tmp_path / "a.csv").write_text('id,x\n1, 0.1 \n2,-inf\n3,Infinity\n4,\n5,"nan"\n6,1e-3\n')
-    place.run("csv", tmp_path)
+    place.run("csv", tmp_path, "--schema", f"id int, x {kind}")
     found = [row["x"] for row in place.rows()]
     assert [str(x) for x in found[1:5]] == ["-inf", "inf", "None", "nan"]
     assert [found[0], found[5]] == pytest.approx([0.1, 0.001])

@@ -5,10 +5,13 @@ pyiceberg and deltalake are the extra `import`; without them their tests are lef
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
 import os
 import re
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,8 +26,10 @@ from pyarrow import parquet
 
 from acid_platform import DeltaSource, DuckDBSource, FolderSource, IcebergSource
 from acid_platform.base import databases, private_places
-from acid_platform.errors import AcidError, ImportRefused, OwnedByOthers
+from acid_platform.base.file_bounds import BATCH_BYTES
+from acid_platform.errors import AcidError, CorruptFile, ImportRefused, OwnedByOthers
 from acid_platform.handles import iceberg_tables
+from acid_platform.handles.iceberg_files import _require_bounded_avro
 from tests.imports.hostile import CALLS
 
 RAN = "tests.imports.hostile.Ran"
@@ -114,7 +119,11 @@ def test_P67_no_property_in_a_catalog_chooses_code(
         for name, value in {"TYPE": kind, "URI": uri or address}.items():
             monkeypatch.setenv(f"PYICEBERG_CATALOG__MADE__{name}", value)
         monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
-        with IcebergSource("shop.t", "made") as source:
+        if kind == "rest":  # whose server may name any file of this machine
+            for allowed in ([], [str(tmp_path / "lake/shop/other")]):
+                with pytest.raises(ImportRefused, match=r"99999-0\.metadata\.json"):
+                    IcebergSource("shop.t", "made", files_in=allowed)
+        with IcebergSource("shop.t", "made", files_in=[str(tmp_path / "lake")]) as source:
             assert source.rows([]).read_all().to_pylist() == [{"x": 1}]
             kept = source._table.io.properties
     assert not {*code} & {*kept}
@@ -174,6 +183,146 @@ def test_P67_a_catalog_names_no_directory_above_all(place: str) -> None:
     named = SimpleNamespace(metadata_location=f"{place}1.metadata.json")
     with pytest.raises(ImportRefused, match="is in no directory"):
         iceberg_tables.place_of(named)
+
+
+def test_P65_metadata_that_unpack_to_much_are_refused(
+    table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = Path(table.metadata_location.removeprefix("file://"))
+    packed = metadata.with_name("99999-0.gz.metadata.json")
+    content = json.loads(metadata.read_text())
+    packed.write_bytes(gzip.compress(json.dumps(content).encode()))
+    with IcebergSource(str(packed)) as source:
+        assert source.rows([]).read_all().num_rows == 1
+    content["properties"]["long"] = "x" * (20 << 20)
+    packed.write_bytes(gzip.compress(json.dumps(content).encode()))
+    with pytest.raises(ImportRefused, match=r"gz\.metadata\.json unpacks to more than"):
+        IcebergSource(str(packed))
+    manifests = sorted(metadata.parent.glob("*.avro"))
+    assert len(manifests) == 2
+    for manifest in manifests:
+        _require_bounded_avro(manifest.read_bytes(), str(manifest), 1 << 20)
+    monkeypatch.setattr("acid_platform.handles.iceberg_files._SMALL", 100)
+    monkeypatch.setattr("acid_platform.handles.iceberg_files.MOST_UNPACKED", 0)
+    with (
+        IcebergSource(table.metadata_location) as source,
+        pytest.raises(ImportRefused, match=r"\.avro unpacks to more"),
+    ):
+        source.rows([])
+
+
+def _avro(codec: str, block: bytes, rows: int = 1) -> bytes:
+    def number(value: int) -> bytes:
+        value, written = value << 1 ^ value >> 63, bytearray()
+        while value > 127:
+            written.append(value & 127 | 128)
+            value >>= 7
+        return bytes([*written, value])
+
+    def text(content: bytes) -> bytes:
+        return number(len(content)) + content
+
+    names = number(1) + text(b"avro.codec") + text(codec.encode()) + number(0)
+    return b"Obj\x01" + names + bytes(16) + number(rows) + text(block) + bytes(16)
+
+
+def test_P65_every_codec_of_avro_is_bounded() -> None:
+    plain = bytes(1 << 20)
+    deflated = zlib.compressobj(9, zlib.DEFLATED, -15)
+    blocks = {
+        "null": plain,
+        "deflate": deflated.compress(plain) + deflated.flush(),
+        "snappy": pa.compress(plain, "snappy", asbytes=True),
+        "bzip2": bz2.compress(plain),
+        "zstandard": pa.compress(plain, "zstd", asbytes=True),
+    }
+    for codec, block in blocks.items():
+        _require_bounded_avro(_avro(codec, block), "a.avro", 1 << 20)
+        for most, rows in {(1 << 20) - 1: 1, 1 << 20: 1 << 21}.items():
+            with pytest.raises(ImportRefused, match="unpacks to more"):
+                _require_bounded_avro(_avro(codec, block, rows), "a.avro", most)
+    whole = _avro("null", b"x" * 50)
+    for wrong in (_avro("lzo", b""), whole[:10], whole[:-40]):
+        with pytest.raises(ValueError):
+            _require_bounded_avro(wrong, "a.avro", 1 << 20)
+
+
+def test_P67_a_file_of_iceberg_that_became_a_link_is_refused(table: Any, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.parquet"
+    parquet.write_table(pa.table({"x": [666]}, SCHEMA), mine)
+    with IcebergSource(table.metadata_location) as source:
+        rows = source.rows([])
+        (file,) = (tmp_path / "lake").rglob("*.parquet")
+        file.unlink()
+        file.symlink_to(mine)
+        with pytest.raises(ImportRefused, match="which is not below"):
+            list(source.batches(rows))
+
+
+def write_bomb(file: Path) -> None:
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 9_000, pa.int32()), ["x" * (1 << 20)])
+    parquet.write_table(
+        pa.table({"v": texts}), file, compression="zstd", dictionary_pagesize_limit=1 << 30
+    )
+
+
+def test_P65_a_data_file_of_iceberg_that_unpacks_to_much_is_refused(
+    table: Any, tmp_path: Path
+) -> None:
+    from pyiceberg import types
+
+    with table.update_schema() as update:
+        update.add_column("v", types.StringType())
+    (written,) = (tmp_path / "lake").rglob("*.parquet")
+    file = written.with_name("bomb.parquet")
+    write_bomb(file)
+    table.add_files([f"file://{file}"])
+    with (
+        IcebergSource(table.metadata_location) as source,
+        pytest.raises(CorruptFile, match=r"bomb\.parquet: row group 0 takes few bytes"),
+    ):
+        list(source.batches(source.rows([])))
+
+
+@pytest.mark.parametrize("where", ["data", "log"])
+def test_P65_a_file_of_delta_that_unpacks_to_much_is_refused(tmp_path: Path, where: str) -> None:
+    deltalake = pytest.importorskip("deltalake", reason="pip install 'acid-platform[import]'")
+    folder = tmp_path / "in"
+    deltalake.write_deltalake(str(folder), pa.table({"v": ["x"]}))
+    if where == "log":
+        write_bomb(folder / "_delta_log" / f"{0:020}.checkpoint.parquet")
+        with pytest.raises(CorruptFile, match=r"checkpoint\.parquet: row group 0 takes few bytes"):
+            DeltaSource(str(folder))
+        return
+    (file,) = folder.glob("*.parquet")
+    write_bomb(file)
+    source = DeltaSource(str(folder))
+    with pytest.raises(CorruptFile, match="row group 0 takes few bytes"):
+        list(source.batches(source.rows([])))
+
+
+def test_P67_a_file_of_delta_that_became_a_link_is_refused(tmp_path: Path) -> None:
+    file = delta_lake(tmp_path / "in")
+    source = DeltaSource(str(tmp_path / "in"))
+    file.rename(tmp_path / "mine.parquet")
+    file.symlink_to(tmp_path / "mine.parquet")
+    with pytest.raises(ImportRefused, match="which is not below"):
+        list(source.batches(source.rows([])))
+
+
+def test_P65_rows_of_duckdb_come_in_batches_of_few_bytes(tmp_path: Path) -> None:
+    file = str(tmp_path / "wide.duckdb")
+    with duckdb.connect(file) as database:
+        database.execute(
+            "CREATE TABLE wide AS SELECT i, repeat('x', 200000) v FROM range(2000) _(i)"
+        )
+        database.execute("CREATE TABLE narrow AS SELECT i FROM range(300000) _(i)")
+    with DuckDBSource(file, "wide") as source:
+        batches = list(source.batches(source.rows([])))
+        assert sum(batch.num_rows for batch in batches) == 2000
+        assert max(batch.nbytes for batch in batches) < 2 * BATCH_BYTES
+    with DuckDBSource(file, "narrow") as source:
+        assert next(source.batches(source.rows([]))).num_rows >= 1 << 17
 
 
 def test_P67_a_hint_names_a_metadata_file_beside_it(table: Any, tmp_path: Path) -> None:

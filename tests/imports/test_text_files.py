@@ -182,6 +182,30 @@ REFUSED: dict[str, tuple[str, str, tuple[str, ...], str]] = {
         "line 1: a",
     ),
     "a row without an end": ("csv", f"id,t\n1,{LONG * 2}\n", TABLE, "does not end within 16 MB"),
+    "two equal names": (
+        "json",
+        '{"id":1}\n{"id":2,"t":"a","id":3}',
+        TABLE,
+        "line 2: an object has two",
+    ),
+    "two equal names in an array": (
+        "json",
+        '[{"id":1},\n{"id":2,"id":3}]',
+        (),
+        "line 2: an object",
+    ),
+    "two equal names inside": (
+        "json",
+        '{"id":1,"t":{"a":1,"a":2}}',
+        (),
+        "line 1: an object has two",
+    ),
+    "two names by case inside": (
+        "json",
+        '{"id":1,"s":{"a":1,"A":2}}',
+        ("--schema", "id int, s struct<a:int>"),
+        "line 1: s has two names",
+    ),
     "JSON of another type": ("json", '{"id":1}\n{"id":"x"}\n', TABLE, "line 2: id is"),
     "more digits of JSON than 38": (
         "json",
