@@ -350,6 +350,9 @@ _OFF = ("", "false")
 _NOT_KEPT: dict[str, tuple[tuple[str, ...], str]] = {
     "immutable": (_OFF, f"INSERT adds rows to it; {_RIGHTS}"),
     "readonly": (_OFF, f"its tables can be written; {_RIGHTS}"),
+    **dict.fromkeys(("no_drop", "no_drop_cascade"), (_OFF, f"it can be dropped; {_RIGHTS}")),
+    "offline": (_OFF, f"it can be read and written; {_RIGHTS}"),
+    "read_only": (_OFF, f"it can be written; {_RIGHTS}"),
     "protect_mode": (("",), f"it can be read, written and dropped; {_RIGHTS}"),
     "delta.appendonly": (_OFF, f"its rows can be changed; {_RIGHTS}"),
     "auto.purge": (("", "true"), "what is dropped goes to no trash"),

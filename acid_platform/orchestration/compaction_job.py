@@ -22,7 +22,9 @@ from acid_platform.compaction.states import CompactionState
 from acid_platform.compaction.validation import Invariant, Measure, measures
 from acid_platform.errors import AcidError, CompactionLost, CompactionRefused, NoSuchTable
 from acid_platform.handles.warehouse import Warehouse
+from acid_platform.layout.declarable import table_name
 from acid_platform.metastore.operations.compaction import GetQueue
+from acid_platform.metastore.operations.tables import GetDropped
 from acid_platform.metastore.tasks import CompactionTask
 from acid_platform.orchestration.checks import Expectation, evaluate
 from acid_platform.orchestration.metadata import TableStats, asset_key
@@ -76,6 +78,8 @@ def queued(
         try:
             table = opened.table(config.table).name
         except NoSuchTable as error:
+            if TABLE_TAG not in context.run.tags and not _dropped(opened, config.table):
+                raise  # as for a name that is misspelt in the run's configuration
             context.log.warning(
                 f"there is nothing to compact: {error}. If it was dropped or renamed since this run"
                 " was requested, its queued compactions went with it, or have its new name"
@@ -91,6 +95,14 @@ def queued(
     for task in waiting:
         where = re.sub(r"\W", "_", task.partition or "table")
         yield dg.DynamicOutput(task, mapping_key=f"{task.id}_{where}")
+
+
+def _dropped(warehouse: Warehouse, table: str) -> bool:
+    """Whether a table of this name was dropped, and its files wait for the Cleaner."""
+    database, _, short = table_name(table).rpartition(".")
+    places = warehouse.metastore.places
+    place = places.inward(f"{places.root}/{database}.db/{short}")
+    return warehouse.metastore.call(GetDropped(place)) is not None
 
 
 def initiated(warehouse: Warehouse) -> list[CompactionTask]:

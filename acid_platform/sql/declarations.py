@@ -317,9 +317,16 @@ def _column(table: str, node: exp.Expr) -> str:
 
 
 def _type(kind: exp.DataType) -> str:
-    """The text of a type; sqlglot has a word of its own for the one with a time zone."""
+    """The text of a type; sqlglot has a word of its own for the one with a time zone.
+
+    Raises InvalidDefinition for a char or varchar without a length, which sqlglot takes for a
+    string and Hive refuses.
+    """
     zoned = kind.copy()
     for part in list(zoned.find_all(exp.DataType)):
+        if part.is_type("char", "varchar") and not part.expressions:
+            name = part.this.value.lower()
+            raise InvalidDefinition(f"{name} needs a length: write {name}(10), or string")
         if part.is_type("timestampltz"):
             other = exp.DataType(this=exp.DType.USERDEFINED, kind=LOCAL_ZONE)
             if part is zoned:

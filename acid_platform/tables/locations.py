@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import count
 
 from acid_platform.base.location import REMOTE
 from acid_platform.base.object_store import one_spelling
 from acid_platform.base.paths import absolute, is_uri, user_path
-from acid_platform.errors import InvalidDefinition
+from acid_platform.errors import InvalidDefinition, Terminal
 from acid_platform.layout.declarable import refuse_names
 from acid_platform.layout.names import is_hidden, original_bucket
 from acid_platform.metastore.client.metastore import Metastore
@@ -40,9 +41,17 @@ def create(
     refuse_names(name, location)
     metastore.create_database(name.partition(".")[0], if_not_exists=True)
     where = new_location(metastore, name, location)
-    make_root(*Files.of(where))  # before anybody can commit into it (P27)
     declaration = declared.record(name, metastore.places.inward(where))
-    record = metastore.call(DeclareTable(declaration, if_not_exists))
+    files, path = Files.of(where)
+    new = files.local and not os.path.lexists(path)
+    make_root(files, path)  # before anybody can commit into it (P27)
+    try:
+        record = metastore.call(DeclareTable(declaration, if_not_exists))
+    except Terminal:
+        if new and where not in {record.location for record in metastore.tables()}:
+            with suppress(OSError):  # somebody has put something there
+                os.rmdir(path)
+        raise
     make_root(*Files.of(record.location))
     return record
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from acid_platform.base.arguments import require_kind
 from acid_platform.errors import (
@@ -202,14 +203,32 @@ def row_checks(record: TableRecord) -> RowChecks:
     if not record.constraints:
         return RowChecks(record.name)
     kinds = {column.name: column for column in columns_of_record(record)[0]}
+    of_rows = tuple(constraint for constraint in record.constraints if constraint.of_rows)
+    for constraint in of_rows:
+        if constraint.kind is ConstraintKind.CHECK:
+            _require_still_cheap(record.name, constraint.name, constraint.text)
     return RowChecks(
         record.name,
-        tuple(constraint for constraint in record.constraints if constraint.of_rows),
+        of_rows,
         {
             constraint.columns[0]: default_sql(kinds[constraint.columns[0]], constraint.text)
             for constraint in defaults_of(record)
         },
     )
+
+
+@lru_cache(maxsize=1024)
+def _require_still_cheap(table: str, name: str, text: str) -> None:
+    """Raises UnsupportedStatement for a condition that was declared before P74 refused it."""
+    from acid_platform.predicates.analysis import parsed
+
+    try:
+        require_cheap(f"{table}: CHECK {name}", parsed(text))
+    except UnsupportedStatement as error:
+        raise UnsupportedStatement(
+            f"{error}; nothing is written into {table} until ALTER TABLE {table} DROP CONSTRAINT"
+            f" {name}"
+        ) from None
 
 
 def defaults_of(record: TableRecord) -> Iterator[Constraint]:

@@ -170,10 +170,15 @@ def column_names(rows: Rows) -> list[str]:
         names = list(rows.schema.names)
     elif _are_dicts(rows):
         names = list(dict.fromkeys(str(name) for row in rows for name in row))
+    elif isinstance(rows, Iterator):
+        raise WrongType(
+            "a generator gives batches or tables of Arrow's data, and this one gives something"
+            " else: for dicts give list(rows)"
+        )
     else:
         raise WrongType(
             "rows are a frame of pandas, Polars or Spark, a list of dicts, whatever lends Arrow's"
-            f" data, or a generator of such; {_kind_of(rows)} is none of them"
+            f" data, or a generator of such data; {_kind_of(rows)} is none of them"
         )
     lower = [name.lower() for name in names]
     if twice := {name for name in lower if lower.count(name) > 1}:

@@ -55,7 +55,7 @@ def row(**values: Any) -> list[dict[str, Any]]:
     ("call", "error", "message"),
     [
         (lambda t: t.insert(row(colour="red")), UnknownColumn, "colour.*columns are id"),
-        (lambda t: t.insert(one for one in row()), WrongType, "a generator is none of them"),
+        (lambda t: t.insert(one for one in row()), WrongType, "for dicts give list"),
         (lambda t: t.insert([1, "b"]), WrongType, "a list of int and str is none of them"),
         (lambda t: t.insert(row()[0]), WrongType, "a dict is none of them"),
         (lambda t: t.insert("text"), WrongType, "a str is none of them"),

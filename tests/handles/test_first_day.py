@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from acid_platform import AcidError, AlreadyScheduled, Table, Warehouse
+from acid_platform import AcidError, AlreadyScheduled, Table, TableExists, Warehouse
 from tests.conftest import temporary_warehouse
 
 
@@ -46,6 +47,14 @@ NEXT_STEPS: dict[str, tuple[Callable[[Warehouse, Table], object], str]] = {
     "in a declaration": (
         lambda wh, _: wh.sql("CREATE TABLE shop.a (id int, v text)"),
         "did you mean string?",
+    ),
+    "a text without length": (
+        lambda wh, _: wh.sql("CREATE TABLE shop.a (id int, v array<varchar>)"),
+        "varchar needs a length: write varchar(10), or string",
+    ),
+    "a generator of dicts": (
+        lambda _, t: t.insert({"id": n} for n in (1, 2)),
+        "for dicts give list",
     ),
     "a number": (lambda wh, _: wh.create_table("shop.a", "v number"), "decimal(18,2)?"),
     "a clone": (
@@ -112,3 +121,20 @@ def test_a_major_compaction_right_after_a_minor_one_is_done_or_says_why(table: T
     for kind in ("minor", "major"):
         with pytest.raises(AlreadyScheduled, match="nothing was written since"):
             table.compact(kind)
+
+
+def test_a_refused_table_leaves_no_directory(warehouse: Warehouse, tmp_path: Path) -> None:
+    for location in (None, str(tmp_path / "there")):
+        with pytest.raises(AcidError, match="promises"):
+            warehouse.create_table(
+                "shop.refused", "id int", location=location, properties={"NO_DROP": "true"}
+            )
+        with pytest.raises(AcidError, match="no table property"):
+            warehouse.create_table(
+                "shop.refused", "id int", location=location, properties={"acid.compresion": "zlib"}
+            )
+    with pytest.raises(TableExists):
+        warehouse.create_table("shop.orders", "id int")
+    assert not (tmp_path / "there").exists()
+    assert not Path(warehouse.path, "shop.db", "refused").exists()
+    assert Path(warehouse.table("shop.orders").location).is_dir()

@@ -20,6 +20,7 @@ PROMISES = [
     ("Immutable", "TRUE"),
     ("readonly", "true"),
     ("PROTECT_MODE", "NO_DROP,OFFLINE"),
+    *[(name, "true") for name in ("NO_DROP", "no_drop_cascade", "OFFLINE", "READ_ONLY")],
     ("delta.appendOnly", "true"),
     ("partition.retention.period", "7d"),
     ("discover.partitions", "true"),

@@ -246,7 +246,7 @@ REFUSED: list[tuple[Any, object, str]] = [
     ("delete+insert", [{"id": None, "v": "x"}], "has NULL in its key"),
     ("upsert", [{"v": "x"}], "lack the key column id"),
     ("append", [{"id": 1, "w": 2}], "has no column 'w'; its columns are id, v"),
-    ("overwrite", ({"id": one} for one in (1, 2)), "a generator is none of them"),
+    ("overwrite", ({"id": one} for one in (1, 2)), "for dicts give list"),
     ("append", [{"id": 1, "ID": 2}], "the column id twice"),
 ]
 

@@ -209,8 +209,13 @@ def test_C32_a_compaction_that_would_change_the_data_is_not_published(
 
 def test_the_job_says_that_nothing_waits_and_that_a_table_is_not_there(place: Place) -> None:
     place.table("db.idle")
+    place.table("db.gone")
+    place.warehouse.drop_table("db.gone")
+    misspelt = compact(place, "db.idel")
+    assert not misspelt.success
+    assert "did you mean db.idle?" in str(misspelt.all_events)
     for table, reason in [
-        ("db.flihgts", "db.flihgts"),
+        ("db.gone", "there is no table db.gone"),
         ("DB.Idle", "the queue has no compaction of db.idle"),
     ]:
         done = compact(place, table)

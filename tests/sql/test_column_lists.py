@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from acid_platform import InvalidDefinition, InvalidExpression, UnsupportedStatement
 from acid_platform.errors import AcidError, UnknownColumn
 from acid_platform.layout.constraints import Constraint, ConstraintKind
 from acid_platform.layout.types import parse_columns
+from acid_platform.metastore.records import TableRecord
 from acid_platform.predicates.analysis import parsed
 from acid_platform.predicates.grammar import SparkSql
 from acid_platform.sql.column_lists import ColumnList, constraint_of
 from acid_platform.tables.cheap_conditions import FUNCTIONS
-from acid_platform.tables.table_constraints import declared_constraints
+from acid_platform.tables.table_constraints import declared_constraints, row_checks
 
 
 @pytest.mark.parametrize(
@@ -146,6 +149,16 @@ def test_constraints_that_cant_be_kept(text: str, error: type[AcidError], messag
 def test_P74_a_condition_that_may_take_long_or_acts_is_refused(condition: str) -> None:
     with pytest.raises(UnsupportedStatement):
         declared_constraints("db.t", COLUMNS, (), [Constraint.check(condition)])
+
+
+def test_P74_a_stored_condition_that_may_take_long_is_not_run() -> None:
+    """Of a table that was declared before such a condition was refused."""
+    (cheap,) = declared_constraints("db.t", COLUMNS, (), [Constraint.check("a > 1", "c")])
+    stored = TableRecord(1, "db.t", "/t", (("a", "int"), ("b", "string")), constraints=(cheap,))
+    assert row_checks(stored).constraints == (cheap,)
+    costly = replace(cheap, text="b RLIKE '(a+)+$'")
+    with pytest.raises(UnsupportedStatement, match=r"until ALTER TABLE db\.t DROP CONSTRAINT c"):
+        row_checks(replace(stored, constraints=(costly,)))
 
 
 OPERATORS = {"and", "or", "div", "shiftleft", "shiftright", "try_element_at"}

@@ -39,6 +39,19 @@ def rows(warehouse: Warehouse, table: str) -> list[tuple[object, ...]]:
     )
 
 
+def test_the_index_of_a_pandas_frame_has_a_next_step(warehouse: Warehouse, tmp_path: Path) -> None:
+    table = created(warehouse)
+    frame = PEOPLE.to_pandas().iloc[[2, 0]]
+    frame.to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(
+        UnknownColumn, match="index of a pandas frame: write the frame with index=F"
+    ):
+        warehouse.sql(f"LOAD DATA LOCAL INPATH '{tmp_path}' INTO TABLE {table}")
+    frame.to_parquet(tmp_path / "a.parquet", index=False)
+    warehouse.sql(f"LOAD DATA LOCAL INPATH '{tmp_path}' INTO TABLE {table}")
+    assert rows(warehouse, table) == [(1, "a"), (3, None)]
+
+
 def test_the_files_of_a_directory_are_added_and_stay(warehouse: Warehouse, tmp_path: Path) -> None:
     table = created(warehouse)
     warehouse.sql(f"INSERT INTO {table} VALUES (0, 'z')")
