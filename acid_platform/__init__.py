@@ -1,4 +1,4 @@
-"""Hive ACID tables with transactions in DuckDB and compaction in Spark.
+"""Hive ACID tables: a metastore keeps the transactions, Spark and a local engine run them.
 
 `from acid_platform import Warehouse, WriteConflict`: the handles, the lists of ids in Hive's form,
 and every error are names of this package. In a notebook `%load_ext acid_platform` gives `%%acid`.

@@ -6,7 +6,7 @@ for `count()` it measures the median milliseconds and the calls to the storage: 
 directory tree, looks at a file, opened files; for the plan also the peak of the memory that Python
 takes. For a commit of one file to the table: milliseconds, and the bytes that it adds to the
 journal. For the metastore: the memory of its process before and after the table. The costs by
-file that docs/scale.md states are slopes between the largest sizes.
+file that docs/internal/scale.md states are slopes between the largest sizes.
 """
 
 from __future__ import annotations

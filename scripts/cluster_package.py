@@ -2,7 +2,7 @@
 
 It holds `acid_platform` and those installed packages of this environment that tasks import, in the
 versions of this environment. Spark copies it to every executor when ACID_SPARK_ARCHIVE names it
-(docs/cluster.md). The executors' machines need Python of the same minor version and Java.
+(docs/grow.md). The executors' machines need Python of the same minor version and Java.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Writes docs/tables.md, commands.md, engines.md and rights.md from the code, and
-llms.txt from the pages.
+"""Writes the parts of docs/reference.md and the pages of docs/internal/ that are printed from
+the code, and llms.txt from the pages.
 
 Run `python -m scripts.print_tables` after a change of them; a test compares.
 """
@@ -41,84 +41,37 @@ from scripts import llms_page, rights_page
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 _COMMANDS = """\
-# Command line
-
-Printed from the code by `python -m scripts.print_tables`; a test fails when this page is older than
-the code.
-
 `acid` is in `.venv/bin`; `python -m acid_platform` is the same. Every command takes
 `--warehouse PATH` and `--json`, before its name or behind it. Without the former the warehouse is
 `ACID_WAREHOUSE`, or in the directory of the project, or below it, what `.env` says, else
 `var/warehouse`. `acid --version` prints the version. The exit code is 0, 1 if it failed (one line
 on stderr says why) or 2 for wrong usage. Only `sql`, `compact`, `erase`, `rollback`, `diff` and
 `run worker` start Spark.
-
-`acid completion bash` (zsh, fish) prints what makes the shell complete commands, options and names
-of tables.
 """
 
-_HEAD = """\
-# Tables that decide
+_LOCKS = """\
+# Locks and conflicts
 
 Printed from the code by `python -m scripts.print_tables`; a test fails when this page is older than
 the code.
 """
 
 _ENGINES = """\
-# What runs where
+# What runs in which engine
 
 Printed from the code by `python -m scripts.print_tables`; a test fails when this page is older
 than the code.
 
-Two engines run statements. Spark runs everything. The local engine (Arrow and DuckDB, in the
-process itself) needs no JVM: a query over a small table takes milliseconds. Whatever it accepts
-gives the columns, rows and errors of Spark, but for the order of additions ([below](#queries)):
+[Which engine runs a statement](../query.md#which-engine-runs-it), and how to choose it. What the
+local engine accepts gives the columns, rows and errors of Spark, but for the order of additions:
 what stands on this page was computed in both engines over values of all its types, and is computed
 again by `make test-full`. Everything else goes to Spark.
 
-## How the engine is chosen
-
-| engine | |
-|---|---|
-| `auto` (the default) | the local engine where it can and the input is small, else Spark |
-| `spark` | always Spark |
-| `local` | never Spark: what needs it raises NeedsSpark, which names the construct |
-
-Small: at most `acid.local.max.bytes` have to be read from tables, and no rows come from Spark.
-Rows of this process, such as frames, Arrow's data or dicts, are written here, however many they
-are, as a stream. If they have to go to Spark, since `engine='spark'` was asked for or the table is
-large, they need not fit into its driver's heap: they go by files in a private directory to a Spark
-of this machine, and piece by piece to another one.
-`make lab-bench NAME=engines` measures both engines by the size of the table.
-
-If the JVM of a session ends, every call that waits for it raises SparkLost with the reason, and the
-next statement starts another one. A session that the platform starts ends when its heap is full
-(`-XX:+ExitOnOutOfMemoryError`): give this option to the driver of a session of your own, which
-otherwise may lose the thread that everybody waits for and go on.
-
-`Warehouse.open(engine=...)` or the variable `ACID_ENGINE` choose it for a handle. EXPLAIN shows
-the engine, the reason and DuckDB's or Spark's plan; the `Result` of a SELECT has them as
-`engine`, `reason` and `plan()`. `Table.history()`, DESCRIBE HISTORY and `acid show history` name
-the engine and the reason of each commit's statements.
-
-A result is computed when its rows are asked for, each time anew and at the same snapshot:
-`to_arrow()`, `batches()` for results that are larger than memory, `to_pandas()`, `to_polars()`,
-`to_spark()`, `head(5)`; other libraries take it as it is, such as `duckdb.sql("FROM result")`.
-Timestamps are wall clocks without a zone, as in `Table.to_arrow`, unless they are declared with
-local time zone. Columns and conditions go into the scan, partitions, files and stripes are pruned,
-rows stream through DuckDB in batches. All local queries of a process together take at most a
-quarter of the machine's memory, and no more than 1 GB; then DuckDB spills to the directory for
-temporary files. Over 30 million rows, a scan of all columns took 0.23 GB of the process, a DELETE
-of 5 % 0.57, a GROUP BY into a million groups 0.71 and a major compaction 1.2; the process itself
-takes 0.11 (`make lab-bench NAME=local-growth`). [How it compares with DuckLake and
-delta-rs, and what limits it](../benchmarks/results/2026-11-28-local-summary.md).
-
-Text that is not UTF-8, such as Latin-1 that Hive stored, is kept by compactions and by UPDATE in
-Spark, and read by Spark alone: `decode(CAST(s AS binary), 'ISO-8859-1')` gives its characters. Both
-engines refuse to return it as it is, with the name of the column.
-
-`Warehouse.duckdb()` is something else: a DuckDB connection for people and BI tools, in DuckDB's
-own SQL, with every table as a view at one snapshot. There, DuckDB's rules hold, not Spark's.
+Rows of this process that have to go to Spark need not fit into its driver's heap: they go by files
+in a private directory to a Spark of this machine, and piece by piece to another one. The files of a
+table that no statement has changed are planned once for the queries of a process. [How the local
+engine compares with DuckLake and delta-rs, and what limits
+it](../../benchmarks/results/2026-11-28-local-summary.md).
 
 ## Queries
 
@@ -189,9 +142,8 @@ The platform is written for Spark 4.0 to 4.3, with the differences that the tabl
 has the newest, with which all tests run; `pip install pyspark==4.1.4` is enough for another one.
 `make lab-test-sparks` runs the suites that use Spark with each version. It ran with 4.0.5, 4.1.4
 and 4.2.1 the suites of the engine, SQL, compaction, history, streams and a small cluster; Iceberg
-and Delta beside our tables with 4.1.4, and Delta with 4.2.1 (Iceberg has no build for it).
-What passed, and with which Python
-and pandas, is in `benchmarks/results/2026-11-28-matrix.md`.
+and Delta beside our tables with 4.1.4, and Delta with 4.2.1 (Iceberg has no build for it). What
+passed, and with which Python and pandas, is in `benchmarks/results/2026-11-28-matrix.md`.
 
 The format that reads ACID files is compiled for the Spark of the session. Where that fails, as it
 may in a Spark that is newer than these or that its vendor has changed, Spark's own ORC reader reads
@@ -200,7 +152,7 @@ otherwise the session is refused.
 
 Spark 3.5 is refused. Its Scala is 2.12, so the format would have to be written anew; it has no data
 sources in Python; and the classes behind PySpark's frames are others. Let it write Parquet files,
-and [load these](ingesting.md).
+and [load these](../load.md).
 
 The platform needs pandas 2.2 or newer, and works with pandas 3. PySpark 4.3 warns that it does not
 support pandas 3 in all parts, so the lock has pandas 2.3. Here PySpark uses pandas only where you
@@ -209,10 +161,10 @@ ask it to, as in `toPandas`; rows come and go as Arrow. Python 3.11, 3.12 and 3.
 """
 
 
-def render_tables() -> str:
-    """The page of locks, conflicts and settings."""
+def render_locks() -> str:
+    """The page of locks and conflicts."""
     parts = [
-        _HEAD,
+        _LOCKS,
         "## Which lock waits for which\n",
         "Row: the lock that is asked for. Column: the lock that is held.\n",
         _matrix(
@@ -270,12 +222,28 @@ def render_tables() -> str:
         " are known. Of a writer of another engine that locked for UPDATE or DELETE, the partition"
         " that it locked.\n",
         "A single statement begins again, up to `hive.txn.max.retrysnapshot.count` times.\n",
-        "## Settings that are honoured\n",
+    ]
+    return "\n".join(parts)
+
+
+def _settings() -> str:
+    parts = [
         _table(
             ("setting", "default", "allowed"),
             [(_code(one.name), _code(one.default), one.allowed) for one in HONOURED],
         ),
-        "## Table properties\n",
+        "These would change what statements do, and are refused unless they have the one value. Any"
+        " other setting of Hive changes nothing: SET ignores it, and says so the first time.\n",
+        _table(
+            ("setting", "value", "why"),
+            [(_code(one.name), _code(one.default), one.reason) for one in REFUSED],
+        ),
+    ]
+    return "\n".join(parts)
+
+
+def _properties() -> str:
+    parts = [
         "Another name that begins with `acid.`, `compactor.` or `compactorthreshold.` is refused;"
         " `compactor.mapreduce.*`, `compactor.tez.*` and the like, which belong to Hive's own"
         " compaction jobs, have no effect. What promises a protection that nothing here keeps is"
@@ -296,11 +264,6 @@ def render_tables() -> str:
                 for one in TABLE_PROPERTIES
             ],
         ),
-        "## Settings that are refused unless they have the one value\n",
-        _table(
-            ("setting", "value", "why"),
-            [(_code(one.name), _code(one.default), one.reason) for one in REFUSED],
-        ),
     ]
     return "\n".join(parts)
 
@@ -311,9 +274,22 @@ def _conflict(mine: RowOperation, theirs: RowOperation) -> str:
     return "the same row" if {mine, theirs} <= BY_ROW else "conflict"
 
 
-def render_commands() -> str:
-    """The page of the command line."""
-    return "\n".join([_COMMANDS, *(_command(path, one) for path, one in _walk("acid", main))])
+def render_reference() -> str:
+    """The reference with its printed parts as the code has them now."""
+    printed = {
+        "commands": "\n".join([_COMMANDS, *(_command(*found) for found in _walk("acid", main))]),
+        "settings": _settings(),
+        "properties": _properties(),
+    }
+    page = (DOCS / "reference.md").read_text()
+    for name, text in printed.items():
+        begin, end = f"<!-- printed: {name} -->\n", "<!-- end -->"
+        before, found, rest = page.partition(begin)
+        _, ended, after = rest.partition(end)
+        if not (found and ended):
+            raise ValueError(f"docs/reference.md has no place for the printed {name}")
+        page = f"{before}{begin}\n{text}\n{end}{after}"
+    return page
 
 
 def render_engines() -> str:
@@ -367,7 +343,7 @@ def _command(path: str, one: click.Command) -> str:
         if isinstance(p, click.Option) and p.name not in ("warehouse", "as_json")
     ]
     parts = [
-        f"## {path}\n",
+        f"### {path}\n",
         f"`{' '.join([path, *given])}`\n",
         f"{inspect.cleandoc(one.help or '')}\n",
     ]
@@ -404,9 +380,9 @@ def _code(text: str) -> str:
 
 
 PAGES = {
-    DOCS / "tables.md": render_tables,
-    DOCS / "commands.md": render_commands,
-    DOCS / "engines.md": render_engines,
+    DOCS / "reference.md": render_reference,
+    DOCS / "internal" / "locks.md": render_locks,
+    DOCS / "internal" / "engines.md": render_engines,
     DOCS / "internal" / "rights.md": rights_page.render,
     DOCS.parent / "llms.txt": llms_page.render,
 }

@@ -17,7 +17,7 @@ the code, so a new call or operation can't come without its line.
 
 ## Calls of the gateway
 
-What a call needs is asked of the [grants](../gateway.md#grants) or of the function before it is
+What a call needs is asked of the [grants](../share.md#grants) or of the function before it is
 done; without both, whoever may log in may do everything. A call that uses transactions or locks may
 use the caller's own only: those opened or asked for by the same login, and never those that
 programs of this platform opened, whatever user their owner has. A lock without a transaction is

@@ -53,8 +53,7 @@ def _place(text: str, name: str, schemes: tuple[str, ...]) -> tuple[str, bool]:
     if user and not (named and ":" not in user):
         raise InvalidDefinition(
             f"{name}={shown!r} is refused: an address holds no password, and no user but for"
-            " PostgreSQL; keys come from other settings, see docs/shared-metastore.md and"
-            " docs/object-stores.md"
+            " PostgreSQL; keys come from other settings, see docs/grow.md"
         )
     return text.rstrip("/"), False
 
@@ -77,7 +76,7 @@ def holds_log(directory: Path) -> bool:
     except OSError as error:
         raise MetastoreUnavailable(
             f"{directory} can't be read: {error.strerror}; only the user who made a metastore may"
-            " read it: run as that one, or connect to it by tcp://, see docs/shared-metastore.md"
+            " read it: run as that one, or connect to it by tcp://, see docs/grow.md"
         ) from error
     return any(fnmatch(name, log) for name in names for log in _LOG_FILES)
 

@@ -115,7 +115,7 @@ class Gateway(
             if call.oneway:
                 return b""
             _LOG.warning("%s: unknown call %s", peer, call.name)
-            text = f"the gateway has no call {call.name}; docs/gateway.md lists its calls"
+            text = f"the gateway has no call {call.name}; docs/internal/rights.md lists its calls"
             return call.failed(text, UNKNOWN_METHOD)
         answer = row.answer
 

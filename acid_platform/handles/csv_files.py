@@ -24,7 +24,7 @@ from acid_platform.values.arrow_numpy import filled
 
 PARSED = (*INTEGRAL, "boolean", "float", "double")
 """Types that no other text than a number or boolean is read as; the others take a text
-(`docs/ingesting.md`)."""
+(`docs/load.md`)."""
 _QUOTE = ord('"')
 
 

@@ -54,7 +54,7 @@ _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 class AcidDataSource(DataSource):
-    """`spark.read.format("acid").load("db.t")`, and so on; see docs/streaming.md."""
+    """`spark.read.format("acid").load("db.t")`, and so on; see docs/query.md."""
 
     lease: int | None = None
     """The id of the read lease that `load` takes for a frame's snapshot."""

@@ -36,7 +36,7 @@ ADVICE: tuple[tuple[str, str], ...] = (
         r"(?:create|drop|alter) scheduled query\b",
         "make the table an asset, and give it a schedule of Dagster (docs/assets.md)",
     ),
-    (r"repl ", "use `acid metastore backup`, or an archive (docs/backup.md)"),
+    (r"repl ", "use `acid metastore backup`, or an archive (docs/grow.md)"),
     (r"kill query\b", "use ABORT TRANSACTIONS with an id that SHOW TRANSACTIONS lists"),
     (r"restore ", "write ALTER TABLE … ROLLBACK TO n, with a write id of DESCRIBE HISTORY"),
     (r"replace table\b", "use DROP TABLE and CREATE TABLE, or INSERT OVERWRITE"),
@@ -53,7 +53,7 @@ ADVICE: tuple[tuple[str, str], ...] = (
     (r"create [^']*table [^']* skewed by\b", "leave SKEWED BY out"),
     (
         r"create [^']*table [^']* stored by\b",
-        "leave STORED BY out, and copy the rows of the other system in (docs/ingesting.md)",
+        "leave STORED BY out, and copy the rows of the other system in (docs/load.md)",
     ),
     (
         r"create (?:database|schema) .*(?:managed)?location ",

@@ -36,44 +36,69 @@ from tests.conftest import temporary_warehouse
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(python|sql|sh|bash)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
-RUN_HERE = {
-    "AGENTS.md",
-    "docs/assets.md",
-    "docs/changes.md",
-    "docs/dagster-projects.md",
-    "docs/history.md",
-    "docs/ingesting.md",
-    "docs/internal/isolation.md",
-    "docs/internal/metastore.md",
-    "docs/operations.md",
-    "docs/streaming.md",
-    "docs/tutorial.md",
+RUN = {
+    "AGENTS.md": ["(whole)"],
+    "README.md": ["(whole)"],
+    "docs/index.md": [
+        "Set up",
+        "A table, a row, a snapshot",
+        "Several statements, one commit",
+        "Compact and clean",
+    ],
+    "docs/assets.md": [
+        "# Assets",
+        "What the function returns",
+        "Checks",
+        "Partitions",
+        "Schedules, sensors and resources",
+        "Use a Dagster project that you have",
+    ],
+    "docs/load.md": [
+        "Rows of Python",
+        "Import from files, databases and other formats",
+        "By Spark",
+        "Files in SQL",
+        "dlt",
+        "dbt",
+    ],
+    "docs/query.md": [
+        "Transactions and conflicts",
+        "The past",
+        "Follow the changes",
+        "Plain Spark code and streams",
+    ],
+    "docs/run.md": ["Dagster in production", "Services", "Erase a person", "Watch it"],
+    "docs/internal/isolation.md": ["(whole)"],
+    "docs/internal/metastore.md": ["(whole)"],
+    "docs/internal/hive-statements.md": ["(whole)"],
+    "docs/internal/measuring.md": ["(whole)"],
+    "docs/internal/object-stores.md": ["(whole)"],
 }
-RUN_ELSEWHERE = {
-    "README.md": "tests/docs/test_docs.py, tests/tooling/test_template.py",
-    "docs/backup.md": "tests/metastore: backups, archives and write ids in doubt",
-    "docs/cluster.md": "tests/cluster",
-    "docs/dlt-and-dbt.md": "tests/docs/test_dlt_and_dbt.py, where these packages are installed",
-    "docs/configuration.md": "tests/sparks/with_peers.py: it needs Iceberg's jar",
-    "docs/foreign-readers.md": "tests/interop/direct: they need Hive's metastore",
-    "docs/gateway.md": "tests/gateway/test_entry.py, test_rights.py",
-    "docs/internal/hive-statements.md": "tests/conformance/test_hive_statements.py",
-    "docs/object-stores.md": "tests/stores",
-    "docs/production.md": "tests/docs/test_docs.py",
-    "docs/shared-metastore.md": "tests/docs/test_deploy.py, tests/log",
-    "docs/testing.md": "tests/tooling/test_template.py",
-    "docs/upgrading.md": "tests/metastore: the backup of another version",
-}
+"""The sections whose code is run: by the tests below, by test_docs.py (the README, Dagster in
+production), test_dlt_and_dbt.py, test_hive_statements.py; measuring and the lifecycle rule of a
+bucket are for their readers."""
 
 
 def page(name: str) -> str:
     return (ROOT / "docs" / name).read_text()
 
 
-def test_every_page_with_code_is_run() -> None:
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-    with_code = {str(path.relative_to(ROOT)) for path in pages if BLOCK.search(path.read_text())}
-    assert with_code - {"CHANGELOG.md", "CONTRIBUTING.md"} == RUN_HERE | set(RUN_ELSEWHERE)
+def section(name: str, *titles: str) -> str:
+    """The sections of a page that have these titles, in the order of the page."""
+    parts = re.split(r"^## (?=\S)", page(name), flags=re.MULTILINE)[1:]
+    found = [part for part in parts if part.partition("\n")[0] in titles]
+    assert len(found) == len(titles), titles
+    return "".join(found)
+
+
+def test_every_section_with_code_is_run() -> None:
+    with_code = {}
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        name = str(path.relative_to(ROOT))
+        parts = re.split(r"^## (?=\S)", path.read_text(), flags=re.MULTILINE)
+        if titles := [part.partition("\n")[0] for part in parts if BLOCK.search(part)]:
+            with_code[name] = ["(whole)"] if RUN.get(name) == ["(whole)"] else titles
+    assert {name: with_code[name] for name in with_code if name != "CONTRIBUTING.md"} == RUN
 
 
 class Reader:
@@ -149,7 +174,7 @@ def materialize(
 
 @pytest.mark.more
 def test_the_page_about_assets(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = page("assets.md")
+    text = page("assets.md").partition("\n## Use a Dagster project that you have")[0]
     name, lines = re.findall(r"`(landing/\S+\.csv)`:\n\n```text\n(.*?)```", text, re.DOTALL)[0]
     (reader.directory / "landing").mkdir()
     (reader.directory / name).write_text(lines)
@@ -189,14 +214,11 @@ def test_the_page_for_agents(reader: Reader, capsys: pytest.CaptureFixture[str])
     ]
 
 
-def test_the_page_about_projects_of_dagster(reader: Reader) -> None:
-    text = page("dagster-projects.md")
-    python = "".join(
-        f"```python\n{code}```\n" for kind, code in BLOCK.findall(text) if kind != "sh"
-    )
+def test_the_section_about_projects_of_dagster(reader: Reader) -> None:
+    text = section("assets.md", "Use a Dagster project that you have")
     (reader.directory / "landing").mkdir()
     (reader.directory / "landing" / "2024-01-02.csv").write_text("id,name\n1,a\n2,b\n")
-    reader.types(python, instead={'"data/warehouse"': '"var/warehouse", engine="local"'})
+    reader.types(text, instead={'"data/warehouse"': '"var/warehouse", engine="local"'})
     orders, customers = (reader.variables[name] for name in ("orders", "customers"))
     materialize(orders, reader.variables["resources"], partition_key="2024-01-02")
     materialize([orders, customers], reader.variables["resources"], selection=[customers])
@@ -208,11 +230,11 @@ def test_the_page_about_projects_of_dagster(reader: Reader) -> None:
 
 
 @pytest.mark.more
-def test_the_page_about_changes(reader: Reader) -> None:
+def test_the_section_about_changes(reader: Reader) -> None:
     orders = reader.warehouse.create_table("shop.orders", "id int, v string")
     reader.warehouse.create_table("shop.copy", "id int, v string")
     orders.insert([{"id": i, "v": "a"} for i in range(5)])
-    reader.types(page("changes.md"))
+    reader.types(section("query.md", "Follow the changes"))
     reader.variables["follow"]()
     orders.delete("id = 0")
     orders.update({"v": "'b'"}, "id < 3")
@@ -228,29 +250,33 @@ def test_the_page_about_changes(reader: Reader) -> None:
     assert {row["v"]: row["orders"] for row in counts} == {"a": 2, "b": 1, "c": 2, None: 1}
 
 
-def test_the_page_about_history(reader: Reader) -> None:
+def test_the_section_about_the_past(reader: Reader) -> None:
     table = reader.warehouse.create_table("db.t", "id int")
-    reader.types(page("history.md"))
+    reader.types(section("query.md", "The past"))
     assert table.properties["acid.history.retention"] == "7d"
 
 
 @pytest.mark.more
-def test_the_page_about_operations(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_about_running_it(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging.getLogger(), "handlers", [*logging.getLogger().handlers])
-    accounts = reader.warehouse.create_table("bank.accounts", "id int, euros decimal(9,2)")
-    accounts.insert([{"id": 1, "euros": 100}, {"id": 2, "euros": 7}])
     orders = reader.warehouse.create_table("shop.orders", "id int, customer int")
     orders.insert([{"id": 1, "customer": 3}, {"id": 2, "customer": 4}])
     reader.types(
-        page("operations.md"),
+        section("run.md", "Services", "Erase a person", "Watch it"),
         instead={
             "acid run initiator ": "acid run initiator --once ",
             "acid run worker ": "acid run worker --once ",
             "acid run cleaner ": "acid run cleaner --once ",
         },
     )
-    assert rows_of(reader.warehouse, "bank.accounts") == [(1, Decimal(40)), (2, Decimal(7))]
     assert rows_of(reader.warehouse, "shop.orders") == [(2, 4)]
+
+
+def test_the_section_about_conflicts(reader: Reader) -> None:
+    accounts = reader.warehouse.create_table("bank.accounts", "id int, euros decimal(9,2)")
+    accounts.insert([{"id": 1, "euros": 100}, {"id": 2, "euros": 7}])
+    reader.types(section("query.md", "Transactions and conflicts"))
+    assert rows_of(reader.warehouse, "bank.accounts") == [(1, Decimal(70)), (2, Decimal(7))]
 
 
 def test_the_page_about_the_metastore(reader: Reader) -> None:
@@ -260,8 +286,8 @@ def test_the_page_about_the_metastore(reader: Reader) -> None:
     assert "acid_" in counters and "db" in tables
 
 
-def test_the_tutorial(reader: Reader, capsys: pytest.CaptureFixture[str]) -> None:
-    text = page("tutorial.md")
+def test_the_first_page(reader: Reader, capsys: pytest.CaptureFixture[str]) -> None:
+    text = page("index.md")
     reader.types(text, without="make demo")
     now, before = capsys.readouterr().out.splitlines()[:2]
     assert "BO" in now and "Bo" in before
@@ -273,7 +299,7 @@ def test_the_tutorial(reader: Reader, capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_the_page_about_ingesting(
+def test_the_page_about_loading(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -291,7 +317,6 @@ def test_the_page_about_ingesting(
         warehouse.create_table("shop.orders", "id int, amount decimal(9,2), day date")
         warehouse.create_table("db.flights", "id int, carrier string, month int")
         warehouse.create_table("db.orders", "id int, status string", partitioned_by=["day string"])
-        warehouse.create_table("db.events", "id int")
         warehouse.create_table("db.large", "id bigint, name string, points int")
         with duckdb.connect("shop.duckdb") as shop:
             shop.execute("CREATE TABLE customers AS SELECT 1::bigint id, 'a' AS name, 5 AS points")
@@ -301,7 +326,7 @@ def test_the_page_about_ingesting(
         pa.parquet.write_table(ordered, tmp_path / "in" / "orders.parquet")
         with pytest.warns(ValuesCoerced, match="amount: 1 changed; day: 1 became NULL"):
             reader.types(
-                page("ingesting.md"),
+                page("load.md").partition("\n## dlt\n")[0],
                 instead={
                     "'/in/2024-01-02'": f"'{day}'",
                     "'/in/orders'": f"'{exported.parent}'",
@@ -329,7 +354,7 @@ def test_the_page_about_ingesting(
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_the_page_about_streaming(tmp_path: Path, spark: SparkSession) -> None:
+def test_the_section_about_streams(tmp_path: Path, spark: SparkSession) -> None:
     incoming = tmp_path / "data" / "incoming"
     incoming.mkdir(parents=True)
     (incoming / "a.json").write_text('{"id": 1, "name": "Ada"}\n')
@@ -347,7 +372,8 @@ def test_the_page_about_streaming(tmp_path: Path, spark: SparkSession) -> None:
         )
         reader = Reader(warehouse, tmp_path)
         reader.variables["spark"] = spark
-        reader.types(page("streaming.md"), instead={'"/data/': f'"{tmp_path}/data/'})
+        text = section("query.md", "Plain Spark code and streams")
+        reader.types(text, instead={'"/data/': f'"{tmp_path}/data/'})
         reader.variables["big_orders"](spark)
         assert rows_of(warehouse, "shop.big") == [(1, 5e3, 3)]
         queries = [reader.variables[name](spark) for name in ("follow", "ingest")]

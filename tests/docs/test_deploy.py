@@ -82,7 +82,7 @@ def test_a_command_that_does_not_exist_is_found(line: list[str]) -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_variables_are_those_that_the_configuration_names(file: Path) -> None:
     text = file.read_text()
-    known = (ROOT / "docs" / "configuration.md").read_text()
+    known = (ROOT / "docs" / "grow.md").read_text()
     named = set(re.findall(r"\bACID_[A-Z_]+\b", text))
     assert {name for name in named if f"`{name}`" not in known} == set()
     assert set(re.findall(r"\$\((\w+)\)", text)) <= _OF_PODS & set(re.findall(r"\w+", text))

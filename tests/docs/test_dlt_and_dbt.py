@@ -1,4 +1,4 @@
-"""The page about dlt and dbt, where these packages are installed: the platform needs neither.
+"""What the page about loading says of dlt and dbt, where these packages are installed.
 
 `uv pip install dlt dbt-duckdb`, into an environment of your own that has the platform's packages.
 """
@@ -24,12 +24,13 @@ from acid_platform.orchestration import SparkResource, WarehouseResource
 from tests.conftest import temporary_warehouse
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "dlt-and-dbt.md").read_text()
+PAGE = (ROOT / "docs" / "load.md").read_text()
+_, DLT, DBT, _ = re.split(r"^## dlt\n|^## dbt\n|^### dbt through Trino\n", PAGE, flags=re.MULTILINE)
 WAREHOUSE = "var/warehouse"
 
 
-def blocks(language: str) -> list[str]:
-    found: list[str] = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+def blocks(language: str, section: str) -> list[str]:
+    found: list[str] = re.findall(rf"^```{language}\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
     return found
 
 
@@ -69,7 +70,7 @@ def test_an_asset_reads_a_source_of_dlt_and_a_failed_check_loses_no_row(
     warehouse: Warehouse, variables: dict[str, Any]
 ) -> None:
     dlt = pytest.importorskip("dlt", reason="pip install dlt runs this test")
-    typed(blocks("python")[0], variables)
+    typed(blocks("python", DLT)[0], variables)
 
     def run() -> bool:
         return dg.materialize(
@@ -126,7 +127,7 @@ def test_a_file_of_a_load_has_its_effect_once(
 
     monkeypatch.setattr(dlt, "destination", destination)
     variables["dlt"] = dlt
-    typed("".join(blocks("python")[1:3]), variables)
+    typed("".join(blocks("python", DLT)[1:3]), variables)
     assert died
     assert rows_of(warehouse, "raw.people", "id", "name") == [(1, "Ada"), (2, "Bob")]
     pipeline = variables["pipeline"]
@@ -153,10 +154,10 @@ def test_a_file_of_a_load_has_its_effect_once(
 @pytest.mark.slow
 def test_models_of_dbt_read_and_write_tables(warehouse: Warehouse, tmp_path: Path) -> None:
     pytest.importorskip("dbt.adapters.duckdb", reason="pip install dbt-duckdb runs this test")
-    profiles, sources = blocks("yaml")
-    [model] = blocks("jinja")
+    profiles, sources = blocks("yaml", DBT)
+    [model] = blocks("jinja", DBT)
     files = {
-        "acid_dbt.py": blocks("python")[3],
+        "acid_dbt.py": blocks("python", DBT)[0],
         "dbt_project.yml": "{name: shop, profile: shop, version: 1.0.0}\n",
         "profiles.yml": profiles,
         "models/sources.yml": f"version: 2\n{sources}",

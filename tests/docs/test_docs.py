@@ -130,8 +130,13 @@ def test_the_reference_has_all_that_a_project_imports_from_orchestration(tmp_pat
     assert set(orchestration.__all__) - listed == set()
 
 
+def _production() -> str:
+    text = (ROOT / "docs" / "run.md").read_text()
+    return text.partition("## Dagster in production")[2].partition("\n## ")[0]
+
+
 def test_dagster_takes_the_configuration_for_production() -> None:
-    page = (ROOT / "docs" / "production.md").read_text()
+    page = _production()
     examples = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     assert len(examples) == 2
     for example in examples:
@@ -143,7 +148,7 @@ def test_dagster_takes_the_configuration_for_production() -> None:
 def test_old_runs_are_deleted_as_the_page_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (ROOT / "docs" / "production.md").read_text()
+    page = _production()
     [example] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
 
@@ -155,17 +160,28 @@ def test_old_runs_are_deleted_as_the_page_says(
             dg.GraphDefinition(name, node_defs=[nothing]).to_job().execute_in_process(
                 instance=instance
             )
-        exec(compile(example, "production.md", "exec"), {})
+        exec(compile(example, "run.md", "exec"), {})
         assert instance.get_runs_count() == 2  # none of them is old
-        exec(compile(example.replace("days=30", "days=-1"), "production.md", "exec"), {})
+        exec(compile(example.replace("days=30", "days=-1"), "run.md", "exec"), {})
         assert [run.job_name for run in instance.get_runs()] == ["week_job"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
-    missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    links = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text())
+    missing = []
+    for link, anchor in links:
+        target = page.parent / link if link else page
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        if not target.exists() or (anchor and anchor not in _anchors(target)):
+            missing.append(f"{link}#{anchor}")
     assert missing == []
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_programs_find_every_page_that_people_find() -> None:

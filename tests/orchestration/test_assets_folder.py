@@ -341,7 +341,7 @@ def test_a_partition_is_a_parameter(folder: Path, place: Place) -> None:
 
 @pytest.mark.slow
 def test_the_component_of_the_page_fills_its_partition(folder: Path, place: Place) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "dagster-projects.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "assets.md").read_text()
     [written, _] = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     (folder / "totals").mkdir()
     (folder / "totals" / "defs.yaml").write_text(written)

@@ -1,7 +1,7 @@
 """How many calls to a local file system each operation needs, and that none lists to read (P26).
 
-The numbers are exact, so that no change adds a call without being noticed. docs/scale.md has the
-same; tests/stores/test_requests.py counts the requests of the same operations in S3.
+The numbers are exact, so that no change adds a call without being noticed; docs/internal/scale.md
+has the same. tests/stores/test_requests.py counts the requests of these operations in S3.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How many requests each operation sends to S3, and that reads and writes list nothing (P41).
 
-The numbers are exact, so that no change adds a request without being noticed. docs/object-stores.md
-has the same.
+The numbers are exact, so that no change adds a request without being noticed.
+docs/internal/object-stores.md has the same.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def spark_version(text: str) -> SparkVersion:
         raise SparkMisconfigured(
             f"this is Spark {text}, and the platform needs Spark {oldest[0]}.{oldest[1]} or newer:"
             " install a newer pyspark, or let that Spark write Parquet files and load these"
-            " (docs/ingesting.md)"
+            " (docs/load.md)"
         )
     return VERSIONS[max(known for known in VERSIONS if known <= numbers)]
 

@@ -51,9 +51,7 @@ class StorePrefix:
             try:
                 return from_url(one_spelling(url), **options)
             except exceptions.BaseError as error:
-                raise InvalidDefinition(
-                    f"{url}: {_first_line(error)}; see docs/object-stores.md"
-                ) from error
+                raise InvalidDefinition(f"{url}: {_first_line(error)}; see docs/grow.md") from error
 
         self._small = store(timeout=wait)
         self._large = store(retries=5, timeout=_LONG)
@@ -131,7 +129,7 @@ class StorePrefix:
             if isinstance(error, refused) or _REFUSED.search(text):
                 raise StoreRefused(
                     f"{self.place}: the object store refuses it: {text}; check the bucket and the"
-                    " credentials, see docs/object-stores.md"
+                    " credentials, see docs/grow.md"
                 ) from error
             if isinstance(error, FileNotFoundError):
                 raise FileNotFoundError(text) from error

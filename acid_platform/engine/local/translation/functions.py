@@ -2,7 +2,7 @@
 
 Whatever is neither in these tables nor among the operators of expressions.py needs Spark. The
 differential test computes each entry in both engines, over values of all its types, and
-docs/engines.md prints them.
+docs/internal/engines.md prints them.
 """
 
 from __future__ import annotations
