@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from acid_platform.errors import UnsupportedStatement
 from acid_platform.layout.types import FLOATING, INTEGRAL, LOCAL_ZONE, HiveType
 from acid_platform.predicates import literals
+from acid_platform.predicates.char_literals import refused_blanks
 from acid_platform.values.arrow_numpy import scalar_of
 from acid_platform.values.arrow_types import arrow_type
 
@@ -64,8 +65,8 @@ def in_common_type(a: Term, b: Term, shown: str) -> tuple[Evaluate, Evaluate, bo
     if kinds <= {*INTEGRAL, *FLOATING, "decimal"}:
         common = _common_number(a, b, shown)
     elif kinds <= {"string", "varchar", "char"}:
-        if b.evaluate is None and a.kind == "char":
-            b = Term("string", None, str(b.value).rstrip(" "))
+        if b.evaluate is None and a.kind == "char" and str(b.value).endswith(" "):
+            raise refused_blanks(str(b.value))
         common = pa.string()
     elif kinds <= {"date", "timestamp"}:
         common = pa.date32() if kinds == {"date"} else pa.timestamp("us")

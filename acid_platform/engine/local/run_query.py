@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -29,11 +28,10 @@ from acid_platform.engine.moment import one_moment
 from acid_platform.engine.reads import ChangeRead, Sources, TableRead, columns_of
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.engine.spark_pieces import frame_of
-from acid_platform.errors import InvalidDefinition, NeedsSpark, UnknownColumn, UnsupportedStatement
+from acid_platform.errors import InvalidDefinition, NeedsSpark, UnknownColumn
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import canonical
 from acid_platform.layout.types import Column, HiveType, of_value
-from acid_platform.predicates.char_literals import comparable
 from acid_platform.predicates.grammar import SparkSql
 from acid_platform.scan.source_files import SourceKind
 from acid_platform.values.arrow_numpy import values_of
@@ -292,9 +290,6 @@ _TRANSLATED: Recent[object, _Translated] = Recent(256)
 
 
 def _translate(text: str, sources: Sources, named: bool) -> _Translated:
-    # Types tell the rest; this is for the names of columns, which are those of Spark's text.
-    with suppress(UnsupportedStatement):
-        text = comparable(text, {name: columns_of(one) for name, one in sources.items()})
     try:
         tree = sqlglot.parse_one(canonical(text), dialect=SparkSql)
     except SqlglotError as error:

@@ -21,7 +21,7 @@ from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.layout.types import HiveType
-from acid_platform.predicates.char_literals import comparable
+from acid_platform.predicates.char_literals import refuse_blanks
 from acid_platform.scan.scans import Scan
 from acid_platform.write.publishing import WriteTarget
 from acid_platform.write.task_files import RowKind
@@ -78,8 +78,8 @@ def rows_to_update(
     Raises PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn, WrongType, InvalidExpression.
     """
     matched = matched_rows(spark, scan, where)
-    columns = (*scan.columns, *scan.partition_columns)
-    assignments = {name: comparable(one, {"": columns}) for name, one in assignments.items()}
+    for text in assignments.values():
+        refuse_blanks(text, (*scan.columns, *scan.partition_columns))
     checked = wanted_assignments(assignments, scan, target.buckets, target.table)
     values = computed(matched, checked, scan.columns, target.table)
     names = [quoted(column.name) for column in scan.columns]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -41,7 +41,7 @@ from acid_platform.layout.schema import Bucket
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.predicates.analysis import columns_of
-from acid_platform.predicates.char_literals import comparable
+from acid_platform.predicates.char_literals import refuse_blanks
 from acid_platform.scan.scans import Scan
 from acid_platform.values.refusals import source_rows_ambiguous
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
@@ -74,7 +74,9 @@ class SparkMerge:
         Raises SourceRowsAmbiguous, PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn,
         WrongType, InvalidExpression, and what write_statement raises.
         """
-        self = self._comparable(source)
+        own = (*self.scan.columns, *self.scan.partition_columns, *marked_columns(source))
+        for text in expressions_of(self.on, self.clauses):
+            refuse_blanks(text, own)
         inserts = [c for c in self.clauses if c.action is MergeAction.INSERT]
         alone = [c for c in self.clauses if c.by_source]
         matching = [c for c in self.clauses if c.rows == "MATCHED"]
@@ -117,21 +119,6 @@ class SparkMerge:
             self._require_one_source_row(changed)  # which counts the source rows
             raise
         return written, MergeCounts(received.updated, received.deleted, received.inserted)
-
-    def _comparable(self, source: DataFrame) -> SparkMerge:
-        """This statement without the blanks that don't count in its literals."""
-        own = (*self.scan.columns, *self.scan.partition_columns)
-        tables = {self.alias: own, self.source_alias: marked_columns(source)}
-        clauses = [
-            replace(
-                clause,
-                condition=clause.condition and comparable(clause.condition, tables),
-                values=clause.values
-                and {name: comparable(text, tables) for name, text in clause.values.items()},
-            )
-            for clause in self.clauses
-        ]
-        return replace(self, on=comparable(self.on, tables), clauses=clauses)
 
     def _writers(self, source_rows: int) -> int:
         """The number of tasks that write, if rows are inserted."""

@@ -41,7 +41,7 @@ from acid_platform.engine.spark.input_rows import column_of
 from acid_platform.engine.spark.scan import read_frame
 from acid_platform.errors import InvalidExpression
 from acid_platform.layout.types import Column, require_columns
-from acid_platform.predicates.char_literals import comparable
+from acid_platform.predicates.char_literals import refuse_blanks
 from acid_platform.predicates.known_columns import require_names, unresolved_column
 from acid_platform.scan.scans import Scan
 from acid_platform.values.arrow_types import is_utf8
@@ -163,9 +163,10 @@ def run_query(
     Raises UnknownColumn, which suggests the nearest name, InvalidExpression.
     """
     frames = dict(more_frames or {})
-    columns_of_sources = {name: _columns(source) for name, source in sources.items()}
-    marked = {name: marked_columns(frame) for name, frame in frames.items()}
-    text = with_unknowns(comparable(text, columns_of_sources | marked))
+    own = [column for source in sources.values() for column in _columns(source)]
+    marked = [column for frame in frames.values() for column in marked_columns(frame)]
+    refuse_blanks(text, [*own, *marked])
+    text = with_unknowns(text)
     with raise_as_ours():
         for name, source in sources.items():
             if isinstance(source, ChangeRead):
@@ -187,7 +188,7 @@ def run_query(
             unresolved = str((error.getMessageParameters() or {}).get("objectName"))
             names = [name for frame in frames.values() for name in frame.columns]
             names = [name for name in names if not name.startswith("__")]
-            names += [one.name for columns in columns_of_sources.values() for one in columns]
+            names += [column.name for column in own]
             if unresolved.replace("`", "").lower() in names:
                 raise unknown_there(unresolved.replace("`", ""), first_line(str(error))) from error
             raise unresolved_column(unresolved, names) from error

@@ -28,7 +28,7 @@ from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
 from acid_platform.predicates.analysis import columns_of
-from acid_platform.predicates.char_literals import comparable
+from acid_platform.predicates.char_literals import refuse_blanks
 from acid_platform.scan.kept_keys import UnreadKeys
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.source_files import SourceKind
@@ -49,7 +49,8 @@ def scan_rows(
     """
     every = (*scan.columns, *scan.partition_columns)
     read = columns_of(where) if where else frozenset[str]()
-    condition = comparable(where, {"": every}) if where else where
+    if where:
+        refuse_blanks(where, every)
     filters_ids = read is None or ROW_ID_COLUMN in read
     columns = scan.columns
     if names is not None and read is not None:
@@ -61,9 +62,9 @@ def scan_rows(
     def live(rows: ReadRows) -> DataFrame:
         """The rows that the predicate accepts and that are not deleted."""
         accepted = rows.frame
-        if condition is not None:
+        if where is not None:
             with raise_as_ours():
-                accepted = _accepted(accepted, condition, filters_ids)
+                accepted = _accepted(accepted, where, filters_ids)
         helpers = [
             *([ENTITY] if rows.deleted is not None else []),
             *(KEYS if rows.keys and not keys else []),

@@ -25,7 +25,6 @@ from acid_platform.engine.local.translation.scope import NameScope
 from acid_platform.engine.reads import TableRead
 from acid_platform.engine.spark import failures as spark_failures
 from acid_platform.engine.spark.char_varchar import stripped
-from acid_platform.predicates.char_literals import comparable
 from acid_platform.scan.scans import Scan
 from tests.engine.local import values
 
@@ -106,7 +105,7 @@ def differences(table: DataFrame, wanted: Sequence[Local]) -> Iterator[str]:
         return
     columns = []
     for number, local in enumerate(wanted):
-        text = comparable(local.expression, {"t": values.COLUMNS})
+        text = local.expression
         if local.errors or len(local.rows) < values.ROWS:
             ids = ", ".join(map(str, local.rows)) or "-1"
             text = f"CASE WHEN t.id IN ({ids}) THEN {text} END"
@@ -142,11 +141,7 @@ def error_differences(table: DataFrame, wanted: Sequence[Local]) -> Iterator[str
             row = next(row for row, error in local.errors.items() if error is kind)
             one = table.alias("t").where(F.col("id") == row)
             try:
-                value = plain(
-                    one.selectExpr(f"{comparable(local.expression, {'t': values.COLUMNS})} AS v")
-                    .toArrow()
-                    .column(0)
-                )
+                value = plain(one.selectExpr(f"{local.expression} AS v").toArrow().column(0))
                 yield f"{local.expression}: row {row} is {value} in Spark, not {kind.__name__}"
             except PySparkException as error:
                 ours = spark_failures.translated(error)

@@ -267,7 +267,7 @@ SPELT = """
     SUBSTRING(s, 2) | Length(s) | Greatest(i, 1) | DATE '2024-01-01' | date_add(e, 1)
     e + INTERVAL 1 DAY | e - interval '1' day | current_date IS NULL | `i` + 1 | t.i + 1
     (s IS NULL) IS NOT NULL | NOT s IS NULL | both.t.i | `both`.`t`.`s` | I + 1 | S | "a"
-    c = 'ab ' | NOT (c <=> 'abc ') | c IN ('a ', 'b') | s = 'a '
+    c = 'ab' | NOT (c <=> 'abc') | c IN ('a', 'b') | s = 'a '
     'it\\'s' | sum(i) FILTER (WHERE i > 1) | Any_Value(i) IS NULL
 """
 

@@ -32,6 +32,7 @@ from acid_platform.engine.local.translation.duckdb_types import (
 from acid_platform.errors import InvalidExpression, NeedsSpark
 from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType, of_value
 from acid_platform.predicates import literals
+from acid_platform.predicates.char_literals import refused_blanks
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +290,7 @@ def compared(operator: str, left: Typed, right: Typed) -> Typed:
 def common(values: Sequence[Typed]) -> list[Typed]:
     """The values in the type in which Spark compares them.
 
-    Literals that are compared with a CHAR lose their trailing blanks, as its values have.
+    Raises UnsupportedStatement for a literal with trailing blanks that is compared with a CHAR.
     """
     others = [one for one in values if one.type not in (STRING, VOID)]
     if others:
@@ -301,7 +302,8 @@ def common(values: Sequence[Typed]) -> list[Typed]:
         raise NeedsSpark(f"a comparison of {kinds}")
     if kind == VOID:
         return [cast(one, BOOLEAN) for one in values]
-    return [cast(one, kind) for one in _without_blanks(values)]
+    _refuse_blanks(values)
+    return [cast(one, kind) for one in values]
 
 
 def _literal_as(value: Typed, other: Typed) -> Typed:
@@ -346,23 +348,14 @@ def _with_own_digits(value: Typed, others: Sequence[Typed]) -> Typed:
     return value
 
 
-def _without_blanks(values: Sequence[Typed]) -> list[Typed]:
-    """The first value is compared with each of the others."""
+def _refuse_blanks(values: Sequence[Typed]) -> None:
+    """Raises UnsupportedStatement for a literal with trailing blanks beside a CHAR; the first value
+    is compared with each of the others."""
 
     def is_char(value: Typed) -> bool:
         return value.declared is not None and value.declared.kind == "char"
 
-    def stripped(value: Typed) -> Typed:
-        if not isinstance(value.literal, str):
-            return value
-        shorter = value.literal.rstrip(" ")
-        return replace(value, sql=text(shorter), literal=shorter)
-
     first, *others = values
-    if is_char(first):
-        return [first, *map(stripped, others)]
-    if any(map(is_char, others)):
-        if stripped(first) != first and not all(map(is_char, others)):
-            raise NeedsSpark("a text that ends in a blank, compared with char and with string")
-        first = stripped(first)
-    return [first, *others]
+    for value in others if is_char(first) else [first] if any(map(is_char, others)) else []:
+        if isinstance(value.literal, str) and value.literal.endswith(" "):
+            raise refused_blanks(value.literal)
