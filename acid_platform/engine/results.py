@@ -13,9 +13,8 @@ from acid_platform.base.arguments import require_limit
 from acid_platform.base.visible import visible
 from acid_platform.engine.spark_pieces import frame_of
 from acid_platform.layout.types import Column
-from acid_platform.values.arrow_lending import polars_frame, to_frame
+from acid_platform.values.arrow_lending import far_dates_named, polars_frame, to_frame
 from acid_platform.values.arrow_types import declared_columns
-from acid_platform.values.python_dates import far_dates_named
 from acid_platform.values.rows import ComputedRows
 from acid_platform.values.wall_clocks import instants
 

@@ -41,6 +41,7 @@ _MEANT = {
 TIMESTAMPS = ("timestamp", LOCAL_ZONE)
 CHAR_TYPES = ("char", "varchar")
 """Text types with a maximum length."""
+TEXTS = ("string", *CHAR_TYPES)
 UNNAMED = ("char", LOCAL_ZONE)
 """Partition column types that are read but not written, because Hive's directory names for their
 values are not reproduced."""
@@ -155,6 +156,18 @@ def require_columns(names: Iterable[str], columns: Sequence[Column], table: str)
     for name in names:
         if name.lower() not in own:
             raise unknown_column(name, table, columns)
+
+
+def matched_columns(names: Sequence[str], columns: Sequence[Column], table: str) -> dict[str, int]:
+    """The place of each of the table's columns among the names; raises UnknownColumn for a name
+    that the table lacks, and for one twice."""
+    require_columns(names, columns, table)
+    places: dict[str, int] = {}
+    for place, name in enumerate(map(str.lower, names)):
+        if name in places:
+            raise UnknownColumn(f"column {name!r} of {table} is given twice")
+        places[name] = place
+    return places
 
 
 def unknown_column(name: str, table: str, columns: Sequence[Column]) -> UnknownColumn:

@@ -15,8 +15,9 @@ from acid_platform.errors import WrongType
 from acid_platform.layout.types import Column
 from acid_platform.orchestration.partition_keys import literal
 from acid_platform.values.arrow_numpy import from_numpy, scalar_of
-from acid_platform.values.arrow_types import arrow_type, partition_value
+from acid_platform.values.arrow_types import arrow_type
 from acid_platform.values.local_rows import local_table
+from acid_platform.values.partition_texts import partition_value
 from acid_platform.values.row_streams import RowStream
 from acid_platform.values.rows import Rows, is_spark_frame
 

@@ -36,7 +36,8 @@ from acid_platform.predicates.arrow_compare import (
 )
 from acid_platform.predicates.grammar import COMPARISONS
 from acid_platform.values.arrow_numpy import filled, from_numpy, scalar_of
-from acid_platform.values.arrow_types import arrow_type, partition_value
+from acid_platform.values.arrow_types import arrow_type
+from acid_platform.values.partition_texts import partition_value
 
 _FALSE = scalar_of(False, pa.bool_())
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

@@ -8,7 +8,8 @@ from acid_platform.formats.orc import open_orc, reading
 from acid_platform.layout.schema import is_positional
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.storage.files import Files
-from acid_platform.values.arrow_types import conform, has_leaf, is_decimal
+from acid_platform.values.arrow_types import has_leaf, is_decimal
+from acid_platform.values.stored_values import as_declared
 
 
 def matching_parts(stored: HiveType, declared: HiveType) -> Iterator[tuple[HiveType, HiveType]]:
@@ -46,5 +47,5 @@ def require_exact_decimals(files: Files, path: str, columns: Sequence[Column]) -
             for name in names:
                 column = placed.get(name) or declared.get(name.lower())
                 if column is not None:
-                    conform(batch.column(name), column.type, f"{path}, column {column.name}")
+                    as_declared(batch.column(name), column.type, f"{path}, column {column.name}")
     return True

@@ -18,7 +18,8 @@ from acid_platform.formats.keyed import RowKeys, numbers_kept
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.values.arrow_numpy import filled, from_numpy
-from acid_platform.values.arrow_types import arrow_type, conform
+from acid_platform.values.arrow_types import arrow_type
+from acid_platform.values.stored_values import as_declared
 
 if TYPE_CHECKING:
     from acid_platform.scan.arrow_scan import ArrowScan
@@ -94,7 +95,7 @@ class ResultColumns:
         self, stored: _Arrays, rows: int, columns: Sequence[Column]
     ) -> dict[str, pa.Array | pa.Scalar]:
         return {
-            column.name: conform(
+            column.name: as_declared(
                 stored[column.name],
                 column.type,
                 f"{self.path}, column {column.name}",

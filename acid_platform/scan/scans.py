@@ -16,7 +16,8 @@ from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKin
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 from acid_platform.values.arrow_numpy import scalar_of
-from acid_platform.values.arrow_types import arrow_type, partition_value
+from acid_platform.values.arrow_types import arrow_type
+from acid_platform.values.partition_texts import partition_value
 
 
 @dataclass(frozen=True, slots=True)

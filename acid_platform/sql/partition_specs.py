@@ -23,7 +23,7 @@ from acid_platform.metastore.records import TableRecord
 from acid_platform.predicates.grammar import HiveSql
 from acid_platform.sql.text import parsed
 from acid_platform.tables.record_layout import columns_of_record
-from acid_platform.values.arrow_types import partition_value
+from acid_platform.values.partition_texts import partition_value
 
 _COMPARISONS: dict[type[exp.Expr], tuple[str, Callable[[Any, Any], bool]]] = {
     exp.NEQ: ("<>", operator.ne),

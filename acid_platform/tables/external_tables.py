@@ -41,12 +41,9 @@ from acid_platform.storage.files import Files, in_threads
 from acid_platform.tables.declaration import check_columns, comments_of
 from acid_platform.tables.locations import require_place
 from acid_platform.transactions import ValidWriteIdList
-from acid_platform.values.arrow_types import (
-    arrow_type,
-    conform,
-    partition_value,
-    widens_to_decimal,
-)
+from acid_platform.values.arrow_types import arrow_type, widens_to_decimal
+from acid_platform.values.partition_texts import partition_value
+from acid_platform.values.stored_values import as_declared
 
 
 def external_table(
@@ -226,7 +223,7 @@ def _require_types(files: Files, path: str, columns: Sequence[Column], positiona
         kind = inside.get(column.name, column.type)
         if kind == column.type:
             continue
-        conform(pa.nulls(0, arrow_type(kind)), column.type, f"{path}, column {column.name}")
+        as_declared(pa.nulls(0, arrow_type(kind)), column.type, f"{path}, column {column.name}")
         own, other = (
             [part for part in one.walk() if part.kind in _SAME] for one in (kind, column.type)
         )

@@ -1,24 +1,55 @@
-"""Rows that other libraries read by Arrow's C interface, without our help and in batches.
+"""Rows out of a table: as other libraries read them by Arrow's C interface, without our help and in
+batches, as frames of pandas and Polars, and as values of Python.
 
-Frames of pandas and Polars have no other value in any place.
+Frames have no other value in any place. Python lacks dates beyond the years 1 to 9999.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack
-from typing import TYPE_CHECKING, Protocol
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pyarrow as pa
 
 from acid_platform.base import arrow_functions as pc
+from acid_platform.errors import WrongType
 from acid_platform.values.arrow_types import leaves
-from acid_platform.values.python_dates import far_dates_named
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+
+Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
+_BEYOND = "out of range"
+"""What Arrow's and Python's errors about such a date say."""
+
+
+@contextmanager
+def far_dates_named() -> Iterator[None]:
+    """Raises WrongType if the block makes Python's values of such dates."""
+    try:
+        yield
+    except (OverflowError, ValueError) as error:
+        if _BEYOND not in str(error):
+            raise
+        raise WrongType(
+            f"a date or timestamp beyond the years 1 to 9999 is no value of Python ({error}): use"
+            " to_arrow(), or leave out its column"
+        ) from error
+
+
+def far_dates_as_text(rows: Rows) -> Rows:
+    """The rows, with text in the columns that hold such a date."""
+    for number, field in enumerate(rows.schema):
+        if pa.types.is_date(field.type) or pa.types.is_timestamp(field.type):
+            column = rows.column(number)
+            try:
+                pc.min_max(column).as_py()
+            except (OverflowError, ValueError):
+                rows = rows.set_column(number, field.name, column.cast(pa.string()))
+    return rows
 
 
 class ArrowLender(ABC):

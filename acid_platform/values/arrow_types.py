@@ -1,37 +1,24 @@
-"""Hive types as Arrow types, and conversion of file values to the declared column type."""
+"""Hive types as Arrow types, and the arrays inside of nested ones."""
 
 from __future__ import annotations
 
-import datetime
-import re
 from collections.abc import Callable, Iterable, Iterator
-from decimal import ROUND_HALF_UP, Decimal, localcontext
 from functools import lru_cache
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from acid_platform.base import arrow_functions as pc
-from acid_platform.errors import InvalidDefinition, UnsupportedLayout
+from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import (
-    FLOATING,
-    INTEGRAL,
-    TIMESTAMPS,
+    TEXTS,
     Column,
     HiveType,
     parse_type,
     struct_of,
 )
-from acid_platform.values.arrow_numpy import from_numpy, scalar_of, values_of
+from acid_platform.values.arrow_numpy import from_numpy, values_of
 
-_WHOLE_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
-_DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
-_BOOLEANS = {
-    **dict.fromkeys(("t", "true", "y", "yes", "1"), True),
-    **dict.fromkeys(("f", "false", "n", "no", "0"), False),
-}
 _ARROW: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "tinyint": pa.int8(),
@@ -173,98 +160,15 @@ def arrow_type(hive: HiveType, timestamps: str = "us") -> pa.DataType:
             return _ARROW[kind]
 
 
-_TEXT = ("string", "char", "varchar")
-
-
-def conform(array: pa.Array, hive: HiveType, path: str, timestamps: str = "us") -> pa.Array:
-    """File values converted to the column's declared type, or an error (F18).
-
-    Struct fields match by name, ignoring case; missing fields become NULL. Numbers widen, decimals
-    and numbers without a sign become what holds their values exactly, whole numbers become text,
-    char is padded to its length and varchar is cut to it. `timestamps` is the unit of the result;
-    `us` truncates digits below a microsecond. Raises UnsupportedLayout, naming `path`, for any
-    other change of type.
-    """
-    target = arrow_type(hive, timestamps)
-    if array.type == target and not any(part.kind in ("char", "varchar") for part in hive.walk()):
-        return array
-    if pa.types.is_null(array.type):
-        return pa.nulls(len(array), target)
-    stored = array.type
-    match hive.kind:
-        case "struct" if pa.types.is_struct(stored):
-            return _struct(array, hive, path, timestamps)
-        case "array" if pa.types.is_list(stored):
-            values = conform(array.values, hive.children[0][1], path, timestamps)
-            return pa.ListArray.from_arrays(offsets_of(array), values, mask=nulls_of(array))
-        case "map" if pa.types.is_map(stored):
-            (_, key), (_, item) = hive.children
-            return pa.MapArray.from_arrays(
-                offsets_of(array),
-                conform(array.keys, key, path, timestamps),
-                conform(array.items, item, path, timestamps),
-                mask=nulls_of(array),
-            )
-        case kind if kind in TIMESTAMPS and pa.types.is_timestamp(stored):
-            return _microseconds(array, target)
-        case "char" if pa.types.is_string(stored):
-            stripped = pc.utf8_slice_codeunits(pc.utf8_rtrim(array, " "), 0, hive.sizes[0])
-            return pc.utf8_rpad(stripped, hive.sizes[0], " ")
-        case "varchar" if pa.types.is_string(stored):
-            return pc.utf8_slice_codeunits(array, 0, hive.sizes[0])
-        case kind if pa.types.is_integer(stored) and kind in INTEGRAL:
-            unsigned = pa.types.is_unsigned_integer(stored)
-            if stored.bit_width < target.bit_width:
-                return array.cast(target)
-            if unsigned and stored.bit_width == target.bit_width:
-                return _exact(array, hive, path)
-        case kind if _is_number(stored) and kind in FLOATING and stored != pa.float64():
-            return array.cast(target, safe=False)  # a long as a double may lose its last digits
-        case "decimal" if pa.types.is_integer(stored) or pa.types.is_decimal(stored):
-            if widens_to_decimal(stored, hive):
-                return array.cast(target)
-            if pa.types.is_decimal(stored):
-                return _exact(array, hive, path)
-        case kind if kind in _TEXT and pa.types.is_integer(stored):
-            return conform(array.cast(pa.string()), hive, path, timestamps)
-        case "binary" if pa.types.is_fixed_size_binary(stored):
-            return array.cast(target)
-    raise UnsupportedLayout(
-        f"{path} holds {stored}, but the table declares {hive}; {_declare(stored)}"
-    )
-
-
-def _exact(array: pa.Array, hive: HiveType, path: str) -> pa.Array:
-    try:
-        return array.cast(arrow_type(hive))
-    except pa.ArrowInvalid as error:
-        raise UnsupportedLayout(
-            f"{path} holds {array.type}, with a value that is no {hive}: {error};"
-            f" {_declare(array.type)}"
-        ) from error
-
-
-def _declare(stored: pa.DataType) -> str:
-    """What to do about a type that the table does not declare."""
-    try:
-        return f"declare the column as it is stored: {hive_type(stored)}"
-    except InvalidDefinition:
-        return "no type of Hive has such values; leave the column out, or write the file again"
-
-
 def is_decimal(kind: pa.DataType) -> bool:
     return bool(pa.types.is_decimal(kind))
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def has_text_as_bytes(stored: pa.DataType, hive: HiveType) -> bool:
     """Whether it holds bytes where a table declares text. Old writers of Parquet did not say which
     bytes are a text."""
     kinds = {part.kind for part in hive.walk()}
-    return "binary" not in kinds and not kinds.isdisjoint(_TEXT) and has_leaf(stored, _is_bytes)
+    return "binary" not in kinds and not kinds.isdisjoint(TEXTS) and has_leaf(stored, _is_bytes)
 
 
 def bytes_as_text(array: pa.Array) -> pa.Array:
@@ -276,7 +180,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind))
 
 
-_DIGITS = {
+DIGITS = {
     **{pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19},
     **{pa.uint8(): 3, pa.uint16(): 5, pa.uint32(): 10, pa.uint64(): 20},
 }
@@ -288,21 +192,8 @@ def widens_to_decimal(stored: pa.DataType, hive: HiveType) -> bool:
     precision, scale = hive.sizes
     if pa.types.is_decimal(stored):
         return bool(stored.scale <= scale and stored.precision - stored.scale <= precision - scale)
-    digits = _DIGITS.get(stored)
+    digits = DIGITS.get(stored)
     return digits is not None and digits <= precision - scale
-
-
-def _struct(array: pa.StructArray, hive: HiveType, path: str, timestamps: str) -> pa.StructArray:
-    target = arrow_type(hive, timestamps)
-    present = {array.type.field(i).name.lower(): i for i in range(array.type.num_fields)}
-    children = [
-        pa.nulls(len(array), field.type)
-        if name not in present
-        else conform(pc.struct_field(array, [present[name]]), child, path, timestamps)
-        for (name, child), field in zip(hive.children, target, strict=True)
-    ]
-    mask = pc.is_null(array) if array.null_count else None
-    return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
 
 
 def offsets_of(array: pa.Array) -> pa.Array:
@@ -312,50 +203,6 @@ def offsets_of(array: pa.Array) -> pa.Array:
 
 def nulls_of(array: pa.Array) -> pa.Array | None:
     return pc.is_null(array) if array.null_count else None
-
-
-def _microseconds(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Truncated to microseconds as in Spark: always towards the past, also before 1970."""
-    if (array.type.unit, target.unit) == ("ns", "us"):
-        nanos = array.cast(pa.timestamp("ns", target.tz)).cast(pa.int64())
-        return from_numpy(np.floor_divide(values_of(nanos), 1000), nanos).cast(target)
-    return array.cast(target)
-
-
-def partition_value(text: str | None, hive: HiveType) -> Any:
-    """A partition value as Spark's try_cast reads it, as a Python value.
-
-    None for NULL and for text that does not parse. `text` is the unescaped value.
-    """
-    if text is None:
-        return None
-    if hive.kind in _TEXT:
-        return conform(pa.repeat(scalar_of(text, pa.string()), 1), hive, "a partition")[0].as_py()
-    stripped = text.strip()
-    try:
-        match hive.kind:
-            case "tinyint" | "smallint" | "int" | "bigint":
-                if not _WHOLE_NUMBER.fullmatch(stripped):
-                    return None
-                whole, limit = int(stripped), 1 << arrow_type(hive).bit_width - 1
-                return whole if -limit <= whole < limit else None
-            case "decimal":
-                scale = Decimal(1).scaleb(-hive.sizes[1])
-                with localcontext(prec=76):
-                    value = Decimal(stripped).quantize(scale, ROUND_HALF_UP)
-                return pa.scalar(value, arrow_type(hive)).as_py()
-            case "date":
-                parts = _DATE.fullmatch(stripped)
-                return datetime.date(*map(int, parts.groups())) if parts else None
-            case "boolean":
-                return _BOOLEANS.get(stripped.lower())
-            case "timestamp":
-                return datetime.datetime.fromisoformat(stripped).replace(tzinfo=None)
-            case "float" | "double":
-                return scalar_of(float(stripped), arrow_type(hive)).as_py()
-    except (ValueError, ArithmeticError, pa.ArrowException):
-        return None
-    return text.encode() if hive.kind == "binary" else None
 
 
 def with_leaves(

@@ -1,4 +1,4 @@
-"""Values that do not fit a column, as Hive's CAST converts them, and what that changed.
+"""What a column holds of a value of Python: all of it, or what Hive's CAST makes of it.
 
 A value that can't be converted, or that the type can't hold, becomes NULL. Unlike Hive, a whole
 number that is too large is not wrapped but NULL too.
@@ -16,13 +16,17 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 import numpy as np
 
 from acid_platform.layout.moments import moment_of_text
-from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, TIMESTAMPS, HiveType
-from acid_platform.values.exact_values import NUMBER, plain_text
+from acid_platform.layout.types import CHAR_TYPES, FLOATING, INTEGRAL, TEXTS, TIMESTAMPS, HiveType
 
 _MOMENT = re.compile(
     r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d+))?)?)?",
     re.ASCII,
 )
+NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_CERTAIN_DIGITS = 15
+"""A decimal with so many digits is a double of its own, which every language prints as it is."""
+_WHOLE = 1 << 53
+"""Each whole number up to this one is a double of its own."""
 _BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _WORDS = {
     **dict.fromkeys(("true", "t", "yes", "y", "1"), True),
@@ -85,6 +89,42 @@ def cast(value: object, hive: HiveType) -> tuple[object, bool]:
     if hive.kind in TIMESTAMPS:
         return _moment(value)
     return _CASTS[hive.kind](value)
+
+
+_NUMBERS = (int, np.integer, float, np.floating, Decimal)
+_TAKEN: dict[str, tuple[type, ...]] = {
+    "boolean": (bool, np.bool_),
+    **dict.fromkeys((*INTEGRAL, *FLOATING), _NUMBERS),
+    "decimal": (*_NUMBERS, str),
+    **dict.fromkeys(TEXTS, (str, bool, np.bool_, int, np.integer)),
+    "binary": (bytes, bytearray, memoryview),
+    **dict.fromkeys(("date", *TIMESTAMPS), (str, np.datetime64, datetime.date)),
+}
+"""The values that a column takes without being asked to convert them."""
+
+
+def whole_value(value: object, hive: HiveType) -> object | None:
+    """What a column of the type, which is not nested, holds of a value that it takes as it is; None
+    for a value of another kind, and for one that would change.
+
+    A text has to be written as the type writes its values. A CHAR or VARCHAR may be too long, which
+    storing it tells. A moment is no day if it has a zone.
+    """
+    kind = hive.kind
+    if not isinstance(value, _TAKEN[kind]) or (
+        isinstance(value, bool | np.bool_) and kind not in ("boolean", *TEXTS)
+    ):
+        return None
+    if kind in TEXTS:
+        return plain_text(value)
+    if isinstance(value, str):
+        exact = NUMBER.fullmatch(value) if kind == "decimal" else moment_of_text(value)
+        if exact is None:
+            return None
+    elif kind == "decimal" and isinstance(value, float | np.floating) and not _is_printed(value):
+        return None
+    stored, whole = cast(value, hive)
+    return stored if whole else None
 
 
 def cut(text: str, hive: HiveType) -> tuple[str, bool]:
@@ -161,7 +201,28 @@ def _boolean(value: object) -> tuple[bool | None, bool]:
     return (None, False) if number is None or number != number else (number != 0, number in (0, 1))
 
 
+def _is_printed(value: float | np.floating) -> bool:
+    """Whether the float is what it is printed as: it has at most 15 digits, or is a whole number.
+
+    `12.1` is 12.1, although no float is exactly that; `0.1 + 0.2`, NaN and infinity are not.
+    """
+    if not math.isfinite(value):
+        return False
+    double = float(value)
+    digits = Decimal(str(value)).normalize().as_tuple().digits
+    return len(digits) <= _CERTAIN_DIGITS or (abs(double) <= _WHOLE and double.is_integer())
+
+
 # --- texts ----------------------------------------------------------------------------------------
+
+
+def plain_text(value: object) -> str | None:
+    """Texts, booleans and whole numbers as in SQL; None for anything else."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    return str(int(value)) if isinstance(value, int | np.integer) else None
 
 
 def _text(value: object) -> str:
@@ -198,6 +259,8 @@ def _string(value: object) -> tuple[str, bool]:
 
 
 def _binary(value: object) -> tuple[bytes, bool]:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value), True
     if not isinstance(value, str):
         raise NoCast
     try:
@@ -247,7 +310,7 @@ def _day(value: object) -> tuple[datetime.date | None, bool]:
     moment, exact = _moment(value)
     if moment is None:
         return None, False
-    return moment.date(), exact and moment.time() == datetime.time()
+    return moment.date(), exact and moment.tzinfo is None and moment.time() == datetime.time()
 
 
 _CASTS: dict[str, Callable[[object], tuple[object, bool]]] = {

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from acid_platform.errors import InvalidDefinition, UnsupportedStatement
 from acid_platform.layout.types import CHAR_TYPES, Column, HiveType, unknown_column
-from acid_platform.values.arrow_numpy import values_of
 from acid_platform.values.arrow_types import arrow_type, is_period
-from acid_platform.values.arrow_values import exact, fitted
+from acid_platform.values.arrow_values import fitted
 from acid_platform.values.coercion import Coerced, Coercion
-from acid_platform.values.python_values import array_of, is_missing
+from acid_platform.values.python_values import array_of, exact, is_missing, python_values
+from acid_platform.values.refusals import Unfit
 from acid_platform.values.row_streams import RowStream, table_of_parts
 from acid_platform.values.rows import (
     ComputedRows,
@@ -26,7 +26,6 @@ from acid_platform.values.rows import (
     plain_rows,
     schema_of,
 )
-from acid_platform.values.struct_fields import Unfit
 
 
 def coerced_table(
@@ -142,8 +141,7 @@ def _converted(
             column = declared[name.lower()]
             arrays[name.lower()] = _array(_values(rows, name), column, coercion)
         except Unfit as fault:
-            fault.row = None if fault.row is None else fault.row + before
-            raise fault.error(column, table) from fault
+            raise fault.after(before).error(column, table) from fault
     if not names:  # rows that name no column are rows of NULLs, as `{}` beside others is
         first = columns[0]
         arrays = {first.name: pa.nulls(len(rows), arrow_type(first.type))}
@@ -196,7 +194,7 @@ def _array(
             if not any(part.kind in CHAR_TYPES for part in column.type.walk()):
                 with suppress(Unfit, pa.ArrowNotImplementedError):
                     return _fitted(values, column.type)
-            values = _python_values(values)  # texts may have to be cut
+            values = python_values(values)  # texts may have to be cut
         return array_of(values, column.type, coercion, column.name)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         # Values that Arrow itself refuses, or a type that it has little code for.
@@ -215,8 +213,7 @@ def _fitted(values: pa.ChunkedArray, hive: HiveType) -> pa.ChunkedArray:
         try:
             parts.append(fitted(part, hive, exact))
         except Unfit as fault:
-            fault.row = None if fault.row is None else fault.row + before
-            raise
+            raise fault.after(before) from None
         before += len(part)
     return pa.chunked_array(parts, arrow_type(hive))
 
@@ -225,12 +222,3 @@ def _parts(values: pa.ChunkedArray) -> Iterator[pa.Array]:
     for chunk in values.chunks:
         rows = min(_MOST_ROWS, max(1, len(chunk) * _MOST_BYTES // (chunk.nbytes or 1)))
         yield from (chunk.slice(start, rows) for start in range(0, len(chunk) or 1, rows))
-
-
-def _python_values(values: pa.ChunkedArray) -> list[object]:
-    """The values of an Arrow array; floats of 32 bits stay such, which are written shorter."""
-    listed: list[object] = values.to_pylist()
-    if not pa.types.is_floating(values.type):
-        return listed
-    numbers = list(values_of(values))
-    return [None if one is None else numbers[row] for row, one in enumerate(listed)]

@@ -1,9 +1,12 @@
-"""Partition values as Spark's `CAST(… AS string)` spells them in the names of directories."""
+"""Partition values as Spark spells them in the names of directories, and reads them there."""
 
 from __future__ import annotations
 
+import datetime
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 
 import numpy as np
@@ -16,10 +19,16 @@ from acid_platform.layout.partition_names import (
     partition_name,
     partition_segment,
 )
-from acid_platform.layout.types import FLOATING, INTEGRAL, Column, HiveType
+from acid_platform.layout.types import FLOATING, INTEGRAL, TEXTS, Column, HiveType
 from acid_platform.values.arrow_numpy import filled, scalar_of
-from acid_platform.values.arrow_types import arrow_type, partition_value
+from acid_platform.values.arrow_types import arrow_type
 
+_WHOLE_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
+_DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
+_BOOLEANS = {
+    **dict.fromkeys(("t", "true", "y", "yes", "1"), True),
+    **dict.fromkeys(("f", "false", "n", "no", "0"), False),
+}
 MOST_PARTITIONS = 4096
 """Rows of more partitions go to Spark, whose tasks write them in parallel."""
 
@@ -120,6 +129,44 @@ def text_of(value: Any, kind: HiveType) -> str | None:
     if "\0" in text:
         raise NeedsSpark("a partition value with a zero byte")
     return text
+
+
+def partition_value(text: str | None, hive: HiveType) -> Any:
+    """A partition value as Spark's try_cast reads it, as a Python value.
+
+    None for NULL and for text that does not parse. `text` is the unescaped value.
+    """
+    if text is None:
+        return None
+    if hive.kind in TEXTS:
+        if hive.kind == "char":
+            text = text.rstrip(" ").ljust(hive.sizes[0])
+        return text[: hive.sizes[0]] if hive.sizes else text
+    stripped = text.strip()
+    try:
+        match hive.kind:
+            case "tinyint" | "smallint" | "int" | "bigint":
+                if not _WHOLE_NUMBER.fullmatch(stripped):
+                    return None
+                whole, limit = int(stripped), 1 << arrow_type(hive).bit_width - 1
+                return whole if -limit <= whole < limit else None
+            case "decimal":
+                scale = Decimal(1).scaleb(-hive.sizes[1])
+                with localcontext(prec=76):
+                    value = Decimal(stripped).quantize(scale, ROUND_HALF_UP)
+                return pa.scalar(value, arrow_type(hive)).as_py()
+            case "date":
+                parts = _DATE.fullmatch(stripped)
+                return datetime.date(*map(int, parts.groups())) if parts else None
+            case "boolean":
+                return _BOOLEANS.get(stripped.lower())
+            case "timestamp":
+                return datetime.datetime.fromisoformat(stripped).replace(tzinfo=None)
+            case "float" | "double":
+                return scalar_of(float(stripped), arrow_type(hive)).as_py()
+    except (ValueError, ArithmeticError, pa.ArrowException):
+        return None
+    return text.encode() if hive.kind == "binary" else None
 
 
 def fixed_value(text: str | None, column: Column) -> pa.Scalar:

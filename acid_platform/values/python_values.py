@@ -1,7 +1,8 @@
-"""Python's values as a declared Hive type holds them, without loss.
+"""Values that callers give, of Python or of Arrow, in a declared type: whole, or refused.
 
-Arrow itself would cut some in silence: 1.5 to 1, a datetime to a date, the nanoseconds of a
-timestamp; and it would ignore the fields of a dict that the struct doesn't have.
+Arrow converts what it does exactly. It alone would cut some in silence: 1.5 to 1, a datetime to a
+date, the nanoseconds of a timestamp; and it would ignore the fields of a dict that the struct
+doesn't have. What it refuses, and where it can't be trusted, is looked at value by value.
 """
 
 from __future__ import annotations
@@ -16,30 +17,25 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base import arrow_functions as pc
-from acid_platform.layout.moments import moment_of_text
-from acid_platform.layout.types import CHAR_TYPES, FLOATING, INTEGRAL, TIMESTAMPS, HiveType
-from acid_platform.values.arrow_numpy import filled, from_numpy
-from acid_platform.values.arrow_types import arrow_type
-from acid_platform.values.arrow_values import TEXTS, require_keys, row_of
-from acid_platform.values.coercion import Coerced, Coercion, NoCast, cast, cut
-from acid_platform.values.exact_values import (
-    day_of,
-    decimal_of_float,
-    decimal_of_text,
-    plain_text,
-)
-from acid_platform.values.struct_fields import Unfit, spelled_fields
+from acid_platform.layout.sql_text import has_half_character
+from acid_platform.layout.types import CHAR_TYPES, FLOATING, INTEGRAL, TEXTS, TIMESTAMPS, HiveType
+from acid_platform.values.arrow_numpy import filled, from_numpy, values_of
+from acid_platform.values.arrow_types import DIGITS, arrow_type
+from acid_platform.values.arrow_values import BYTES_TYPES, TEXT_TYPES, is_one_of, require_keys
+from acid_platform.values.coercion import Coerced, Coercion, NoCast, cast, whole_value
+from acid_platform.values.refusals import Unfit, below, spelled_fields
 
-_EXACT: dict[str, type] = {
+_OF_ARROW: dict[str, type] = {
     "boolean": bool,
     **dict.fromkeys(INTEGRAL, int),
-    "double": float,
+    **dict.fromkeys(FLOATING, float),
+    "decimal": Decimal,
     **dict.fromkeys(TEXTS, str),
     "binary": bytes,
     "date": datetime.date,
     **dict.fromkeys(TIMESTAMPS, datetime.datetime),
 }
-"""The type of which Arrow takes each value of a kind as it is, or refuses it."""
+"""The type of Python of which Arrow takes each value of a kind as it is, or refuses it."""
 _MISSING = ("NAType", "NaTType")
 """The types of pandas' own values for a missing one."""
 
@@ -47,29 +43,44 @@ _MISSING = ("NAType", "NaTType")
 def array_of(
     values: Sequence[object], hive: HiveType, coercion: Coercion | None = None, place: str = ""
 ) -> pa.Array:
-    """The values as an array of the declared type.
+    """Python's values as an array of the declared type.
 
     None and pandas' NA and NaT are NULL, and so is NaN where the type has no NaN. `coercion`
     converts values that do not fit and counts them under `place`, their column. Raises Unfit.
     """
+
+    def inside(part: str, parts: Sequence[object], child: HiveType) -> pa.Array:
+        return array_of(parts, child, coercion, place + part)
+
     match hive.kind:
         case "struct":
-            return _structs(values, hive, coercion, place)
+            rows = [_fields(value, hive, row) for row, value in enumerate(values)]
+            children = []
+            for name, child in hive.children:
+                with below(f".{name}"):
+                    column = [None if fields is None else fields.get(name) for fields in rows]
+                    children.append(inside(f".{name}", column, child))
+            mask = _nulls(rows)
+            return pa.StructArray.from_arrays(children, fields=list(arrow_type(hive)), mask=mask)
         case "array":
             items = [_items(value, row) for row, value in enumerate(values)]
-            offsets, inner, nulls = _flat(items)
-            elements = _inner(offsets, inner, hive.children[0][1], "[]", coercion, place)
-            return pa.ListArray.from_arrays(offsets, elements, mask=nulls)
+            offsets, elements, nulls = _flat(items)
+            with below("[]", offsets):
+                array = inside("[]", elements, hive.children[0][1])
+            return pa.ListArray.from_arrays(offsets, array, mask=nulls)
         case "map":
             pairs = [_pairs(value, row) for row, value in enumerate(values)]
-            offsets, inner, nulls = _flat(pairs)
-            (_, key), (_, item) = hive.children
-            key_values, item_values = ([pair[half] for pair in inner] for half in (0, 1))
-            keys = _inner(offsets, key_values, key, "[key]", coercion, place)
-            elements = _inner(offsets, item_values, item, "[value]", coercion, place)
-            require_keys(offsets, keys)
-            return pa.MapArray.from_arrays(offsets, keys, elements, mask=nulls)
+            offsets, entries, nulls = _flat(pairs)
+            halves = []
+            for half, (part, (_, child)) in enumerate(zip(_HALVES, hive.children, strict=True)):
+                with below(part, offsets):
+                    halves.append(inside(part, [entry[half] for entry in entries], child))
+            require_keys(offsets, halves[0])
+            return pa.MapArray.from_arrays(offsets, *halves, mask=nulls)
     return _leaves(values, hive) if coercion is None else _cast(values, hive, coercion, place)
+
+
+_HALVES = ("[key]", "[value]")
 
 
 def is_missing(value: object) -> bool:
@@ -82,27 +93,6 @@ def is_missing(value: object) -> bool:
 
 
 # --- nested values --------------------------------------------------------------------------------
-
-
-def _structs(
-    values: Sequence[object], hive: HiveType, coercion: Coercion | None, place: str
-) -> pa.StructArray:
-    names = [name for name, _ in hive.children]
-    columns: list[list[object]] = [[] for _ in names]
-    nulls = np.zeros(len(values), bool)
-    for row, value in enumerate(values):
-        fields = _fields(value, hive, row)
-        nulls[row] = fields is None
-        for name, column in zip(names, columns, strict=True):
-            column.append(None if fields is None else fields.get(name))
-    children = []
-    for (name, kind), column in zip(hive.children, columns, strict=True):
-        try:
-            children.append(array_of(column, kind, coercion, f"{place}.{name}"))
-        except Unfit as fault:
-            raise fault.below(f".{name}", fault.row) from fault
-    mask = from_numpy(nulls) if nulls.any() else None
-    return pa.StructArray.from_arrays(children, fields=list(arrow_type(hive)), mask=mask)
 
 
 def _fields(value: object, hive: HiveType, row: int) -> Mapping[str, object] | None:
@@ -160,54 +150,51 @@ def _flat(lists: Sequence[list[Any] | None]) -> tuple[pa.Array, list[Any], pa.Ar
     """The offsets, all elements, and which lists are NULL."""
     lengths = np.array([len(one) if one else 0 for one in lists], np.int64)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]).astype(np.int32)
-    nulls = np.array([one is None for one in lists], bool)
-    inner = [element for one in lists if one for element in one]
-    return from_numpy(offsets), inner, from_numpy(nulls) if nulls.any() else None
+    return from_numpy(offsets), [element for one in lists if one for element in one], _nulls(lists)
 
 
-def _inner(
-    offsets: pa.Array,
-    values: Sequence[object],
-    hive: HiveType,
-    part: str,
-    coercion: Coercion | None,
-    place: str,
-) -> pa.Array:
-    try:
-        return array_of(values, hive, coercion, place + part)
-    except Unfit as fault:
-        raise fault.below(part, row_of(offsets, fault.row)) from fault
+def _nulls(values: Sequence[object]) -> pa.Array | None:
+    nulls = np.array([value is None for value in values], bool)
+    return from_numpy(nulls) if nulls.any() else None
 
 
-# --- values that are not nested -------------------------------------------------------------------
+# --- Python's values that are not nested ----------------------------------------------------------
 
 
 def _leaves(values: Sequence[object], hive: HiveType) -> pa.Array:
-    kind, target = hive.kind, arrow_type(hive)
-    ready = values
-    if not {type(value) for value in values} <= {_EXACT.get(kind), type(None)}:
-        ready = [_leaf(value, kind, row) for row, value in enumerate(values)]
+    target = arrow_type(hive)
+    if {type(value) for value in values} <= {_OF_ARROW[hive.kind], type(None)}:
+        with suppress(ValueError, OverflowError, pa.ArrowException):
+            stored = pa.array(values, target, from_pandas=False)
+            if hive.kind != "float" or not pc.any(pc.is_inf(stored)).as_py():
+                return stored
+    whole = [_whole(value, hive, row) for row, value in enumerate(values)]
     try:
-        stored = pa.array(ready, target, from_pandas=False)
-    except (ValueError, OverflowError, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise _first_refused(values, ready, target, error) from error
-    if kind in FLOATING:
-        _require_finite(values, stored)
-    return stored
+        return pa.array(whole, target, from_pandas=False)
+    except (ValueError, OverflowError, pa.ArrowException) as error:
+        raise Unfit(str(error)) from error
 
 
-def _first_refused(
-    values: Sequence[object], ready: Sequence[object], target: pa.DataType, error: Exception
-) -> Unfit:
-    """The first of the `values` that Arrow does not take, `ready` as they are for it."""
-    for row, value in enumerate(ready):
-        try:
-            pa.array([value], target, from_pandas=False)
-        except UnicodeEncodeError:
-            return Unfit(f"{ascii(value)[:80]} holds half of a character (a lone surrogate)", row)
-        except (pa.ArrowException, ValueError, OverflowError) as refusal:
-            return Unfit(f"{_shown(_unwrapped(values[row]))} does not fit: {refusal}", row)
-    return Unfit(str(error))
+def _whole(value: object, hive: HiveType, row: int) -> object:
+    """What the type holds of a value, which is all of it. Raises Unfit."""
+    plain = _unwrapped(value)
+    if _is_null(plain, hive):
+        return None
+    stored = whole_value(plain, hive)
+    if stored is None:
+        raise Unfit(f"{_shown(plain)} is no {hive}, or would change", row)
+    return _encodable(stored, row)
+
+
+def _is_null(value: object, hive: HiveType) -> bool:
+    is_number = hive.kind in FLOATING and isinstance(value, float | np.floating)
+    return not is_number and is_missing(value)
+
+
+def _encodable(value: object, row: int) -> object:
+    if isinstance(value, str) and has_half_character(value):
+        raise Unfit(f"{ascii(value)[:80]} holds half of a character (a lone surrogate)", row)
+    return value
 
 
 def _cast(values: Sequence[object], hive: HiveType, coercion: Coercion, place: str) -> pa.Array:
@@ -218,41 +205,19 @@ def _cast(values: Sequence[object], hive: HiveType, coercion: Coercion, place: s
     stored: list[object] = []
     changed = nulled = 0
     for row, value in enumerate(map(_unwrapped, values)):
+        if _is_null(value, hive):
+            stored.append(None)
+            continue
         try:
-            [fitting] = _leaves([value], hive).to_pylist()
-            whole = True
-            if hive.kind in CHAR_TYPES and fitting is not None:
-                fitting, whole = cut(fitting, hive)
-        except Unfit:
-            try:
-                fitting, whole = cast(value, hive)
-            except NoCast:
-                raise Unfit(f"{_shown(value)} can't be cast to {hive}", row) from None
-        stored.append(fitting)
+            fitting, whole = cast(value, hive)
+        except NoCast:
+            raise Unfit(f"{_shown(value)} can't be cast to {hive}", row) from None
+        stored.append(_encodable(fitting, row))
         changed += not whole and fitting is not None
         nulled += not whole and fitting is None
     if changed or nulled:
         coercion.count(place, Coerced(changed, nulled))
-    return _leaves(stored, hive)
-
-
-def _require_finite(values: Sequence[object], stored: pa.Array) -> None:
-    """Raises Unfit for a number that became infinite."""
-    for row in np.flatnonzero(filled(pc.is_inf(stored), False)).tolist():
-        value = _unwrapped(values[row])
-        if abs(value) != float("inf"):
-            raise Unfit(f"{value!r} is too large", row)
-
-
-def _leaf(value: object, kind: str, row: int) -> object:
-    """The value as the type of Python that Arrow takes for the kind. Raises Unfit."""
-    plain = _unwrapped(value)
-    if is_missing(plain) and (kind not in FLOATING or not isinstance(plain, float | np.floating)):
-        return None
-    stored = _CONVERSIONS[kind](plain)
-    if stored is None:
-        raise Unfit(f"{_shown(plain)} is no {kind}, or would change", row)
-    return stored
+    return pa.array(stored, arrow_type(hive), from_pandas=False)
 
 
 def _unwrapped(value: object) -> Any:
@@ -261,85 +226,117 @@ def _unwrapped(value: object) -> Any:
 
 
 def _shown(value: object) -> str:
-    text = ascii(value)
+    text = str(value) if isinstance(value, np.number) else ascii(value)
     return f"{text[:80]}{'…' if len(text) > 80 else ''} ({type(value).__name__})"
 
 
-def _boolean(value: object) -> bool | None:
-    return bool(value) if isinstance(value, bool | np.bool_) else None
+# --- Arrow's values that are not nested -----------------------------------------------------------
 
 
-def _whole(value: object) -> int | None:
-    if isinstance(value, bool | np.bool_):
-        return None
-    if isinstance(value, int | np.integer):
-        return int(value)
-    if isinstance(value, float | np.floating | Decimal) and np.isfinite(float(value)):
-        return int(value) if int(value) == value else None
-    return None
+def exact(array: pa.Array, hive: HiveType) -> pa.Array:
+    """A leaf for rows that callers give: values that would change are refused. Raises Unfit."""
+    given, kind, target = _given(array.type), hive.kind, arrow_type(hive)
+    if array.type == target:
+        return array
+    if (given, kind) in _VALUE_BY_VALUE:
+        if given == "real":
+            _require_none(array, pc.is_nan(array), f"is no {hive}")
+        return _leaves(python_values(array), hive)
+    if kind not in _BY_ARROW.get(given, ()):
+        raise Unfit(f"the rows have {array.type}")
+    try:
+        return _converted(array, given, target)
+    except pa.ArrowInvalid as error:
+        raise _first_refused(array, given, target, error) from error
+    except pa.ArrowNotImplementedError as error:
+        raise Unfit(str(error)) from error
 
 
-def _real(value: object) -> float | None:
-    if isinstance(value, bool | np.bool_):
-        return None
-    if isinstance(value, int | np.integer):
-        try:
-            return float(value) if float(value) == int(value) else None
-        except OverflowError:
-            return None
-    return float(value) if isinstance(value, float | np.floating | Decimal) else None
-
-
-def _single(value: object) -> float | None:
-    number = _real(value)
-    whole = isinstance(value, int | np.integer)
-    exact = (
-        number is None or not whole or abs(number) < 1 << 24 or float(np.float32(number)) == number
-    )
-    return number if exact else None
-
-
-def _decimal(value: object) -> Decimal | None:
-    if isinstance(value, Decimal):
-        return value
-    if isinstance(value, float | np.floating):
-        return decimal_of_float(value)
-    if isinstance(value, str):
-        return decimal_of_text(value)
-    number = _whole(value)
-    return None if number is None else Decimal(number)
-
-
-def _bytes(value: object) -> bytes | None:
-    return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
-
-
-def _moment(value: object) -> datetime.datetime | None:
-    """A date is its first moment; a datetime or text with a zone is written in UTC."""
-    if isinstance(value, str):
-        return moment_of_text(value)
-    if isinstance(value, np.datetime64):
-        micros = value.astype("datetime64[us]")
-        item = micros.item() if micros == value else None
-        return item if isinstance(item, datetime.datetime) else None
-    if isinstance(value, datetime.datetime):
-        if getattr(value, "nanosecond", 0):
-            return None
-        to_python: Callable[..., datetime.datetime] | None = getattr(value, "to_pydatetime", None)
-        return value if to_python is None else to_python()
-    if isinstance(value, datetime.date):
-        return datetime.datetime.combine(value, datetime.time())
-    return None
-
-
-_CONVERSIONS: dict[str, Callable[[object], object]] = {
-    "boolean": _boolean,
-    **dict.fromkeys(INTEGRAL, _whole),
-    "float": _single,
-    "double": _real,
-    "decimal": _decimal,
-    **dict.fromkeys(TEXTS, plain_text),
-    "binary": _bytes,
-    "date": lambda value: day_of(_moment(value)),
-    **dict.fromkeys(TIMESTAMPS, _moment),
+_BY_ARROW: dict[str, tuple[str, ...]] = {
+    "text": TEXTS,
+    "boolean": TEXTS,
+    "bytes": ("binary",),
+    "whole": (*TEXTS, *INTEGRAL, *FLOATING, "decimal"),
+    "real": (*INTEGRAL, *FLOATING),
+    "decimal": (*INTEGRAL, "decimal"),
+    "date": ("date", *TIMESTAMPS),
+    "moment": ("date", *TIMESTAMPS),
+    "instant": TIMESTAMPS,
 }
+"""The kinds of types to which Arrow converts what it has, or refuses to."""
+_VALUE_BY_VALUE = {
+    *(("text", kind) for kind in ("decimal", "date", *TIMESTAMPS)),
+    *(("decimal", kind) for kind in FLOATING),
+    ("real", "decimal"),
+}
+
+
+def _given(kind: pa.DataType) -> str:
+    """What an array of the type has."""
+    if pa.types.is_timestamp(kind):
+        return "moment" if kind.tz is None else "instant"
+    tests: dict[str, Sequence[Callable[[pa.DataType], bool]]] = {
+        "text": TEXT_TYPES,
+        "bytes": BYTES_TYPES,
+        "boolean": (pa.types.is_boolean,),
+        "whole": (pa.types.is_integer,),
+        "real": (pa.types.is_floating,),
+        "decimal": (pa.types.is_decimal,),
+        "date": (pa.types.is_date,),
+    }
+    return next((given for given, each in tests.items() if is_one_of(kind, each)), "")
+
+
+def _converted(array: pa.Array, given: str, target: pa.DataType) -> pa.Array:
+    """Raises Arrow's errors, and Unfit for what Arrow would cut."""
+    if given == "whole" and pa.types.is_decimal(target):
+        array = array.cast(pa.decimal128(DIGITS[array.type], 0))
+    if given == "moment" or (given == "date" and pa.types.is_timestamp(target)):
+        array = array.cast(pa.timestamp("us"))
+    stored = array.cast(target)
+    if given == "moment" and pa.types.is_date(target):
+        _require_none(array, pc.not_equal(stored.cast(array.type), array), "has a time of day")
+    if given == "real" and pa.types.is_float32(target):
+        lost = pc.and_(pc.is_inf(stored), pc.invert(pc.is_inf(array)))
+        _require_none(array, lost, "is too large")
+    return stored
+
+
+def _require_none(array: pa.Array, lost: pa.Array, what: str) -> None:
+    """Raises Unfit for the first value that would change."""
+    rows = np.flatnonzero(filled(lost, False))
+    if len(rows):
+        raise Unfit(f"{_shown_at(array, int(rows[0]))} {what}", int(rows[0]))
+
+
+def _first_refused(
+    array: pa.Array, given: str, target: pa.DataType, error: pa.ArrowInvalid
+) -> Unfit:
+    """The first value that Arrow does not convert, and its row."""
+    low, high = 0, len(array)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            _converted(array.slice(low, middle - low), given, target)
+            low = middle
+        except pa.ArrowInvalid:
+            high = middle
+    if not len(array):
+        return Unfit(str(error))
+    return Unfit(f"{_shown_at(array, low)} does not fit: {error}", low)
+
+
+def _shown_at(array: pa.Array, row: int) -> str:
+    try:
+        return ascii(str(array[row]))[:80]
+    except (OverflowError, ValueError):  # a moment that Python has no object for
+        return str(array.slice(row, 1).to_string(skip_new_lines=True))
+
+
+def python_values(array: pa.Array | pa.ChunkedArray) -> list[object]:
+    """The values of an Arrow array; floats of 32 bits stay such, which are written shorter."""
+    listed: list[object] = array.to_pylist()
+    if not pa.types.is_floating(array.type):
+        return listed
+    numbers = list(values_of(array))
+    return [None if value is None else numbers[row] for row, value in enumerate(listed)]

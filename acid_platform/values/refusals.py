@@ -1,8 +1,101 @@
-"""Errors that both engines raise for rows and statements, in one wording."""
+"""Why a table does not take a value or a row, in one wording for both engines."""
 
 from __future__ import annotations
 
-from acid_platform.errors import ConstraintViolated, SourceRowsAmbiguous, WrongType
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from types import MappingProxyType
+
+import pyarrow as pa
+
+from acid_platform.base.visible import nearest_name
+from acid_platform.errors import (
+    AcidError,
+    ConstraintViolated,
+    SourceRowsAmbiguous,
+    UnknownColumn,
+    WrongType,
+)
+from acid_platform.layout.types import Column, HiveType
+from acid_platform.values.arrow_numpy import values_of
+
+
+class Unfit(Exception):
+    """A value that the declared type does not take: why, where inside of the column, which row.
+
+    `path` is the way below the column, such as `.o[].name`; `row` counts from 0, None if unknown.
+    """
+
+    def __init__(self, why: str, row: int | None = None, unknown_field: bool = False) -> None:
+        super().__init__(why)
+        self.why = why
+        self.row = row
+        self.path = ""
+        self.unknown_field = unknown_field
+
+    def after(self, rows: int) -> Unfit:
+        """The fault with its row counted from so many rows before."""
+        self.row = None if self.row is None else self.row + rows
+        return self
+
+    def error(self, column: Column, table: str) -> AcidError:
+        """As users see it."""
+        place = f"{column.name}{self.path}"
+        if self.unknown_field:
+            return UnknownColumn(f"column {place!r} of {table}: {self.why}")
+        where = [f"at {place}"] if self.path else []
+        where += [] if self.row is None else [f"in row {self.row + 1}"]
+        suffix = f" ({', '.join(where)})" if where else ""
+        return WrongType(
+            f"column {column.name!r} of {table} is {column.type}: {self.why}{suffix};"
+            " convert it first"
+        )
+
+
+@lru_cache(4096)
+def spelled_fields(names: Sequence[str], struct: HiveType) -> Mapping[str, str]:
+    """For each field of the struct that `names` has: how it is spelled there.
+
+    Raises Unfit for a name that the struct lacks, and for a field that is given twice.
+    """
+    fields = [name for name, _ in struct.children]
+    spelled: dict[str, str] = {}
+    for name in names:
+        field = name.lower()
+        if field not in fields:
+            near = nearest_name(field, fields)
+            hint = f"; did you mean {near!r}?" if near else ""
+            raise Unfit(
+                f"no field {name!r}; its fields are {', '.join(fields)}{hint}", unknown_field=True
+            )
+        if field in spelled:
+            raise Unfit(
+                f"the field {field!r} is given twice, as {spelled[field]!r} and {name!r}",
+                unknown_field=True,
+            )
+        spelled[field] = name
+    return MappingProxyType(spelled)
+
+
+@contextmanager
+def below(part: str, offsets: pa.Array | None = None) -> Iterator[None]:
+    """Adds this part to the path of what the block refuses; `offsets` are those of the lists whose
+    elements it converts."""
+    try:
+        yield
+    except Unfit as fault:
+        fault.path = part + fault.path
+        if offsets is not None and fault.row is not None:
+            fault.row = row_of(offsets, fault.row)
+        raise
+
+
+def row_of(offsets: pa.Array, position: int) -> int:
+    """The row of a list or map array that holds the value at a position."""
+    return bisect_right(values_of(offsets), position) - 1
+
 
 LONGEST_SHOWN = 100
 """How many characters of a value the message of a violated constraint shows."""

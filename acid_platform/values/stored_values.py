@@ -1,40 +1,49 @@
-"""Rows as the files of a table hold them: exactly its columns, and the values that Spark stores."""
+"""The columns of a table in its files: rows as they are stored, and values as they are declared."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 
 from acid_platform.base import arrow_functions as pc
-from acid_platform.errors import InvalidDefinition, NeedsSpark, UnknownColumn
+from acid_platform.errors import InvalidDefinition, NeedsSpark, UnsupportedLayout
 from acid_platform.layout.types import (
     CHAR_TYPES,
+    FLOATING,
     INTEGRAL,
+    TEXTS,
     TIMESTAMPS,
     Column,
     HiveType,
+    matched_columns,
     of_value,
     parse_type,
-    require_columns,
 )
-from acid_platform.values import arrow_types
-from acid_platform.values.arrow_numpy import scalar_of
-from acid_platform.values.arrow_types import HIVE_TYPE, arrow_type, has_ancient
-from acid_platform.values.arrow_values import fitted
+from acid_platform.values.arrow_numpy import from_numpy, scalar_of, values_of
+from acid_platform.values.arrow_types import (
+    DIGITS,
+    HIVE_TYPE,
+    arrow_type,
+    has_ancient,
+    hive_type,
+    leaves,
+    widens_to_decimal,
+)
+from acid_platform.values.arrow_values import TEXT_TYPES, fitted, is_one_of
 from acid_platform.values.partition_texts import fixed_value, text_of
 from acid_platform.values.refusals import (
+    Unfit,
     other_partition,
     refuse_other_partition,
     refuse_timestamp,
     refuse_too_long,
 )
-from acid_platform.values.struct_fields import Unfit
 
 _FIRST_LOST, _EPOCH = (scalar_of(micros, pa.int64()) for micros in (-999_000, 0))
 """ORC can't store timestamps from here up to 1970, in microseconds: 1969-12-31 23:59:59.001."""
-_DIGITS = {"int8": 3, "int16": 5, "int32": 10, "int64": 19}
 _FIFTEEN_DIGITS = 15
 """A double holds any number of so many decimal digits exactly."""
 
@@ -55,7 +64,7 @@ def conform(
     ORC can't store), and NeedsSpark for a conversion that is not known to be as in Spark.
     """
     fixed = fixed or {}
-    places = _by_name(rows, columns, table)
+    places = matched_columns(rows.column_names, columns, table)
     arrays = []
     for column in columns:
         name = column.name
@@ -66,7 +75,7 @@ def conform(
         else:
             value = fixed_value(fixed.get(name), column)
             values = pa.chunked_array([pa.repeat(value, rows.num_rows)])
-        arrays.append(to_be_stored(values, column, table))
+        arrays.append(_stored(values, column, table))
     stored = pa.table(arrays, [column.name for column in columns])
     for column in in_files:
         require_storable(stored.column(column.name), column)
@@ -84,18 +93,6 @@ def _as_value(rows: pa.Table, place: int, column: Column) -> pa.ChunkedArray:
     if kind.nested and kind.has_char and kind != column.type:
         raise NeedsSpark(f"{kind} as {column}")
     return values
-
-
-def _by_name(rows: pa.Table, columns: Sequence[Column], table: str) -> dict[str, int]:
-    """The place of each of the table's columns in the rows."""
-    require_columns(rows.column_names, columns, table)
-    places: dict[str, int] = {}
-    for place, spelled in enumerate(rows.column_names):
-        name = spelled.lower()
-        if name in places:
-            raise UnknownColumn(f"column {name!r} of {table} is given twice")
-        places[name] = place
-    return places
 
 
 def _agreeing(
@@ -131,6 +128,8 @@ def assigned(values: pa.ChunkedArray, column: Column, table: str = "the table") 
         return values
 
     def converted(array: pa.Array, kind: HiveType) -> pa.Array:
+        if kind.nested or pa.types.is_nested(array.type):
+            raise Unfit(f"the rows have {array.type}")
         convert = _conversion(array.type, arrow_type(kind), kind)
         if convert is None:
             raise NeedsSpark(f"{values.type} as {column}")
@@ -154,7 +153,7 @@ def _conversion(
     def cast(values: pa.Array) -> pa.Array:
         return values.cast(target)
 
-    whole, fraction = str(source) in _DIGITS, pa.types.is_decimal(source)
+    whole, fraction = pa.types.is_signed_integer(source), pa.types.is_decimal(source)
     if (
         source == target
         or _hive_type(source) == of_value(kind)
@@ -169,7 +168,7 @@ def _conversion(
     if whole and kind.kind in ("float", "double"):
         return lambda values: values.cast(target, safe=False)
     if whole and kind.kind == "decimal":
-        digits = pa.decimal128(_DIGITS[str(source)], 0)
+        digits = pa.decimal128(DIGITS[source], 0)
         return lambda values: values.cast(digits).cast(target)
     if fraction and kind.kind == "double" and source.scale <= _FIFTEEN_DIGITS:
         return _as_double
@@ -178,7 +177,7 @@ def _conversion(
 
 def _hive_type(arrow: pa.DataType) -> HiveType | None:
     try:
-        return arrow_types.hive_type(arrow)
+        return hive_type(arrow)
     except InvalidDefinition:
         return None
 
@@ -193,53 +192,37 @@ def _as_double(values: pa.Array) -> pa.Array:
     return pc.divide(whole, scalar_of(float(10**scale), pa.float64()))
 
 
-# --- what files hold -----------------------------------------------------------------------------
+# --- what a table stores --------------------------------------------------------------------------
 
 
-def to_be_stored(values: pa.ChunkedArray, column: Column, table: str) -> pa.ChunkedArray:
+def _stored(values: pa.ChunkedArray, column: Column, table: str) -> pa.ChunkedArray:
     """The values with CHAR padded and VARCHAR cut to its length.
 
     Trailing blanks beyond the length are cut, as in Hive. Raises WrongType for a longer text.
     """
-    kinds = list(column.type.walk())
-    if not any(kind.kind in CHAR_TYPES for kind in kinds):
+    kinds = {kind.kind for kind in column.type.walk()}
+    if kinds.isdisjoint(CHAR_TYPES):
         return values
-    if any(kind.kind == "map" for kind in kinds):
+    if "map" in kinds:
         raise NeedsSpark(f"{column}: the keys of a map that are cut may become equal")
+
+    def leaf(part: pa.Array, kind: HiveType) -> pa.Array:
+        if kind.kind not in CHAR_TYPES:
+            return part
+        lengths = pc.utf8_length(pc.utf8_rtrim(part, " "))
+        long = pc.greater(lengths, kind.sizes[0])
+        if pc.any(long).as_py():
+            length = lengths.filter(long)[0].as_py()
+            raise refuse_too_long(
+                f"column {column.name} of {table} takes {kind}, a value has {length} characters"
+            )
+        return _of_length(part, kind)
+
     try:
-        for part, kind in _leaves(values, column.type):
-            if kind.kind in CHAR_TYPES:
-                _require_short(part, kind, column, table)
-        stored = [arrow_types.conform(chunk, column.type, table) for chunk in values.chunks]
+        stored = [fitted(chunk, column.type, leaf, of_file=True) for chunk in values.chunks]
     except pa.ArrowInvalid as error:
         raise NeedsSpark(f"{column} has text that is not UTF-8: {error}") from error
     return pa.chunked_array(stored, arrow_type(column.type))
-
-
-def _require_short(array: pa.Array, kind: HiveType, column: Column, table: str) -> None:
-    lengths = pc.utf8_length(pc.utf8_rtrim(array, " "))
-    long = pc.greater(lengths, kind.sizes[0])
-    if pc.any(long).as_py():
-        length = lengths.filter(long)[0].as_py()
-        raise refuse_too_long(
-            f"column {column.name} of {table} takes {kind}, a value has {length} characters"
-        )
-
-
-def _leaves(
-    values: pa.Array | pa.ChunkedArray, kind: HiveType
-) -> Iterator[tuple[pa.Array, HiveType]]:
-    """The values that are not nested, with their types, without those below a NULL; of no map."""
-    if isinstance(values, pa.ChunkedArray):
-        for chunk in values.chunks:
-            yield from _leaves(chunk, kind)
-    elif kind.kind == "array":
-        yield from _leaves(pc.list_flatten(values), kind.children[0][1])
-    elif kind.kind == "struct":
-        for place, (_, child) in enumerate(kind.children):
-            yield from _leaves(pc.struct_field(values, [place]), child)
-    else:
-        yield values, kind
 
 
 def require_storable(values: pa.ChunkedArray, column: Column) -> None:
@@ -253,8 +236,8 @@ def require_storable(values: pa.ChunkedArray, column: Column) -> None:
     if kinds & {*TIMESTAMPS}:
         if "map" in kinds:
             raise NeedsSpark(f"{column}: timestamps in a map")
-        for part, kind in _leaves(values, column.type):
-            if kind.kind in TIMESTAMPS:
+        for part in (part for chunk in values.chunks for part in leaves(chunk)):
+            if pa.types.is_timestamp(part.type):
                 _require_timestamps(part, column)
 
 
@@ -265,3 +248,90 @@ def _require_timestamps(array: pa.Array, column: Column) -> None:
         first = array.filter(lost)[0].as_py().replace(tzinfo=None)
         text = text_of(first, HiveType("timestamp"))
         raise refuse_timestamp(f"column {column.name} has {text}")
+
+
+# --- what a file holds ----------------------------------------------------------------------------
+
+
+def as_declared(array: pa.Array, hive: HiveType, path: str, timestamps: str = "us") -> pa.Array:
+    """File values converted to the column's declared type, or an error (F18).
+
+    Struct fields match by name, ignoring case; missing fields become NULL. Numbers widen, decimals
+    and numbers without a sign become what holds their values exactly, whole numbers become text,
+    char is padded to its length and varchar is cut to it. `timestamps` is the unit of the result;
+    `us` truncates digits below a microsecond. Raises UnsupportedLayout, naming `path`, for any
+    other change of type.
+    """
+
+    def leaf(part: pa.Array, kind: HiveType) -> pa.Array:
+        return _widened(part, kind, path, timestamps)
+
+    return fitted(array, hive, leaf, timestamps, of_file=True)
+
+
+def _widened(array: pa.Array, hive: HiveType, path: str, timestamps: str) -> pa.Array:
+    target, stored = arrow_type(hive, timestamps), array.type
+    match hive.kind:
+        case kind if kind in TIMESTAMPS and pa.types.is_timestamp(stored):
+            return _microseconds(array, target)
+        case kind if kind in TEXTS and is_one_of(stored, (pa.types.is_integer, *TEXT_TYPES)):
+            return _of_length(array.cast(target), hive)
+        case kind if stored == target:
+            return array
+        case kind if pa.types.is_integer(stored) and kind in INTEGRAL:
+            if stored.bit_width < target.bit_width:
+                return array.cast(target)
+            if pa.types.is_unsigned_integer(stored) and stored.bit_width == target.bit_width:
+                return _exact(array, hive, path)
+        case kind if _is_number(stored) and kind in FLOATING and stored != pa.float64():
+            return array.cast(target, safe=False)  # a long as a double may lose its last digits
+        case "decimal" if pa.types.is_integer(stored) or pa.types.is_decimal(stored):
+            if widens_to_decimal(stored, hive):
+                return array.cast(target)
+            if pa.types.is_decimal(stored):
+                return _exact(array, hive, path)
+        case "binary" if pa.types.is_fixed_size_binary(stored):
+            return array.cast(target)
+    raise UnsupportedLayout(
+        f"{path} holds {stored}, but the table declares {hive}; {_declare(stored)}"
+    )
+
+
+def _of_length(array: pa.Array, hive: HiveType) -> pa.Array:
+    """Texts as a CHAR, which is padded to its length, or as a VARCHAR, which is cut to it."""
+    if hive.kind == "string":
+        return array
+    if hive.kind == "varchar":
+        return pc.utf8_slice_codeunits(array, 0, hive.sizes[0])
+    short = pc.utf8_slice_codeunits(pc.utf8_rtrim(array, " "), 0, hive.sizes[0])
+    return pc.utf8_rpad(short, hive.sizes[0], " ")
+
+
+def _exact(array: pa.Array, hive: HiveType, path: str) -> pa.Array:
+    try:
+        return array.cast(arrow_type(hive))
+    except pa.ArrowInvalid as error:
+        raise UnsupportedLayout(
+            f"{path} holds {array.type}, with a value that is no {hive}: {error};"
+            f" {_declare(array.type)}"
+        ) from error
+
+
+def _declare(stored: pa.DataType) -> str:
+    """What to do about a type that the table does not declare."""
+    try:
+        return f"declare the column as it is stored: {hive_type(stored)}"
+    except InvalidDefinition:
+        return "no type of Hive has such values; leave the column out, or write the file again"
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _microseconds(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Truncated to microseconds as in Spark: always towards the past, also before 1970."""
+    if (array.type.unit, target.unit) == ("ns", "us"):
+        nanos = array.cast(pa.timestamp("ns", target.tz)).cast(pa.int64())
+        return from_numpy(np.floor_divide(values_of(nanos), 1000), nanos).cast(target)
+    return array.cast(target)

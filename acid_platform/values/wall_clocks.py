@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from acid_platform.layout.types import LOCAL_ZONE, HiveType
-from acid_platform.values.arrow_types import conform, has_leaf, with_leaves
+from acid_platform.values.arrow_types import has_leaf, with_leaves
+from acid_platform.values.stored_values import as_declared
 
 
 def wall_clocks(table: pa.Table, kinds: Sequence[HiveType | None]) -> pa.Table:
@@ -24,7 +25,7 @@ def wall_clocks(table: pa.Table, kinds: Sequence[HiveType | None]) -> pa.Table:
             continue
         chunks = table.column(place).chunks or [pa.nulls(0, field.type)]
         if hive is not None and any(part.kind == LOCAL_ZONE for part in hive.walk()):
-            values = pa.chunked_array([conform(chunk, hive, field.name) for chunk in chunks])
+            values = pa.chunked_array([as_declared(chunk, hive, field.name) for chunk in chunks])
         else:
             values = _changed(chunks, _is_instant, lambda array: array.cast(pa.timestamp("us")))
         table = table.set_column(place, field.with_type(values.type), values)

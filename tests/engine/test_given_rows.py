@@ -181,7 +181,7 @@ def test_a_fault_is_told_with_its_path_and_row() -> None:
         pa.chunked_array([["1.25", None], ["2.5", "1.005"]]),
         pa.chunked_array([[Decimal("1.250"), None], [Decimal("2.500"), Decimal("1.005")]]),
     ):
-        with pytest.raises(WrongType, match=r"'1\.005' does not fit.*\(in row 4\)"):
+        with pytest.raises(WrongType, match=r"1\.005'? (\(|does not fit).*\(in row 4\)"):
             local_table(pa.table({"a": array}), money, "db.t")
 
 

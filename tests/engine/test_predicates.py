@@ -10,7 +10,7 @@ from acid_platform import InvalidExpression
 from acid_platform.layout.types import HiveType, parse_columns
 from acid_platform.predicates.analysis import columns_of, parsed
 from acid_platform.predicates.arrow_predicates import may_match
-from acid_platform.values.arrow_types import partition_value
+from acid_platform.values.partition_texts import partition_value
 
 COLUMNS = parse_columns("m int, k string, d date")
 VALUES = ("3", "a", "2020-01-02")

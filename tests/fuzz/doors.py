@@ -69,7 +69,7 @@ from acid_platform.storage import json_texts
 from acid_platform.storage.files import Files
 from acid_platform.tables.joining import IdentityFile
 from acid_platform.transactions import ValidWriteIdList
-from acid_platform.values.arrow_types import partition_value
+from acid_platform.values.partition_texts import partition_value
 from tests.metastore.local import local_metastore
 from tests.metastore.world import INSERT, W, World
 

@@ -28,8 +28,8 @@ from acid_platform.handles.transaction import autocommit
 from acid_platform.services.fsck import examine
 from acid_platform.services.fsck.findings import Check
 from acid_platform.values import local_rows, row_streams
+from acid_platform.values.row_streams import SpilledBatches
 from acid_platform.values.rows import plain_rows
-from acid_platform.values.spilled_batches import SpilledBatches
 from acid_platform.write import task_files
 from tests.conftest import few_then_more, temporary_warehouse
 

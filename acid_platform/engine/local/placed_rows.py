@@ -18,7 +18,7 @@ from acid_platform.engine.local import running
 from acid_platform.engine.local.event_files import EventFiles, sorted_runs
 from acid_platform.layout.bucketing import bucket_ids
 from acid_platform.values.partition_texts import RowPartitions, texts_in
-from acid_platform.values.spilled_batches import SpilledBatches
+from acid_platform.values.row_streams import SpilledBatches
 from acid_platform.write.publishing import WriteTarget
 from acid_platform.write.task_files import file_rows, files_needed
 

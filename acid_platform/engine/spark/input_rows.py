@@ -21,10 +21,10 @@ from acid_platform.engine.spark.spark_types import (
     type_text,
 )
 from acid_platform.engine.spark_pieces import frame_of
-from acid_platform.errors import InvalidDefinition, UnknownColumn
+from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column as TableColumn
-from acid_platform.layout.types import unknown_column
+from acid_platform.layout.types import matched_columns
 from acid_platform.values.arrow_types import declared_columns
 from acid_platform.values.local_rows import local_parts, local_table
 from acid_platform.values.row_streams import RowStream
@@ -52,15 +52,9 @@ def conform(
     fixed = fixed or {}
     of_caller = isinstance(rows, DataFrame)
     frame = as_frame(spark, rows, columns, table)
-    names = dict.fromkeys(column.name for column in columns)
-    fields: dict[str, T.StructField] = {}
-    for field in frame.schema.fields:
-        name = field.name.lower()
-        if name not in names:
-            raise unknown_column(field.name, table, columns)
-        if name in fields:
-            raise UnknownColumn(f"column {name!r} of {table} is given twice")
-        fields[name] = field
+    given = frame.schema.fields
+    places = matched_columns([field.name for field in given], columns, table)
+    fields = {name: given[place] for name, place in places.items()}
     selection: list[str] = []
     for column in columns:
         value = _fixed(fixed.get(column.name), column)
@@ -74,8 +68,9 @@ def conform(
         elif defaults and column.name in defaults:
             value = defaults[column.name]
         selection.append(f"{value} AS {quoted(column.name)}")
+    names = [column.name for column in columns]
     same = [f"{quoted(name)} AS {quoted(name)}" for name in names]
-    if selection != same or list(fields) != list(names):
+    if selection != same or list(fields) != names:
         frame = selected(frame, selection)
     return to_be_stored(frame, columns, table)
 

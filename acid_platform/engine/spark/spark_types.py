@@ -10,7 +10,7 @@ from acid_platform.engine.spark.failures import TOO_LARGE
 from acid_platform.errors import InvalidDefinition, WrongType
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import INTEGRAL, Column, HiveType, struct_of
-from acid_platform.values.struct_fields import Unfit, spelled_fields
+from acid_platform.values.refusals import Unfit, below, spelled_fields
 
 _SPARK: dict[str, T.DataType] = {
     "boolean": T.BooleanType(),
@@ -294,10 +294,8 @@ def refusal(source: T.DataType, target: HiveType) -> str | None:
 
 def _refusal(source: T.DataType, target: HiveType, part: str) -> str | None:
     """As `refusal` of a type around them sees it."""
-    try:
+    with below(part):
         return refusal(source, target)
-    except Unfit as fault:
-        raise fault.below(part, None) from fault
 
 
 def require_assignable(source: T.DataType, column: Column, table: str, text: str = "") -> None:
