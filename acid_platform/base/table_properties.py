@@ -15,7 +15,7 @@ from acid_platform.base.arguments import require_texts
 from acid_platform.base.config import REGISTRY, Setting, SettingKind, Treatment, Value
 from acid_platform.base.visible import nearest_name
 from acid_platform.errors import InvalidDefinition, SettingRefused
-from acid_platform.layout.sql_text import has_half_character
+from acid_platform.layout.sql_text import refuse_half_characters
 
 THRESHOLD_PREFIX = "compactorthreshold."
 JOB_PREFIX = "compactor."
@@ -255,10 +255,7 @@ def check(what: str, properties: Mapping[str, str]) -> None:
     """
     refuse_promises(what, properties)
     for name, text in properties.items():
-        if has_half_character(name + text):
-            raise InvalidDefinition(
-                f"{what}: the property {name!a} holds half of a character (a lone surrogate)"
-            )
+        refuse_half_characters(f"{name}={text}", f"{what}: the property", InvalidDefinition)
         entry = registered(name)
         if entry is not None:
             try:

@@ -7,7 +7,7 @@ import unicodedata
 from acid_platform.base.arguments import require_kind
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.partition_names import LONGEST_NAME
-from acid_platform.layout.sql_text import has_half_character
+from acid_platform.layout.sql_text import refuse_half_characters
 
 
 def refuse_path_trouble(what: str, name: str) -> None:
@@ -65,11 +65,7 @@ def refuse_names(table: str, location: str | None = None) -> None:
     refuse_shared_name("the name of a database", database)
     refuse_shared_name("the name of a table", short)
     for part in (location or "").split("/"):
-        if has_half_character(part):
-            raise InvalidDefinition(
-                f"{table}: the location {_short(part)} holds half of a character (a lone"
-                " surrogate); choose another"
-            )
+        refuse_half_characters(part, f"{table}: the location", InvalidDefinition)
         if len(part.encode()) > LONGEST_NAME:
             raise InvalidDefinition(
                 f"{table}: the location has a name of {len(part.encode())} bytes,"

@@ -13,6 +13,7 @@ from typing import Any
 
 from acid_platform.errors import NoSuchPartition, WrongType
 from acid_platform.layout.moments import moment_of_text, text_of_moment
+from acid_platform.layout.sql_text import refuse_half_characters
 from acid_platform.layout.types import Column
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -52,13 +53,8 @@ def partition_name(values: Mapping[str, str | None]) -> str:
 
 def _require_directory_name(segment: str, key: str) -> None:
     """Raises WrongType."""
-    try:
-        size = len(segment.encode())
-    except UnicodeEncodeError as error:
-        raise WrongType(
-            f"a value of the partition column {key!r} holds half of a character (a lone"
-            f" surrogate): {ascii(segment)[:80]}; correct the text"
-        ) from error
+    refuse_half_characters(segment, f"a value of the partition column {key!r},", WrongType)
+    size = len(segment.encode())
     if size > LONGEST_NAME:
         raise WrongType(
             f"a value of the partition column {key!r} makes a directory name of {size} bytes, and"

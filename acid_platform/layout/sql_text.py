@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from acid_platform.errors import InvalidExpression
+from acid_platform.errors import InvalidExpression, Terminal
 
 _PIECE = re.compile(
     r"""(?P<line>--(?:\\\n|[^\r\n])*+)
@@ -50,14 +50,13 @@ def has_half_character(text: str) -> bool:
     return _HALF.search(text) is not None
 
 
-def refuse_half_characters(text: str) -> None:
-    """Raises InvalidExpression for SQL that neither engine can be given."""
-    if (half := _HALF.search(text)) is not None:
-        start = max(half.start() - 20, 0)
-        raise InvalidExpression(
-            f"the text {text[start : half.end() + 20]!a} holds half of a character (a lone"
-            " surrogate); correct it"
-        )
+def refuse_half_characters(
+    text: str, what: str = "the text", error: type[Terminal] = InvalidExpression
+) -> None:
+    """Raises the error for a text that no file, no message and no engine takes; `what` has it."""
+    if half := _HALF.search(text):
+        near = text[max(half.start() - 20, 0) : half.end() + 20]
+        raise error(f"{what} {near!a} holds half of a character (a lone surrogate); correct it")
 
 
 def sql_string(text: str) -> str:

@@ -274,15 +274,14 @@ _DAY = 86_400_000_000
 
 def has_ancient(array: pa.Array) -> bool:
     """Whether a date or timestamp of the array is before 15 October 1582."""
-    kind = array.type
-    if per_day := units_per_day(kind):
-        low = pc.min(array.cast(integer_of(kind))).as_py()
-        return low is not None and low < FIRST_GREGORIAN * per_day
-    if pa.types.is_struct(kind):
-        return any(has_ancient(array.field(i)) for i in range(kind.num_fields))
-    if pa.types.is_map(kind):
-        return has_ancient(array.keys) or has_ancient(array.items)
-    return pa.types.is_list(kind) and has_ancient(array.values)
+    if not has_leaf(array.type, lambda kind: units_per_day(kind) > 0):
+        return False
+    for part in leaves(array):
+        if per_day := units_per_day(part.type):
+            low = pc.min(part.cast(integer_of(part.type))).as_py()
+            if low is not None and low < FIRST_GREGORIAN * per_day:
+                return True
+    return False
 
 
 def units_per_day(kind: pa.DataType) -> int:

@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from acid_platform.base.table_properties import refuse_promises
 from acid_platform.errors import DeclarationChanged, InvalidDefinition, NoSuchTable, TableExists
 from acid_platform.layout.declarable import refuse_shared_name, table_name
-from acid_platform.layout.sql_text import has_half_character
+from acid_platform.layout.sql_text import refuse_half_characters
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import PLATFORM_OWNER, DatabaseRecord, OwnerKind, ViewRecord
 from acid_platform.metastore.rules.state import EarlierView, State
@@ -75,10 +75,7 @@ def _refuse_promises_of(view: ViewRecord, properties: Mapping[str, str | None]) 
 def refuse_half_texts(what: str, texts: Mapping[str, str]) -> None:
     """Raises InvalidDefinition for a text that can't be stored; `what` has these texts."""
     for name, text in texts.items():
-        if has_half_character(name + text):
-            raise InvalidDefinition(
-                f"{what}: {name!a} holds half of a character (a lone surrogate); remove it"
-            )
+        refuse_half_characters(f"{name}={text}", f"{what}:", InvalidDefinition)
 
 
 @handles(ops.RemoveDatabase)
