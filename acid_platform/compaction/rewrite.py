@@ -27,12 +27,8 @@ from acid_platform.scan.deletes import DeletedRows, load_keys, valid_ids
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
-<<<<<<< HEAD
-from acid_platform.values.arrow_types import arrow_schema, conform
-=======
-from acid_platform.values.arrow_types import acid_schema
+from acid_platform.values.arrow_types import arrow_schema
 from acid_platform.values.stored_values import as_declared
->>>>>>> f380a386 (A value that a caller gives is converted by one rule: Arrow converts what it does exactly, the rest is looked at)
 from acid_platform.write.file_records import record_as_written
 
 
@@ -100,13 +96,8 @@ def _conform(rows: Keyed, kinds: pa.Schema, rewrite: Rewrite, path: str) -> Keye
     columns = [
         pa.nulls(len(rows), kind.type)
         if source not in present
-<<<<<<< HEAD
-        else conform(
-            rows.values.column(present[source]),
-=======
         else as_declared(
-            pc.struct_field(row, [present[source]]),
->>>>>>> f380a386 (A value that a caller gives is converted by one rule: Arrow converts what it does exactly, the rest is looked at)
+            rows.values.column(present[source]),
             column.type,
             f"{path}, column {source}",
             rewrite.timestamps,

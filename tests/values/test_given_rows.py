@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import datetime
+import math
 import random
+import sys
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -16,20 +20,19 @@ import pytest
 from acid_platform import (
     AcidError,
     InvalidDefinition,
-    NeedsSpark,
     UnknownColumn,
     Warehouse,
     WrongType,
 )
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
-from acid_platform.layout.types import Column, HiveType, parse_columns, parse_type
+from acid_platform.layout.types import Column, parse_columns, parse_type
 from acid_platform.values.local_rows import local_table
+from acid_platform.values.rows import column_names
 from tests.conftest import temporary_warehouse
-from tests.engine.generated_rows import (
+from tests.values.generated_rows import (
     LEAVES,
     NAN,
     REFUSED,
-    Maker,
     comparable,
     random_type,
 )
@@ -37,7 +40,6 @@ from tests.engine.generated_rows import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from acid_platform import Table
 
 NOON = datetime.datetime(2024, 1, 1, 12)
 
@@ -158,6 +160,41 @@ def test_arrow_values_are_stored_whole_or_refused(
             assert comparable(made) == comparable([stored])
 
 
+DAY = datetime.date(2024, 1, 1)
+BIG = Decimal("1e400")
+OF_PANDAS: list[tuple[str, pd.Series, object]] = [
+    ("int", pd.Series([1.5]), REFUSED),
+    ("int", pd.Series([1.5, None], dtype="Float64"), REFUSED),
+    ("bigint", pd.Series([1, None], dtype="Int64"), [1, None]),
+    ("date", pd.Series([pd.Timestamp(NOON)]), REFUSED),
+    ("date", pd.Series([pd.Timestamp(DAY), None]), [DAY, None]),
+    ("double", pd.Series([0.5, BIG], dtype=object), REFUSED),
+    ("array<double>", pd.Series([[0.5, BIG]], dtype=object), REFUSED),
+    ("double", pd.Series([Decimal("-Infinity"), None], dtype=object), [-math.inf, None]),
+    ("array<int>", pd.Series([[1], np.array([2, 3]), None], dtype=object), [[1], [2, 3], None]),
+]
+
+
+@pytest.mark.parametrize(("kind", "given", "expected"), OF_PANDAS)
+def test_columns_of_pandas_are_stored_whole_or_refused(
+    kind: str, given: pd.Series, expected: object
+) -> None:
+    [column] = parse_columns(f"c {kind}")
+    rows = pd.DataFrame({"c": given})
+    if expected is REFUSED:
+        with pytest.raises(WrongType, match=r"column 'c' of db\.t is "):
+            local_table(rows, [column], "db.t")
+    else:
+        assert local_table(rows, [column], "db.t").column("c").to_pylist() == expected
+
+
+def test_rows_are_told_while_another_thread_imports_pandas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", ModuleType("pandas"))
+    assert column_names([{"id": 1}]) == ["id"]
+
+
 def test_a_fault_is_told_with_its_path_and_row() -> None:
     columns = parse_columns("id int, s struct<o:array<map<string,struct<name:string,n:int>>>>")
     with pytest.raises(
@@ -199,82 +236,6 @@ def test_missing_values_of_pandas_are_null_and_nan_of_python_is_nan() -> None:
     assert comparable(made) == comparable([{"d": None, "o": None, "n": None, "l": [NAN, None]}])
     [made_of_dict] = local_table([{"d": NAN}], columns, "db.t").to_pylist()
     assert comparable(made_of_dict) == comparable({"d": NAN})
-
-
-# --- nested values that are generated -------------------------------------------------------------
-
-
-def _frames(seed: int, kinds: int, each: int) -> Iterator[tuple[int, HiveType, list[Any]]]:
-    """Types with frames of rows, as (value, expectation) for each row."""
-    chosen = random.Random(seed)
-    for number in range(kinds):
-        hive = random_type(chosen)
-        for at in range(each):
-            maker = Maker(chosen, 0 if at % 2 else 60)
-            yield number, hive, [maker.value(hive) for _ in range(chosen.randint(1, 4))]
-
-
-def _stored(table: Table, rows: Any, count: int) -> object:
-    """The column as the table has it after it held nothing else, or REFUSED."""
-    try:
-        table.overwrite(rows)
-    except NeedsSpark:
-        raise
-    except (WrongType, UnknownColumn):
-        return REFUSED
-    made = table.to_arrow(["id", "c"]).sort_by("id").column("c").to_pylist()
-    assert len(made) == count
-    return comparable(made)
-
-
-def _check(warehouses: list[Warehouse], seed: int, kinds: int, each: int) -> None:
-    tables: dict[int, list[Table]] = {}
-    seen = {"stored": 0, "refused": 0}
-    for number, hive, rows in _frames(seed, kinds, each):
-        if number not in tables:
-            tables[number] = [
-                one.create_table(f"g{seed}.t{number}", f"id int, c {hive}") for one in warehouses
-            ]
-        expectations = [expected for _, expected in rows]
-        refused = any(one is REFUSED for one in expectations)
-        right = REFUSED if refused else comparable(expectations)
-        seen["refused" if refused else "stored"] += 1
-        dicts = [{"id": at, "c": value} for at, (value, _) in enumerate(rows)]
-        objects = pd.Series([value for value, _ in rows], dtype=object)
-        frame = pd.DataFrame({"id": range(len(rows)), "c": objects})
-        top_missing = any(isinstance(value, float) for value, _ in rows)  # NaN at the top: NULL
-        for table in tables[number]:
-            for given in (dicts,) if top_missing else (dicts, frame):
-                try:
-                    assert _stored(table, given, len(rows)) == right, (str(hive), given)
-                except NeedsSpark:
-                    kinds_inside = {part.kind for part in hive.walk()}
-                    assert kinds_inside & {"map"} and kinds_inside & {
-                        "char",
-                        "varchar",
-                        "timestamp",
-                    }
-    assert min(seen.values()) > kinds * each // 8, seen
-
-
-@pytest.mark.more
-def test_generated_rows_are_stored_as_the_model_says(local: Warehouse) -> None:
-    _check([local], 1, 15, 4)
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_generated_rows_are_stored_alike_by_both_engines(
-    local: Warehouse, with_spark: Warehouse
-) -> None:
-    _check([local, with_spark], 2, 50, 10)
-
-
-@pytest.mark.spark
-def test_a_few_generated_rows_are_stored_alike_by_both_engines(
-    local: Warehouse, with_spark: Warehouse
-) -> None:
-    _check([local, with_spark], 3, 4, 2)
 
 
 # --- frames of Spark ------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from acid_platform.layout.types import Column, HiveType
 from acid_platform.values.arrow_types import arrow_type
 from acid_platform.values.local_rows import local_table
 from tests.conftest import slow_then_soak, temporary_warehouse
-from tests.engine.generated_rows import REFUSED, Maker, comparable, random_type
+from tests.values.generated_rows import REFUSED, Maker, comparable, random_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -255,13 +255,11 @@ def _check_one(table: Table, kind: str, verb: str, rows: Any, frame: Frame, wher
         assert comparable(made.column(column.name).to_pylist()) == comparable(right), where
 
 
-@pytest.mark.slow
-def test_thirty_frames_are_stored_as_they_are_or_refused(tmp_path: Path) -> None:
+def test_twelve_frames_are_stored_as_they_are_or_refused(tmp_path: Path) -> None:
     with temporary_warehouse(tmp_path, engine="local") as local:
-        _check({"local": local}, 11, 30, None)
+        _check({"local": local}, 11, 12, None)
 
 
-@pytest.mark.slow
 @pytest.mark.spark
 def test_a_few_frames_are_stored_alike_by_both_engines(tmp_path: Path, spark: SparkSession) -> None:
     with (
