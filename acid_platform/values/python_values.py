@@ -235,9 +235,10 @@ def _shown(value: object) -> str:
 
 def exact(array: pa.Array, hive: HiveType) -> pa.Array:
     """A leaf for rows that callers give: values that would change are refused. Raises Unfit."""
-    given, kind, target = _given(array.type), hive.kind, arrow_type(hive)
+    kind, target = hive.kind, arrow_type(hive)
     if array.type == target:
         return array
+    given = given_kind(array.type)
     if (given, kind) in _VALUE_BY_VALUE:
         if given == "real":
             _require_none(array, pc.is_nan(array), f"is no {hive}")
@@ -245,7 +246,7 @@ def exact(array: pa.Array, hive: HiveType) -> pa.Array:
     if kind not in _BY_ARROW.get(given, ()):
         raise Unfit(f"the rows have {array.type}")
     try:
-        return _converted(array, given, target)
+        return converted(array, given, target)
     except pa.ArrowInvalid as error:
         raise _first_refused(array, given, target, error) from error
     except pa.ArrowNotImplementedError as error:
@@ -271,7 +272,7 @@ _VALUE_BY_VALUE = {
 }
 
 
-def _given(kind: pa.DataType) -> str:
+def given_kind(kind: pa.DataType) -> str:
     """What an array of the type has."""
     if pa.types.is_timestamp(kind):
         return "moment" if kind.tz is None else "instant"
@@ -287,8 +288,9 @@ def _given(kind: pa.DataType) -> str:
     return next((given for given, each in tests.items() if is_one_of(kind, each)), "")
 
 
-def _converted(array: pa.Array, given: str, target: pa.DataType) -> pa.Array:
-    """Raises Arrow's errors, and Unfit for what Arrow would cut."""
+def converted(array: pa.Array, given: str, target: pa.DataType) -> pa.Array:
+    """Values of this kind as Arrow converts them. Raises Arrow's errors, and Unfit for what Arrow
+    would cut."""
     if given == "whole" and pa.types.is_decimal(target):
         array = array.cast(pa.decimal128(DIGITS[array.type], 0))
     if given == "moment" or (given == "date" and pa.types.is_timestamp(target)):
@@ -317,7 +319,7 @@ def _first_refused(
     while high - low > 1:
         middle = (low + high) // 2
         try:
-            _converted(array.slice(low, middle - low), given, target)
+            converted(array.slice(low, middle - low), given, target)
             low = middle
         except pa.ArrowInvalid:
             high = middle

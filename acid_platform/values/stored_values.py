@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 import numpy as np
@@ -24,7 +24,6 @@ from acid_platform.layout.types import (
 )
 from acid_platform.values.arrow_numpy import from_numpy, scalar_of, values_of
 from acid_platform.values.arrow_types import (
-    DIGITS,
     HIVE_TYPE,
     arrow_type,
     has_ancient,
@@ -34,6 +33,7 @@ from acid_platform.values.arrow_types import (
 )
 from acid_platform.values.arrow_values import TEXT_TYPES, fitted, is_one_of
 from acid_platform.values.partition_texts import fixed_value, text_of
+from acid_platform.values.python_values import converted, given_kind
 from acid_platform.values.refusals import (
     Unfit,
     other_partition,
@@ -127,51 +127,40 @@ def assigned(values: pa.ChunkedArray, column: Column, table: str = "the table") 
     if values.type == target:
         return values
 
-    def converted(array: pa.Array, kind: HiveType) -> pa.Array:
+    def leaf(array: pa.Array, kind: HiveType) -> pa.Array:
         if kind.nested or pa.types.is_nested(array.type):
             raise Unfit(f"the rows have {array.type}")
-        convert = _conversion(array.type, arrow_type(kind), kind)
-        if convert is None:
-            raise NeedsSpark(f"{values.type} as {column}")
         try:
-            return convert(array)
+            if (made := _as_in_spark(array, kind)) is not None:
+                return made
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise NeedsSpark(f"{values.type} as {column}: {error}") from error
+        raise NeedsSpark(f"{values.type} as {column}")
 
     try:
-        chunks = [fitted(chunk, column.type, converted) for chunk in values.chunks]
+        chunks = [fitted(chunk, column.type, leaf) for chunk in values.chunks]
     except Unfit as fault:
         raise fault.error(column, table) from fault
     return pa.chunked_array(chunks, target)
 
 
-def _conversion(
-    source: pa.DataType, target: pa.DataType, kind: HiveType
-) -> Callable[[pa.Array], pa.Array] | None:
-    """The conversion of values that are not nested, if it is exact or as in Spark."""
-
-    def cast(values: pa.Array) -> pa.Array:
-        return values.cast(target)
-
-    whole, fraction = pa.types.is_signed_integer(source), pa.types.is_decimal(source)
+def _as_in_spark(array: pa.Array, hive: HiveType) -> pa.Array | None:
+    """Values that are not nested, if their conversion is exact or as in Spark; else None."""
+    source, kind, target = array.type, hive.kind, arrow_type(hive)
+    given = given_kind(source)
+    if given == "whole" and kind in FLOATING:
+        return array.cast(target, safe=False)
+    if given == "decimal" and kind == "double" and source.scale <= _FIFTEEN_DIGITS:
+        return _as_double(array)
     if (
-        source == target
-        or _hive_type(source) == of_value(kind)
-        or (whole and kind.kind in (*INTEGRAL, "string"))
-        or (fraction and kind.kind == "decimal")
-        or (fraction and kind.kind in INTEGRAL and not source.scale)
-        or (pa.types.is_boolean(source) and kind.kind == "string")
-        or (pa.types.is_float32(source) and kind.kind == "double")
-        or (pa.types.is_date32(source) and kind.kind == "timestamp")
+        _hive_type(source) == of_value(hive)
+        or (given == "whole" and kind in (*INTEGRAL, "string", "decimal"))
+        or (given == "decimal" and (kind == "decimal" or (kind in INTEGRAL and not source.scale)))
+        or (given == "boolean" and kind == "string")
+        or (pa.types.is_float32(source) and kind == "double")
+        or (pa.types.is_date32(source) and kind == "timestamp")
     ):
-        return cast
-    if whole and kind.kind in ("float", "double"):
-        return lambda values: values.cast(target, safe=False)
-    if whole and kind.kind == "decimal":
-        digits = pa.decimal128(DIGITS[source], 0)
-        return lambda values: values.cast(digits).cast(target)
-    if fraction and kind.kind == "double" and source.scale <= _FIFTEEN_DIGITS:
-        return _as_double
+        return converted(array, given, target)
     return None
 
 
