@@ -124,10 +124,11 @@ def _elements(array: pa.Array) -> tuple[pa.Array, pa.Array]:
         ends = values_of(array.offsets)
         if not array.null_count or not np.diff(ends)[values_of(array.is_null())].any():
             first, last = int(ends[0]), int(ends[-1])
-            return from_numpy(ends - ends[0]), array.values.slice(first, last - first)
+            offsets = from_numpy(ends - ends[0]) if first else offsets_of(array)
+            return offsets, array.values.slice(first, last - first)
     lengths = filled(pc.list_value_length(array), 0).astype(np.int64)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    return from_numpy(offsets).cast(pa.int32()), array.flatten()
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    return from_numpy(ends).cast(pa.int32()), array.flatten()
 
 
 def require_keys(offsets: pa.Array, keys: pa.Array) -> None:

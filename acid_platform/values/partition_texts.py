@@ -6,7 +6,6 @@ import datetime
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 
 import numpy as np
@@ -22,13 +21,10 @@ from acid_platform.layout.partition_names import (
 from acid_platform.layout.types import FLOATING, INTEGRAL, TEXTS, Column, HiveType
 from acid_platform.values.arrow_numpy import filled, scalar_of
 from acid_platform.values.arrow_types import arrow_type
+from acid_platform.values.coercion import cast
 
 _WHOLE_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
-_BOOLEANS = {
-    **dict.fromkeys(("t", "true", "y", "yes", "1"), True),
-    **dict.fromkeys(("f", "false", "n", "no", "0"), False),
-}
 MOST_PARTITIONS = 4096
 """Rows of more partitions go to Spark, whose tasks write them in parallel."""
 
@@ -150,16 +146,11 @@ def partition_value(text: str | None, hive: HiveType) -> Any:
                     return None
                 whole, limit = int(stripped), 1 << arrow_type(hive).bit_width - 1
                 return whole if -limit <= whole < limit else None
-            case "decimal":
-                scale = Decimal(1).scaleb(-hive.sizes[1])
-                with localcontext(prec=76):
-                    value = Decimal(stripped).quantize(scale, ROUND_HALF_UP)
-                return pa.scalar(value, arrow_type(hive)).as_py()
+            case "decimal" | "boolean":
+                return cast(stripped, hive)[0]
             case "date":
                 parts = _DATE.fullmatch(stripped)
                 return datetime.date(*map(int, parts.groups())) if parts else None
-            case "boolean":
-                return _BOOLEANS.get(stripped.lower())
             case "timestamp":
                 return datetime.datetime.fromisoformat(stripped).replace(tzinfo=None)
             case "float" | "double":
