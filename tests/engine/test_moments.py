@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-
-import pytest
 
 from acid_platform import Warehouse
 from tests.conftest import temporary_warehouse
 
 SELECT = "SELECT current_timestamp() AS a, now() AS b, CURRENT_TIMESTAMP AS c, current_date() AS d"
-
-
-@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
-def warehouse(
-    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Warehouse]:
-    session = request.getfixturevalue("spark") if request.param == "spark" else None
-    path = tmp_path_factory.mktemp("moments")
-    with temporary_warehouse(path, session, request.param) as opened:
-        yield opened
 
 
 def now() -> datetime:
