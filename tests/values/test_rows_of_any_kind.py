@@ -255,11 +255,13 @@ def _check_one(table: Table, kind: str, verb: str, rows: Any, frame: Frame, wher
         assert comparable(made.column(column.name).to_pylist()) == comparable(right), where
 
 
+@pytest.mark.more
 def test_twelve_frames_are_stored_as_they_are_or_refused(tmp_path: Path) -> None:
     with temporary_warehouse(tmp_path, engine="local") as local:
         _check({"local": local}, 11, 12, None)
 
 
+@pytest.mark.more
 @pytest.mark.spark
 def test_a_few_frames_are_stored_alike_by_both_engines(tmp_path: Path, spark: SparkSession) -> None:
     with (
