@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -166,19 +167,19 @@ def test_old_runs_are_deleted_as_the_page_says(
         assert [run.job_name for run in instance.get_runs()] == ["week_job"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_links_lead_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text())
+def test_links_lead_somewhere() -> None:
     missing = []
-    for link, anchor in links:
-        target = page.parent / link if link else page
-        if "://" in link or link.startswith("mailto:"):
-            continue
-        if not target.exists() or (anchor and anchor not in _anchors(target)):
-            missing.append(f"{link}#{anchor}")
+    for page in PAGES:
+        for link, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text()):
+            target = page.parent / link if link else page
+            if "://" in link or link.startswith("mailto:"):
+                continue
+            if not target.exists() or (anchor and anchor not in _anchors(target)):
+                missing.append(f"{page.name}: {link}#{anchor}")
     assert missing == []
 
 
+@cache
 def _anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
@@ -189,14 +190,12 @@ def test_programs_find_every_page_that_people_find() -> None:
     assert listed == {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")}
 
 
-@pytest.mark.parametrize(
-    "name", ["CONTRIBUTING.md", "docs/internal/extending.md", "docs/internal/architecture.md"]
-)
-def test_files_and_names_that_guide_a_change_are_there(name: str) -> None:
-    text = (ROOT / name).read_text()
-    files = set(re.findall(r"`((?:acid_platform|tests|docs)/[\w/.]+)`", text))
-    assert {file for file in files if not (ROOT / file).exists()} == set()
-    assert files
+def test_files_and_names_that_guide_a_change_are_there() -> None:
+    for name in ("CONTRIBUTING.md", "docs/internal/extending.md", "docs/internal/architecture.md"):
+        files = set(
+            re.findall(r"`((?:acid_platform|tests|docs)/[\w/.]+)`", (ROOT / name).read_text())
+        )
+        assert files and {file for file in files if not (ROOT / file).exists()} == set(), name
 
 
 def test_the_rooms_of_the_page_are_the_rooms_of_the_library() -> None:
@@ -222,9 +221,8 @@ def test_the_rooms_of_the_page_are_the_rooms_of_the_library() -> None:
     assert wings - named <= {"metastore/operations"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_settings_targets_and_commands_exist(page: Path) -> None:
-    text = page.read_text()
+def test_settings_targets_and_commands_exist() -> None:
+    text = "\n".join(page.read_text() for page in PAGES)
     named = set(re.findall(r"`((?:hive|acid|metastore)\.[a-z.]+[a-z])`", text))
     unknown = named - set(REGISTRY) - NO_SETTINGS
     assert {name for name in unknown if not _is_module(name)} == set()

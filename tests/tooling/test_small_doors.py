@@ -45,14 +45,14 @@ from acid_platform.storage.files import Files
 UNSEEN = [chr(code) for code in (*range(32), *range(0x7F, 0xA0), 0x202E, 0x2066, 0x2028, 0xD800)]
 
 
-@pytest.mark.parametrize("char", UNSEEN)
-def test_no_control_character_reaches_a_terminal(char: str) -> None:
-    told = io.StringIO()
-    Console(file=told, width=200).print(show_table([{"v": f"a{char}b"}], title=f"t{char}"))
-    text = told.getvalue()
-    assert char == "\n" or char not in text
-    assert f"a{visible(char)}b" in text and char not in visible(char)
-    assert char not in str(errors.AcidError(f"x{char}")) or char in "\n\t"
+def test_no_control_character_reaches_a_terminal() -> None:
+    for char in UNSEEN:
+        told = io.StringIO()
+        Console(file=told, width=200).print(show_table([{"v": f"a{char}b"}], title=f"t{char}"))
+        text = told.getvalue()
+        assert char == "\n" or char not in text, repr(char)
+        assert f"a{visible(char)}b" in text and char not in visible(char), repr(char)
+        assert char not in str(errors.AcidError(f"x{char}")) or char in "\n\t", repr(char)
 
 
 @pytest.mark.more
@@ -308,13 +308,17 @@ def test_a_hash_that_cannot_be_replaced_keeps_nobody_out(
 SIGNS = ["/", "#", "?", "@", ":", "[", "]", "%zz", "\\", " ", "//", "@/", "#@", "é", "\x00"]
 
 
-@pytest.mark.parametrize("sign", SIGNS)
 @pytest.mark.parametrize("address", ["postgresql://{}@host:5432/db", "postgres://{}@host/db?x=1"])
-def test_no_error_shows_the_password_of_an_address(sign: str, address: str) -> None:
+def test_no_error_shows_the_password_of_an_address(address: str) -> None:
     from acid_platform.handles.database_sources import PostgresSource
     from acid_platform.metastore.log.open_log import open_log
 
-    for written in (f"user:se{sign}cret", f"us{sign}er:secret", f"{sign}cret"):
+    secrets = [
+        written
+        for sign in SIGNS
+        for written in (f"user:se{sign}cret", f"us{sign}er:secret", f"{sign}cret")
+    ]
+    for written in secrets:
         url, refused = address.format(written), False
         for door in (open_log, parts_of_url, lambda url: PostgresSource(url, "t")):
             try:
