@@ -9,6 +9,7 @@ that Spark and Hive write there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 
 import pyarrow as pa
@@ -180,7 +181,7 @@ def _rows_at_once(
     long value that is stored once may be the value of every row."""
     chunks = _chunks(file, index, names)
     stored = MOST_UNPACKED * sum(one.total_compressed_size for one in chunks)
-    packed = sum(one.total_uncompressed_size for one in chunks)
+    packed = sum(max(one.total_uncompressed_size, _unpacked(file, one, path)) for one in chunks)
     fixed = sum(one.num_values * _WIDTHS.get(one.physical_type, _OFFSET) for one in chunks)
     if packed > max(stored, LARGEST_PIECE) or fixed > max(stored, LARGEST_NUMBERS):
         raise _too_large(path, index, max(packed, fixed))
@@ -199,6 +200,67 @@ def _rows_at_once(
                 raise _too_large(path, index, chunk.num_values * longest)
             at_once = min(at_once, max(1, BATCH_BYTES // longest))
     return at_once if at_once < rows else None
+
+
+def _unpacked(file: parquet.ParquetFile, chunk: parquet.ColumnChunkMetaData, path: str) -> int:
+    """How many bytes the pages of a column unpack to, which the footer need not say. Pages in an
+    object store are not looked at: each would be a request."""
+    stream, total = file.reader_stream, 0
+    if not (path.startswith("/") or isinstance(stream, pa.BufferReader)):
+        return 0
+    at = min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
+    end = min(at + chunk.total_compressed_size, stream.size())
+    while 0 <= at < end:
+        for length in (_HEADER, _LONG_HEADER):
+            with suppress(IndexError):
+                stream.seek(at)
+                header = bytes(stream.read(length))
+                size, packed = _page_sizes(header)
+                at, total = at + _struct_end(header, 0) + packed, total + size
+                break
+        else:
+            return total  # as Arrow will find
+    return total
+
+
+_HEADER, _LONG_HEADER = 1 << 8, 1 << 24
+"""Bytes of the header of a page; Arrow reads at most so many."""
+
+
+def _number_at(content: bytes, at: int) -> tuple[int, int]:
+    """A number of variable length, and where it ends. Raises IndexError."""
+    value = shift = 0
+    while True:
+        byte, at = content[at], at + 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return value, at
+
+
+def _struct_end(content: bytes, at: int) -> int:
+    """Where a struct of Thrift's compact protocol ends. Raises IndexError."""
+    while (head := content[at]) != 0:
+        at += 1
+        if head < 16:
+            at = _number_at(content, at)[1]
+        at = _value_end(content, at, head & 15)
+    return at + 1
+
+
+def _value_end(content: bytes, at: int, kind: int) -> int:
+    if kind in (1, 2):  # a boolean is told by its kind
+        return at
+    if kind in (4, 5, 6):
+        return _number_at(content, at)[1]
+    if kind == 8:
+        length, at = _number_at(content, at)
+        return at + length
+    if kind == 12:
+        return _struct_end(content, at)
+    if kind in (3, 7):
+        return at + (1 if kind == 3 else 8)
+    raise IndexError("no header of a page has such a value")
 
 
 def _too_large(path: str, index: int, size: int) -> CorruptFile:
@@ -237,13 +299,7 @@ def _page_sizes(header: bytes) -> tuple[int, int]:
     Thrift's compact protocol. Raises IndexError."""
     numbers, at = [], 0
     for _ in range(3):
-        at, value, shift = at + 1, 0, 0
-        while True:
-            byte, at = header[at], at + 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                break
+        value, at = _number_at(header, at + 1)
         numbers.append(value >> 1)
     return numbers[1], numbers[2]
 

@@ -182,10 +182,11 @@ class DeltaSource(ImportSource):
         for fragment in fragments:
             keys = dataset.get_partition_keys(fragment.partition_expression)
             with self._opened(fragment) as stream:
-                file = open_parquet(stream, fragment.path)
+                path = f"{self._place}/{fragment.path}"
+                file = open_parquet(stream, path)
                 stored = {*file.schema_arrow.names} - partitioned
                 names = [name for name in schema.names if name in stored]
-                for batch in batches_of(file, names, fragment.path):
+                for batch in batches_of(file, names, path):
                     columns = [
                         batch.column(field.name).cast(field.type)
                         if field.name in stored

@@ -28,6 +28,7 @@ from acid_platform import DeltaSource, DuckDBSource, FolderSource, IcebergSource
 from acid_platform.base import databases, private_places
 from acid_platform.base.file_bounds import BATCH_BYTES
 from acid_platform.errors import AcidError, CorruptFile, ImportRefused, OwnedByOthers
+from acid_platform.formats import parquet as formats
 from acid_platform.handles import iceberg_tables
 from acid_platform.handles.iceberg_files import _require_bounded_avro
 from tests.imports.hostile import CALLS
@@ -497,4 +498,33 @@ def test_P67_a_link_that_is_made_after_the_look_is_refused(
         below.rename(tmp_path / "old")
         below.symlink_to(mine)
     with pytest.raises(ImportRefused, match=r"which is not below .*/in: a source may not have"):
+        list(source.batches(source.rows([])))
+
+
+@pytest.mark.parametrize("version, statistics", [("1.0", True), ("2.0", False)])
+def test_P65_a_footer_that_says_less_than_the_pages_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, statistics: bool
+) -> None:
+    file = tmp_path / "a.parquet"
+    parquet.write_table(
+        pa.table({"v": [bytes(1 << 20)] * 24}),
+        file,
+        compression="zstd",
+        use_dictionary=False,
+        data_page_version=version,
+        write_statistics=statistics,
+    )
+    group = parquet.read_metadata(file).row_group(0)
+    content = file.read_bytes()
+    for size in {group.column(0).total_uncompressed_size, group.total_byte_size}:
+        said = bytes(size * 2 >> shift & 127 | 128 for shift in (0, 7, 14, 21))
+        said = said[:-1] + bytes([said[-1] & 127])
+        assert said in content[-1000:]
+        content = content.replace(said, b"\x80\x81\x80\0")
+    file.write_bytes(content)
+    assert parquet.read_metadata(file).row_group(0).column(0).total_uncompressed_size == 64
+    monkeypatch.setattr(formats, "LARGEST_PIECE", 1 << 20)
+    monkeypatch.setattr(formats, "_bounded", None)  # nothing is read
+    source = FolderSource(str(tmp_path))
+    with pytest.raises(CorruptFile, match="row group 0 takes few bytes"):
         list(source.batches(source.rows([])))
