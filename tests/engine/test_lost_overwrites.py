@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform import Warehouse, WriteConflict
+from acid_platform.handles.transaction import autocommit
 from tests.conftest import temporary_warehouse
 from tests.orchestration.local_writes import insert, publish, stage
 
@@ -112,12 +113,15 @@ def test_P30_a_lost_overwrite_fails_at_its_lock_and_not_after_its_work(
 
 
 def test_P30_T40_an_overwrite_succeeds_among_endless_inserts(warehouse: Warehouse) -> None:
-    """Its second attempt is queued before it takes its snapshot."""
+    """Its second attempt is queued before it takes its snapshot; it begins without its lock, as an
+    overwrite of one partition does."""
     warehouse.metastore.set("hive.txn.max.retrysnapshot.count", "2")  # of its attempts
     first, second = (Warehouse.open(warehouse.path).transaction() for _ in range(2))
     staged = stage(first, "db.t", 0, ["a"])
     with ThreadPoolExecutor(2) as pool:
-        truncating = pool.submit(warehouse.table("db.t").truncate)
+        truncating = pool.submit(
+            autocommit, warehouse, "db.t", lambda txn: txn.table("db.t").truncate()
+        )
         until(lambda: len(waiting(warehouse)) == 1)
         later = pool.submit(stage, second, "db.t", 0, ["b"])
         until(lambda: len(waiting(warehouse)) == 2)
