@@ -46,9 +46,11 @@ class RowChange(ABC):
 
     @property
     def lock_at_begin(self) -> Locked | None:
-        """The lock of the whole table with which a transaction can begin; None if it is known only
-        while the statement runs."""
-        return self.lock
+        """The lock of the whole table with which a transaction can begin; None if it overwrites one
+        partition, which is all that it locks."""
+        spec: PartitionSpec | None = getattr(self, "partition", None)
+        one = self.lock is Locked.INSERT_OVERWRITE and spec is not None and not spec.dynamic
+        return None if one else self.lock
 
     def read_rows(self, record: TableRecord) -> Query | None:  # noqa: ARG002, others need it
         """The query whose rows it inserts or changes; None: it reads none."""
@@ -76,10 +78,6 @@ class Insert(RowChange):
     @property
     def lock(self) -> Locked:
         return Locked.INSERT_OVERWRITE if self.overwrite else Locked.INSERT
-
-    @property
-    def lock_at_begin(self) -> Locked | None:
-        return None if _is_one_partition(self) else self.lock
 
     def read_rows(self, record: TableRecord) -> Query | None:  # noqa: ARG002, it overrides
         return self.source if isinstance(self.source, Query) else None
@@ -218,16 +216,6 @@ class LoadData(RowChange):
     @property
     def lock(self) -> Locked:
         return Locked.INSERT_OVERWRITE if self.overwrite else Locked.INSERT
-
-    @property
-    def lock_at_begin(self) -> Locked | None:
-        return None if _is_one_partition(self) else self.lock
-
-
-def _is_one_partition(statement: Insert | LoadData) -> bool:
-    """Whether it may overwrite a single partition, which is all that it locks then."""
-    spec = statement.partition
-    return statement.overwrite and spec is not None and not spec.dynamic
 
 
 Change = Insert | MultiInsert | Update | Delete | MergeInto | Truncate | LoadData
