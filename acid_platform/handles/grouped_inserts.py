@@ -33,7 +33,7 @@ from acid_platform.values.local_rows import local_parts
 from acid_platform.values.partition_texts import places_of
 from acid_platform.values.row_streams import RowStream
 from acid_platform.values.rows import Rows, is_spark_frame, require_partition_columns
-from acid_platform.values.stored_values import conform
+from acid_platform.values.stored_values import stored_rows
 
 if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse
@@ -140,7 +140,7 @@ class GroupedInserts:
             assert isinstance(table, pa.Table)
             if len(table) < len(rows):  # type: ignore[arg-type]  # there are more parts
                 return None
-            stored = conform(table, columns, record.name, texts, own)
+            stored = stored_rows(table, columns, record.name, texts, own)
             places = places_of(stored, keys)
         except AcidError:
             return None

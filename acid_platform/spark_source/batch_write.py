@@ -42,7 +42,7 @@ from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import Statement
 from acid_platform.values.arrow_numpy import from_numpy
 from acid_platform.values.partition_texts import places_of
-from acid_platform.values.stored_values import conform
+from acid_platform.values.stored_values import stored_rows
 from acid_platform.write.publishing import WriteTarget, staging
 from acid_platform.write.task_files import (
     Received,
@@ -288,7 +288,7 @@ def _placed(write: OpenWrite, batch: pa.RecordBatch) -> Iterable[tuple[str, pa.T
     for field in received.schema:
         _require_utc(field, write.table)
     try:
-        rows = conform(received, columns, write.table, None, write.task.columns)
+        rows = stored_rows(received, columns, write.table, None, write.task.columns)
         places = places_of(rows, write.partition_columns)
     except NeedsSpark as error:
         raise UnsupportedStatement(

@@ -48,7 +48,7 @@ _FIFTEEN_DIGITS = 15
 """A double holds any number of so many decimal digits exactly."""
 
 
-def conform(
+def stored_rows(
     rows: pa.Table,
     columns: Sequence[Column],
     table: str,

@@ -27,7 +27,7 @@ from acid_platform.scan.result_columns import PLACE
 from acid_platform.scan.scans import Scan
 from acid_platform.values.arrow_numpy import from_numpy, values_of
 from acid_platform.values.partition_texts import RowPartitions
-from acid_platform.values.stored_values import conform
+from acid_platform.values.stored_values import stored_rows
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
 _ROWS, _VALUES = "acid_rows", "acid_values"
@@ -87,7 +87,7 @@ def update_rows(
     order = np.lexsort((keys.row_ids, keys.buckets, keys.write_ids))
     keys, rows = keys.take(order), rows.take(from_numpy(order))
     stored = rows.select([column.name for column in scan.columns])
-    values = conform(stored, scan.columns, target.table, in_files=scan.columns)
+    values = stored_rows(stored, scan.columns, target.table, in_files=scan.columns)
     require_checked(values, scan.columns, target.checks)
 
     def write(files: EventFiles) -> None:

@@ -46,7 +46,7 @@ from acid_platform.values.local_rows import local_table
 from acid_platform.values.partition_texts import places_of
 from acid_platform.values.refusals import source_rows_ambiguous
 from acid_platform.values.rows import Rows, column_names
-from acid_platform.values.stored_values import assigned, conform
+from acid_platform.values.stored_values import assigned, stored_rows
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 from acid_platform.write.task_files import files_needed
 
@@ -312,7 +312,7 @@ class LocalMerge:
             computed = AssignedValues.of(rest_of, self.own, scope, self.target.table)
             parts.append(computed.put_into(fresh, {self.source_alias: source}))
             positions.append(mine)
-        rows = conform(
+        rows = stored_rows(
             pa.concat_tables(parts), self.own, self.target.table, in_files=self.scan.columns
         )
         places = np.concatenate(positions)
@@ -346,7 +346,9 @@ class LocalMerge:
         deletes = keys.take(changed_rows)
         values, positions = updated
         are_updated = np.isin(changed_rows, positions)
-        values = conform(values, self.scan.columns, self.target.table, in_files=self.scan.columns)
+        values = stored_rows(
+            values, self.scan.columns, self.target.table, in_files=self.scan.columns
+        )
         require_checked(values, self.scan.columns, self.target.checks)
         of_old = keys.take(positions)
         order = np.lexsort((of_old.row_ids, of_old.buckets, of_old.write_ids))

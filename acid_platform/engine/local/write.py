@@ -23,7 +23,7 @@ from acid_platform.values.local_rows import local_parts
 from acid_platform.values.partition_texts import places_of
 from acid_platform.values.row_streams import RowStream
 from acid_platform.values.rows import Rows, column_names
-from acid_platform.values.stored_values import conform
+from acid_platform.values.stored_values import stored_rows
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
 
@@ -78,7 +78,7 @@ def _stored(rows: Rows, target: WriteTarget, fixed: Fixed) -> Iterator[pa.Table]
             defaults = default_values(target.checks, target.columns, part.column_names)
         for name, value in defaults.items():
             part = part.append_column(name, pa.chunked_array([pa.repeat(value, len(part))]))
-        stored = conform(part, target.all_columns, target.table, fixed, target.columns)
+        stored = stored_rows(part, target.all_columns, target.table, fixed, target.columns)
         yield require_checked(stored, target.columns, target.checks)
 
 

@@ -112,7 +112,7 @@ def _retyped(
     return numbered.select(*values)
 
 
-def to_be_stored(frame: DataFrame, columns: Sequence[Column], table: str) -> DataFrame:
+def with_limited_texts(frame: DataFrame, columns: Sequence[Column], table: str) -> DataFrame:
     """The frame with the CHAR and VARCHAR values of `columns` as files store them.
 
     Trailing blanks beyond the length are cut, as in Hive. Any other value that is too long fails

@@ -18,7 +18,7 @@ from acid_platform.compaction.value_sums import MODULUS
 from acid_platform.engine.results import EngineName
 from acid_platform.engine.spark import jobs
 from acid_platform.engine.spark.acid_columns import KEYS
-from acid_platform.engine.spark.char_varchar import to_be_stored
+from acid_platform.engine.spark.char_varchar import with_limited_texts
 from acid_platform.engine.spark.compaction_tasks import attempts, rewritten_by_attempt
 from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.few_calls import selected
@@ -87,7 +87,7 @@ class SparkCompaction:
         count = -(-plan.input_bytes // PLAIN_FILE_BYTES)
         column_names = [column.name for column in compaction.written]
         # A scan reads a CHAR without its blanks, and files hold them.
-        stored_rows = to_be_stored(
+        stored_rows = with_limited_texts(
             selected(rows, _renaming(compaction.sources, compaction.written)),
             compaction.written,
             plan.location,

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from acid_platform.engine.assignments import targets_of, wanted_assignments
 from acid_platform.engine.reads import Condition, Where
 from acid_platform.engine.spark.acid_columns import KEYS, ROW_ID_STRUCT
-from acid_platform.engine.spark.char_varchar import to_be_stored
+from acid_platform.engine.spark.char_varchar import with_limited_texts
 from acid_platform.engine.spark.few_calls import selected, types_of
 from acid_platform.engine.spark.query import run_query
 from acid_platform.engine.spark.scan import scan_rows
@@ -95,7 +95,7 @@ def rows_to_update(
             ),
         ],
     )
-    placed = to_be_stored(placed, scan.columns, target.table)
+    placed = with_limited_texts(placed, scan.columns, target.table)
     return arranged(placed, target, RowKind.UPDATE, names, writers(scan))
 
 

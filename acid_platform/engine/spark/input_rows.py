@@ -10,7 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from acid_platform.engine.results import Result
-from acid_platform.engine.spark.char_varchar import as_values, marked_type, stripped, to_be_stored
+from acid_platform.engine.spark.char_varchar import (
+    as_values,
+    marked_type,
+    stripped,
+    with_limited_texts,
+)
 from acid_platform.engine.spark.failures import INEXACT, OTHER_PARTITION
 from acid_platform.engine.spark.few_calls import selected
 from acid_platform.engine.spark.spark_types import (
@@ -72,7 +77,7 @@ def conform(
     same = [f"{quoted(name)} AS {quoted(name)}" for name in names]
     if selection != same or list(fields) != names:
         frame = selected(frame, selection)
-    return to_be_stored(frame, columns, table)
+    return with_limited_texts(frame, columns, table)
 
 
 def _fixed(text: str | None, column: TableColumn) -> str:

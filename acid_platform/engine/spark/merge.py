@@ -22,7 +22,7 @@ from acid_platform.engine.assignments import expressions_of, inserted_values, wa
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
 from acid_platform.engine.source_keys import SourceKeys, names_of
 from acid_platform.engine.spark.acid_columns import BUCKET, KEYS, ROW_ID, WRITE_ID
-from acid_platform.engine.spark.char_varchar import marked_columns, marked_type, to_be_stored
+from acid_platform.engine.spark.char_varchar import marked_columns, marked_type, with_limited_texts
 from acid_platform.engine.spark.dml import computed, enclosed, writers
 from acid_platform.engine.spark.failures import is_connect, raise_as_ours
 from acid_platform.engine.spark.few_calls import expression, selected, types_of
@@ -105,7 +105,7 @@ class SparkMerge:
         # Inserted rows have no key: the order of the source gives them their row ids.
         order = [_SOURCE_ROW] if inserts else []
         changed = selected(changed, [*partition, *KEYS, f"{bits} AS {BITS}", *values, *order])
-        changed = to_be_stored(
+        changed = with_limited_texts(
             changed, (*self.scan.columns, *self.scan.partition_columns), self.target.table
         )
         if inserts and self.target.buckets:
