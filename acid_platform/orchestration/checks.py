@@ -21,7 +21,6 @@ from acid_platform.base.visible import nearest_name
 from acid_platform.errors import AcidError, CheckErrored, InvalidDefinition
 from acid_platform.orchestration import markdown
 from acid_platform.orchestration.docs_site import DocsSite
-from acid_platform.orchestration.known_expectations import require_known, require_names
 from acid_platform.orchestration.metadata import asset_key
 from acid_platform.orchestration.resources import SparkResource, WarehouseResource
 
@@ -315,7 +314,7 @@ def table_checks(
     InvalidDefinition if an expectation names a column that is not among `columns`, a class or an
     argument that Great Expectations does not have.
     """
-    from acid_platform.orchestration.suites import expectations_of
+    from acid_platform.orchestration.suites import expectations_of, require_known, require_names
 
     key = asset_key(table)
     owner = f"the checks {name} of {table}"

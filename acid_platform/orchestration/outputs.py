@@ -17,11 +17,10 @@ from acid_platform.orchestration.checks import (
     refuse_quarantine,
     require_columns,
 )
-from acid_platform.orchestration.known_expectations import require_known, require_names
 from acid_platform.orchestration.metadata import TableDeclaration
 from acid_platform.orchestration.partition_keys import PartitionExpr, PartitionText
 from acid_platform.orchestration.quarantine import require_row_level
-from acid_platform.orchestration.suites import expectations_of
+from acid_platform.orchestration.suites import expectations_of, require_known, require_names
 from acid_platform.transactions import Isolation
 
 WriteMode = Literal["append", "overwrite", "upsert", "delete+insert"]
