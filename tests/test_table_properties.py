@@ -36,7 +36,6 @@ NOT_ALLOWED = [
     ("acid.history.retention", "soon"),
     ("acid.conflict.detection", "column"),
     ("acid.write.distribution", "rows"),
-    ("acid.group.commit.interval", "1h"),
     ("acid.layout", "hive5"),
     ("orc.compress", "ZIPP"),
     ("no_auto_compaction", "yes"),

@@ -154,11 +154,6 @@ CONSUMER_RETENTION = TableProperty(
     "how long changes stay that a registered consumer has not read",
     "Cleaner, change feed",
 )
-GROUP_COMMIT = TableProperty(
-    Setting("acid.group.commit.interval", SettingKind.TIME, "0ms", 0, 10_000),
-    "how long a small insert waits for others to commit with",
-    "INSERT",
-)
 NO_AUTO_COMPACTION = TableProperty(
     _words("NO_AUTO_COMPACTION", "false", "true", "false"),
     "compact only on request",
@@ -224,7 +219,6 @@ TABLE_PROPERTIES: tuple[TableProperty, ...] = (
     ISOLATION,
     HISTORY_RETENTION,
     CONSUMER_RETENTION,
-    GROUP_COMMIT,
     NO_AUTO_COMPACTION,
     NO_CLEANUP,
     REGISTERED_FROM,

@@ -27,7 +27,7 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.handles.snapshot_view import ignored
-from acid_platform.handles.transaction_work import InsertShares, TransactionWork
+from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.partition_names import partition_name, partition_values, written_values
 from acid_platform.layout.sql_text import quoted
@@ -74,11 +74,10 @@ class RowStatement(ABC, Generic[_Result]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InsertRows(RowStatement[int]):
-    """Writes.insert; `shares`: of the inserts whose rows these are (P44)."""
+    """Writes.insert."""
 
     rows: Rows
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    shares: InsertShares | None = None
 
     lock = Statement.INSERT
 
@@ -95,7 +94,7 @@ class InsertRows(RowStatement[int]):
             record, lambda engine, target: engine.insert(self.rows, target, fixed), self.rows
         )
         keys = work.looked_for.keys_of(record, self.rows)
-        count = work.report(record, RowOperation.INSERT, written, shares=self.shares, keys=keys)
+        count = work.report(record, RowOperation.INSERT, written, keys=keys)
         work.count(record.name, inserted=count)
         return count
 

@@ -18,7 +18,7 @@ from acid_platform.errors import (
 )
 from acid_platform.handles.constraint_checks import require_computable, require_fulfilled
 from acid_platform.handles.read_verbs import Reads
-from acid_platform.handles.row_statements import InsertRows, Partition, RowStatement
+from acid_platform.handles.row_statements import Partition, RowStatement
 from acid_platform.handles.snapshot_view import SnapshotView
 from acid_platform.handles.transaction import Transaction, autocommit, locks_at_begin
 from acid_platform.handles.write_verbs import Writes
@@ -74,10 +74,6 @@ class Table(Reads, Writes):
         return self._warehouse.leases.brief(self._name)
 
     def _run(self, statement: RowStatement[_Result], engine: str | None) -> _Result:
-        with self._warehouse.using(engine):
-            return self._committed(statement)
-
-    def _committed(self, statement: RowStatement[_Result]) -> _Result:
         """Runs it as a transaction, which begins with the lock that the known declaration asks
         for."""
 
@@ -85,17 +81,11 @@ class Table(Reads, Writes):
             self._known = txn.view.table(self._name)
             return txn.run(statement)
 
-        locks = locks_at_begin(self._warehouse, [(self._known, statement.lock)])
-        return autocommit(self._warehouse, self._name, change, locks)
+        with self._warehouse.using(engine):
+            locks = locks_at_begin(self._warehouse, [(self._known, statement.lock)])
+            return autocommit(self._warehouse, self._name, change, locks)
 
     # --- rows ----------------------------------------------------------------------------------
-
-    def _insert(self, statement: InsertRows, engine: str | None) -> int:
-        """With those of other threads, if the table asks for that and the rows are few (P44)."""
-        groups = self._warehouse.grouped_inserts
-        with self._warehouse.using(engine):
-            grouped = groups.insert(self._known, statement.rows, statement.fixed)
-            return self._committed(statement) if grouped is None else grouped
 
     def erase(
         self,

@@ -6,8 +6,7 @@ The commit names the rows that they changed (P38).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from acid_platform.base.table_properties import ISOLATION
@@ -57,21 +56,6 @@ def lock_request(
 
 
 _Result = TypeVar("_Result")
-
-
-@dataclass(frozen=True, slots=True)
-class InsertShares:
-    """The rows of several inserts that one statement writes (P44): for each, by partition."""
-
-    inserts: Sequence[Mapping[str, int]]
-
-    def of(self, partition: str) -> list[int]:
-        """The rows in a partition ('' without partitions) of each insert that has some there."""
-        return [rows[partition] for rows in self.inserts if partition in rows]
-
-    @property
-    def reason(self) -> str:
-        return f"a group of {len(self.inserts)} inserts"
 
 
 class TransactionWork:
@@ -273,16 +257,15 @@ class TransactionWork:
         written: Sequence[WrittenDirectory],
         overwrite: bool = False,
         wrote: tuple[str, str] = ("", ""),
-        shares: InsertShares | None = None,
         keys: Callable[[], KeyHashes | None] = no_keys,
         inserts: bool = False,
     ) -> int:
         """Adds what a statement published to the commit, with the engine of `run`.
 
-        Returns the inserted rows. `wrote`: who wrote and why, if it was not `run`. `shares`: of the
-        inserts that wrote it together (P44). `keys`: those of the inserted rows; `inserts`: it is a
-        MERGE that inserted some (P51). Raises OverwriteThenWrite, which ends the transaction:
-        files of the statement are there, and nothing counts them; CorruptFile.
+        Returns the inserted rows. `wrote`: who wrote and why, if it was not `run`. `keys`: those
+        of the inserted rows; `inserts`: it is a MERGE that inserted some (P51). Raises
+        OverwriteThenWrite, which ends the transaction: files of the statement are there, and
+        nothing counts them; CorruptFile.
         """
         chosen, self._chosen = self._chosen, None
         engine, reason = (chosen.engine.name, chosen.reason) if chosen else wrote
@@ -307,8 +290,7 @@ class TransactionWork:
                     published.contents,
                     overwrite,
                     engine=engine,
-                    reason=shares.reason if shares else reason,
-                    shares=tuple(shares.of(published.partition)) if shares else (),
+                    reason=reason,
                 )
             )
         return sum(directory.rows for directory in written if not directory.deletes)

@@ -24,7 +24,6 @@ from acid_platform.errors import (
     WarehouseNotWritable,
 )
 from acid_platform.handles.constraint_checks import require_computable
-from acid_platform.handles.grouped_inserts import GroupedInserts
 from acid_platform.handles.held_snapshot import Leases, Snapshot
 from acid_platform.handles.table import Table
 from acid_platform.handles.transaction import Transaction
@@ -83,8 +82,6 @@ class Warehouse:
         self._guard = threading.RLock()
         self.leases = Leases(self)
         """The read leases of the frames of this handle."""
-        self.grouped_inserts = GroupedInserts(self)
-        """The inserts of this handle's threads that wait to commit together (P44)."""
         self._session: SqlSession | None = None
 
     @classmethod

@@ -116,17 +116,12 @@ class Writes(ABC):
         dict of a list by itself. Returns how many.
 
         Makes the partitions that the rows need. `fixed`: values of partition columns that the rows
-        lack; None is the default partition. With the table's property
-        `acid.group.commit.interval`, small inserts of several threads into a Table share a
-        transaction (P44). Raises UnknownColumn, WrongType, NoSuchPartition for rows without a
-        partition column.
+        lack; None is the default partition. Raises UnknownColumn, WrongType, NoSuchPartition
+        for rows without a partition column.
         """
         require_kind("fixed", fixed, (Mapping, type(None)), _FIXED)
         given = self._given(rows, coerce, engine)
-        return self._insert(InsertRows(self.name, given, fixed or {}), engine)
-
-    def _insert(self, statement: InsertRows, engine: str | None) -> int:
-        return self._run(statement, engine)
+        return self._run(InsertRows(self.name, given, fixed or {}), engine)
 
     def overwrite(
         self,

@@ -192,8 +192,6 @@ class WriteReport:
     """The engine of the statement that wrote it; empty if none did."""
     reason: str = ""
     """Why that engine was chosen."""
-    shares: tuple[int, ...] = field(default=(), metadata=BRIEF)
-    """The rows of each insert, if several wrote the directory together (P44)."""
 
     @property
     def rows(self) -> int:
@@ -337,8 +335,7 @@ class RecordedDirectory:
 class HistoryRow:
     """One committed directory in the history of a table.
 
-    A directory that several inserts wrote together has a row for each, with its rows (P44); the
-    first of them has the bytes and files.
+    Earlier versions have left several rows of one directory, for inserts that wrote it together.
     """
 
     table_id: int

@@ -12,14 +12,12 @@ from acid_platform.engine.merge_clauses import MergeAction, MergeClause
 from acid_platform.engine.reads import Condition, Where
 from acid_platform.engine.results import Result
 from acid_platform.errors import (
-    AcidError,
     InvalidExpression,
     NoSuchPartition,
     UnsupportedStatement,
     WrongType,
 )
 from acid_platform.handles.file_rows import rows_of_files
-from acid_platform.handles.grouped_inserts import interval_ms
 from acid_platform.handles.row_statements import (
     DeleteRows,
     InsertRows,
@@ -239,31 +237,6 @@ def _is_there(partitions: Sequence[str], record: TableRecord, spec: PartitionSpe
         return bool(spec and matching(partitions, record, spec))
     except NoSuchPartition:
         return False
-
-
-def insert_with_others(
-    warehouse: Warehouse, catalog: Catalog, statement: Insert, record: TableRecord
-) -> Done | None:
-    """Commits INSERT … VALUES with small inserts of other threads (P44).
-
-    `record`: the declaration that is known of its table. None: nothing was written, and it has to
-    run in a transaction of its own. Raises what a commit raises.
-    """
-    source = statement.source
-    if statement.overwrite or not isinstance(source, ValuesRows):
-        return None
-    if any(value.tree.find(exp.Query) for row in source.rows for value in row):
-        return None
-    if not interval_ms(record) or warehouse.engines.preferred_here == "spark":
-        return None
-    try:
-        with warehouse.using("local"):
-            fixed, rows = inserted_rows(warehouse, catalog, statement, record)
-            computed = rows.to_arrow()
-    except AcidError:
-        return None  # alone, it raises its error, or Spark computes it
-    count = warehouse.grouped_inserts.insert(record, computed, fixed, computed=True)
-    return None if count is None else Done.changed("INSERT", count)
 
 
 def inserted_rows(

@@ -165,7 +165,7 @@ class SqlSession:
             return run_queries.run(self.warehouse, at_snapshot, query)
 
     def _change(self, catalog: Catalog, statement: Change) -> Done:
-        from acid_platform.sql.run_changes import Changes, insert_with_others  # not for a SELECT
+        from acid_platform.sql.run_changes import Changes  # not for a SELECT
 
         begun = False
 
@@ -183,11 +183,6 @@ class SqlSession:
             return change_temporary(self, catalog, full, statement)
         if self.transaction is not None:
             return change(self.transaction)
-        if isinstance(statement, Insert):
-            record = self._declared(catalog, full)
-            inserted = insert_with_others(self.warehouse, catalog, statement, record)
-            if inserted is not None:
-                return inserted
 
         def committed(reads: Collection[str]) -> Done:
             records = [self._declared(catalog, part.table) for part in statement.parts]

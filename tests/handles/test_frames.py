@@ -181,8 +181,7 @@ def test_rows_without_a_partition_column_are_refused(warehouse: Warehouse, kind:
 
 
 def test_one_dict_without_a_partition_column_is_told(warehouse: Warehouse) -> None:
-    grouped = {"acid.group.commit.interval": "5ms"}
-    table = warehouse.create_table("p.rows", "id int", ["d int"], properties=grouped)
+    table = warehouse.create_table("p.rows", "id int", ["d int"])
     with pytest.raises(NoSuchPartition, match="row 2 lacks 'd'"):
         table.insert([{"id": 1, "D": 1}, {"id": 2}])
     assert table.count() == 0

@@ -146,11 +146,7 @@ def finish(
         Placed(table_id, partition, RecordedDirectory.of(report, txn.txn_id))
         for table_id, partition, report in reported
     )
-    written = tuple(
-        row
-        for table_id, partition, report in reported
-        for row in _history_rows(turn, txn, table_id, partition, report)
-    )
+    written = tuple(_history_row(turn, txn, *each) for each in reported)
     leave_waits(turn, txn.txn_id, TxnAborted(f"transaction {txn.txn_id} was committed just now"))
     turn.record(
         Committed(txn.txn_id, commit_id, changes, placed, written, cursors, sinks, rewrote, looked)
@@ -158,30 +154,28 @@ def finish(
     return commit_id
 
 
-def _history_rows(
+def _history_row(
     turn: Turn, txn: Txn, table_id: int, partition: str | None, report: WriteReport
-) -> Iterator[HistoryRow]:
-    """A row for a directory, or for each of the inserts that wrote it together (P44)."""
+) -> HistoryRow:
     table = turn.state.tables[table_id]
-    for number, rows in enumerate(report.shares or (report.rows,)):
-        yield HistoryRow(
-            table_id,
-            table.record.name,
-            partition,
-            table.by_txn.get(txn.txn_id, 0),
-            report.operation,
-            report.directory,
-            rows,
-            0 if number else report.bytes,
-            0 if number else report.files,
-            report.overwrite,
-            txn.txn_id,
-            txn.info.user,
-            txn.info.run_id,
-            turn.now,
-            report.engine or ("" if txn.info.agent == PLATFORM else txn.info.agent),
-            report.reason,
-        )
+    return HistoryRow(
+        table_id=table_id,
+        table=table.record.name,
+        partition=partition,
+        write_id=table.by_txn.get(txn.txn_id, 0),
+        operation=report.operation,
+        directory=report.directory,
+        rows=report.rows,
+        bytes=report.bytes,
+        files=report.files,
+        overwrite=report.overwrite,
+        txn=txn.txn_id,
+        user=txn.info.user,
+        run_id=txn.info.run_id,
+        time=turn.now,
+        engine=report.engine or ("" if txn.info.agent == PLATFORM else txn.info.agent),
+        reason=report.reason,
+    )
 
 
 def _touched(
@@ -208,11 +202,6 @@ def _touched(
                 f" {partition or ''} without a write lock there; lock it first"
             )
         _require_announced(txn, table.record.name, cover, report)
-        if report.shares and sum(report.shares) != report.rows:
-            raise InvalidDefinition(
-                f"{table.record.name}: {report.directory} has {report.rows} rows, and the inserts"
-                f" that share it report {sum(report.shares)}"
-            )
         operation = RowOperation.OVERWRITE if report.overwrite else report.operation
         written = Component(txn.txn_id, table_id, partition, operation, cover[0].write_id)
         if written not in final:
@@ -312,7 +301,9 @@ def _rewritten(state: State, txn: Txn, rewritten: RewrittenTable) -> TableRecord
     check_columns(record.name, record)
     check_comments(record)
     check_constraints(record)
-    table_properties.check(record.name, record.properties)
+    before = state.tables[record.table_id].record.properties
+    stated = {name: text for name, text in record.properties.items() if before.get(name) != text}
+    table_properties.check(record.name, stated)
     return record
 
 

@@ -169,7 +169,7 @@ class Store:
     def history(self, state: State, table_id: int) -> list[Row]:
         """The writes of a table, oldest first."""
         recent = [row for row in state.written if row.table_id == table_id]
-        # Memory may still have what the snapshot has. A directory may have several rows (P44).
+        # Memory may still have what the snapshot has. A directory may have several rows.
         keys = {(row.write_id, row.partition, row.directory) for row in recent}
         saved = self._file.history(table_id) if self._file else []
         rows = [
