@@ -25,6 +25,7 @@ import psutil
 from acid_platform import WriteConflict
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.log.local import LocalLog
+from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.metastore.server.saving import write_copy
 from acid_platform.transactions import RowOperation
@@ -86,7 +87,11 @@ class OurMetastore:
             write_id = txn.write_ids[name]
             directory = f"delta_{write_id:07d}_{write_id:07d}_0000"
             try:
-                txn.commit([WriteReport(name, part, RowOperation.UPDATE, directory, FILES)])
+                txn.commit(
+                    CommitContents(
+                        (WriteReport(name, part, RowOperation.UPDATE, directory, FILES),)
+                    )
+                )
             except WriteConflict:
                 return None
             return txn.id

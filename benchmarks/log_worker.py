@@ -13,6 +13,7 @@ import time
 from acid_platform.errors import WriteConflict
 from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
@@ -36,7 +37,11 @@ def main(where: str, number: int, seconds: float) -> None:
             write_id = txn.write_ids[name]
             directory = f"delta_{write_id:07d}_{write_id:07d}_0000"
             try:
-                txn.commit([WriteReport(name, part, RowOperation.UPDATE, directory, FILES)])
+                txn.commit(
+                    CommitContents(
+                        (WriteReport(name, part, RowOperation.UPDATE, directory, FILES),)
+                    )
+                )
             except WriteConflict:
                 continue
             taken.append(time.perf_counter() - start)

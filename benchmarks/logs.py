@@ -32,6 +32,7 @@ from acid_platform.base.clock import SystemClock
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.log.local import LocalLog
+from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.metastore.server.group_commit import GroupCommit
 from acid_platform.metastore.server.saving import start_saving
@@ -175,7 +176,7 @@ def _commit(client: Metastore, count: int) -> None:
     name, part = f"bench.t{count % TABLES}", f"p={count % 50}"
     txn = client.begin(locks=[LockRequest(name, LockType.SHARED_WRITE, RowOperation.UPDATE, part)])
     directory = f"delta_{txn.write_ids[name]:07d}_{txn.write_ids[name]:07d}_0000"
-    txn.commit([WriteReport(name, part, RowOperation.UPDATE, directory, FILES)])
+    txn.commit(CommitContents((WriteReport(name, part, RowOperation.UPDATE, directory, FILES),)))
 
 
 def _start(home: Path) -> tuple[float, int]:
@@ -200,7 +201,9 @@ def large(directory: Path, tables: int, files: int, ended: int) -> dict[str, Any
         ) as txn:
             write_id = txn.write_ids["bench.t0"]
             name = f"delta_{write_id:07d}_{write_id:07d}_0000"
-            txn.commit([WriteReport("bench.t0", "p=1", RowOperation.UPDATE, name, FILES)])
+            txn.commit(
+                CommitContents((WriteReport("bench.t0", "p=1", RowOperation.UPDATE, name, FILES),))
+            )
         client.stop()
     (file,) = home.glob("snapshot-*.duckdb")
     began = time.monotonic()

@@ -33,7 +33,7 @@ from acid_platform.formats.orc import AcidWriter, acid_schema
 from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.operations.tables import DeclareTable
-from acid_platform.metastore.operations.transactions import Begin, CommitTxn
+from acid_platform.metastore.operations.transactions import Begin, CommitContents, CommitTxn
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord, WriteReport
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.scan.open import arrow_scan
@@ -106,7 +106,7 @@ def commit(
                 WriteReport(table.name, partition, RowOperation.INSERT, directory, contents)
             )
         written = time.perf_counter()
-        txn.commit(reports)
+        txn.commit(CommitContents(tuple(reports)))
     return time.perf_counter() - written + writing - began
 
 
@@ -171,7 +171,7 @@ def journal_bytes(table: Table) -> int:
     machine.handle(DeclareTable(record, if_not_exists=False), "1", at)
     who = ClientInfo("somebody", "somewhere")
     machine.handle(Begin(0, (lock,), 1, None, who, tables=()), "2", at)
-    done = machine.handle(CommitTxn(1, (report,)), "3", at)
+    done = machine.handle(CommitTxn(1, CommitContents((report,))), "3", at)
     return sum(len(json.dumps(event.as_json(), separators=(",", ":"))) for event in done.events)
 
 

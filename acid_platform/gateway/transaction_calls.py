@@ -111,10 +111,10 @@ class TransactionCalls(CallHandler):
             self._metastore.call(ops.AbortTxn(txn, f"its files can't be recorded: {error}"))
             raise TxnAborted(f"transaction {txn} was aborted: {error}") from error
         try:
-            commit = ops.CommitTxn(
-                txn, tuple(writes), sought=tuple(sought), inserted=tuple(inserted)
+            contents = ops.CommitContents(
+                tuple(writes), sought=tuple(sought), inserted=tuple(inserted)
             )
-            self._metastore.call(commit)
+            self._metastore.call(ops.CommitTxn(txn, contents))
         except TxnAborted:
             discard_bases(self._metastore, txn, writes)
             raise

@@ -132,15 +132,15 @@ def _written_again(
                 if not directory.paths:
                     continue
                 plan = CompactionPlan(
-                    CompactionKind.MAJOR,
-                    work.id,
-                    settings,
-                    directory,
-                    mergeable,
-                    base,
-                    None,
-                    None,
-                    "other columns",
+                    kind=CompactionKind.MAJOR,
+                    txn_id=work.id,
+                    settings=settings,
+                    inputs=directory,
+                    write_ids=mergeable,
+                    output_base=base,
+                    output_delta=None,
+                    output_delete_delta=None,
+                    reason="other columns",
                 )
                 job = f"other columns of {record.name} {partition}".rstrip()
                 staged.append(
@@ -298,7 +298,8 @@ class MovePartition(RowStatement[Moved]):
             scan = open_scan(replace(layout, partitions=only), *lists, None, view.in_force)
         scan = replace(scan, still_open=view.check)
         values = partition_values(self.new, keys, record.name)
-        count = overwrite_with(work, record, scan, own, [self.new], "a new partition would", values)
+        copying = "a new partition would"
+        count = overwrite_with(work, record, scan, own, [self.new], copying, fixed=values)
         with work.begun.checked(again=False):
             (emptied,) = write_truncation(work.target(record, layout), [self.old])
         work.report(record, RowOperation.UPDATE, [emptied], overwrite=True)

@@ -49,13 +49,13 @@ def rows_of_files(warehouse: Warehouse, source: str, target: Sequence[Column]) -
     sources = tuple(SourceFile(path, kind, size, "", 0, 0) for path, size in found)
     entity = EntityScan(EntitySources("", sources, ()), paths=tuple(shapes))
     scan = Scan(
-        files,
-        os.path.dirname(first),
-        columns,
-        (),
-        (entity,),
-        ValidWriteIdList.of(source, 0),
-        FileFormat(format_name),
+        files=files,
+        location=os.path.dirname(first),
+        columns=columns,
+        partition_columns=(),
+        entities=(entity,),
+        write_ids=ValidWriteIdList.of(source, 0),
+        format=FileFormat(format_name),
     )
     own = tuple(column.name for column in columns)
     rows = warehouse.engines.select(

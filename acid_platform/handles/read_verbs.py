@@ -310,8 +310,10 @@ class Reads(ArrowLender):
             requests = [view.request(self.name, as_of=past) for past in pasts]
             first, second = view.scans(requests)
             others = others_between(*(request.past for request in requests))
-            engines = self._warehouse.engines
-            return row_difference(engines, view.in_force, first, second, self.name, limit, others)
+            engines, settings = self._warehouse.engines, view.in_force
+            return row_difference(
+                engines, settings, first, second, self.name, limit, different=others
+            )
 
     def history(self) -> list[dict[str, Any]]:
         """Committed writes, oldest first: operation, directory, rows, bytes, transaction, time.

@@ -249,7 +249,7 @@ class MergeRows(RowStatement[MergeCounts]):
         written, counts = work.run(
             record,
             lambda engine, target: engine.merge(
-                scan, target, self.source, on, clauses, self.aliases, keys
+                scan, target, self.source, on, clauses, self.aliases, keys=keys
             ),
             self.source,
             scan.read_bytes,

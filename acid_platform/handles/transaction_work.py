@@ -23,6 +23,7 @@ from acid_platform.errors import (
 from acid_platform.handles.looked_for import LookedFor, RowReports, no_keys
 from acid_platform.handles.snapshot_view import TransactionView
 from acid_platform.layout.formats import compression
+from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.metastore.records import (
     LockRequest,
@@ -158,15 +159,17 @@ class TransactionWork:
         read = self.looked_for.every_read() if self._serializable else []
         try:
             self.begun.commit(
-                self.view.reports,
-                self._added_columns,
-                self._changed.reports(),
-                tuple(self.view.cursors.values()),
-                self.sinks,
-                self._rewritten,
-                sought,
-                inserted,
-                read,
+                CommitContents(
+                    writes=tuple(self.view.reports),
+                    columns={name: tuple(new) for name, new in self._added_columns.items()},
+                    changed=tuple(self._changed.reports()),
+                    cursors=tuple(self.view.cursors.values()),
+                    sinks=tuple(self.sinks),
+                    rewritten=tuple(self._rewritten),
+                    sought=tuple(sought),
+                    inserted=tuple(inserted),
+                    read=tuple(read),
+                )
             )
         except WriteConflict as conflict:
             if self._restart_if_stale and (self._overwritten or sought or read):

@@ -227,8 +227,8 @@ class Warehouse:
                 None if schema is None else parse_columns(schema),
                 partitioned_by,
                 clustered_by,
-                write_ids,
-                properties,
+                snapshot=write_ids,
+                properties=properties,
                 progress=report,
             )
         highest = adopted.survey.write_id

@@ -117,7 +117,17 @@ def _authority(directory: Path) -> tuple[x509.Certificate, ec.EllipticCurvePriva
 def _make_authority(certificate: Path, key: Path) -> None:
     signer = ec.generate_private_key(ec.SECP256R1())
     name = _subject("metastore authority")
-    usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
+    usage = x509.KeyUsage(
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
+    )
     made = (
         _builder("metastore authority", name, signer, datetime.now(UTC) + timedelta(_CA_DAYS))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

@@ -13,6 +13,7 @@ from acid_platform.cli.main import main
 from acid_platform.formats.orc import user_metadata
 from acid_platform.layout.schema import RowKey
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import WriteReport
 from acid_platform.transactions import RowOperation
 from tests.acid_files import contents_of
@@ -65,15 +66,17 @@ class Small:
             rows = events(write_id)
             write_events(self.table / (partition or "") / name, rows, file, index)
             txn.commit(
-                [
-                    WriteReport(
-                        self.name,
-                        partition,
-                        RowOperation.INSERT,
-                        name,
-                        contents_of(self.table / (partition or "") / name),
+                CommitContents(
+                    (
+                        WriteReport(
+                            self.name,
+                            partition,
+                            RowOperation.INSERT,
+                            name,
+                            contents_of(self.table / (partition or "") / name),
+                        ),
                     )
-                ]
+                )
             )
         return write_id
 

@@ -23,6 +23,7 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.operations.base import MetastoreOperation
 from acid_platform.metastore.operations.tables import GetDoubtful, RegisterPartitions
+from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import WriteReport
 from acid_platform.metastore.server.saving import write_copy
 from acid_platform.services import fsck
@@ -124,7 +125,7 @@ def commit(small: Small, *directories: str, rows: int | None = None) -> None:
             if rows is not None:
                 found = RecordedFiles((replace(found.files[0], footer=Footer(rows, True)),))
             reports.append(WriteReport(small.name, None, RowOperation.INSERT, directory, found))
-        txn.commit(reports)
+        txn.commit(CommitContents(tuple(reports)))
 
 
 def without_acid_columns(small: Small) -> None:

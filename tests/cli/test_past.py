@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.pasts import SinkBatch
 from tests.cli.small import Small
 
@@ -75,7 +76,7 @@ def test_P39_changes_on_the_command_line(small: Small) -> None:
 def test_P42_streams_on_the_command_line(small: Small) -> None:
     assert small.acid("streams").stdout == "no streaming query or import has written\n"
     batch = SinkBatch("s", "db.t", "q", 3, 0)
-    small.metastore.begin().commit(sinks=[batch])
+    small.metastore.begin().commit(CommitContents(sinks=(batch,)))
     (shown,) = json.loads(small.acid("streams", "db.t", "--json").stdout)
     assert (shown["table"], shown["sink"], shown["query"], shown["batch"]) == ("db.t", "s", "q", 3)
     for arguments, code, error in (

@@ -34,7 +34,7 @@ from acid_platform.engine.choice import Engines
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.operations.compaction import RevokeWorkers
-from acid_platform.metastore.operations.transactions import AbortMany
+from acid_platform.metastore.operations.transactions import AbortMany, CommitContents
 from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
 from acid_platform.scan.open import arrow_scan
 from acid_platform.scan.table_layout import TableLayout
@@ -285,7 +285,7 @@ class History:
         one = self.taken()
         if one:
             try:
-                one.txn.commit(one.reports)
+                one.txn.commit(CommitContents(tuple(one.reports)))
             except WriteConflict:
                 self.log.append(f"  {one.txn.id} conflicts")
 
@@ -309,16 +309,18 @@ class History:
             self.bases.add(w)
             base = f"base_{w:07d}"
             one.txn.commit(
-                [
-                    WriteReport(
-                        TABLE,
-                        None,
-                        RowOperation.INSERT,
-                        base,
-                        contents_of(self.root / base),
-                        overwrite=True,
+                CommitContents(
+                    (
+                        WriteReport(
+                            TABLE,
+                            None,
+                            RowOperation.INSERT,
+                            base,
+                            contents_of(self.root / base),
+                            overwrite=True,
+                        ),
                     )
-                ]
+                )
             )
 
     # --- readers --------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from acid_platform import AcidError, CompactionMismatch, TxnAborted
 from acid_platform.compaction import execution as compaction
 from acid_platform.compaction import rewrite
 from acid_platform.metastore.operations.compaction import RevokeWorkers
+from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.rules import cleaning_survey
 from acid_platform.scan.table_layout import select_entities
 from acid_platform.services.worker import CompactionRun
@@ -158,7 +159,7 @@ def test_case_34_every_held_snapshot_keeps_its_rows_through_minor_major_and_clea
         history.insert(f"d{writer.write_id}", keys)
         name = f"delta_{writer.write_id:07d}_{writer.write_id:07d}_0000"
         history.report(writer, name, RowOperation.INSERT)
-        writer.txn.commit(writer.reports)
+        writer.txn.commit(CommitContents(tuple(writer.reports)))
 
     def delete(*keys: tuple[int, int, int]) -> None:
         writer = history.begin()
@@ -167,7 +168,7 @@ def test_case_34_every_held_snapshot_keeps_its_rows_through_minor_major_and_clea
         history.deleted += [(key, writer.write_id) for key in keys]
         name = f"delete_delta_{writer.write_id:07d}_{writer.write_id:07d}_0000"
         history.report(writer, name, RowOperation.DELETE)
-        writer.txn.commit(writer.reports)
+        writer.txn.commit(CommitContents(tuple(writer.reports)))
 
     insert()
     history.readers.append(history.hold())

@@ -18,6 +18,7 @@ import pytest
 from acid_platform import CompactionLost, TxnAborted, Warehouse
 from acid_platform.compaction import execution as compaction
 from acid_platform.metastore.operations.compaction import RevokeWorkers
+from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import WriteReport
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun, revoke_dead
@@ -56,7 +57,9 @@ def fill(warehouse: Warehouse, name: str, root: Path) -> None:
             files.marker(directory)
             operation = RowOperation.DELETE if deletes else RowOperation.INSERT
             txn.commit(
-                [WriteReport(name, None, operation, directory, contents_of(root / directory))]
+                CommitContents(
+                    (WriteReport(name, None, operation, directory, contents_of(root / directory)),)
+                )
             )
 
 

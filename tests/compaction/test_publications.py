@@ -62,7 +62,7 @@ class Foreigner:
         return self.metastore.call(CheckLock(self.asked.ext)).acquired
 
     def ends(self) -> None:
-        self.metastore.call(CommitTxn(self.txn, ()))
+        self.metastore.call(CommitTxn(self.txn))
 
 
 def directories(table: Table) -> list[str]:

@@ -24,6 +24,7 @@ from acid_platform import AcidError, Warehouse
 from acid_platform.formats.orc import AcidWriter, acid_schema
 from acid_platform.layout.names import parse_directory
 from acid_platform.layout.types import parse_columns
+from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.services import cleaner
 from acid_platform.transactions import RowOperation
@@ -85,11 +86,17 @@ def put(
         begun.abort("meant to")
     else:
         begun.commit(
-            [
-                WriteReport(
-                    table, partition or None, RowOperation.INSERT, name, contents_of(Path(place))
+            CommitContents(
+                (
+                    WriteReport(
+                        table,
+                        partition or None,
+                        RowOperation.INSERT,
+                        name,
+                        contents_of(Path(place)),
+                    ),
                 )
-            ]
+            )
         )
 
 

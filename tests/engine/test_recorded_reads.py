@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform import CorruptFile, Table, Warehouse
+from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.services import cleaner
 from acid_platform.transactions import RowOperation
@@ -49,7 +50,11 @@ def commit(
         w = txn.write_ids["db.t"]
         write(w)
         name = f"{kind}_{w:07d}_{w:07d}_0000"
-        txn.commit([WriteReport("db.t", None, operation, name, contents_of(files.root / name))])
+        txn.commit(
+            CommitContents(
+                (WriteReport("db.t", None, operation, name, contents_of(files.root / name)),)
+            )
+        )
     return w
 
 
@@ -160,15 +165,17 @@ def test_P26_the_number_of_rows_needs_no_file_to_be_opened(
         txn.lock([LockRequest("db.u", LockType.SHARED_WRITE, RowOperation.INSERT)])
         files.inserts("d1", [(1, P, number, "x") for number in range(5)])
         txn.commit(
-            [
-                WriteReport(
-                    "db.u",
-                    None,
-                    RowOperation.INSERT,
-                    "delta_0000001_0000001_0000",
-                    contents_of(files.root / "delta_0000001_0000001_0000"),
+            CommitContents(
+                (
+                    WriteReport(
+                        "db.u",
+                        None,
+                        RowOperation.INSERT,
+                        "delta_0000001_0000001_0000",
+                        contents_of(files.root / "delta_0000001_0000001_0000"),
+                    ),
                 )
-            ]
+            )
         )
     from acid_platform.formats.orc import orc_file
 

@@ -21,6 +21,7 @@ from acid_platform import (
     TxnAborted,
     Warehouse,
 )
+from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import WriteReport
 from acid_platform.transactions import RowOperation
 from tests.conftest import temporary_warehouse
@@ -99,7 +100,7 @@ def test_P6_a_report_that_is_refused(warehouse: Warehouse) -> None:
     ):
         txn = warehouse.metastore.begin()
         with pytest.raises(error, match=f"transaction {txn.id} was aborted"):
-            txn.commit([report])
+            txn.commit(CommitContents((report,)))
         assert txn.ended
         with pytest.raises(TxnAborted):
             txn.heartbeat()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from acid_platform import NotEnoughHistory, SnapshotExpired, UnknownColumn, Warehouse
+from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.transactions import NONE_OPEN, RowOperation
 from acid_platform.transactions.locks import LockType
@@ -33,7 +34,13 @@ def add(warehouse: Warehouse, value: str, commit: bool = True) -> int:
     name = table.file(f"d{write_id}").parent.name
     if commit:
         txn.commit(
-            [WriteReport("db.t", None, RowOperation.INSERT, name, contents_of(table.root / name))]
+            CommitContents(
+                (
+                    WriteReport(
+                        "db.t", None, RowOperation.INSERT, name, contents_of(table.root / name)
+                    ),
+                )
+            )
         )
     else:
         txn.abort()

@@ -76,7 +76,7 @@ class AsHive(Gateway):
         """Hive does not look at the files: it takes what it is told."""
         names = [one.table for one in self._metastore.call(GetTouched(request.txnid))]
         if any(registering.FROM in self._metastore.table(name).properties for name in names):
-            self._metastore.call(CommitTxn(request.txnid, ()))
+            self._metastore.call(CommitTxn(request.txnid))
         else:
             super().commit_txn(request)
 

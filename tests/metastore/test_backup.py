@@ -26,6 +26,7 @@ from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.segment import is_part
 from acid_platform.metastore.operations.tables import GetDoubtful, ResolveDoubtful
+from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
 from acid_platform.metastore.rules.view_declarations import DatabaseCreated
 from acid_platform.metastore.server import restore as module
@@ -58,7 +59,7 @@ def insert(metastore: Metastore) -> int:
 def commit(txn: OpenTransaction) -> None:
     write_id = txn.write_ids["default.t"]
     name = f"delta_{write_id:07d}_{write_id:07d}_0000"
-    txn.commit([WriteReport("t", None, RowOperation.INSERT, name, counts(1, 10))])
+    txn.commit(CommitContents((WriteReport("t", None, RowOperation.INSERT, name, counts(1, 10)),)))
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from acid_platform import AcidError, InvalidDefinition, Warehouse
+from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import WriteReport
 from acid_platform.services import cleaner
 from acid_platform.transactions import RowOperation
@@ -52,7 +53,11 @@ def insert(warehouse: Warehouse, name: str, *rows: tuple[int, str], base: bool =
         directory = f"base_{write_id:07d}" if base else f"delta_{write_id:07d}_{write_id:07d}_0000"
         path = Path(warehouse.table(name).location, directory)
         write_delta(path, write_id, rows)
-        txn.commit([WriteReport(name, None, operation, directory, contents_of(path), base)])
+        txn.commit(
+            CommitContents(
+                (WriteReport(name, None, operation, directory, contents_of(path), base),)
+            )
+        )
 
 
 def ids(warehouse: Warehouse, name: str) -> list[int]:

@@ -34,7 +34,13 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Endpoint, Home
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.segment import Header, encode, run, segment_first, segment_name
-from acid_platform.metastore.operations.transactions import AbortTxn, Begin, CommitTxn, GetTxnStates
+from acid_platform.metastore.operations.transactions import (
+    AbortTxn,
+    Begin,
+    CommitContents,
+    CommitTxn,
+    GetTxnStates,
+)
 from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
 from acid_platform.metastore.server.store import Store, machine_at
 from acid_platform.transactions import RowOperation
@@ -90,16 +96,18 @@ def _client(directory: Path, number: int, stop: Any, answers: Any) -> None:
                     work.aborted.append(txn.id)
                     continue
                 txn.commit(
-                    [
-                        WriteReport(
-                            name,
-                            None,
-                            RowOperation.INSERT,
-                            f"delta_{write_id:07d}_{write_id:07d}_0000",
-                            counts(1, 10),
+                    CommitContents(
+                        tuple(
+                            WriteReport(
+                                name,
+                                None,
+                                RowOperation.INSERT,
+                                f"delta_{write_id:07d}_{write_id:07d}_0000",
+                                counts(1, 10),
+                            )
+                            for name, write_id in ids.items()
                         )
-                        for name, write_id in ids.items()
-                    ]
+                    )
                 )
                 work.acknowledged[txn.id] = ids
             except (OutcomeUnknown, MetastoreUnavailable):

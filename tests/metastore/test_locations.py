@@ -32,6 +32,7 @@ from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.segment import segment_name
 from acid_platform.metastore.operations.compaction import GetCleanings
 from acid_platform.metastore.operations.tables import GetIdentity, TakeOver
+from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import Identity, LockRequest, TableRecord, WriteReport
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.turn import Recorded
@@ -85,7 +86,11 @@ def insert(warehouse: Warehouse, name: str, *rows: tuple[int, str]) -> None:
         delta = f"delta_{write_id:07d}_{write_id:07d}_0000"
         path = Path(warehouse.table(name).location, delta)
         write_delta(path, write_id, rows)
-        txn.commit([WriteReport(name, None, RowOperation.INSERT, delta, contents_of(path))])
+        txn.commit(
+            CommitContents(
+                (WriteReport(name, None, RowOperation.INSERT, delta, contents_of(path)),)
+            )
+        )
 
 
 def ids(warehouse: Warehouse, name: str = "db.t") -> list[int]:

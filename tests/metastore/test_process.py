@@ -49,6 +49,7 @@ from acid_platform.metastore.operations.tables import GetRecorded
 from acid_platform.metastore.operations.transactions import (
     Alive,
     AllocateMany,
+    CommitContents,
     CommitTxn,
     GetTxnStates,
     GetValidWriteIds,
@@ -245,7 +246,7 @@ def test_idle_exit_waits_for_clients_and_open_transactions(
     time.sleep(0.3)
     assert not gone(pid)
     with Metastore.connect(directory, autostart=False) as again:
-        again.call(CommitTxn(txn.id, ()))
+        again.call(CommitTxn(txn.id))
     until(lambda: gone(pid))
 
 
@@ -290,7 +291,7 @@ def test_P3_a_kill_between_two_calls_goes_unnoticed(metastore: Metastore) -> Non
     before = str(lease.valid_write_ids("t"))
     kill(metastore)
     txn.heartbeat()
-    txn.commit([report(txn)])
+    txn.commit(CommitContents((report(txn),)))
     assert str(metastore.call(GetValidWriteIds(lease.id, "t"))) == before
     assert metastore.history("t")[0]["txn"] == txn.id
     assert metastore.outcome(txn.id)["state"] == "c"
@@ -374,7 +375,7 @@ def test_P3_the_outcome_of_a_read_is_never_unknown(
 
 def _child(metastore: Metastore, txn: OpenTransaction, answers: Any) -> None:
     own = metastore.begin(locks=[WRITE])
-    own.commit([report(own)])
+    own.commit(CommitContents((report(own),)))
     answers.put((own.id, sum(len(share) for share in metastore.beats._shares.values())))
 
 
@@ -387,7 +388,7 @@ def test_fork_then_call(metastore: Metastore) -> None:
     own, shares = answers.get(timeout=30)
     child.join()
     assert child.exitcode == 0 and shares == 0
-    txn.commit([report(txn)])
+    txn.commit(CommitContents((report(txn),)))
     assert sorted(row["txn"] for row in metastore.history("t")) == [txn.id, own]
 
 
@@ -433,7 +434,7 @@ def test_the_context_manager_commits_or_aborts(metastore: Metastore) -> None:
         ended.abort("enough")
     with pytest.raises(InvalidDefinition), metastore.begin() as wrong:
         wrong.write_ids |= {"default.t": metastore.call(AllocateMany("t", (wrong.id,)))[0][1]}
-        wrong.commit([report(wrong)])
+        wrong.commit(CommitContents((report(wrong),)))
     states = metastore.call(
         GetTxnStates(
             (
@@ -465,7 +466,7 @@ def test_S2_a_writer_sees_its_own_write_id(metastore: Metastore) -> None:
 @pytest.mark.more
 def test_drop_and_compaction_over_the_wire(metastore: Metastore) -> None:
     with metastore.begin(locks=[WRITE]) as txn:
-        txn.commit([report(txn)])
+        txn.commit(CommitContents((report(txn),)))
     number = metastore.request_compaction("t", None, "major")
     task = metastore.call(TakeCompaction("host-1"))
     assert task is not None and task.id == number

@@ -12,6 +12,7 @@ import pytest
 
 from acid_platform import Warehouse
 from acid_platform.metastore.operations.compaction import TakeCompaction
+from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.orchestration.resources import WarehouseResource
 from acid_platform.transactions import RowOperation
@@ -50,7 +51,9 @@ class Place:
                 directory = f"delta_{number:07}_{number:07}_0000"
                 self._directory(name, directory)
                 txn.commit(
-                    [WriteReport(name, None, RowOperation.INSERT, directory, counts(5, 100))]
+                    CommitContents(
+                        (WriteReport(name, None, RowOperation.INSERT, directory, counts(5, 100)),)
+                    )
                 )
 
     def compacted(self, name: str = "db.t") -> str:

@@ -23,6 +23,7 @@ from typing import Any
 from acid_platform import Warehouse
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.compaction import GetCleanings
+from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.transactions import RowOperation
 from benchmarks.results import machine, save
 from tests.acid_files import AcidTable, P
@@ -88,7 +89,11 @@ def fill(warehouse: Warehouse) -> None:
             AcidTable(Path(table.location, name), COLUMNS).inserts(
                 f"d{w}", [(w, P, row, row, 0) for row in range(IDS)]
             )
-            txn.commit([report(name, f"delta_{w:07d}_{w:07d}_0000", IDS, RowOperation.INSERT)])
+            txn.commit(
+                CommitContents(
+                    (report(name, f"delta_{w:07d}_{w:07d}_0000", IDS, RowOperation.INSERT),)
+                )
+            )
 
 
 @contextmanager

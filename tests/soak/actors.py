@@ -14,6 +14,7 @@ from random import Random
 
 from acid_platform import Warehouse, WriteConflict
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import WriteReport
 from acid_platform.scan.open import arrow_scan
 from acid_platform.tables.record_layout import table_layout
@@ -53,19 +54,21 @@ def write(metastore: Metastore, random: Random, name: str, share: int) -> None:
             [(w, P, number, row["id"], row["version"] + 1) for number, row in enumerate(rows)],
         )
         txn.commit(
-            [
-                WriteReport(
-                    TABLE,
-                    name,
-                    operation,
-                    directory := f"{kind}_{w:07d}_{w:07d}_0000",
-                    contents_of(files.root / directory),
+            CommitContents(
+                tuple(
+                    WriteReport(
+                        TABLE,
+                        name,
+                        operation,
+                        directory := f"{kind}_{w:07d}_{w:07d}_0000",
+                        contents_of(files.root / directory),
+                    )
+                    for kind, operation in (
+                        ("delete_delta", RowOperation.DELETE),
+                        ("delta", RowOperation.INSERT),
+                    )
                 )
-                for kind, operation in (
-                    ("delete_delta", RowOperation.DELETE),
-                    ("delta", RowOperation.INSERT),
-                )
-            ]
+            )
         )
 
 

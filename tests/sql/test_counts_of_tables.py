@@ -20,6 +20,7 @@ from pyarrow import orc
 
 from acid_platform import CorruptFile, Table, Warehouse
 from acid_platform.engine.results import Result
+from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
@@ -80,7 +81,7 @@ class Story:
             write(AcidTable(root, "id int"), write_id)
             name = f"{kind}_{write_id:07d}_{write_id:07d}_0000"
             report = WriteReport(self.name, partition, operation, name, contents_of(root / name))
-            txn.commit([report])
+            txn.commit(CommitContents((report,)))
 
 
 def deleted_twice(story: Story) -> None:

@@ -170,12 +170,12 @@ class Metastore:
         """
         change = ops.AlterTable(
             name,
-            None if columns is None else tuple(columns),
-            None if properties is None else dict(properties),
-            rename,
-            None if read is None else (read.table_id, read.version),
-            None if comments is None else dict(comments),
-            None if constraints is None else tuple(constraints),
+            columns=None if columns is None else tuple(columns),
+            properties=None if properties is None else dict(properties),
+            rename=rename,
+            read=None if read is None else (read.table_id, read.version),
+            comments=None if comments is None else dict(comments),
+            constraints=None if constraints is None else tuple(constraints),
         )
         return self.call(change)
 
@@ -210,7 +210,13 @@ class Metastore:
         """
         kind = TxnType.DEFAULT
         begin = ops.Begin(
-            kind.value, tuple(locks), wait, None, client_info(info), tuple(reads), describe
+            kind=kind.value,
+            locks=tuple(locks),
+            wait=wait,
+            zero_wait=None,
+            info=client_info(info),
+            tables=tuple(reads),
+            describe=describe,
         )
         return OpenTransaction(self, kind, self.call(begin))
 
@@ -223,7 +229,15 @@ class Metastore:
         """Opens a read lease: a journaled READ_ONLY transaction for these tables, None for all
         (P12). `describe`: as of `begin`."""
         kind, asked = TxnType.READ_ONLY, None if tables is None else tuple(tables)
-        begin = ops.Begin(kind.value, (), 0, None, client_info(info), asked, describe)
+        begin = ops.Begin(
+            kind=kind.value,
+            locks=(),
+            wait=0,
+            zero_wait=None,
+            info=client_info(info),
+            tables=asked,
+            describe=describe,
+        )
         return OpenTransaction(self, kind, self.call(begin))
 
     def resume(self, txn_id: int, read_only: bool = False) -> OpenTransaction:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
@@ -21,15 +21,12 @@ from acid_platform.errors import (
 )
 from acid_platform.layout.declarable import table_name
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.pasts import AsOf, CursorMove, SinkBatch
+from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import (
     LockRequest,
     PartitionRecord,
     PastTable,
     RecordedDirectory,
-    RegionReport,
-    RewrittenTable,
-    RowReport,
     TableChanges,
     TableRecord,
     ViewRecord,
@@ -242,50 +239,21 @@ class OpenTransaction:
         if again:
             self.check()
 
-    def commit(
-        self,
-        writes: Sequence[WriteReport] = (),
-        columns: Mapping[str, Sequence[tuple[str, str]]] | None = None,
-        changed: Sequence[RowReport] = (),
-        cursors: Sequence[CursorMove] = (),
-        sinks: Sequence[SinkBatch] = (),
-        rewritten: Sequence[RewrittenTable] = (),
-        sought: Sequence[RegionReport] = (),
-        inserted: Sequence[RegionReport] = (),
-        read: Sequence[RegionReport] = (),
-    ) -> None:
+    def commit(self, contents: ops.CommitContents = ops.NOTHING_TO_COMMIT) -> None:
         """Commits, or raises WriteConflict, TxnAborted, OutcomeUnknown (T10, T31, P2, P6, P30).
 
-        `changed` names the rows that were updated or deleted; where it names none, the transaction
-        conflicts with every change of the same partition (P38). `cursors` move at the same moment;
-        WriteConflict if another run of their consumer has moved them (P39). `sinks` are the batches
-        of streaming queries that it writes; raises BatchCommitted or StreamRefused (P42).
-        `columns` are added to their tables at the same moment; DeclarationChanged is raised if
-        others added them with another type (P28), or altered a table of `rewritten`, which gets
-        this declaration. `sought` and `inserted`: rows that it looked for in order to write, and
-        that it inserted; WriteConflict if another transaction and this one have each inserted what
-        the other looked for (P51). `read`: rows that it read, if it is serializable; WriteConflict
-        if others have changed some since its snapshot (P52).
+        WriteConflict also if another run has moved one of its cursors (P39), if another transaction
+        and this one have each inserted what the other looked for (P51), or if others have changed
+        what it read (P52); DeclarationChanged if others added its columns with another type (P28),
+        or altered a table that it has written again; BatchCommitted and StreamRefused for a batch
+        (P42).
 
         A refused commit ends the transaction, whatever the error: it is aborted and holds no lock.
         Only MetastoreUnavailable and MetastoreWriteFailed leave it open, since nothing was decided:
         commit again, or abort.
         """
-        added = {name: tuple(new) for name, new in (columns or {}).items()}
-        commit = ops.CommitTxn(
-            self.id,
-            tuple(writes),
-            added,
-            tuple(changed),
-            tuple(cursors),
-            tuple(sinks),
-            tuple(rewritten),
-            tuple(sought),
-            tuple(inserted),
-            tuple(read),
-        )
         try:
-            self._metastore.call(commit)
+            self._metastore.call(ops.CommitTxn(self.id, contents))
         except UNDECIDED:
             raise
         except AcidError as refused:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from acid_platform.metastore.codec import BRIEF
+from acid_platform.metastore.codec import BRIEF, FLAT
 from acid_platform.metastore.operations.base import MetastoreOperation, Unrecorded
 from acid_platform.metastore.pasts import CursorMove, SinkBatch
 from acid_platform.metastore.places import Located, Places
@@ -201,19 +201,20 @@ class HeartbeatOne(Unrecorded[int], op="heartbeat_one", answers="interval"):
     read: bool
 
 
-class CommitTxn(MetastoreOperation[int], op="commit", answers="commit_id"):
-    """Commits and, at the same moment, adds `columns` to their tables (P28).
+@dataclass(frozen=True, slots=True)
+class CommitContents:
+    """What a commit contains.
 
-    The answer is the highest transaction id at the commit (T30). `changed`: the updated and deleted
-    rows, where the transaction knows them (P38). `cursors`: how far it has read the changes of
-    tables for their consumers (P39). `sinks`: the batches of streaming queries that it
-    writes (P42). `rewritten`: the tables all of whose files it has written again. `sought`: the
-    rows that it looked for in order to write, and `inserted` those that it inserted; both are empty
-    unless it did both (P51). `read`: the rows that it read, if it writes and is serializable (P52).
+    `columns` are added to their tables (P28). `changed`: the updated and deleted rows; where it
+    names none, the transaction conflicts with every change of the same partition (P38). `cursors`:
+    how far it has read the changes of tables for their consumers (P39). `sinks`: the batches of
+    streaming queries that it writes (P42). `rewritten`: the tables all of whose files it has
+    written again. `sought`: the rows that it looked for in order to write, and `inserted` those
+    that it inserted; both are empty unless it did both (P51). `read`: the rows that it read, if it
+    writes and is serializable (P52).
     """
 
-    txn: int
-    writes: tuple[WriteReport, ...]
+    writes: tuple[WriteReport, ...] = ()
     columns: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     changed: tuple[RowReport, ...] = ()
     cursors: tuple[CursorMove, ...] = ()
@@ -222,6 +223,16 @@ class CommitTxn(MetastoreOperation[int], op="commit", answers="commit_id"):
     sought: tuple[RegionReport, ...] = field(default=(), metadata=BRIEF)
     inserted: tuple[RegionReport, ...] = field(default=(), metadata=BRIEF)
     read: tuple[RegionReport, ...] = field(default=(), metadata=BRIEF)
+
+
+NOTHING_TO_COMMIT = CommitContents()
+
+
+class CommitTxn(MetastoreOperation[int], op="commit", answers="commit_id"):
+    """Commits all of the contents at one moment; answers the highest transaction id then (T30)."""
+
+    txn: int
+    contents: CommitContents = field(default=NOTHING_TO_COMMIT, metadata=FLAT)
 
 
 class AbortTxn(MetastoreOperation[None], op="abort"):

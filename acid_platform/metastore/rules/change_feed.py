@@ -75,7 +75,15 @@ def changes(turn: Turn, operation: ops.GetChanges) -> TableChanges:
             for each in table.commits
         )
     record = record_at(table, after)
-    return TableChanges(record, before, after, commits, entities, same_time, cursor)
+    return TableChanges(
+        table=record,
+        before=before,
+        after=after,
+        commits=commits,
+        entities=entities,
+        same_time=same_time,
+        cursor=cursor,
+    )
 
 
 def _cursor(state: State, table: TableState, consumer: str) -> Cursor | None:
@@ -250,13 +258,13 @@ def moved(state: State, txn: Txn, moves: Sequence[CursorMove]) -> tuple[Cursor, 
                 write_id, at = commit.write_id, commit.at
         cursors.append(
             Cursor(
-                move.consumer,
-                table.record.table_id,
-                move.after,
-                max(write_id, 0),
-                at,
-                txn.txn_id,
-                table.record.name,
+                consumer=move.consumer,
+                table_id=table.record.table_id,
+                moment=move.after,
+                write_id=max(write_id, 0),
+                at=at,
+                txn_id=txn.txn_id,
+                table=table.record.name,
             )
         )
     return tuple(cursors)

@@ -169,13 +169,13 @@ def _row_task(turn: Turn, row: QueuedTask) -> CleaningTask:
     txns, listed = cleaner_lists(state, table, watermark, row.highest_write_id, later)
     return EntityCleaning.of(
         row,
-        table.record.place_of(row.partition),
-        row.highest_write_id,
-        row.next_txn_id,
-        txns,
-        listed,
-        {**table.record.properties, **row.properties},
-        _pins(state, table, row.partition),
+        location=table.record.place_of(row.partition),
+        highest_write_id=row.highest_write_id,
+        next_txn_id=row.next_txn_id,
+        valid_txns=txns,
+        write_ids=listed,
+        properties={**table.record.properties, **row.properties},
+        pins=_pins(state, table, row.partition),
     )
 
 
@@ -187,12 +187,12 @@ def _drop_task(state: State, drop: DropTask) -> DropCleaning:
     }
     return DropCleaning.of(
         drop,
-        drop.location,
-        drop.highest_write_id,
-        drop.next_txn_id,
-        txn_list(state),
-        ValidWriteIdList.of(drop.table, drop.highest_write_id),
-        drop.partition is not None or drop.location in names,
+        location=drop.location,
+        highest_write_id=drop.highest_write_id,
+        next_txn_id=drop.next_txn_id,
+        valid_txns=txn_list(state),
+        write_ids=ValidWriteIdList.of(drop.table, drop.highest_write_id),
+        reused=drop.partition is not None or drop.location in names,
     )
 
 
@@ -298,15 +298,15 @@ def _entity_task(turn: Turn, table: TableState, partition: str | None) -> Entity
         state, table, low_mark(state), table.last_write_id, _later(turn, table, partition)
     )
     return EntityCleaning(
-        0,
-        table.record.name,
-        table.record.table_id,
-        partition,
-        table.record.place_of(partition),
-        listed.high_watermark,
-        0,
-        txns,
-        listed,
-        table.record.properties,
-        _pins(state, table, partition),
+        id=0,
+        table=table.record.name,
+        table_id=table.record.table_id,
+        partition=partition,
+        location=table.record.place_of(partition),
+        highest_write_id=listed.high_watermark,
+        next_txn_id=0,
+        valid_txns=txns,
+        write_ids=listed,
+        properties=table.record.properties,
+        pins=_pins(state, table, partition),
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from acid_platform.base import table_properties
 from acid_platform.errors import (
@@ -70,29 +71,7 @@ def commit(turn: Turn, operation: ops.CommitTxn) -> int:
     if txn.kind is TxnType.COMPACTION:
         raise InvalidDefinition(f"transaction {txn.txn_id} is a compaction; call commit_compaction")
     try:
-        components, reported = _touched(turn.state, txn, operation.writes)
-        changed = _changed(turn.state, txn, operation.changed)
-        wider = [
-            widened(turn.state, txn, name, columns) for name, columns in operation.columns.items()
-        ]
-        rewritten = [_rewritten(turn.state, txn, one) for one in operation.rewritten]
-        cursors = change_feed.moved(turn.state, txn, operation.cursors)
-        sinks = stream_sinks.advanced(turn, txn, operation.sinks)
-        looked = _looked(turn.state, txn, operation)
-        conflict = write_set.conflict(turn.state, txn, components, changed)
-        if conflict is None and looked is not None:
-            conflict = write_set.skew(turn.state, txn, looked)
-        if conflict is None and operation.read:
-            conflict = unseen_change(turn.state, turn.past, txn, operation.read)
-        if conflict is not None:
-            raise WriteConflict(write_set.describe(turn.state, *conflict))
-        for record in (*wider, *rewritten):
-            if record is not None:
-                before = turn.state.tables[record.table_id].record
-                refuse_names_of_views(turn.state.views.values(), before, record.columns)
-                turn.record(TableAltered(record))
-        rewrote = tuple(record.table_id for record in rewritten)
-        return finish(turn, txn, components, reported, changed, cursors, sinks, rewrote, looked)
+        return finish(turn, txn, _checked(turn, txn, operation.contents))
     except AcidError as refused:
         prefix = "write conflict on " if isinstance(refused, WriteConflict) else ""
         end(turn, txn.txn_id, f"{prefix}{refused}")
@@ -108,48 +87,95 @@ def drop_and_commit(turn: Turn, operation: ops.Drop) -> int:
     if turn.state.components.get(txn.txn_id) or txn.wrote:
         raise InvalidDefinition(f"transaction {txn.txn_id} has writes; begin another to drop")
     drop(turn, operation)
-    return finish(turn, txn, [], [])
+    return finish(turn, txn, CheckedCommit())
 
 
-Reported = tuple[int, str | None, WriteReport]
-"""Table id, registered partition, and the report of a write there."""
+class Reported(NamedTuple):
+    """A write, with its table and the partition as it is registered."""
+
+    table_id: int
+    partition: str | None
+    report: WriteReport
 
 
-def finish(
-    turn: Turn,
-    txn: Txn,
-    components: Sequence[Component],
-    reported: Sequence[Reported],
-    changed: write_set.Changed | None = None,
-    cursors: tuple[Cursor, ...] = (),
-    sinks: tuple[Sink, ...] = (),
-    rewrote: tuple[int, ...] = (),
-    looked: Looked | None = None,
-) -> int:
-    """Records the commit of an open transaction whose conflicts were checked; returns its id."""
-    commit_id = turn.state.last_txn
-    compared = _within_memory(turn, changed or {}, looked.size if looked else 0)
-    changes = tuple(
-        WriteSetRow(
-            touch.table_id,
-            touch.partition,
-            touch.operation,
-            txn.txn_id,
-            commit_id,
-            touch.write_id,
-            compared.get((touch.table_id, touch.partition, touch.operation)),
-        )
-        for touch in components
-        if touch.operation.changes
+@dataclass(frozen=True, slots=True)
+class CheckedCommit:
+    """What a commit does: its contents, checked against the state, in the terms of the state."""
+
+    components: Sequence[Component] = ()
+    reported: Sequence[Reported] = ()
+    changed: write_set.Changed = field(default_factory=dict)
+    cursors: tuple[Cursor, ...] = ()
+    sinks: tuple[Sink, ...] = ()
+    altered: tuple[TableRecord, ...] = ()
+    """Tables that get columns."""
+    rewritten: tuple[TableRecord, ...] = ()
+    looked: Looked | None = None
+
+
+def _checked(turn: Turn, txn: Txn, contents: ops.CommitContents) -> CheckedCommit:
+    """Raises WriteConflict, and whatever makes the commit impossible."""
+    state = turn.state
+    components, reported = _touched(state, txn, contents.writes)
+    changed = _changed(state, txn, contents.changed)
+    wider = [widened(state, txn, name, columns) for name, columns in contents.columns.items()]
+    checked = CheckedCommit(
+        components,
+        reported,
+        changed,
+        altered=tuple(record for record in wider if record is not None),
+        rewritten=tuple(_rewritten(state, txn, table) for table in contents.rewritten),
+        cursors=change_feed.moved(state, txn, contents.cursors),
+        sinks=stream_sinks.advanced(turn, txn, contents.sinks),
+        looked=_looked(state, txn, contents),
     )
-    placed = tuple(
-        Placed(table_id, partition, RecordedDirectory.of(report, txn.txn_id))
-        for table_id, partition, report in reported
-    )
-    written = tuple(_history_row(turn, txn, *each) for each in reported)
+    conflict = write_set.conflict(state, txn, components, changed)
+    if conflict is None and checked.looked is not None:
+        conflict = write_set.skew(state, txn, checked.looked)
+    if conflict is None and contents.read:
+        conflict = unseen_change(state, turn.past, txn, contents.read)
+    if conflict is not None:
+        raise WriteConflict(write_set.describe(state, *conflict))
+    for record in (*checked.altered, *checked.rewritten):
+        before = state.tables[record.table_id].record
+        refuse_names_of_views(state.views.values(), before, record.columns)
+    return checked
+
+
+def finish(turn: Turn, txn: Txn, checked: CheckedCommit) -> int:
+    """Records the commit of an open transaction; returns its id."""
+    for record in (*checked.altered, *checked.rewritten):
+        turn.record(TableAltered(record))
+    commit_id, looked = turn.state.last_txn, checked.looked
+    compared = _within_memory(turn, checked.changed, looked.size if looked else 0)
     leave_waits(turn, txn.txn_id, TxnAborted(f"transaction {txn.txn_id} was committed just now"))
     turn.record(
-        Committed(txn.txn_id, commit_id, changes, placed, written, cursors, sinks, rewrote, looked)
+        Committed(
+            txn.txn_id,
+            commit_id,
+            write_set=tuple(
+                WriteSetRow(
+                    table_id=touch.table_id,
+                    partition=touch.partition,
+                    operation=touch.operation,
+                    txn_id=txn.txn_id,
+                    commit_id=commit_id,
+                    write_id=touch.write_id,
+                    rows=compared.get((touch.table_id, touch.partition, touch.operation)),
+                )
+                for touch in checked.components
+                if touch.operation.changes
+            ),
+            placed=tuple(
+                Placed(table_id, partition, RecordedDirectory.of(report, txn.txn_id))
+                for table_id, partition, report in checked.reported
+            ),
+            written=tuple(_history_row(turn, txn, *each) for each in checked.reported),
+            cursors=checked.cursors,
+            sinks=checked.sinks,
+            rewrote=tuple(record.table_id for record in checked.rewritten),
+            looked=looked,
+        )
     )
     return commit_id
 
@@ -206,7 +232,7 @@ def _touched(
         written = Component(txn.txn_id, table_id, partition, operation, cover[0].write_id)
         if written not in final:
             final.append(written)
-        reported.append((table_id, partition, report))
+        reported.append(Reported(table_id, partition, report))
     _check_overwrites(state, txn, reported)
     overwritten = {
         (table_id, partition) for table_id, partition, report in reported if report.overwrite
@@ -259,7 +285,7 @@ def _changed(state: State, txn: Txn, reports: Sequence[RowReport]) -> write_set.
     return changed
 
 
-def _looked(state: State, txn: Txn, operation: ops.CommitTxn) -> Looked | None:
+def _looked(state: State, txn: Txn, contents: ops.CommitContents) -> Looked | None:
     """What the transaction looked for and inserted; None unless it did both (P51).
 
     A table that was dropped, renamed or altered meanwhile is left out, as in `_changed`. Raises
@@ -275,7 +301,7 @@ def _looked(state: State, txn: Txn, operation: ops.CommitTxn) -> Looked | None:
             with suppress(NoSuchTable, DeclarationChanged):
                 yield InTable(unchanged(state, txn, report.table).record.table_id, region)
 
-    sought, inserted = tuple(placed(operation.sought)), tuple(placed(operation.inserted))
+    sought, inserted = tuple(placed(contents.sought)), tuple(placed(contents.inserted))
     if not sought or not inserted:
         return None
     return Looked(txn.txn_id, state.last_txn, sought, inserted)

@@ -300,13 +300,15 @@ def unpublished(turn: Turn, _operation: ops.GetUnpublished) -> list[Unpublicatio
         if not table.foreign:
             tasks.append(
                 Unpublication(
-                    table.name,
-                    table_id,
-                    partition,
-                    table.place_of(partition),
-                    entry.txn_id,
-                    tuple(name for name in component.directories if name not in recorded),
-                    entry.ext,
+                    table=table.name,
+                    table_id=table_id,
+                    partition=partition,
+                    location=table.place_of(partition),
+                    txn_id=entry.txn_id,
+                    directories=tuple(
+                        name for name in component.directories if name not in recorded
+                    ),
+                    lock=entry.ext,
                 )
             )
     return tasks

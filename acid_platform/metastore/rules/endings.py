@@ -63,7 +63,15 @@ class Committed(Event, kind="commit"):
             if table_id in state.tables:
                 table = state.tables[table_id]
                 rewrite = table_id in self.rewrote
-                kept_history.note(state, table, moment, at, table.by_txn[txn_id], txn_id, rewrite)
+                kept_history.note(
+                    state,
+                    table,
+                    moment,
+                    at=at,
+                    write_id=table.by_txn[txn_id],
+                    txn=txn_id,
+                    rewrite=rewrite,
+                )
 
 
 class Aborted(Event, kind="abort"):
@@ -108,7 +116,14 @@ def close(
     state.heartbeats.pop(txn_id, None)
     state.reads.pop(txn_id, None)
     state.ended[txn_id] = Ended(
-        txn_id, end_state, txn.kind, txn.started, at, commit_id, txn.info, reason
+        txn_id,
+        state=end_state,
+        kind=txn.kind,
+        started=txn.started,
+        ended=at,
+        commit_id=commit_id,
+        info=txn.info,
+        reason=reason,
     )
     if end_state is TxnState.ABORTED and txn_id in state.components:
         moment = state.moment()

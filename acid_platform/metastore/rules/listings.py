@@ -116,16 +116,16 @@ def _lock_states(state: State, entry: LockEntry) -> list[LockState]:
     txn = state.txns.get(entry.txn_id)
     return [
         LockState(
-            entry.ext,
-            component.db,
-            component.table,
-            component.partition,
-            component.lock,
-            entry.acquired,
-            entry.txn_id,
-            txn.info.user if txn else "",
-            txn.info.host if txn else "",
-            blocked.reason if blocked else "",
+            id=entry.ext,
+            database=component.db,
+            table=component.table,
+            partition=component.partition,
+            lock=component.lock,
+            acquired=entry.acquired,
+            txn=entry.txn_id,
+            user=txn.info.user if txn else "",
+            host=txn.info.host if txn else "",
+            blocked_by=blocked.reason if blocked else "",
         )
         for component in entry.components
     ]
@@ -231,12 +231,12 @@ def _as_compaction(drop: DropTask) -> CompactionTask:
     """A drop as SHOW COMPACTIONS shows it."""
     return CompactionTask.of(
         drop,
-        drop.state,
-        drop.enqueued,
-        drop.txn_id,
-        drop.next_txn_id,
-        drop.highest_write_id,
-        drop.commit_time,
+        state=drop.state,
+        enqueued=drop.enqueued,
+        txn_id=drop.txn_id,
+        next_txn_id=drop.next_txn_id,
+        highest_write_id=drop.highest_write_id,
+        commit_time=drop.commit_time,
         error=drop.error,
         kind=CompactionKind.MAJOR,
     )

@@ -140,7 +140,18 @@ def held_up(state: State, row: CompactionTask) -> Block | None:
     """What keeps a compaction from the lock with which it begins (C28)."""
     db, _, short = state.name_of(row.table_id).partition(".")
     asked = LockComponent(db, short, row.partition, LockType.SHARED_READ, RowOperation.COMPACT)
-    entry = LockEntry(state.next_lock, state.next_txn, False, (asked,), (), "", False, 0, 0, {})
+    entry = LockEntry(
+        ext=state.next_lock,
+        txn_id=state.next_txn,
+        acquired=False,
+        components=(asked,),
+        touches=(),
+        request_id="",
+        begun=False,
+        requested=0,
+        deadline=0,
+        tables={},
+    )
     return first_block(state, entry)
 
 

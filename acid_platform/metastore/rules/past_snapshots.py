@@ -220,7 +220,15 @@ def create_tag(turn: Turn, operation: ops.PlaceTag) -> Tag:
         else resolve(turn, table, operation.as_of)
     )
     write_id, at = last_commit(table, pin)
-    tag = Tag(name, pin, write_id, at, turn.now, operation.expires, operation.user)
+    tag = Tag(
+        name,
+        pin=pin,
+        write_id=write_id,
+        at=at,
+        created=turn.now,
+        expires=operation.expires,
+        user=operation.user,
+    )
     turn.record(TagCreated(tag))
     return tag
 
@@ -277,12 +285,12 @@ def _kept(state: State, table: TableState) -> KeptHistory:
         obsolete += state.dropped_directories.get((table_id, partition), {}).values()
     return KeptHistory(
         table.record.name,
-        kept_history.retention(state, table),
-        table.since_at,
-        table.since_write,
-        len(obsolete),
-        sum(directory.bytes for directory in obsolete),
-        tuple(sorted(table.tags.values(), key=lambda tag: (tag.at, tag.name))),
+        retention=kept_history.retention(state, table),
+        since=table.since_at,
+        write_id=table.since_write,
+        directories=len(obsolete),
+        bytes=sum(directory.bytes for directory in obsolete),
+        tags=tuple(sorted(table.tags.values(), key=lambda tag: (tag.at, tag.name))),
     )
 
 

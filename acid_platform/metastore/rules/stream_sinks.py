@@ -40,13 +40,13 @@ def advanced(turn: Turn, txn: Txn, batches: Sequence[SinkBatch]) -> tuple[Sink, 
             raise _repeated(table.record.name, last, batch)
         sinks.append(
             Sink(
-                batch.sink,
-                table.record.table_id,
-                batch.query,
-                batch.batch,
-                batch.rows,
-                txn.txn_id,
-                turn.now,
+                sink=batch.sink,
+                table_id=table.record.table_id,
+                query=batch.query,
+                batch=batch.batch,
+                rows=batch.rows,
+                txn_id=txn.txn_id,
+                at=turn.now,
             )
         )
     return tuple(sinks)

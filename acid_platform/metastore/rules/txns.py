@@ -145,13 +145,13 @@ def granted(state: State, past: Past, ticket: ops.Ticket) -> ops.Granted:
     needed = ((name, state.known_table(table_id)) for name, table_id in txn.needs.items())
     return ops.Granted(
         txn.txn_id,
-        valid_txns,
-        {table.record.name: table.by_txn[txn.txn_id] for table in written},
-        {name: write_ids(table, valid_txns) for name, table in needed if table is not None},
-        bool(entry and stale(state, txn, entry)),
-        lost_overwrite(state, txn, entry) if entry else "",
-        state.settings.heartbeat_interval,
-        dict(state.settings.overrides),
+        valid_txns=valid_txns,
+        write_ids={table.record.name: table.by_txn[txn.txn_id] for table in written},
+        lists={name: write_ids(table, valid_txns) for name, table in needed if table is not None},
+        stale=bool(entry and stale(state, txn, entry)),
+        lost_overwrite=lost_overwrite(state, txn, entry) if entry else "",
+        interval=state.settings.heartbeat_interval,
+        set=dict(state.settings.overrides),
     )
 
 

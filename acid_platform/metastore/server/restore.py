@@ -118,15 +118,17 @@ def restore_metastore(
         finally:
             begun.close()
     return Restored(
-        log.where,
-        begun.origin.made,
-        len(state.tables),
-        doubtful_write_ids(state),
-        opened,
-        state.next_txn,
-        "",
-        owner.identity,
-        tuple(sorted(table.record.name for table in state.tables.values() if table.record.foreign)),
+        directory=log.where,
+        made=begun.origin.made,
+        tables=len(state.tables),
+        doubtful=doubtful_write_ids(state),
+        open_txns=opened,
+        next_txn=state.next_txn,
+        replaced="",
+        identity=owner.identity,
+        foreign=tuple(
+            sorted(table.record.name for table in state.tables.values() if table.record.foreign)
+        ),
     )
 
 
