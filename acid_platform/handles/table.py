@@ -54,10 +54,11 @@ _ATTEMPTS = 100
 class Table(Reads, Writes):
     """Get one by `Warehouse.table`. A verb is a transaction of its own: all or nothing."""
 
-    def __init__(self, warehouse: Warehouse, name: str) -> None:
-        self._known = warehouse.metastore.table(name)
+    def __init__(self, warehouse: Warehouse, name: str, known: TableRecord | None = None) -> None:
+        """`known`: its declaration, if that was read just now."""
+        self.known = known or warehouse.metastore.table(name)
         """The declaration when this handle was made, or when its last change of rows began."""
-        super().__init__(warehouse, self._known.name)
+        super().__init__(warehouse, self.known.name)
 
     @property
     def record(self) -> TableRecord:
@@ -78,11 +79,11 @@ class Table(Reads, Writes):
         for."""
 
         def change(txn: Transaction) -> _Result:
-            self._known = txn.view.table(self._name)
+            self.known = txn.view.table(self._name)
             return txn.run(statement)
 
         with self._warehouse.using(engine):
-            locks = locks_at_begin(self._warehouse, [(self._known, statement.lock)])
+            locks = locks_at_begin(self._warehouse, [(self.known, statement.lock)])
             return autocommit(self._warehouse, self._name, change, locks)
 
     # --- rows ----------------------------------------------------------------------------------

@@ -189,7 +189,7 @@ class Warehouse:
         if declared.constraints:
             require_computable(self, declared.record(full, ""))
         record = create(self.metastore, full, declared, location, if_not_exists)
-        return Table(self, record.name)
+        return Table(self, record.name, record)
 
     def adopt_table(
         self,

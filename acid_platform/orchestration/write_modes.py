@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from acid_platform.engine.results import Result
-from acid_platform.errors import InvalidDefinition, SourceRowsAmbiguous, UnknownColumn, WrongType
-from acid_platform.handles.table import Table
+from acid_platform.errors import (
+    InvalidDefinition,
+    NoSuchTable,
+    SourceRowsAmbiguous,
+    UnknownColumn,
+    WrongType,
+)
 from acid_platform.handles.transaction import Transaction, TransactionTable
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column, parse_columns
+from acid_platform.metastore.records import TableRecord
 from acid_platform.orchestration.body_rows import BodyRows, body_rows
 from acid_platform.orchestration.outputs import AcidOut
 from acid_platform.orchestration.partition_keys import PartitionScope, literal
 from acid_platform.orchestration.quarantine import Quarantined, set_aside
+from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.values.rows import (
     Rows,
     are_none,
@@ -95,8 +103,9 @@ def ensure_table(warehouse: Warehouse, out: AcidOut, rows: Rows | None = None) -
     declared = out.declaration
     columns = declared.columns
     if columns is None:
-        if rows is None or out.name in warehouse.tables():
-            return
+        with suppress(NoSuchTable):
+            if rows is None or warehouse.metastore.table(out.name):
+                return
         keys = {column.name for column in out.partition_columns}
         own = [column for column in declared_by(rows) if column.name not in keys]
         if not own:
@@ -116,13 +125,13 @@ def ensure_table(warehouse: Warehouse, out: AcidOut, rows: Rows | None = None) -
         constraints=declared.constraints,
     )
     if declared.columns is not None:
-        _refuse_other_declaration(table, out, parse_columns(declared.columns))
+        _refuse_other_declaration(table.known, out, parse_columns(declared.columns))
 
 
-def _refuse_other_declaration(table: Table, out: AcidOut, columns: Sequence[Column]) -> None:
+def _refuse_other_declaration(record: TableRecord, out: AcidOut, columns: Sequence[Column]) -> None:
     """Raises InvalidDefinition if the table is not what the asset declares, but for columns that
     only one of the two has."""
-    keys = table.partition_columns
+    own, keys = columns_of_record(record)
     if keys != out.partition_columns:
         stored, declared = (
             ", ".join(map(str, each)) or "no column" for each in (keys, out.partition_columns)
@@ -131,7 +140,7 @@ def _refuse_other_declaration(table: Table, out: AcidOut, columns: Sequence[Colu
             f"{out.name} is partitioned by {stored}, but its asset declares {declared}: change the"
             " declaration, or give the asset another table"
         )
-    types = {column.name: column.type for column in table.all_columns}
+    types = {column.name: column.type for column in (*own, *keys)}
     for column in columns:
         if types.get(column.name, column.type) != column.type:
             raise InvalidDefinition(

@@ -11,7 +11,7 @@ from itertools import count
 from acid_platform.base.location import REMOTE
 from acid_platform.base.object_store import one_spelling
 from acid_platform.base.paths import absolute, is_uri, user_path
-from acid_platform.errors import InvalidDefinition, Terminal
+from acid_platform.errors import InvalidDefinition, NoSuchTable, Terminal
 from acid_platform.layout.declarable import refuse_names
 from acid_platform.layout.names import is_hidden, original_bucket
 from acid_platform.metastore.client.metastore import Metastore
@@ -33,12 +33,16 @@ def create(
     location: str | None = None,
     if_not_exists: bool = False,
 ) -> TableRecord:
-    """Registers the table and makes its directory; a missing database is made.
+    """Registers the table and makes its directory; a missing database is made. With
+    `if_not_exists`, a table that is there stays as it is.
 
     `location`: see `new_location`. Raises InvalidDefinition, TableExists,
     WarehouseNotWritable.
     """
     refuse_names(name, location)
+    if if_not_exists:
+        with suppress(NoSuchTable):
+            return metastore.table(name)
     metastore.create_database(name.partition(".")[0], if_not_exists=True)
     where = new_location(metastore, name, location)
     declaration = declared.record(name, metastore.places.inward(where))

@@ -16,6 +16,7 @@ from acid_platform import (
     Warehouse,
     WrongType,
 )
+from acid_platform.metastore.client.link import Link
 from acid_platform.orchestration import (
     AcidOut,
     Expectation,
@@ -28,6 +29,7 @@ from acid_platform.orchestration import (
 )
 from acid_platform.orchestration.materialized import Uncommitted
 from acid_platform.orchestration.resources import WarehouseResource
+from acid_platform.orchestration.write_modes import ensure_table
 from tests.orchestration.conftest import Place, quiet
 from tests.orchestration.local_writes import insert
 
@@ -136,6 +138,21 @@ def test_a_table_that_was_declared_otherwise_is_refused(
         return []
 
     assert message in failure(run(place, t))
+
+
+def test_a_table_that_is_there_costs_one_message(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.warehouse.create_table("db.t", "id int", ["day date"])
+    asked, call = [], Link.call
+
+    def noted(link: Link, operation: Any) -> Any:
+        asked.append(operation.op)
+        return call(link, operation)
+
+    monkeypatch.setattr(Link, "call", noted)
+    ensure_table(place.warehouse, AcidOut(TableDeclaration("db.t", "id int", ("day date",))))
+    assert asked == ["table"]
 
 
 @pytest.mark.more
