@@ -163,7 +163,7 @@ class ImportRows(RowStatement[Imported]):
 
         rows = RowStream(reader.schema, counted())
         with work.warehouse.using("local"):
-            written = work.run(
+            written = work.write(
                 record,
                 lambda engine, target: (
                     engine.overwrite(rows, target, {}, emptied)

@@ -90,7 +90,7 @@ class InsertRows(RowStatement[int]):
         work.lock(record, self.lock)
         work.refuse_together(record)
         fixed = written_values(self.fixed, columns_of_record(record)[1], record.name)
-        written = work.run(
+        written = work.write(
             record, lambda engine, target: engine.insert(self.rows, target, fixed), self.rows
         )
         keys = work.looked_for.keys_of(record, self.rows)
@@ -121,7 +121,7 @@ class OverwriteRows(RowStatement[int]):
         emptied = [name] if name else [] if keys else [""]
         work.refuse_together(record, emptied, overwrite=True)
         fixed = whole or written_values(self.fixed, keys, record.name)
-        written = work.run(
+        written = work.write(
             record,
             lambda engine, target: engine.overwrite(self.rows, target, fixed, emptied),
             self.rows,
@@ -162,7 +162,7 @@ class UpdateRows(RowStatement[int]):
         work.refuse_together(record)
         scan = _scan(work, record, self.where)
         work.looked_for.condition(record, _pruning(self.where))
-        written = work.run(
+        written = work.write(
             record,
             lambda engine, target: engine.update(scan, target, self.assignments, self.where),
             read_bytes=scan.read_bytes,
@@ -191,7 +191,7 @@ class DeleteRows(RowStatement[int]):
         work.refuse_together(record)
         scan = _scan(work, record, self.where)
         work.looked_for.condition(record, _pruning(self.where))
-        written = work.run(
+        written = work.write(
             record,
             lambda engine, target: engine.delete(scan, target, self.where),
             read_bytes=scan.read_bytes,
@@ -246,7 +246,7 @@ class MergeRows(RowStatement[MergeCounts]):
         scan = _scan(work, record, None)
         pairs = equal_columns(on, self.aliases)
         keys = SourceKeys(all_columns_of(record), pairs, clauses, self.aliases)
-        written, counts = work.run(
+        written, counts = work.write(
             record,
             lambda engine, target: engine.merge(
                 scan, target, self.source, on, clauses, self.aliases, keys=keys
@@ -468,7 +468,7 @@ def overwrite_with(
     rows = work.warehouse.engines.select(
         f"SELECT * FROM {_SOURCE}", {_SOURCE: read}, work.view.in_force
     )
-    written = work.run(
+    written = work.write(
         record,
         lambda engine, target: engine.overwrite(
             rows, target.without_defaults(), fixed or {}, emptied

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 
-class Transaction:
+class Transaction(TransactionWork):
     """One ACID transaction. Use as a context manager: commits at the end, aborts on any exception.
 
     All statements see one snapshot, taken when the transaction began, plus its own writes (S4).
@@ -48,40 +48,35 @@ class Transaction:
     truncation inserts are changes as well, and it may raise WriteConflict at once (P30).
     """
 
+    lent = False
+    """Whether it is in the hands of code that may use it, but not end it."""
     _given_up = False
     """Whether the code that uses it has aborted it."""
     _session: SqlSession | None = None
     """The session of `sql`, from its first statement on."""
 
-    def __init__(self, work: TransactionWork) -> None:
-        self._work = work
-
-    @property
-    def id(self) -> int:
-        return self._work.id
-
     @property
     def write_ids(self) -> dict[str, int]:
         """The write id of each table that was written so far."""
-        return dict(self._work.begun.write_ids)
+        return dict(self.begun.write_ids)
 
     @property
     def reports(self) -> tuple[WriteReport, ...]:
         """A report for each directory that this transaction has published (P8)."""
-        return tuple(self._work.view.reports)
+        return tuple(self.view.reports)
 
     @property
     def engines(self) -> tuple[tuple[str, str], ...]:
         """For each statement that wrote: `spark` or `local`, and why this engine was chosen."""
-        return tuple((choice.engine.name, choice.reason) for choice in self._work.choices)
+        return tuple((choice.engine.name, choice.reason) for choice in self.choices)
 
     def row_counts(self, table: str) -> dict[str, int]:
         """Rows that a table's statements inserted, updated, deleted or wrote by overwriting."""
-        return {word: rows for word, rows in self._work.row_counts.get(table, {}).items() if rows}
+        return {word: rows for word, rows in self.counted.get(table, {}).items() if rows}
 
     def coerced(self, table: str) -> dict[str, Coerced]:
         """What `coerce=True` has changed in rows for a table, by column: `amount`, `s.a`."""
-        return dict(self._work.coerced.get(table, {}))
+        return dict(self.conversions.get(table, {}))
 
     def table(self, name: str) -> TransactionTable:
         """The table as the transaction's snapshot sees it, whatever others declare later (P28).
@@ -89,7 +84,7 @@ class Transaction:
         Changing a table that others have altered, dropped or made again raises DeclarationChanged.
         Raises NoSuchTable.
         """
-        return TransactionTable(self._work, self._work.view.table(name).name)
+        return TransactionTable(self, self.view.table(name).name)
 
     def sql(
         self,
@@ -104,38 +99,28 @@ class Transaction:
         can't be part of a transaction, such as CREATE TABLE.
         """
         if self._session is None:
-            self._session = self._work.warehouse.session_within(self)
+            self._session = self.warehouse.session_within(self)
         return self._session.run(statement, engine, parameters)
 
     def writing(self) -> AbstractContextManager[None]:
         """A block that runs a statement which writes: what it reads, it looks for (P51)."""
-        return self._work.view.noting(self._work.looked_for.condition)
+        return self.view.noting(self.looked_for.condition)
 
     def run(self, statement: RowStatement[_Result]) -> _Result:
         """Runs a statement that changes rows; returns and raises what it says."""
-        return statement.run(self._work, self._work.view.table(statement.table))
-
-    @property
-    def view(self) -> SnapshotView:
-        """What the transaction sees: its snapshot, its own rows, and the columns that it added."""
-        return self._work.view
-
-    @property
-    def locks(self) -> tuple[LockRequest, ...]:
-        """The locks that its statements have requested."""
-        return tuple(self._work.locks)
+        return statement.run(self, self.view.table(statement.table))
 
     def learn_settings(self) -> None:
         """Takes over the settings in force now, with which its next statement runs."""
-        self._work.begun.settings = self._work.warehouse.metastore.in_force
+        self.begun.settings = self.warehouse.metastore.in_force
 
     def heartbeat(self) -> None:
         """Raises TxnAborted when the transaction was aborted."""
-        self._work.begun.heartbeat()
+        self.begun.heartbeat()
 
     def when_lost(self, callback: Callable[[str], None]) -> None:
         """Calls `callback` with the reason if the metastore aborts it (P4), in another thread."""
-        self._work.begun.when_lost(callback)
+        self.begun.when_lost(callback)
 
     def commit(self) -> None:
         """Raises WriteConflict, TxnAborted, OutcomeUnknown, the errors that make a commit
@@ -146,12 +131,13 @@ class Transaction:
         after MetastoreUnavailable and MetastoreWriteFailed nothing was decided, and it is still
         open: commit again, or abort.
         """
+        self._refuse_if_lent("commit")
         try:
-            self._work.commit()
+            super().commit()
         except UNDECIDED:
             raise
         except AcidError as refused:
-            if not self._work.begun.ended:
+            if not self.begun.ended:
                 with suppress(AcidError):
                     self._abort(f"{type(refused).__name__}: {refused}"[:500])
                 refused.add_note(f"transaction {self.id} was rolled back")
@@ -160,14 +146,24 @@ class Transaction:
     def abort(self, reason: str = "") -> None:
         """Aborts it: nothing becomes visible, and the Cleaner removes its files. A block that it
         belongs to then ends without a commit."""
+        self._refuse_if_lent("abort")
         self._abort(reason)
         self._given_up = True
 
     def _abort(self, reason: str) -> None:
-        self._work.stop()
-        self._work.begun.abort(reason)
+        self.stop()
+        self.begun.abort(reason)
+
+    def _refuse_if_lent(self, what: str) -> None:
+        """Raises InvalidDefinition."""
+        if self.lent:
+            raise InvalidDefinition(
+                f"transaction {self.id} is ended by the code that began it, after the checks: don't"
+                f" {what} it; write with txn.table(…) or txn.sql(…), and raise an error to abort it"
+            )
 
     def __enter__(self) -> Transaction:
+        self._refuse_if_lent("enter")
         return self
 
     def __exit__(
@@ -176,6 +172,7 @@ class Transaction:
         error: BaseException | None,
         trace: types.TracebackType | None,
     ) -> None:
+        self.lent = False
         try:
             if error is None and not self._given_up:
                 self.commit()
@@ -183,63 +180,39 @@ class Transaction:
             error = refused
             raise
         finally:
-            if error is not None and not self._work.begun.ended:
+            if error is not None and not self.begun.ended:
                 self._abort(f"{type(error).__name__}: {error}"[:500])
-
-
-class LentTransaction(Transaction):
-    """A transaction for code that may use it, but not end it."""
-
-    def __init__(self, txn: Transaction) -> None:
-        super().__init__(txn._work)
-
-    def commit(self) -> None:
-        """Raises InvalidDefinition."""
-        raise self._not_ours("commit")
-
-    def abort(self, reason: str = "") -> None:  # noqa: ARG002, it overrides
-        """Raises InvalidDefinition."""
-        raise self._not_ours("abort")
-
-    def __enter__(self) -> Transaction:
-        raise self._not_ours("enter")
-
-    def _not_ours(self, what: str) -> InvalidDefinition:
-        return InvalidDefinition(
-            f"transaction {self.id} is ended by the code that began it, after the checks: don't"
-            f" {what} it; write with txn.table(…) or txn.sql(…), and raise an error to abort it"
-        )
 
 
 class TransactionTable(Reads, Writes):
     """A table inside a transaction: reads see the transaction's snapshot and its own writes."""
 
-    def __init__(self, work: TransactionWork, name: str) -> None:
-        super().__init__(work.warehouse, name)
-        self._work = work
+    def __init__(self, txn: TransactionWork, name: str) -> None:
+        super().__init__(txn.warehouse, name)
+        self._txn = txn
 
     @property
     def record(self) -> TableRecord:
-        return self._work.view.table(self.name)
+        return self._txn.view.table(self.name)
 
     def _lasting_view(self) -> AbstractContextManager[SnapshotView]:
-        return nullcontext(self._work.view)  # its scans and changes are checked
+        return nullcontext(self._txn.view)  # its scans and changes are checked
 
     def _brief_view(self) -> AbstractContextManager[SnapshotView]:
-        return self._work.view.checked()
+        return self._txn.view.checked()
 
     def _run(self, statement: RowStatement[_Result], engine: str | None) -> _Result:
         with self._warehouse.using(engine):
-            return statement.run(self._work, self.record)
+            return statement.run(self._txn, self.record)
 
     def _note(self, counts: Mapping[str, Coerced]) -> None:
-        own = self._work.coerced.setdefault(self.name, {})
+        own = self._txn.conversions.setdefault(self.name, {})
         for place, coerced in counts.items():
             own[place] = own.get(place, Coerced()) + coerced
         super()._note(counts)
 
     def add_columns(self, columns: str | pa.Schema) -> None:
-        self._work.add_columns(self.name, declared_text(columns))
+        self._txn.add_columns(self.name, declared_text(columns))
 
 
 def locks_at_begin(

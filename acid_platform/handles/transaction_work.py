@@ -78,8 +78,8 @@ class TransactionWork:
         self.warehouse, self.begun = warehouse, begun
         self.view = TransactionView(begun)
         self._isolation = isolation
-        self.row_counts: dict[str, Counter[str]] = {}
-        self.coerced: dict[str, dict[str, Coerced]] = {}
+        self.counted: dict[str, Counter[str]] = {}
+        self.conversions: dict[str, dict[str, Coerced]] = {}
         """What conversions of rows have changed, by table and column."""
         self.choices: list[Choice] = []
         """The engine of each statement, and why it was chosen."""
@@ -210,7 +210,7 @@ class TransactionWork:
             checks=row_checks(record),
         )
 
-    def run(
+    def write(
         self,
         record: TableRecord,
         write: Callable[[Engine, WriteTarget], _Result],
@@ -263,9 +263,9 @@ class TransactionWork:
         keys: Callable[[], KeyHashes | None] = no_keys,
         inserts: bool = False,
     ) -> int:
-        """Adds what a statement published to the commit, with the engine of `run`.
+        """Adds what a statement published to the commit, with the engine of `write`.
 
-        Returns the inserted rows. `wrote`: who wrote and why, if it was not `run`. `keys`: those
+        Returns the inserted rows. `wrote`: who wrote and why, if it was not `write`. `keys`: those
         of the inserted rows; `inserts`: it is a MERGE that inserted some (P51). Raises
         OverwriteThenWrite, which ends the transaction: files of the statement are there, and
         nothing counts them; CorruptFile.
@@ -299,7 +299,7 @@ class TransactionWork:
         return sum(directory.rows for directory in written if not directory.deletes)
 
     def count(self, table: str, **rows: int) -> None:
-        self.row_counts.setdefault(table, Counter()).update(rows)
+        self.counted.setdefault(table, Counter()).update(rows)
 
     def refuse_together(
         self, record: TableRecord, partitions: Sequence[str] = ("",), overwrite: bool = False

@@ -27,7 +27,6 @@ from acid_platform.handles.constraint_checks import require_computable
 from acid_platform.handles.held_snapshot import Leases, Snapshot
 from acid_platform.handles.table import Table
 from acid_platform.handles.transaction import Transaction
-from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.declarable import table_name
 from acid_platform.layout.types import parse_columns
@@ -278,7 +277,7 @@ class Warehouse:
             )
         describe = bool(locks or reads)
         begun = self.metastore.begin(locks, info=self.info(), describe=describe, reads=reads)
-        return Transaction(TransactionWork(self, begun, restart_if_stale, locks, isolation))
+        return Transaction(self, begun, restart_if_stale, locks, isolation)
 
     def snapshot(self) -> Snapshot:
         """`with wh.snapshot() as s:` is one snapshot of all tables, held for the block (P12)."""

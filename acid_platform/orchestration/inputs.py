@@ -129,7 +129,7 @@ class TableInput:
             if self.changes or kind is TransactionTable or not self._needs_none(context):
                 raise
             reader = reader_of(kind) or Reads.read
-            return no_rows(reader, self.columns, lambda: txn._work.warehouse.spark)
+            return no_rows(reader, self.columns, lambda: txn.warehouse.spark)
         if self.changes:
             return self._changes(table, consumer_of(context.assets_def.keys), kind)
         if kind is TransactionTable:

@@ -19,7 +19,7 @@ from acid_platform.errors import (
     OutcomeUnknown,
     Transient,
 )
-from acid_platform.handles.transaction import LentTransaction, Transaction
+from acid_platform.handles.transaction import Transaction
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.declarable import table_name
 from acid_platform.orchestration.checked_rows import CheckedRows
@@ -195,7 +195,8 @@ def _in_one_transaction(
     outputs: list[_Output] = []
     try:
         with retried(context, retry_policy), txn:
-            produced = _by_table(produce(LentTransaction(txn)), planned)
+            txn.lent = True
+            produced = _by_table(produce(txn), planned)
             _refuse_unselected(txn, planned, plans_to_run)
             for plan in plans_to_run:
                 output = _Output(plan, plan.scope(context))

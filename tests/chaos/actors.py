@@ -212,7 +212,7 @@ class Actor:
                 error=type(error).__name__,
                 text=str(error)[:300],
             )
-            if txn is not None and not txn._work.begun.ended:
+            if txn is not None and not txn.begun.ended:
                 with suppress(AcidError):
                     txn.abort("an error")
 
@@ -223,14 +223,13 @@ class Actor:
             0
         ]
         name = "" if partition is None else f"m={partition}"
-        work = txn._work
         if kind == "truncate":
-            if record.partitioned and name not in work.view.partitions(table):
+            if record.partitioned and name not in txn.view.partitions(table):
                 return
             txn.table(table).truncate(name or None)
             self._told(txn, record, partition, "overwrite", [])
             return
-        work.lock(
+        txn.lock(
             record,
             {
                 "insert": Statement.INSERT,
@@ -241,7 +240,7 @@ class Actor:
         )
         write_id = txn.write_ids[table]
         self.journal.tell("allocated", txn=txn.id, table=table, write_id=write_id)
-        work.refuse_together(record, [name], kind == "overwrite")
+        txn.refuse_together(record, [name], kind == "overwrite")
         try:
             written = self._written(txn, record, name, kind, number)
         except OSError as error:  # stopped, aborted, and cleaned away (P19)
@@ -254,7 +253,7 @@ class Actor:
             "delete": RowOperation.DELETE,
             "overwrite": RowOperation.UPDATE,
         }[kind]
-        work.report(
+        txn.report(
             record,
             operation,
             [WrittenDirectory(name, directory, kind == "delete", contents)],
@@ -325,7 +324,7 @@ class Actor:
             kind=kind,
             ids=list(ids),
             write_id=txn.write_ids[name],
-            list=str(txn._work.begun.valid_write_ids(name)),
+            list=str(txn.begun.valid_write_ids(name)),
         )
 
     # --- declarations ---------------------------------------------------------------------------

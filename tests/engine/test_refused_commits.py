@@ -77,7 +77,7 @@ def test_P6_a_commit_by_hand_that_is_refused(warehouse: Warehouse) -> None:
     txn.table("db.t").truncate()
     (base,) = txn.reports
     delta = replace(base, directory="delta_0000001_0000001_0001", overwrite=False)
-    txn._work.view.reports.append(delta)  # as a client that does not know the rule
+    txn.view.reports.append(delta)  # as a client that does not know the rule
     with pytest.raises(OverwriteThenWrite, match=f"transaction {txn.id} was aborted"):
         txn.commit()
     assert_over(warehouse, txn)

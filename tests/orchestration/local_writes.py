@@ -31,7 +31,7 @@ class Staged:
 
 def stage(txn: Transaction, table: str, statement: int, values: Sequence[str]) -> Staged:
     record = txn.table(table).record
-    txn._work.lock(record, Statement.INSERT)
+    txn.lock(record, Statement.INSERT)
     write_id = txn.write_ids[table]
     name = f"d{write_id}.{statement}"
     staging = Path(record.location, temporary_name(txn.id, uuid.uuid4().hex[:8]))
@@ -46,7 +46,7 @@ def publish(staged: Staged) -> None:
     contents = contents_of(source)
     source.rename(staged.staging.parent / staged.directory)
     staged.staging.rmdir()
-    staged.txn._work.report(
+    staged.txn.report(
         staged.txn.table(staged.table).record,
         RowOperation.INSERT,
         [WrittenDirectory("", staged.directory, False, contents)],

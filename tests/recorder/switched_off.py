@@ -6,9 +6,9 @@ Some are among those that the simulator has to catch (tests/simulation/mutations
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ import acid_platform.metastore.server.server  # noqa: F401, all that it loads ha
 from acid_platform import AcidError, BatchCommitted
 from acid_platform.handles.looked_for import LookedFor
 from acid_platform.handles.transaction import Transaction
+from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.metastore.client.open_transaction import OpenTransaction
-from acid_platform.metastore.records import WriteReport
+from acid_platform.metastore.operations.transactions import NOTHING_TO_COMMIT, CommitContents
 from acid_platform.metastore.rules import stream_sinks, unseen_changes
 from acid_platform.metastore.server.store import Store
 from acid_platform.scan import deletes
@@ -51,15 +52,17 @@ def _of_simulation(rule: str, what: str) -> Faulty | Cell:
 
 def _commits_instead(real: Any, txn: Transaction, reason: str) -> None:
     try:
-        txn._work.commit()
+        TransactionWork.commit(txn)
     except AcidError:
         real(txn, reason)
 
 
 def _one_table(
-    real: Any, txn: OpenTransaction, writes: Sequence[WriteReport] = (), *more: Any, **named: Any
+    real: Any, txn: OpenTransaction, contents: CommitContents = NOTHING_TO_COMMIT
 ) -> None:
-    real(txn, [one for one in writes if one.table == writes[0].table], *more, **named)
+    writes = contents.writes
+    first = tuple(one for one in writes if one.table == writes[0].table)
+    real(txn, replace(contents, writes=first))
 
 
 _held_back: list[Any] = []
