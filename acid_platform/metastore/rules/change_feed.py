@@ -1,9 +1,7 @@
-"""The changes of a table between two snapshots, and how far their consumers have come (P39).
+"""The changes of a table between two snapshots (P39).
 
 The commits of a table's history say which write ids to read, and in which order they were
-committed. A commit moves the cursors of consumers with everything else that it does, so that what
-a consumer wrote and how far it has read are one. A consumer that has lost changes is behind, and
-its row says what to do (P55).
+committed.
 """
 
 from __future__ import annotations
@@ -11,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from acid_platform.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory, WriteConflict
+from acid_platform.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory
 from acid_platform.layout.formats import FileFormat
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import (
     AsOf,
     Cursor,
-    CursorMove,
-    CursorRow,
     Pin,
     TableCommit,
     utc_text,
@@ -35,8 +31,8 @@ from acid_platform.metastore.rules.past_snapshots import (
     since_text,
     with_history,
 )
-from acid_platform.metastore.rules.state import State, TableState, Txn
-from acid_platform.metastore.rules.turn import Event, Turn, handles
+from acid_platform.metastore.rules.state import State, TableState
+from acid_platform.metastore.rules.turn import Turn, handles
 from acid_platform.metastore.rules.txns import renew_lease
 
 # --- decisions ------------------------------------------------------------------------------------
@@ -57,10 +53,10 @@ def changes(turn: Turn, operation: ops.GetChanges) -> TableChanges:
     _require_unended(table, after, operation.since)
     since, cursor = operation.since, None
     if since is not None and since.consumer is not None:
-        cursor = _cursor(state, table, since.consumer)
+        cursor = cursor_of(state, table, since.consumer)
     before = None
     if since is not None and (since.consumer is None or cursor is not None):
-        before = _start(turn, table, since, after, operation.until)
+        before = start_of(turn, table, since, after, operation.until)
     pin = before or replace(after, onward=True)
     if pin not in txn.pins:
         turn.record(PastPinned(txn.txn_id, then.name, pin))
@@ -86,12 +82,12 @@ def changes(turn: Turn, operation: ops.GetChanges) -> TableChanges:
     )
 
 
-def _cursor(state: State, table: TableState, consumer: str) -> Cursor | None:
+def cursor_of(state: State, table: TableState, consumer: str) -> Cursor | None:
     """Where the consumer has come to; None if it is new. Raises NotEnoughHistory if it has read
     another table of this name: the rows that it has of that one would stay."""
     record = table.record
     cursor = state.cursors.get((consumer, record.table_id))
-    if cursor is None and _of_former(state, record.name, consumer):
+    if cursor is None and of_former(state, record.name, consumer):
         raise NotEnoughHistory(
             f"{consumer} has read the changes of another table {record.name}, which was dropped or"
             f" renamed since; {begin_again(record.name, consumer)}"
@@ -99,7 +95,7 @@ def _cursor(state: State, table: TableState, consumer: str) -> Cursor | None:
     return cursor
 
 
-def _of_former(state: State, name: str, consumer: str | None = None) -> list[Cursor]:
+def of_former(state: State, name: str, consumer: str | None = None) -> list[Cursor]:
     """The cursors in other tables that had this name when their consumers read them."""
     now = state.names.get(name)
     return [
@@ -112,7 +108,7 @@ def _of_former(state: State, name: str, consumer: str | None = None) -> list[Cur
     ]
 
 
-def _start(turn: Turn, table: TableState, since: AsOf, after: Pin, until: AsOf | None) -> Pin:
+def start_of(turn: Turn, table: TableState, since: AsOf, after: Pin, until: AsOf | None) -> Pin:
     """The snapshot from which the changes lead to `after`.
 
     Raises NoSuchPast, NotEnoughHistory, InvalidDefinition.
@@ -239,94 +235,3 @@ def _touched(
     }
     chosen = (partition for partition in every if partition.name in names)
     return tuple(sorted(chosen, key=lambda partition: (partition.name, partition.added)))
-
-
-def moved(state: State, txn: Txn, moves: Sequence[CursorMove]) -> tuple[Cursor, ...]:
-    """The cursors as a commit leaves them. Raises WriteConflict if another run has moved one."""
-    cursors = []
-    for move in moves:
-        table = state.table(move.table)
-        cursor = state.cursors.get((move.consumer, table.record.table_id))
-        if move.before != (cursor.moment if cursor else 0):
-            raise WriteConflict(
-                f"another run of {move.consumer} has consumed changes of {table.record.name}"
-                " meanwhile"
-            )
-        write_id, at = table.since_write, table.since_at
-        for commit in table.commits:
-            if commit.write_id and commit.moment <= move.after:
-                write_id, at = commit.write_id, commit.at
-        cursors.append(
-            Cursor(
-                consumer=move.consumer,
-                table_id=table.record.table_id,
-                moment=move.after,
-                write_id=max(write_id, 0),
-                at=at,
-                txn_id=txn.txn_id,
-                table=table.record.name,
-            )
-        )
-    return tuple(cursors)
-
-
-@handles(ops.GetCursors)
-def listed(turn: Turn, operation: ops.GetCursors) -> list[CursorRow]:
-    """Raises NoSuchTable."""
-    state = turn.state
-    tables = state.tables.values() if operation.table is None else [state.table(operation.table)]
-    rows = []
-    for table in tables:
-        own = [each for each in state.cursors.values() if each.table_id == table.record.table_id]
-        for cursor in (*own, *_of_former(state, table.record.name)):
-            rows.append(_row(turn, table, cursor))
-    return sorted(rows, key=lambda row: (row.cursor.consumer, row.cursor.table_id, row.table))
-
-
-def _row(turn: Turn, table: TableState, cursor: Cursor) -> CursorRow:
-    """What the next run of the consumer would read of the table, or why it would be refused."""
-    state, refused = turn.state, ""
-    former = cursor.table_id != table.record.table_id
-    missed = [
-        commit.moment
-        for commit in table.commits
-        if commit.changes_rows and (former or commit.moment > cursor.moment)
-    ]
-    if former or cursor.moment < table.anchor:  # how many commits were forgotten is not known
-        missed.insert(0, table.anchor)
-    if missed:
-        try:
-            _cursor(state, table, cursor.consumer)
-            now = kept_history.pin_at(state, table, state.next_moment - 1)
-            _start(turn, table, AsOf(consumer=cursor.consumer), now, None)
-        except (NotEnoughHistory, InvalidDefinition) as error:
-            refused = str(error)
-    return CursorRow(table.record.name, cursor, len(missed), max(missed, default=0), refused)
-
-
-@handles(ops.ForgetCursor)
-def forget(turn: Turn, operation: ops.ForgetCursor) -> None:
-    """Raises NoSuchTable, NoSuchPast."""
-    state, table = turn.state, turn.state.table(operation.table).record
-    own = [each for each in state.cursors.values() if each.table_id == table.table_id]
-    cursors = [*own, *_of_former(state, table.name)]
-    mine = [each for each in cursors if each.consumer == operation.consumer]
-    if not mine:
-        names = sorted({each.consumer for each in cursors})
-        raise NoSuchPast(
-            f"{operation.consumer} does not consume the changes of {table.name}; consumers:"
-            f" {', '.join(names) or 'none'}"
-        )
-    for cursor in mine:
-        turn.record(CursorForgotten(cursor.consumer, cursor.table_id))
-
-
-# --- events ---------------------------------------------------------------------------------------
-
-
-class CursorForgotten(Event, kind="cursor_forgotten"):
-    consumer: str
-    table_id: int
-
-    def apply(self, state: State, _at: int) -> None:
-        state.cursors.pop((self.consumer, self.table_id), None)

@@ -32,7 +32,7 @@ from acid_platform.metastore.records import (
     TableRecord,
     WriteReport,
 )
-from acid_platform.metastore.rules import change_feed, locking, stream_sinks, write_set
+from acid_platform.metastore.rules import locking, positions, write_set
 from acid_platform.metastore.rules.declared import unchanged, widened
 from acid_platform.metastore.rules.drops import drop
 from acid_platform.metastore.rules.endings import Aborted, Committed, Placed
@@ -125,8 +125,8 @@ def _checked(turn: Turn, txn: Txn, contents: ops.CommitContents) -> CheckedCommi
         changed,
         altered=tuple(record for record in wider if record is not None),
         rewritten=tuple(_rewritten(state, txn, table) for table in contents.rewritten),
-        cursors=change_feed.moved(state, txn, contents.cursors),
-        sinks=stream_sinks.advanced(turn, txn, contents.sinks),
+        cursors=positions.moved(state, txn, contents.cursors),
+        sinks=positions.advanced(turn, txn, contents.sinks),
         looked=_looked(state, txn, contents),
     )
     conflict = write_set.conflict(state, txn, components, changed)
