@@ -2,17 +2,52 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
-from acid_platform import LockNotAcquired, LockTimeout, NoSuchTable, TxnAborted
+from acid_platform import InvalidDefinition, LockNotAcquired, LockTimeout, NoSuchTable, TxnAborted
 from acid_platform.metastore.records import LockRequest
-from tests.metastore.world import INSERT, SELECT, UPDATE, E, R, W, World
+from acid_platform.transactions.locks import LockType
+from tests.metastore.world import INSERT, SELECT, UPDATE, E, R, W, World, X
 
 _BEGIN = {"kind": 0, "locks": [], "wait": 0, "zero_wait": None, "info": {}, "tables": []}
 
 
 def states(world: World) -> list[tuple[int, str]]:
     return [(row["transaction_id"], row["lock_state"]) for row in world.call("locks")["rows"]]
+
+
+def test_L1_a_request_is_only_compared_with_those_before_it(world: World) -> None:
+    requests = [world.begin_request(LockRequest("t", X, UPDATE)) for _ in range(5)]
+    exts = [row["lockid"] for row in world.call("locks")["rows"]]
+    assert exts == [f"{number}.1" for number in range(1, 6)]
+    assert [request in world.answers for request in requests] == [True, False, False, False, False]
+
+
+WAITS = {R: (E,), W: (X, E), X: (W, X, E), E: (R, W, X, E)}
+
+
+@pytest.mark.parametrize("waiting", [False, True], ids=["acquired", "waiting"])
+@pytest.mark.parametrize(("asked", "existing"), list(product(WAITS, WAITS)))
+def test_L2_every_cell_against_a_holder_and_against_a_waiter(
+    asked: LockType, existing: LockType, waiting: bool
+) -> None:
+    """The first lock is held until the tested lock can be compared with a waiting one."""
+    world = World()
+    world.create("t", partitioned=True)
+    world.call("add_partitions", name="t", partitions=["p=1", "p=2"])
+    if waiting:
+        # It waits for another transaction's p=2, and is ahead of us on p=1.
+        world.begin(LockRequest("t", E, SELECT, "p=2"))
+        held = world.begin_request(
+            LockRequest("t", existing, SELECT, "p=1"), LockRequest("t", E, SELECT, "p=2")
+        )
+        assert held not in world.answers
+    else:
+        world.begin(LockRequest("t", existing, SELECT, "p=1"))
+    request = world.begin_request(LockRequest("t", asked, SELECT, "p=1"), zero_wait=False)
+    assert (request not in world.answers) == (existing in WAITS[asked])
 
 
 def test_L2_first_come_first_served(world: World) -> None:
@@ -35,6 +70,29 @@ def test_L3_all_or_nothing(world: World) -> None:
     assert both not in world.answers and behind not in world.answers
     world.abort(holder)
     assert both in world.answers and behind not in world.answers
+
+
+LEVELS = [
+    (("default.*", R, None), ("t", E, None), False),
+    (("t", E, None), ("default.*", R, None), False),
+    (("default.*", E, None), ("t", R, "p=1"), True),
+    (("t", E, None), ("t", R, "p=1"), True),
+    (("t", E, "p=1"), ("t", E, "p=2"), False),
+]
+
+
+@pytest.mark.parametrize(("held", "asked", "waits"), LEVELS)
+def test_L4_L6_levels(
+    held: tuple[str, LockType, str | None],
+    asked: tuple[str, LockType, str | None],
+    waits: bool,
+) -> None:
+    parted = World()
+    parted.create(partitioned=True)
+    name, lock, partition = held
+    parted.begin(LockRequest(name, lock, None, partition))
+    request = parted.begin_request(LockRequest(asked[0], asked[1], None, asked[2]), zero_wait=False)
+    assert (request not in parted.answers) == waits
 
 
 def test_L5_own_locks_do_not_block(world: World) -> None:
@@ -154,6 +212,18 @@ def test_L14_a_deadlock_ends_with_the_wait(world: World) -> None:
         world.answer(one)
     world.abort(first)
     assert "txn" in world.answer(other)
+
+
+def test_L15_T16_unlocking_and_locks_without_a_transaction(world: World) -> None:
+    txn = world.begin(LockRequest("t", R))
+    with pytest.raises(InvalidDefinition, match="not permitted"):
+        world.call("unlock", ext=1)
+    alone = world.call("lock_alone", locks=[{"table": "t", "lock": "r"}], wait=0)["ext"]
+    world.clock.advance(300_001)
+    world.call("heartbeat", txns=[txn.id])
+    world.tick()
+    assert states(world) == [(txn.id, "ACQUIRED")]
+    world.call("unlock", ext=alone)
 
 
 def test_P22_a_lock_that_waits_for_a_drop_fails(world: World) -> None:

@@ -27,12 +27,24 @@ def test_S1_S2_the_list_of_a_transaction(world: World) -> None:
     assert sixth.valid_txns.is_valid(6) and not sixth.valid_txns.is_valid(7)
 
 
-def test_S1_readers_are_left_out_but_hold_the_watermark(world: World) -> None:
+def test_S1_T42_readers_are_left_out_but_hold_the_watermark(world: World) -> None:
     world.commit(world.begin())
     reader = world.read()
     later = world.begin()
     assert str(later.valid_txns) == f"{later.id}:{NONE}::"
     assert low_mark(world.state) == reader.id
+
+
+def test_S1_T5_T41_no_id_appears_below_a_snapshot_later(world: World) -> None:
+    """An id and its row appear at once (P1), so none is missing and the low mark does not lag."""
+    batch = {"kind": 0, "info": {}}
+    ids = world.call("open_batch", count=3, **batch)["txns"] + [world.begin().id]
+    ids += world.call("open_batch", count=2, **batch)["txns"]
+    listed = txn_list(world.state)
+    assert ids == [1, 2, 3, 4, 5, 6] and listed.open == tuple(ids)
+    for txn_id in ids:
+        world.call("abort", txn=txn_id, reason="")
+    assert low_mark(world.state) == 7 and txn_list(world.state).open == ()
 
 
 def test_S4_the_list_is_taken_once(world: World) -> None:

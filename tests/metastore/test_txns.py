@@ -33,9 +33,12 @@ def batch(world: World, count: int) -> list[int]:
     return ids
 
 
-def test_T1_batch(world: World) -> None:
+def test_T1_T3_batches(world: World) -> None:
     assert batch(world, 5) == [1, 2, 3, 4, 5]
-    assert len(batch(world, 1500)) == 1000
+    now = world.clock.now_ms()
+    for row in world.call("transactions")["rows"]:
+        assert (row["state"], row["startedtime"], row["lastheartbeattime"]) == ("OPEN", now, now)
+    assert batch(world, 1500) == list(range(6, 1006))
     with pytest.raises(InvalidDefinition):
         batch(world, 0)
 
@@ -74,6 +77,17 @@ def test_T13_T15_expiry_needs_the_reaper(world: World) -> None:
     with pytest.raises(TxnAborted, match="no heartbeat for 300 s"):
         world.call("heartbeat_one", txn=lost.id, read=False)
     assert [row["transaction_id"] for row in world.call("locks")["rows"]] == [saved.id]
+
+
+def test_T14_a_heartbeat_before_the_reaper_counts_whoever_else_is_reaped(
+    world: World,
+) -> None:
+    """In one loop nothing can happen between selecting and aborting (P1)."""
+    ids = batch(world, 3)
+    world.clock.advance(TIMEOUT + 1)
+    world.call("heartbeat", txns=[2])
+    world.tick()
+    assert [*world.call("txn_states", txns=ids)["states"].values()] == ["a", "o", "a"]
 
 
 def test_T13_strictly_older_than_the_timeout(world: World) -> None:
@@ -169,15 +183,16 @@ class Snapshot:
 
 
 def test_T8_range_heartbeat_never_raises(world: World) -> None:
-    ids = batch(world, 5)
+    ids = batch(world, 6)
     world.call("abort", txn=2, reason="")
+    world.call("commit", txn=6, writes=[])
     world.clock.advance(TIMEOUT)
-    answer = world.call("heartbeat", txns=[1, 2, 3, 99, 5])
-    assert (answer["aborted"], answer["unknown"]) == ([2], [99])
+    answer = world.call("heartbeat", txns=[1, 2, 3, 99, 5, 6])
+    assert (answer["aborted"], answer["unknown"]) == ([2], [99, 6])
     world.tick()
     world.tick(TIMEOUT - 1000)
     states = world.call("txn_states", txns=[*ids, 99])["states"]
-    assert states == {"1": "o", "2": "a", "3": "o", "4": "a", "5": "o", "99": "u"}
+    assert states == {"1": "o", "2": "a", "3": "o", "4": "a", "5": "o", "6": "c", "99": "u"}
 
 
 def test_P7_the_metastore_tells_the_interval(world: World) -> None:
@@ -186,13 +201,20 @@ def test_P7_the_metastore_tells_the_interval(world: World) -> None:
     assert world.call("heartbeat", txns=[])["interval"] == 2000
 
 
-def test_T10_commit_twice_is_one_commit(world: World) -> None:
+def test_T7_T10_commit_twice_is_one_commit(world: World) -> None:
     txn = world.write()
     assert world.commit(txn) == world.commit(txn) == {"commit_id": 1}
-    with pytest.raises(NoSuchTxn, match="already committed"):
-        world.call("abort", txn=txn.id, reason="")
-    with pytest.raises(NoSuchTxn, match="no transaction 99"):
-        world.call("commit", txn=99, writes=[])
+    calls: dict[str, dict[str, Any]] = {
+        "abort": {"reason": ""},
+        "heartbeat_one": {"read": False},
+        "commit": {"writes": []},
+    }
+    for op, args in calls.items():
+        if op != "commit":
+            with pytest.raises(NoSuchTxn, match="already committed"):
+                world.call(op, txn=txn.id, **args)
+        with pytest.raises(NoSuchTxn, match="no transaction 99"):
+            world.call(op, txn=99, **args)
 
 
 def test_T12_abort(world: World) -> None:
@@ -234,6 +256,27 @@ def test_T18_T19_T21_order_of_allocation(world: World) -> None:
     assert world.allocate(older.id, "t") == 2
     assert world.allocate(newer.id, "T") == 1
     assert world.allocate(newer.id, "u") == 1
+
+
+def test_T17_T18_T19_write_ids_of_several(world: World) -> None:
+    five, six, reader = world.begin(), world.begin(), world.read()
+    world.abort(six)
+
+    def allocate(*txns: Txn) -> list[list[int]]:
+        ids = [txn.id for txn in txns]
+        found: list[list[int]] = world.call("allocate_many", table="t", txns=ids)["write_ids"]
+        return found
+
+    with pytest.raises(TxnAborted, match=rf"\[{six.id}\]"):
+        allocate(five, six)
+    with pytest.raises(ReadOnlyTxn):
+        allocate(five, reader)
+    assert world.state.table("t").next_write_id == 1
+    seven = world.begin()
+    assert allocate(seven, five) == [[five.id, 1], [seven.id, 2]] == allocate(five, seven)
+    with pytest.raises(InvalidDefinition, match="and the others none"):
+        allocate(five, world.begin())
+    assert world.state.table("t").next_write_id == 3
 
 
 def test_P6_write_ids_come_with_the_locks(world: World) -> None:
@@ -342,6 +385,29 @@ def test_T32_the_older_may_commit_first(world: World) -> None:
     world.commit(older)
     with pytest.raises(WriteConflict, match=r"\[2, now\] overlaps .*\[1, 2\]"):
         world.commit(newer)
+
+
+def test_T34_an_insert_overwrite_conflicts_with_an_update(world: World) -> None:
+    early = world.begin()
+    overwriter = world.write("t", UPDATE, lock=X)
+    report = WriteReport("t", None, UPDATE, "base_0000001", counts(1, 1), True)
+    world.commit(overwriter, report)
+    world.lock(early, LockRequest("t", W, UPDATE))
+    with pytest.raises(WriteConflict):
+        world.commit(early)
+
+
+def test_T4_a_transaction_opened_after_a_commit_sees_it(world: World) -> None:
+    update = world.write("t", UPDATE)
+    before = world.begin()
+    world.commit(update)
+    after = world.begin()
+    assert not before.valid_txns.is_valid(update.id) and after.valid_txns.is_valid(update.id)
+    world.lock(before, LockRequest("t", W, UPDATE))
+    with pytest.raises(WriteConflict):
+        world.commit(before)
+    world.lock(after, LockRequest("t", W, UPDATE))
+    world.commit(after)
 
 
 def test_T33_the_loser_is_aborted_and_excluded(world: World) -> None:
