@@ -38,7 +38,6 @@ from acid_platform.metastore.records import (
     LockRequest,
     RegionReport,
     TableRecord,
-    TouchedTable,
     WriteReport,
 )
 from acid_platform.scan.row_regions import region_of_files, region_of_partition
@@ -137,7 +136,7 @@ def says_when_written(request: Any, locks: Iterable[LockRequest]) -> bool:
     return from_trino and any(lock.operation is not RowOperation.SELECT for lock in locks)
 
 
-def _of_table(metastore: Metastore, touched: TouchedTable) -> Iterator[WriteReport]:
+def _of_table(metastore: Metastore, touched: ops.TouchedTable) -> Iterator[WriteReport]:
     record = metastore.table(touched.table)
     files, root = Files.of(record.location)
     published: list[str] = []
@@ -166,7 +165,7 @@ def _require_locked_for(
     names: Sequence[str],
     record: TableRecord,
     partition: str | None,
-    touched: TouchedTable,
+    touched: ops.TouchedTable,
 ) -> None:
     """Raises WriteConflict for delete events, and for a base, if the entity was locked for INSERT.
 
@@ -184,7 +183,7 @@ def _require_locked_for(
 
 
 def _entities(
-    files: Files, root: str, record: TableRecord, touched: TouchedTable
+    files: Files, root: str, record: TableRecord, touched: ops.TouchedTable
 ) -> Sequence[str | None]:
     """The partitions in which the transaction may have written; None for the table itself.
 

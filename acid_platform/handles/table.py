@@ -28,8 +28,7 @@ from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partition_names import partition_name, partition_values
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import AsOf, SnapshotName, Tag
-from acid_platform.metastore.records import LockRequest, TableRecord
-from acid_platform.metastore.view_columns import refuse_names_of_views
+from acid_platform.metastore.records import LockRequest, TableRecord, refuse_names_of_views
 from acid_platform.tables import column_changes
 from acid_platform.tables.column_changes import Changing
 from acid_platform.tables.record_layout import columns_of_record

@@ -6,10 +6,12 @@ below the table, such as `month=3/day=4`; None stands for an unpartitioned table
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Self
 
+from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.layout.names import AcidName, BaseName, parse_directory
@@ -140,6 +142,22 @@ class ViewRecord(Located):
         return replace(self, external=self.external.placed(places))
 
 
+def refuse_names_of_views(
+    views: Iterable[ViewRecord], before: TableRecord, columns: Sequence[tuple[str, str]]
+) -> None:
+    """Raises InvalidDefinition if another column would get a name under which a view still reads
+    one that is gone: the view would read it without a word."""
+    names = {name for name, _ in columns}.difference(name for name, _ in before.columns)
+    for view in views if names else ():
+        for table, read in view.reads:
+            again = [name for name, _ in read if table == before.name and name in names]
+            if again:
+                raise InvalidDefinition(
+                    f"view {view.name} reads a column {again[0]!r} that {table} no longer has; drop"
+                    " the view, or make it again, before another column gets the name"
+                )
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionRecord:
     """A registered partition; it ignores files with write ids up to a floor (P22).
@@ -240,31 +258,6 @@ class RegionReport:
 
     table: str
     region: Region
-
-
-@dataclass(frozen=True, slots=True)
-class TouchedEntity:
-    """What a transaction locked for writing: a partition, or the table (None), and for what.
-
-    `dynamic`: the table stands for those of its partitions that get rows.
-    """
-
-    partition: str | None
-    dynamic: bool
-    operation: RowOperation = RowOperation.UPDATE
-
-
-@dataclass(frozen=True, slots=True)
-class TouchedTable:
-    """A table in which an open transaction has a write id (0: none) or locks of writes.
-
-    `unfinished`: its engine says when all its files are written, and has not said so yet.
-    """
-
-    table: str
-    write_id: int
-    entities: tuple[TouchedEntity, ...]
-    unfinished: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,21 +435,3 @@ class Holder:
     def __str__(self) -> str:
         run = f" run {self.run_id}" if self.run_id else ""
         return f"transaction {self.txn} of {self.user}@{self.host}{run}"
-
-
-@dataclass(frozen=True, slots=True)
-class LockState:
-    """One lock of a request, held or waiting. `table` is None for the lock of a database. `txn` is
-    0, and `user` and `host` are empty, for a lock without a transaction."""
-
-    id: int
-    database: str
-    table: str | None
-    partition: str | None
-    lock: LockType
-    acquired: bool
-    txn: int
-    user: str = ""
-    host: str = ""
-    blocked_by: str = ""
-    """What a waiting lock waits for."""

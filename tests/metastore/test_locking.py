@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from acid_platform import InvalidDefinition, LockNotAcquired, LockTimeout, NoSuchTable, TxnAborted
+from acid_platform import LockNotAcquired, LockTimeout, NoSuchTable, TxnAborted
 from acid_platform.metastore.records import LockRequest
 from acid_platform.transactions.locks import LockType
 from tests.metastore.world import INSERT, SELECT, UPDATE, E, R, W, World, X
@@ -212,18 +212,6 @@ def test_L14_a_deadlock_ends_with_the_wait(world: World) -> None:
         world.answer(one)
     world.abort(first)
     assert "txn" in world.answer(other)
-
-
-def test_L15_T16_unlocking_and_locks_without_a_transaction(world: World) -> None:
-    txn = world.begin(LockRequest("t", R))
-    with pytest.raises(InvalidDefinition, match="not permitted"):
-        world.call("unlock", ext=1)
-    alone = world.call("lock_alone", locks=[{"table": "t", "lock": "r"}], wait=0)["ext"]
-    world.clock.advance(300_001)
-    world.call("heartbeat", txns=[txn.id])
-    world.tick()
-    assert states(world) == [(txn.id, "ACQUIRED")]
-    world.call("unlock", ext=alone)
 
 
 def test_P22_a_lock_that_waits_for_a_drop_fails(world: World) -> None:

@@ -19,12 +19,12 @@ from acid_platform.metastore.operations.transactions import GetLocks, GetOpenTxn
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules import machine, turn
 from acid_platform.metastore.rules.turn import EVENTS, Recorded
-from acid_platform.metastore.server import file_operations, querying, server, state_rows
+from acid_platform.metastore.server import group_commit, querying, server, state_rows
 from acid_platform.metastore.tasks import CompactionTask, DropTask
 from tests.metastore.local import local_metastore
 from tests.metastore.world import INSERT, E, W, World
 
-HANDLERS = (turn.HANDLERS, file_operations.HANDLERS, querying.HANDLERS, server.HANDLERS)
+HANDLERS = (turn.HANDLERS, group_commit.HANDLERS, querying.HANDLERS, server.HANDLERS)
 LINES = [
     json.loads(line) for line in Path(__file__).with_name("journal.jsonl").read_text().splitlines()
 ]

@@ -22,8 +22,7 @@ from acid_platform.metastore.operations.transactions import Alive, Granted, Hear
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server import state_rows
-from acid_platform.metastore.server.file_operations import outcome
-from acid_platform.metastore.server.group_commit import GroupCommit
+from acid_platform.metastore.server.group_commit import GroupCommit, outcome
 from acid_platform.metastore.server.group_commit import Request as Asked
 from acid_platform.metastore.server.store import Store
 from acid_platform.services import initiator

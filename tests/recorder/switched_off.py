@@ -19,7 +19,7 @@ from acid_platform.handles.transaction import Transaction
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.operations.transactions import NOTHING_TO_COMMIT, CommitContents
-from acid_platform.metastore.rules import positions, unseen_changes
+from acid_platform.metastore.rules import positions, write_set
 from acid_platform.metastore.server.store import Store
 from acid_platform.scan import deletes
 from acid_platform.transactions import (
@@ -108,7 +108,7 @@ def _nothing(_real: Any, *_args: Any) -> None: ...
 
 Tooth = Faulty | Cell | Overlooked
 OF_SERIALIZABLE = (
-    Faulty("P52", "what was read is not compared", unseen_changes.unseen_change, _nothing),
+    Faulty("P52", "what was read is not compared", write_set.unseen_change, _nothing),
     Faulty("P52", "plain reads are not told", LookedFor.read, _nothing),
     Faulty("P52", "no rows meet", Region.meets, lambda _real, *_regions: False),
     Overlooked("P52", "an insert is no change", (False, False, False)),

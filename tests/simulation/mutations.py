@@ -23,7 +23,6 @@ from acid_platform.metastore.rules import (
     endings,
     housekeeping,
     kept_history,
-    lock_requests,
     locking,
     other_engine_requests,
     reading,
@@ -391,7 +390,7 @@ _DECLARATIONS = (
 _CLEANING = (
     Faulty("P4", "aborted write ids are forgotten early", housekeeping._forgettable,
            lambda _real, _state, table, _low: set(table.aborted), 7),
-    Faulty("P11", "who asks after a cleaning is not told", lock_requests.may_read, _always(True)),
+    Faulty("P11", "who asks after a cleaning is not told", locking.may_read, _always(True)),
     Faulty("P21", "a compaction and a Cleaner work on one entity",
            table_declarations.being_cleaned, _always(False)),
     Faulty("P21", "a compaction that was taken away is published", compactions.owned,
@@ -408,7 +407,7 @@ _CLEANING = (
            lambda real, state, table, _watermark, *more: real(
                state, table, state.next_txn, *more), 41),
     Faulty("P26", "files are given to who asks after a cleaning",
-           lock_requests.check_files, _always(None)),
+           locking.check_files, _always(None)),
     Faulty("P26", "the files of commits are not recorded", endings.place,
            lambda real, state, entity, recorded: (
                real(state, entity, recorded),

@@ -31,7 +31,7 @@ class MetastoreOperation(Generic[A_co]):
     """A message to the metastore, with its arguments as fields and the type of its answer.
 
     A subclass becomes a frozen dataclass. A handler for it must exist in the rules (rules.machine)
-    or in the server (server.file_operations, server.server).
+    or in the server (server.group_commit, server.server).
 
     `op` is its name in messages and in kept outcomes, `answers` the JSON key of the answer, unless
     the answer is a record of several fields. `outcome` is the record that is kept of the answer if

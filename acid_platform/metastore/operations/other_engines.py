@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from acid_platform.metastore.operations.base import MetastoreOperation, Unrecorded
-from acid_platform.metastore.records import LockRequest, TouchedTable
-from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+from acid_platform.metastore.records import LockRequest
+from acid_platform.transactions import RowOperation, ValidTxnList, ValidWriteIdList
 
 # --- answers ------------------------------------------------------------------------------------
 
@@ -21,6 +21,31 @@ class LockProgress:
 
     ext: int
     acquired: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedEntity:
+    """What a transaction locked for writing: a partition, or the table (None), and for what.
+
+    `dynamic`: the table stands for those of its partitions that get rows.
+    """
+
+    partition: str | None
+    dynamic: bool
+    operation: RowOperation = RowOperation.UPDATE
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedTable:
+    """A table in which an open transaction has a write id (0: none) or locks of writes.
+
+    `unfinished`: its engine says when all its files are written, and has not said so yet.
+    """
+
+    table: str
+    write_id: int
+    entities: tuple[TouchedEntity, ...]
+    unfinished: bool = False
 
 
 # --- operations ---------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from acid_platform.metastore.records import (
     ClientInfo,
     Holder,
     LockRequest,
-    LockState,
     PartitionRecord,
     RecordedDirectory,
     RegionReport,
@@ -23,6 +22,7 @@ from acid_platform.metastore.records import (
     WriteReport,
 )
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+from acid_platform.transactions.locks import LockType
 
 # --- answers ------------------------------------------------------------------------------------
 
@@ -106,6 +106,24 @@ class TxnOutcome:
     state: str
     commit_id: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LockState:
+    """One lock of a request, held or waiting. `table` is None for the lock of a database. `txn` is
+    0, and `user` and `host` are empty, for a lock without a transaction."""
+
+    id: int
+    database: str
+    table: str | None
+    partition: str | None
+    lock: LockType
+    acquired: bool
+    txn: int
+    user: str = ""
+    host: str = ""
+    blocked_by: str = ""
+    """What a waiting lock waits for."""
 
 
 # --- operations ---------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from acid_platform.metastore.records import (
     RowReport,
     TableRecord,
     WriteReport,
+    refuse_names_of_views,
 )
 from acid_platform.metastore.rules import locking, positions, write_set
 from acid_platform.metastore.rules.declared import unchanged, widened
@@ -46,8 +47,6 @@ from acid_platform.metastore.rules.table_declarations import (
 )
 from acid_platform.metastore.rules.turn import Event, Turn, handles
 from acid_platform.metastore.rules.txns import require_open
-from acid_platform.metastore.rules.unseen_changes import unseen_change
-from acid_platform.metastore.view_columns import refuse_names_of_views
 from acid_platform.transactions import RowOperation, TxnState, TxnType
 from acid_platform.transactions.conflicts import InTable, Looked, WriteSetRow
 from acid_platform.transactions.regions import MOST_REGIONS
@@ -133,7 +132,7 @@ def _checked(turn: Turn, txn: Txn, contents: ops.CommitContents) -> CheckedCommi
     if conflict is None and checked.looked is not None:
         conflict = write_set.skew(state, txn, checked.looked)
     if conflict is None and contents.read:
-        conflict = unseen_change(state, turn.past, txn, contents.read)
+        conflict = write_set.unseen_change(state, turn.past, txn, contents.read)
     if conflict is not None:
         raise WriteConflict(write_set.describe(state, *conflict))
     for record in (*checked.altered, *checked.rewritten):

@@ -8,7 +8,6 @@ from acid_platform.metastore import operations as ops
 from acid_platform.metastore.operations.base import Row
 from acid_platform.metastore.records import (
     Holder,
-    LockState,
     PartitionRecord,
     TableRecord,
     ViewRecord,
@@ -110,12 +109,12 @@ def locks(turn: Turn, _operation: ops.ShowLocks) -> list[Row]:
     return [row for entry in turn.state.locks.values() for row in _lock_rows(turn, entry)]
 
 
-def _lock_states(state: State, entry: LockEntry) -> list[LockState]:
+def _lock_states(state: State, entry: LockEntry) -> list[ops.LockState]:
     """Each lock of a request, with what it waits for."""
     blocked = None if entry.acquired else first_block(state, entry)
     txn = state.txns.get(entry.txn_id)
     return [
-        LockState(
+        ops.LockState(
             id=entry.ext,
             database=component.db,
             table=component.table,
@@ -189,7 +188,7 @@ def open_txns(turn: Turn, _operation: ops.GetOpenTxns) -> list[Holder]:
 
 
 @handles(ops.GetLocks)
-def lock_states(turn: Turn, _operation: ops.GetLocks) -> list[LockState]:
+def lock_states(turn: Turn, _operation: ops.GetLocks) -> list[ops.LockState]:
     return [
         state for entry in turn.state.locks.values() for state in _lock_states(turn.state, entry)
     ]

@@ -18,7 +18,6 @@ from acid_platform.errors import (
     SnapshotExpired,
 )
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.records import TouchedEntity, TouchedTable
 from acid_platform.metastore.rules import locking, write_set
 from acid_platform.metastore.rules.endings import Aborted
 from acid_platform.metastore.rules.locking import LockRemoved, end_wait, enqueue
@@ -126,17 +125,17 @@ def _without_dropped(state: State, table: TableState, listed: ValidWriteIdList) 
 
 
 @handles(ops.GetTouched)
-def touched(turn: Turn, operation: ops.GetTouched) -> list[TouchedTable]:
+def touched(turn: Turn, operation: ops.GetTouched) -> list[ops.TouchedTable]:
     """Raises TxnAborted, SnapshotExpired, NoSuchTxn."""
     state, txn = turn.state, require_open(turn, operation.txn)
     components = state.components.get(txn.txn_id, ())
     table_ids = dict.fromkeys((*(one.table_id for one in components), *txn.wrote))
     return [
-        TouchedTable(
+        ops.TouchedTable(
             state.name_of(table_id),
             state.tables[table_id].by_txn.get(txn.txn_id, 0),
             tuple(
-                TouchedEntity(one.partition, one.dynamic, one.operation)
+                ops.TouchedEntity(one.partition, one.dynamic, one.operation)
                 for one in components
                 if one.table_id == table_id
             ),

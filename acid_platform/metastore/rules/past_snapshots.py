@@ -12,7 +12,7 @@ from acid_platform.metastore.pasts import AsOf, KeptHistory, Pin, Tag, tag_mista
 from acid_platform.metastore.records import PastTable, TableRecord
 from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.rules.declared import partitions_at, seen_table
-from acid_platform.metastore.rules.lock_requests import check_files
+from acid_platform.metastore.rules.locking import check_files
 from acid_platform.metastore.rules.state import State, TableState, Txn
 from acid_platform.metastore.rules.turn import Event, Turn, handles
 from acid_platform.metastore.rules.txns import renew_lease, require_open

@@ -19,7 +19,7 @@ from acid_platform.metastore.rules.declared import (
     seen_table,
     seen_views,
 )
-from acid_platform.metastore.rules.lock_requests import check_files
+from acid_platform.metastore.rules.locking import check_files
 from acid_platform.metastore.rules.snapshots import snapshot, txn_list, write_ids
 from acid_platform.metastore.rules.state import State, TableState, Txn
 from acid_platform.metastore.rules.timers import touch

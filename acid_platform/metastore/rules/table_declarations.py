@@ -12,14 +12,18 @@ from acid_platform.layout.declarable import refuse_path_trouble, refuse_shared_n
 from acid_platform.layout.partition_names import parse_partition, partition_name
 from acid_platform.layout.types import folded
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.records import PartitionRecord, RecordedDirectory, TableRecord
+from acid_platform.metastore.records import (
+    PartitionRecord,
+    RecordedDirectory,
+    TableRecord,
+    refuse_names_of_views,
+)
 from acid_platform.metastore.rules import kept_history, lock_index
 from acid_platform.metastore.rules.declared import require_version
 from acid_platform.metastore.rules.state import Earlier, Entity, State, TableState
 from acid_platform.metastore.rules.timers import patience
 from acid_platform.metastore.rules.turn import Event, Turn, handles
 from acid_platform.metastore.rules.view_declarations import refuse_half_texts
-from acid_platform.metastore.view_columns import refuse_names_of_views
 
 # --- decisions --------------------------------------------------------------------------------
 

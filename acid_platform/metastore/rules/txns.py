@@ -21,7 +21,7 @@ from acid_platform.metastore.records import ClientInfo
 from acid_platform.metastore.rules import locking, write_set
 from acid_platform.metastore.rules.declared import seen_table, unchanged
 from acid_platform.metastore.rules.endings import Aborted
-from acid_platform.metastore.rules.lock_requests import check_files, may_read
+from acid_platform.metastore.rules.locking import check_files, may_read
 from acid_platform.metastore.rules.snapshots import snapshot, write_ids
 from acid_platform.metastore.rules.state import LockEntry, State, Txn
 from acid_platform.metastore.rules.timers import touch

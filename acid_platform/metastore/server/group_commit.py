@@ -18,14 +18,19 @@ from typing import Any
 from acid_platform.base.clock import Clock, Moment
 from acid_platform.base.databases import Error
 from acid_platform.errors import AcidError, InvalidDefinition, MetastoreUnavailable
+from acid_platform.metastore import operations as ops
 from acid_platform.metastore.endpoint import Ground
 from acid_platform.metastore.log.contract import PositionTaken
 from acid_platform.metastore.log.local import LocalLog
-from acid_platform.metastore.operations.base import Answer, MetastoreOperation, write_answer
+from acid_platform.metastore.operations.base import (
+    Answer,
+    MetastoreOperation,
+    Row,
+    write_answer,
+)
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Recorded, Reply, error_reply
-from acid_platform.metastore.server import file_operations
 from acid_platform.metastore.server.metrics import Counters
 from acid_platform.metastore.server.saving import start_saving
 from acid_platform.metastore.server.state_rows import Unsaved
@@ -177,7 +182,7 @@ class GroupCommit:
                 return refused + self._fail(requests, error)
         self.counters.requests += len(requests)
         for request in requests:
-            handler = file_operations.HANDLERS.get(type(request.operation))
+            handler = HANDLERS.get(type(request.operation))
             if handler is not None:
                 replies.append(self.answer(request, partial(handler, self)))
         return refused + replies
@@ -190,7 +195,7 @@ class GroupCommit:
         events: list[Recorded] = []
         replies = self._unsent = list[Reply]()
         for request in requests:
-            if type(request.operation) in file_operations.HANDLERS:
+            if type(request.operation) in HANDLERS:
                 continue
             try:
                 handled = self.machine.handle(request.operation, request.id, now)
@@ -393,3 +398,21 @@ class GroupCommit:
             return Reply(request.id, error_reply(unreadable))
         except Exception as error:
             return self.bad(request.id, kind.op, error)
+
+
+def outcome(group: GroupCommit, operation: ops.GetOutcome) -> Answer | None:
+    request_id = operation.request_id
+    past = group.state.outcomes.get(request_id) or group.store.past_outcome(request_id)
+    return None if past is None else group.machine.expand(past.op, past.reply)
+
+
+def history(group: GroupCommit, operation: ops.GetHistory) -> list[Row]:
+    """Raises NoSuchTable."""
+    return group.store.history(group.state, group.state.table(operation.name).record.table_id)
+
+
+HANDLERS: dict[type[MetastoreOperation[object]], Callable[..., object]] = {
+    ops.GetOutcome: outcome,
+    ops.GetHistory: history,
+}
+"""Operations that also read what memory no longer holds."""
