@@ -98,13 +98,13 @@ def put(warehouse: Warehouse, table: str, *ids: int, partition: str = "") -> Non
     """Commits an insert without Spark."""
     with warehouse.transaction() as txn:
         record = txn.table(table).record
-        txn._work.lock(record, Statement.INSERT)
+        txn.lock(record, Statement.INSERT)
         write_id = txn.write_ids[table]
         AcidTable(Path(record.location, partition), "id int").inserts(
             f"d{write_id}.0", [(write_id, P, number, value) for number, value in enumerate(ids)]
         )
         directory = full(f"d{write_id}.0").partition("/")[0]
-        txn._work.report(
+        txn.report(
             record,
             RowOperation.INSERT,
             [

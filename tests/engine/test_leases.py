@@ -72,7 +72,7 @@ def test_P29_a_missing_file_is_damage_only_while_the_transaction_is_known_to_be_
         def check() -> None:
             raise ended("nobody can tell")
 
-        monkeypatch.setattr(txn._work.begun, "check", check)
+        monkeypatch.setattr(txn.begun, "check", check)
         with pytest.raises(ended, match="nobody can tell"):
             table.to_arrow()
         with pytest.raises(UnknownColumn):  # no file: the first error says what is wrong

@@ -198,7 +198,7 @@ def test_P38_the_files_name_the_rows_that_the_writer_has_named(shared: Warehouse
         table.insert([{"id": first + n, "v": "new", "p": n % 2} for n in range(1000)])
     with shared.transaction() as txn:
         txn.table("db.files").update({"v": "'one'"}, "id % 7 = 0 or id between 300 and 400")
-        named = {report.partition: report.rows for report in txn._work._changed.reports()}
+        named = {report.partition: report.rows for report in txn._changed.reports()}
         files, location = Files.of(table.location)
         for report in txn.reports:
             if report.directory.startswith("delete"):

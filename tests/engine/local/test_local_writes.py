@@ -423,7 +423,7 @@ def test_P4_a_lost_transaction_stops_its_write_between_two_batches(
     def abort() -> None:
         assert written.wait(30)
         warehouse.metastore.call(AbortMany((txn.id,), "an operator"))
-        txn._work.begun.found_lost("an operator aborted it")
+        txn.begun.found_lost("an operator aborted it")
 
     other = threading.Thread(target=abort)
     other.start()
