@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tests.published.slt import Case, cases
+from tests.conformance.slt import PUBLISHED, Case, cases
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "internal" / "published-tests.md"
 _HEAD = """\
@@ -19,12 +19,12 @@ values, or follow from the rules of SQL and Hive; none comes from a run of ours.
 
 The files are `tests/published/*.slt`, in the form of
 [sqllogictest](https://www.sqlite.org/sqllogictest/doc/trunk/about.wiki), so that other engines can
-run them, too; the docstring of `tests/published/slt.py` says which part of the form they use.
+run them, too; the docstring of `tests/conformance/slt.py` says which part of the form they use.
 `make test-all` runs those of Hive, Trino and Spark in the local engine, and `make test-full` all of
 them in both engines. These are all without a JVM:
 
 ```
-.venv/bin/python -m pytest tests/published -m "not spark"
+.venv/bin/python -m pytest tests/conformance -k published -m "not spark"
 ```
 
 A case passes if its rows are right, and if it gets an error where the published test wants one. In
@@ -49,7 +49,7 @@ older.
 
 
 def render() -> str:
-    found = cases()
+    found = cases(PUBLISHED)
     passing = [case for case in found if not (case.refused or case.differs)]
     refused = [case for case in found if case.refused]
     differing = [case for case in found if case.differs]

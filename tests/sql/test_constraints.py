@@ -129,44 +129,6 @@ def test_a_merge_refuses_dicts_of_which_some_leave_out_a_column_with_a_default(
     ]
 
 
-REFUSED = [
-    ("INSERT INTO {t} VALUES (9, 'x', 1, NULL), (NULL, 'x', 1, NULL)", "has_id", "id=NULL"),
-    ("INSERT INTO {t} VALUES (9, 'x', 1, NULL), (4, 'x', -1, NULL)", "age_known", "age=-1"),
-    ("INSERT INTO {t} (name) VALUES ('no id')", "has_id", "id=NULL"),
-    ("INSERT INTO {t} SELECT CAST(NULL AS int), 'x', 1, NULL", "has_id", "id=NULL"),
-    ("INSERT OVERWRITE TABLE {t} SELECT 1, 'x', -7, NULL", "age_known", "age=-7"),
-    ("UPDATE {t} SET age = -1 WHERE id = 2", "age_known", "age=-1"),
-    ("UPDATE {t} SET age = age - 31", "age_known", "age=-1"),
-    ("UPDATE {t} SET id = DEFAULT", "has_id", "id=NULL"),
-    (
-        "MERGE INTO {t} t USING (SELECT 1 AS id) s ON t.id = s.id"
-        " WHEN MATCHED THEN UPDATE SET age = -5",
-        "age_known",
-        "age=-5",
-    ),
-    (
-        "MERGE INTO {t} t USING (SELECT 7 AS id) s ON t.id = s.id"
-        " WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (age) VALUES (s.id)",
-        "has_id",
-        "id=NULL",
-    ),
-]
-
-
-@pytest.mark.more
-@pytest.mark.parametrize(("text", "constraint", "value"), REFUSED)
-def test_a_statement_that_violates_a_constraint_writes_nothing(
-    warehouse: Warehouse, person: Table, text: str, constraint: str, value: str
-) -> None:
-    before = warehouse.metastore.history(person.name)
-    with pytest.raises(ConstraintViolated) as refused:
-        warehouse.sql(text.format(t=person.name))
-    message = str(refused.value)
-    assert f"constraint {constraint} of {person.name}" in message and f"with {value};" in message
-    assert rows(warehouse, person) == BEFORE
-    assert warehouse.metastore.history(person.name) == before
-
-
 VERBS: list[Callable[[Table], object]] = [
     lambda table: table.insert([{"id": 3, "age": -1}]),
     lambda table: table.insert(pd.DataFrame({"id": [None], "age": [1]}, dtype="Int64")),
@@ -180,15 +142,6 @@ def test_verbs_of_python_are_held_to_it(warehouse: Warehouse, person: Table, num
     with pytest.raises(ConstraintViolated, match=f"of {person.name}"):
         VERBS[number](person)
     assert rows(warehouse, person) == BEFORE
-
-
-def test_deletes_and_matched_deletes_are_no_new_rows(warehouse: Warehouse, person: Table) -> None:
-    warehouse.sql(
-        f"MERGE INTO {person.name} t USING (SELECT 1 AS id) s ON t.id = s.id"
-        " WHEN MATCHED THEN DELETE"
-    )
-    warehouse.sql(f"DELETE FROM {person.name} WHERE age IS NULL")
-    assert rows(warehouse, person) == []
 
 
 def test_a_transaction_goes_on_without_the_statement(warehouse: Warehouse, person: Table) -> None:
@@ -252,21 +205,6 @@ def test_a_rollback_to_rows_without_a_column_gives_them_no_default(
     assert rows(warehouse, person, "id, more") == [(1, None), (2, None)]
 
 
-def test_insert_only_tables_and_partitions(warehouse: Warehouse) -> None:
-    name = f"lines_{next(_numbers)}"
-    warehouse.sql(
-        f"CREATE TABLE {name} (id int NOT NULL, line string DEFAULT '-') PARTITIONED BY (p int)"
-        " TBLPROPERTIES ('transactional_properties'='insert_only')"
-    )
-    warehouse.sql(f"INSERT INTO {name} PARTITION (p=1) (id) VALUES (1)")
-    warehouse.sql(f"INSERT INTO {name} VALUES (2, DEFAULT, 2)")
-    with pytest.raises(ConstraintViolated):
-        warehouse.sql(f"INSERT INTO {name} PARTITION (p) SELECT NULL, 'x', 3")
-    table = warehouse.table(name)
-    assert rows(warehouse, table, "id, line, p") == [(1, "-", 1), (2, "-", 2)]
-    assert table.partitions() == ["p=1", "p=2"]
-
-
 def test_show_create_table_declares_the_same(warehouse: Warehouse, person: Table) -> None:
     warehouse.sql(
         f"ALTER TABLE {person.name} ADD CONSTRAINT fk FOREIGN KEY (age) REFERENCES other(x)"
@@ -283,23 +221,6 @@ def test_show_create_table_declares_the_same(warehouse: Warehouse, person: Table
     described = warehouse.sql(f"DESCRIBE FORMATTED {person.name}").to_dict("records")
     assert {"col_name": "age_known", "data_type": "CHECK (age >= 0)", "comment": ""} in described
     warehouse.sql("DROP TABLE again")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "CREATE TABLE bad (a int CHECK (a))",
-        "CREATE TABLE bad (a int DEFAULT 1.5)",
-        "CREATE TABLE bad (a int DEFAULT 'x')",
-        "CREATE TABLE bad (a tinyint DEFAULT 1000)",
-        "CREATE TABLE bad (a decimal(5,2) DEFAULT 1.234)",
-        "CREATE TABLE bad (a varchar(2) DEFAULT 'abc')",
-    ],
-)
-def test_constraints_that_no_row_could_fulfil_are_refused(warehouse: Warehouse, text: str) -> None:
-    with pytest.raises((InvalidDefinition, UnknownColumn)):
-        warehouse.sql(text)
-    assert "default.bad" not in warehouse.tables()
 
 
 @pytest.mark.more

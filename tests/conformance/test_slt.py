@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from acid_platform.errors import NeedsSpark, WrongType
-from tests.published.slt import Case, Rows, cases, check, parsed
+from tests.conformance.slt import PUBLISHED, Case, Rows, cases, check, parsed
 
 TEXT = """\
 # project: Ours
@@ -94,7 +94,6 @@ def test_a_case_that_spark_alone_runs_has_to_be_refused_by_the_other_engine() ->
 @pytest.mark.parametrize(
     "text",
     [
-        "statement ok\nSELECT 1\n",
         "# case: a\nquery I\nSELECT 1\n",
         "# case: a\nstatement fine\nSELECT 1\n",
         "# case: a\nstatement ok\nSELECT 1\n----\n1\n",
@@ -106,7 +105,7 @@ def test_a_line_that_is_not_understood_is_an_error(text: str) -> None:
 
 
 def test_every_case_says_what_it_stands_for() -> None:
-    found = cases()
+    found = cases(PUBLISHED)
     assert len(found) >= 150
     named = [(one.project, one.test) for one in found]
     assert len(set(named)) == len(named)

@@ -1,0 +1,67 @@
+"""Every statement in the files of `statements` and of tests/published answers what its file says,
+whatever engine runs it and wherever the tables are (P33)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.configurations import Configuration
+from tests.conformance.slt import OURS, PUBLISHED, Case, cases
+from tests.conftest import temporary_warehouse
+from tests.stores.conftest import a_bucket, a_server, opened
+
+OUR_CASES = [pytest.param(case, id=f"{case.file[:-4]} {case.test}") for case in cases(OURS)]
+PUBLISHED_CASES = [
+    pytest.param(
+        case,
+        id=f"{case.project} {case.test}",
+        # What these ask is much that other tests ask: too long for `make test-all`.
+        marks=[pytest.mark.slow] * (case.file in {"delta.slt", "iceberg.slt"}),
+    )
+    for case in cases(PUBLISHED)
+]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        "local",
+        pytest.param("spark", marks=pytest.mark.spark),
+        pytest.param("s3", marks=pytest.mark.more),
+    ],
+)
+def configuration(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Configuration]:
+    name = request.param
+    path: Path = tmp_path_factory.mktemp("conformance")
+    if name == "s3":
+        with a_server("s3") as server, a_bucket(server, path), opened() as warehouse:
+            yield Configuration(name, warehouse)
+        return
+    spark = request.getfixturevalue("spark") if name == "spark" else None
+    with temporary_warehouse(path / "wh", spark, name) as warehouse:
+        yield Configuration(name, warehouse)
+
+
+@pytest.mark.parametrize("case", OUR_CASES)
+def test_P33_our_statements(configuration: Configuration, case: Case) -> None:
+    configuration.check(case)
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("case", PUBLISHED_CASES)
+@pytest.mark.parametrize("configuration", ["local"], indirect=True)
+def test_P33_published_statements(configuration: Configuration, case: Case) -> None:
+    configuration.check(case)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("case", PUBLISHED_CASES)
+@pytest.mark.parametrize("configuration", ["spark"], indirect=True)
+def test_P33_published_statements_in_spark(configuration: Configuration, case: Case) -> None:
+    configuration.check(case)
