@@ -69,7 +69,8 @@ class RowStatement(ABC, Generic[_Result]):
 
     @abstractmethod
     def run(self, work: TransactionWork, record: TableRecord) -> _Result:
-        """Writes and reports the change; `record` is the table as the transaction sees it."""
+        """Writes and reports the change; `record` is the table as the transaction sees it, and
+        `check` has passed it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +87,6 @@ class InsertRows(RowStatement[int]):
         _require_partition(self.rows, record, self.fixed)
 
     def run(self, work: TransactionWork, record: TableRecord) -> int:
-        self.check(record)
         work.lock(record, self.lock)
         work.refuse_together(record)
         fixed = written_values(self.fixed, columns_of_record(record)[1], record.name)
@@ -111,11 +111,20 @@ class OverwriteRows(RowStatement[int]):
     def lock(self) -> Statement | None:
         return Statement.INSERT_OVERWRITE if self.partition is None else None
 
-    def run(self, work: TransactionWork, record: TableRecord) -> int:
-        _, keys = columns_of_record(record)
-        whole = {} if self.partition is None else partition_values(self.partition, keys, self.table)
+    def check(self, record: TableRecord) -> None:
+        whole = self._whole(record)
         require_rows_fit(record, column_names(self.rows))
         _require_partition(self.rows, record, whole or self.fixed)
+
+    def _whole(self, record: TableRecord) -> Mapping[str, str | None]:
+        """The values of the partition that it replaces; empty if it replaces any."""
+        if self.partition is None:
+            return {}
+        return partition_values(self.partition, columns_of_record(record)[1], self.table)
+
+    def run(self, work: TransactionWork, record: TableRecord) -> int:
+        _, keys = columns_of_record(record)
+        whole = self._whole(record)
         name = partition_name(whole) if whole else None
         work.lock(record, Statement.INSERT_OVERWRITE, name)
         emptied = [name] if name else [] if keys else [""]
@@ -157,7 +166,6 @@ class UpdateRows(RowStatement[int]):
             _require_names(self.where, record, "UPDATE")
 
     def run(self, work: TransactionWork, record: TableRecord) -> int:
-        self.check(record)
         work.lock(record, self.lock)
         work.refuse_together(record)
         scan = _scan(work, record, self.where)
@@ -186,7 +194,6 @@ class DeleteRows(RowStatement[int]):
             _require_names(self.where, record, "DELETE FROM")
 
     def run(self, work: TransactionWork, record: TableRecord) -> int:
-        self.check(record)
         work.lock(record, self.lock)
         work.refuse_together(record)
         scan = _scan(work, record, self.where)
@@ -236,7 +243,6 @@ class MergeRows(RowStatement[MergeCounts]):
     def run(self, work: TransactionWork, record: TableRecord) -> MergeCounts:
         from acid_platform.scan.condition_regions import equal_columns  # sqlglot takes long
 
-        self.check(record)
         work.lock(record, self.lock)
         work.refuse_together(record)
         clauses = self._complete(record)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from acid_platform.base.arguments import require_kind
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.errors import (
+    AcidError,
     CompactionRefused,
     DeclarationChanged,
     InvalidDefinition,
@@ -74,15 +75,18 @@ class Table(Reads, Writes):
         return self._warehouse.leases.brief(self._name)
 
     def _run(self, statement: RowStatement[_Result], engine: str | None) -> _Result:
-        """Runs it as a transaction, which begins with the lock that the known declaration asks
-        for."""
+        """Runs it as a transaction, which begins with its lock if it fits the known declaration."""
+        checked, locks = None, list[LockRequest]()
+        with suppress(AcidError):  # the transaction sees whether that is still wrong
+            statement.check(self.known)
+            checked = self.known
+            locks = locks_at_begin(self._warehouse, [(checked, statement.lock)])
 
         def change(txn: Transaction) -> _Result:
             self.known = txn.view.table(self._name)
-            return txn.run(statement)
+            return txn.run(statement, checked)
 
         with self._warehouse.using(engine):
-            locks = locks_at_begin(self._warehouse, [(self.known, statement.lock)])
             return autocommit(self._warehouse, self._name, change, locks)
 
     # --- rows ----------------------------------------------------------------------------------

@@ -106,9 +106,13 @@ class Transaction(TransactionWork):
         """A block that runs a statement which writes: what it reads, it looks for (P51)."""
         return self.view.noting(self.looked_for.condition)
 
-    def run(self, statement: RowStatement[_Result]) -> _Result:
-        """Runs a statement that changes rows; returns and raises what it says."""
-        return statement.run(self, self.view.table(statement.table))
+    def run(self, statement: RowStatement[_Result], checked: TableRecord | None = None) -> _Result:
+        """Runs a statement that changes rows; returns and raises what it says. `checked`: the
+        declaration for which it is known to be right."""
+        record = self.view.table(statement.table)
+        if record != checked:
+            statement.check(record)
+        return statement.run(self, record)
 
     def learn_settings(self) -> None:
         """Takes over the settings in force now, with which its next statement runs."""
@@ -203,7 +207,9 @@ class TransactionTable(Reads, Writes):
 
     def _run(self, statement: RowStatement[_Result], engine: str | None) -> _Result:
         with self._warehouse.using(engine):
-            return statement.run(self._txn, self.record)
+            record = self.record
+            statement.check(record)
+            return statement.run(self._txn, record)
 
     def _note(self, counts: Mapping[str, Coerced]) -> None:
         own = self._txn.conversions.setdefault(self.name, {})
