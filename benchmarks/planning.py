@@ -29,6 +29,7 @@ from pyarrow import fs
 
 from acid_platform import Table, Warehouse
 from acid_platform.base.clock import Moment
+from acid_platform.formats.file_access import recorded_file
 from acid_platform.formats.orc import AcidWriter, acid_schema
 from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.layout.types import parse_columns
@@ -41,7 +42,6 @@ from acid_platform.storage.files import Files
 from acid_platform.tables.record_layout import table_layout
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
-from acid_platform.write.file_records import recorded_file
 from benchmarks.results import options, saved
 
 COLUMNS = "id bigint, amount decimal(12,2), day date, name string, note string"

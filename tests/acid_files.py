@@ -21,6 +21,7 @@ from acid_platform.compaction.plan import CompactionPlan, CompactionSettings, pl
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.compaction.validation import compare
 from acid_platform.engine.local.compact import LocalCompaction
+from acid_platform.formats.file_access import recorded_file
 from acid_platform.formats.orc import AcidWriter, acid_schema
 from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.layout.names import VERSION_FILE
@@ -33,7 +34,6 @@ from acid_platform.scan.table_layout import Listings, TableLayout
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidTxnList
 from acid_platform.values.arrow_types import arrow_type
-from acid_platform.write.file_records import recorded_file
 from tests.notation import names, txns, write_ids
 
 P = 536870912

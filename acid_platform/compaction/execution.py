@@ -25,17 +25,17 @@ from acid_platform.compaction.states import Layout
 from acid_platform.compaction.validation import Profile
 from acid_platform.compaction.value_sums import row_id_checksum
 from acid_platform.errors import CompactionFailed, StoreRefused, StoreUnavailable
-from acid_platform.formats.orc import open_orc, reading
+from acid_platform.formats.data_file import FilePath
+from acid_platform.formats.file_access import open_file, reading, recorded_file
 from acid_platform.layout import names
 from acid_platform.layout.file_entries import FileEntry, RecordedFiles
-from acid_platform.layout.formats import ORC
+from acid_platform.layout.formats import ACID_FORMAT
 from acid_platform.layout.names import BaseName, DeltaName
 from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.scan.deletes import DeleteKeys
 from acid_platform.scan.scans import Scan
 from acid_platform.storage import durability
 from acid_platform.storage.files import Files, asking
-from acid_platform.write.file_records import recorded_file
 from acid_platform.write.publishing import WrittenDirectory, write_empty_file
 
 Records = Mapping[str, FileEntry]
@@ -128,10 +128,10 @@ def _finished(compaction: Compaction, records: Records) -> Iterator[WrittenDirec
                     " executors write to the same storage as this process, and compact it again"
                 )
         deletes = isinstance(name, DeltaName) and name.deletes
+        stored = compaction.plain or ACID_FORMAT
         contents = RecordedFiles(
             tuple(
-                records.get(path)
-                or recorded_file(files, path, info.base_name, compaction.plain or ORC, deletes)
+                records.get(path) or recorded_file(files, path, info.base_name, stored, deletes)
                 for path, info in infos.items()
             )
         )
@@ -227,7 +227,7 @@ def _disordered(outputs: Scan, compaction: Compaction) -> int:
 
 def _has_key_index(files: Files, path: str) -> bool:
     with reading(path):
-        return open_orc(files, path).has_key_index
+        return open_file(files, FilePath(path)).has_key_index
 
 
 def publish(staged: StagedCompaction) -> tuple[WrittenDirectory, ...]:

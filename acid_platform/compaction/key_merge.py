@@ -12,8 +12,8 @@ from operator import itemgetter
 
 import numpy as np
 
+from acid_platform.formats.file_access import open_file, reading
 from acid_platform.formats.keyed import Keyed, KeyRun, in_key_order
-from acid_platform.formats.orc import open_orc, reading
 from acid_platform.layout.schema import RowKey, ascend
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.files import Files
@@ -32,12 +32,12 @@ class Decoding:
 def changes(
     files: Files, source: SourceFile, decoding: Decoding, values: bool = True
 ) -> Iterator[Keyed]:
-    """All rows of a file with stored keys, in file order. Raises as `OrcFile.changes`."""
+    """All rows of a file with stored keys, in file order. Raises as `DataFile.changes`."""
     run = None
     if source.kind is SourceKind.RAW:
         run = KeyRun(source.write_id, source.bucket, source.first_row_id)
     with reading(source.path):
-        file = open_orc(files, source.path, source.length)
+        file = open_file(files, source)
     for rows in file.changes(run, decoding.delete_events, decoding.timestamps, values):
         yield rows.stored()
 

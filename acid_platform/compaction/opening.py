@@ -13,7 +13,7 @@ from acid_platform.compaction.plan import CompactionPlan, watermark
 from acid_platform.compaction.rewrite import Rewrite
 from acid_platform.compaction.states import CompactionKind, Layout
 from acid_platform.errors import CompactionRefused
-from acid_platform.formats.orc import orc_schema
+from acid_platform.formats.file_access import type_text
 from acid_platform.layout.file_entries import NO_RANGES, FileEntry
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import BaseName, BucketFile, DeltaName, temporary_name
@@ -210,7 +210,7 @@ def _refuse_lossy_types(inputs: Scan, sources: EntitySources) -> None:
     if not sources.inserts:
         return
     first = sources.inserts[0]
-    stored = orc_schema(inputs.files, first.path, first.length).replace("varchar(", "")
+    stored = type_text(inputs.files, first).replace("varchar(", "")
     declared = ",".join(str(column.type) for column in inputs.columns).replace("varchar(", "")
     for kind in _TYPES_THAT_CHANGE:
         if kind in stored and kind not in declared:

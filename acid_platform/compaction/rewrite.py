@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from pyarrow.fs import FileType
 
-from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.compaction.key_merge import Decoding, SortedFile, changes, merged_pieces
 from acid_platform.compaction.validation import Profile
 from acid_platform.compaction.value_sums import ValueSums
 from acid_platform.errors import CompactionMismatch
+from acid_platform.formats.data_file import WideTimestamps
+from acid_platform.formats.file_access import new_file, refuse_finer
 from acid_platform.formats.keyed import Keyed, in_key_order
-from acid_platform.formats.orc import AcidWriter, WideTimestamps
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.schema import is_positional
 from acid_platform.layout.types import Column
@@ -29,7 +29,6 @@ from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 from acid_platform.values.arrow_types import arrow_schema
 from acid_platform.values.stored_values import as_declared
-from acid_platform.write.file_records import record_as_written
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +205,11 @@ def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
     kinds = arrow_schema(rewrite.columns, rewrite.timestamps)
     summed = rewrite.summed and not rewrite.delete_events
     values = ValueSums([column.name for column in rewrite.columns] if summed else [])
-    writer = AcidWriter(
+    writer = new_file(
         files,
         rewrite.output,
         rewrite.columns,
+        None,
         rewrite.compression,
         rewrite.delete_events,
         pool=pool,
@@ -235,5 +235,5 @@ def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
         writer.give_up()
         raise
     name = rewrite.output.rpartition("/")[2]
-    record = record_as_written(writer, name, rewrite.delete_events) if count else None
+    record = writer.record(name) if count else None
     return Rewritten(count, record, values.profile())

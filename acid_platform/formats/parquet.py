@@ -8,10 +8,12 @@ that Spark and Hive write there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from itertools import islice
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
@@ -24,10 +26,13 @@ from acid_platform.base.file_bounds import (
     MOST_UNPACKED,
 )
 from acid_platform.errors import CorruptFile, UnsupportedLayout
+from acid_platform.formats.data_file import ColumnOfFile, DataFile
 from acid_platform.formats.keyed import Keyed
+from acid_platform.layout.file_entries import FileEntry, Footer
 from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
-from acid_platform.values.arrow_types import arrow_schema
+from acid_platform.values.arrow_numpy import filled
+from acid_platform.values.arrow_types import arrow_schema, leaves
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _END = 8
@@ -310,16 +315,103 @@ ROW_GROUP_BYTES = 64 << 20
 """Size of the Arrow arrays in memory at which a row group is written."""
 
 
+class ParquetData(DataFile):
+    """An open file."""
+
+    has_texts_as_bytes = decodes_in_threads = True
+
+    def __init__(self, files: Files, path: str) -> None:
+        self.path, self._files = path, files
+        self._file = open_parquet(files.open(path), path)
+
+    @property
+    def rows(self) -> int:
+        return sum(self.piece_rows)
+
+    @cached_property
+    def piece_rows(self) -> list[int]:
+        return row_group_sizes(self._file, self.path)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._file.schema_arrow.names)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._file.schema_arrow
+
+    @property
+    def summary(self) -> Footer:
+        return Footer(self.rows, acid=False)
+
+    def type_of(self, column: ColumnOfFile) -> pa.DataType:
+        return self._file.schema_arrow.field(column).type
+
+    def decode(
+        self,
+        piece: int,
+        columns: Collection[ColumnOfFile],
+        as_stored: bool = False,  # noqa: ARG002, it counts days as everybody does
+    ) -> dict[ColumnOfFile, pa.Array]:
+        names = [str(column) for column in columns]
+        table = row_group(self._file, piece, names, self.path)
+        if lost := {*names} - {*table.schema.names}:
+            raise CorruptFile(
+                f"{self.path}: row group {piece} lacks the column {min(lost)}, which its footer"
+                " declares; restore it or drop its transaction"
+            )
+        if names and table.num_rows != self.piece_rows[piece]:
+            raise CorruptFile(
+                f"{self.path}: row group {piece} has {table.num_rows} rows, and its footer says"
+                f" {self.piece_rows[piece]}; restore it or drop its transaction"
+            )
+        return {name: _joined(table.column(name)) for name in columns}
+
+    def has_fine_times(self) -> bool:
+        """Looks at times of 96 bits; Spark itself refuses Parquet's other nanosecond type."""
+        with self._files.open(self.path) as stream:
+            nanos, micros = (
+                parquet.ParquetFile(stream, coerce_int96_timestamp_unit=unit)
+                for unit in ("ns", "us")
+            )
+            columns = (nanos.schema.column(i) for i in range(len(nanos.schema)))
+            names = [column.path for column in columns if column.physical_type == "INT96"]
+            if not names:
+                return False
+            pairs = zip(
+                nanos.iter_batches(columns=names), micros.iter_batches(columns=names), strict=True
+            )
+            return any(
+                _has_lost_digits(fine, cut)
+                for fine_batch, cut_batch in pairs
+                for pair in zip(fine_batch.columns, cut_batch.columns, strict=True)
+                for fine, cut in zip(*map(leaves, pair), strict=True)
+                if pa.types.is_timestamp(fine.type)
+            )
+
+
+_MOST_MICROSECONDS = 9_223_372_036_854_775
+"""That nanoseconds can hold too."""
+
+
+def _has_lost_digits(nanos: pa.Array, micros: pa.Array) -> bool:
+    """Whether microseconds lose digits; values that overflow nanoseconds are skipped."""
+    held = np.abs(filled(micros, 0)) < _MOST_MICROSECONDS
+    return bool((held & (filled(nanos, 0) % 1000 != 0)).any())
+
+
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+
+
 class ParquetWriter:
-    """Writes one file; without rows no file is written.
+    """Writes one file, see FileWriter."""
 
-    Batches have the columns' types (`arrow_type`), in order. The file is complete once `close` has
-    returned.
-    """
-
-    def __init__(self, files: Files, path: str, columns: Sequence[Column]) -> None:
-        self.rows = 0
-        self._files, self._path = files, path
+    def __init__(
+        self, files: Files, path: str, columns: Sequence[Column], always: bool = False
+    ) -> None:
+        self.rows = self._size = 0
+        self._files, self.path, self._always = files, path, always
         self._schema = arrow_schema(columns)
         self._stream: pa.NativeFile | None = None
         self._writer: parquet.ParquetWriter | None = None
@@ -344,10 +436,17 @@ class ParquetWriter:
     def close(self) -> int:
         """Finish the file; returns its row count."""
         self._write_group()
+        if self._always and self._writer is None:
+            self._begin()
         if self._writer is not None and self._stream is not None:
             self._writer.close()
+            self._size = int(self._stream.tell())
             self._stream.close()
         return self.rows
+
+    def record(self, name: str) -> FileEntry:
+        """The record of the finished file under this name."""
+        return FileEntry(name, self._size, Footer(self.rows, acid=False))
 
     def give_up(self) -> None:
         """Close the incomplete file."""
@@ -357,11 +456,14 @@ class ParquetWriter:
     def _write_group(self) -> None:
         if not self._waiting:
             return
-        if self._writer is None:
-            self._stream = self._files.system.open_output_stream(self._path)
-            self._writer = parquet.ParquetWriter(
-                self._stream, self._schema, store_schema=False, store_decimal_as_integer=True
-            )
+        writer = self._writer or self._begin()
         group = pa.Table.from_batches(self._waiting, self._schema)
         self._waiting, self._bytes = [], 0
-        self._writer.write_table(group, row_group_size=group.num_rows)
+        writer.write_table(group, row_group_size=group.num_rows)
+
+    def _begin(self) -> parquet.ParquetWriter:
+        self._stream = self._files.system.open_output_stream(self.path)
+        self._writer = parquet.ParquetWriter(
+            self._stream, self._schema, store_schema=False, store_decimal_as_integer=True
+        )
+        return self._writer

@@ -13,14 +13,15 @@ from uuid import uuid4
 import numpy as np
 
 from acid_platform.errors import CorruptFile
-from acid_platform.formats.keyed import Keyed, KeyPart, StoredKeys
-from acid_platform.formats.orc import (
+from acid_platform.formats.data_file import FilePath, FileWriter
+from acid_platform.formats.file_access import (
     BATCH_ROWS,
-    AcidWriter,
-    open_strange_orc,
+    new_file,
+    open_file,
     reading,
     written_codec,
 )
+from acid_platform.formats.keyed import Keyed, KeyPart, StoredKeys
 from acid_platform.layout.names import BucketFile, parse_bucket_file, temporary_name
 from acid_platform.layout.schema import bucket_numbers, codec_versions
 from acid_platform.layout.types import Column
@@ -62,7 +63,7 @@ def distribute(
             files.delete_file(path)
             continue
         written = path if files.object_store else f"{directory}/{temporary_name(0, uuid4().hex)}"
-        writer = AcidWriter(files, written, columns, codec, deletes=True)
+        writer = new_file(files, written, columns, None, codec, deletes=True)
         with asking(path):
             _write(writer, keys, chosen, write_id)
         if written != path:
@@ -83,8 +84,8 @@ def _is_pure(files: Files, path: str, number: int) -> bool:
     Raises CorruptFile.
     """
     with reading(path):
-        file = open_strange_orc(files, path)
-        if file.key_columns and not file.nrows:
+        file = open_file(files, FilePath(path), strange=True)
+        if file.key_columns and not file.rows:
             return True
         properties = np.array(file.bounds(KeyPart.BUCKET))
     # Between two properties of one version are only those of the bucket numbers between.
@@ -107,7 +108,7 @@ def _keys(files: Files, paths: Mapping[int, str], directory: str, write_id: int)
     return load_keys(files, sources, ValidWriteIdList.of("", write_id))
 
 
-def _write(writer: AcidWriter, keys: DeleteKeys, chosen: np.ndarray, write_id: int) -> None:
+def _write(writer: FileWriter, keys: DeleteKeys, chosen: np.ndarray, write_id: int) -> None:
     ids = [part[chosen] for part in (keys.write_ids, keys.buckets, keys.row_ids)]
     try:
         for start in range(0, len(ids[0]), BATCH_ROWS):

@@ -19,8 +19,9 @@ from acid_platform.errors import (
     MalformedName,
     WriteConflict,
 )
+from acid_platform.formats.data_file import FilePath
+from acid_platform.formats.file_access import open_file, reading
 from acid_platform.formats.keyed import KeyPart
-from acid_platform.formats.orc import open_strange_orc, reading
 from acid_platform.gateway.delete_buckets import distribute
 from acid_platform.layout.formats import FileFormat, compression, is_insert_only
 from acid_platform.layout.names import (
@@ -382,9 +383,9 @@ def require_own_rows(files: Files, path: str, write_id: int, deletes: bool) -> N
     that it deletes, and its own as the current one.
     """
     with reading(path):
-        file = open_strange_orc(files, path)
+        file = open_file(files, FilePath(path), strange=True)
         names = file.key_columns
-        if not file.nrows:
+        if not file.rows:
             return
         parts = (KeyPart.CHANGED_BY,) if deletes else (KeyPart.WRITE_ID, KeyPart.CHANGED_BY)
         for part in parts:

@@ -11,7 +11,8 @@ from acid_platform.base.paths import user_path
 from acid_platform.engine.reads import TableRead
 from acid_platform.engine.results import Result
 from acid_platform.errors import InvalidDefinition, UnsupportedStatement, WrongType
-from acid_platform.formats.orc import is_acid, open_strange_orc, orc_fields, reading
+from acid_platform.formats.data_file import FilePath
+from acid_platform.formats.file_access import open_file, reading, stored_types
 from acid_platform.formats.parquet import open_parquet
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.formats import FileFormat
@@ -101,10 +102,10 @@ def _shape(files: Files, path: str, target: Sequence[Column]) -> tuple[str, tupl
     if name == "parquet":
         with reading(path), files.open(path) as stream:
             return name, _columns_of_parquet(open_parquet(stream, path).schema_arrow, path, target)
-    open_strange_orc(files, path)  # before pyorc sees it
+    open_file(files, FilePath(path), strange=True)  # before its types are read by another library
     require_exact_decimals(files, path, ())
-    fields = orc_fields(files, path)
-    if is_acid([field for field, _ in fields]):
+    keyed, fields = stored_types(files, path)
+    if keyed:
         raise UnsupportedStatement(
             f"{path} is a file of a transactional table; make its directory a table by `acid adopt`"
         )

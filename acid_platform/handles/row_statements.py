@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.engine.merge_clauses import (
     MergeAction,
     MergeClause,
@@ -26,6 +25,7 @@ from acid_platform.errors import (
     UnknownColumn,
     UnsupportedStatement,
 )
+from acid_platform.formats.file_access import refuse_finer
 from acid_platform.handles.snapshot_view import ignored
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.layout.formats import is_insert_only

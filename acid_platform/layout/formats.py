@@ -68,7 +68,8 @@ class FileFormat:
                 )
 
 
-ORC = FileFormat()
+ACID_FORMAT = FileFormat()
+"""The format of tables with full CRUD."""
 
 
 def compression(properties: Mapping[str, str]) -> str:

@@ -19,13 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base.per_process import usable_cores
-from acid_platform.formats.orc import key_ranges, reading
+from acid_platform.formats.file_access import count_rows, reading
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.scan.decode import FileRead, Work
 from acid_platform.scan.deletes import DeletedRows
 from acid_platform.scan.result_columns import FILE_PLACES, PLACE, ROW_ID_TYPE, Predicate
-from acid_platform.scan.row_counts import count_rows
 from acid_platform.scan.scans import EntityScan, Scan, partition_scalars
 from acid_platform.scan.source_files import SourceFile, SourceKind, open_source
 from acid_platform.values.arrow_numpy import scalar_of
@@ -171,7 +170,7 @@ class ArrowScan:
         if keys is None or rows is None:
             with reading(source.path):
                 file = open_source(self.scan.files, source)
-                keys, rows = key_ranges(file.footer), int(file.nrows)
+                keys, rows = file.key_ranges, file.rows
         if keys is None or not keys.without_gaps(rows):
             return None
         return rows - deletes.within(keys.write_ids[0], keys.buckets[0], *keys.row_ids)
@@ -182,7 +181,7 @@ class ArrowScan:
                 return source.rows
             if source.kind is SourceKind.PLAIN:
                 return count_rows(self.scan.files, source.path, self.scan.format)
-            return int(open_source(self.scan.files, source).nrows)
+            return open_source(self.scan.files, source).rows
 
     def _work(self, threads: int) -> Iterator[Work]:
         """The pieces in file order."""

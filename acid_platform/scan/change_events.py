@@ -13,8 +13,8 @@ from itertools import pairwise
 import numpy as np
 
 from acid_platform.errors import CorruptFile
+from acid_platform.formats.file_access import reading
 from acid_platform.formats.keyed import DELETE_EVENT, KeyPart, require_operation
-from acid_platform.formats.orc import reading
 from acid_platform.layout.names import DeltaName, parse_directory
 from acid_platform.layout.schema import Bucket
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.formats.keyed import RowFilter
-from acid_platform.layout.formats import ORC, FileFormat
+from acid_platform.layout.formats import ACID_FORMAT, FileFormat
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.scan.arrow_scan import ArrowScan
@@ -173,7 +173,7 @@ class ChangeReader:
     partition_columns: tuple[Column, ...]
     stamps: tuple[Stamp, ...]
     names: tuple[str, ...]
-    format: FileFormat = ORC
+    format: FileFormat = ACID_FORMAT
 
     @property
     def schema(self) -> pa.Schema:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from acid_platform.formats.orc import open_orc, reading
+from acid_platform.formats.data_file import FilePath
+from acid_platform.formats.file_access import open_file, reading
 from acid_platform.layout.schema import is_positional
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.storage.files import Files
@@ -28,24 +29,24 @@ def matching_parts(stored: HiveType, declared: HiveType) -> Iterator[tuple[HiveT
 
 
 def require_exact_decimals(files: Files, path: str, columns: Sequence[Column]) -> bool:
-    """Whether the ORC file has decimals without a scale, as Hive 0.11 wrote them.
+    """Whether the file has decimals without a scale, as Hive 0.11 wrote them.
 
     ORC's library for Java, and so Spark, rounds such values. All of them are read here: raises
     UnsupportedLayout for one that decimal(38,10), or the type of its column, does not hold.
     """
     with reading(path):
-        file = open_orc(files, path)
+        file = open_file(files, FilePath(path))
         if not file.has_old_decimals:
             return False
-        names = [field.name for field in file.schema if has_leaf(field.type, is_decimal)]
+        names = [name for name in file.names if has_leaf(file.type_of(name), is_decimal)]
         placed = {}
-        if is_positional(file.schema.names):
-            placed = dict(zip(file.schema.names, columns, strict=False))
+        if is_positional(file.names):
+            placed = dict(zip(file.names, columns, strict=False))
         declared = {column.name: column for column in columns}
-        for index in range(file.nstripes):
-            batch = file.stripe(index, names)
+        for piece in range(len(file.piece_rows)):
+            arrays = file.decode(piece, names)
             for name in names:
                 column = placed.get(name) or declared.get(name.lower())
                 if column is not None:
-                    as_declared(batch.column(name), column.type, f"{path}, column {column.name}")
+                    as_declared(arrays[name], column.type, f"{path}, column {column.name}")
     return True

@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import parquet
 
-from acid_platform.base import arrow_functions as pc
 from acid_platform.errors import CorruptFile, NeedsSpark, UnsupportedLayout
+from acid_platform.formats.data_file import ColumnOfFile, DataFile, FilePath
+from acid_platform.formats.file_access import open_file, reading
 from acid_platform.formats.keyed import (
     INSERT_EVENT,
+    KEY,
+    KeyPart,
     KeyRun,
     RowFilter,
     RowKeys,
     StoredKeys,
     require_operation,
 )
-from acid_platform.formats.orc import OrcFile, reading
-from acid_platform.formats.parquet import open_parquet, row_group, row_group_sizes
 from acid_platform.layout.external_formats import HEADER, LINES
 from acid_platform.layout.types import Column
 from acid_platform.scan.deletes import valid_ids
@@ -40,7 +40,6 @@ from acid_platform.scan.text_lines import line_blocks, line_columns
 from acid_platform.values.arrow_numpy import values_of
 from acid_platform.values.arrow_types import (
     bytes_as_text,
-    has_text,
     has_text_as_bytes,
     is_utf8,
 )
@@ -102,7 +101,7 @@ class FileRead:
         else:
             with reading(self.source.path):
                 file = self._open()
-                pieces, every = self._pieces(file), _pieces(file)
+                pieces, every = self._pieces(file), len(file.piece_rows)
             read = replace(self, threads=threads(size // max(every, 1)))
             yield from (partial(read._alone, piece) for piece in pieces)
 
@@ -119,40 +118,27 @@ class FileRead:
         with reading(self.source.path):
             return [self._piece(self._open(), piece)]
 
-    def _open(self) -> OrcFile | parquet.ParquetFile:
+    def _open(self) -> DataFile:
         """A file of an insert-only table is recognized by its magic bytes."""
-        source, files = self.source, self.read.scan.files
+        source, files, stored = self.source, self.read.scan.files, self.read.scan.format.name
         if source.kind is SourceKind.EXTERNAL:
-            return open_parquet(files.open(source.path), source.path)
-        if source.kind is not SourceKind.PLAIN:
-            return open_source(files, source)
-        if self.read.row_id:
-            raise UnsupportedLayout(
-                f"{source.path} belongs to an insert-only table, whose rows have no row__id; read"
-                " it without row_id"
-            )
-        stored = self.read.scan.format.name
-        if stored not in ("orc", "parquet"):
-            raise NeedsSpark(
-                f"{source.path} is a {stored} file, and without Spark only ORC and Parquet are"
-                " read; use read(), or SQL with engine='auto' or 'spark'"
-            )
-        with files.open(source.path) as stream:
-            magic = bytes(stream.read(4))
-        if magic[:3] == b"ORC":
-            return open_source(files, source)
-        if magic == b"PAR1":
-            return open_parquet(files.open(source.path), source.path)
-        raise UnsupportedLayout(
-            f"{source.path} is neither ORC nor Parquet, the only formats that to_arrow reads; use"
-            " read()"
-        )
+            return open_file(files, FilePath(source.path, stored, keyed=False))
+        if source.kind is SourceKind.PLAIN:
+            if self.read.row_id:
+                raise UnsupportedLayout(
+                    f"{source.path} belongs to an insert-only table, whose rows have no row__id;"
+                    " read it without row_id"
+                )
+            if stored not in ("orc", "parquet"):
+                raise NeedsSpark(
+                    f"{source.path} is a {stored} file, and without Spark only ORC and Parquet are"
+                    " read; use read(), or SQL with engine='auto' or 'spark'"
+                )
+        return open_source(files, source)
 
-    def _pieces(self, file: OrcFile | parquet.ParquetFile) -> list[_Piece]:
+    def _pieces(self, file: DataFile) -> list[_Piece]:
         """The stripes or row groups that may hold rows of the result."""
-        orc = isinstance(file, OrcFile)
-        sizes = file.stripe_rows if orc else row_group_sizes(file, self.source.path)
-        bounds = np.cumsum([0, *sizes])
+        bounds = np.cumsum([0, *file.piece_rows])
         pieces = [_Piece(index, *span) for index, span in enumerate(pairwise(bounds.tolist()))]
         if self.rows is None:
             return pieces
@@ -161,62 +147,67 @@ class FileRead:
 
     # --- decoding ------------------------------------------------------------------------------
 
-    def _piece(self, file: OrcFile | parquet.ParquetFile, piece: _Piece) -> pa.RecordBatch:
-        if isinstance(file, parquet.ParquetFile):
-            return self._row_group(file, piece)
-        roots = list(file.schema.names)
-        names, prefix, tested = roots, "", dict[int, str]()
-        if self.source.kind is SourceKind.ACID:
-            names, prefix, tested = self._acid_columns(file)
+    def _piece(self, file: DataFile, piece: _Piece) -> pa.RecordBatch:
+        tested = self._tested_parts(file)
         result = self._result
-        inside = {name: prefix + stored for name, stored in result.find(names).items()}
-        index = piece.index
+        inside = result.find(file.names)
         early, late = result.phases()
-        arrays = self._decode(file, index, [*tested.values(), *_of(inside, early).values()])
-        ids = {part: self._numbers(file, arrays[name]) for part, name in tested.items()}
+        arrays = self._decode(file, piece.index, [*tested, *_of(inside, early).values()])
+        ids = {part: self._numbers(file, arrays[part]) for part in tested}
         identity = self._identity(ids, piece)
         keep = self._kept(ids, identity, piece)
-        stored = {name: arrays[stored] for name, stored in _of(inside, early).items()}
+        stored = self._named(file, arrays, _of(inside, early), early)
         keep, values = result.accepted(keep, stored, early)
         if late and keep.any():
-            arrays = self._decode(file, index, [*_of(inside, late).values()])
-            stored = {name: arrays[stored] for name, stored in _of(inside, late).items()}
-            values |= result.kept(keep, stored, late)
+            arrays = self._decode(file, piece.index, [*_of(inside, late).values()])
+            values |= result.kept(keep, self._named(file, arrays, _of(inside, late), late), late)
         return result.batch(values, keep, identity, self.first_place + piece.start)
 
-    def _acid_columns(self, file: OrcFile) -> tuple[list[str], str, dict[int, str]]:
-        """The names of the table's columns in the file, what stands before them in the names of
-        the fields of `row`, and the ACID columns that are tested, by their places."""
-        roots = file.acid_columns()
-        row = file.schema.field(roots[5]).type
-        if not pa.types.is_struct(row):
-            raise CorruptFile(
-                f"{self.source.path}: the column row is {row} instead of a struct; restore the file"
-            )
-        source, tested = self.source, []
+    def _tested_parts(self, file: DataFile) -> list[KeyPart]:
+        """The parts of stored keys by which rows are chosen, or that the result shows."""
+        source, tested = self.source, list[KeyPart]()
+        if source.kind is not SourceKind.ACID:
+            return tested
         if self.rows is None:
-            tested += [0] if source.keys is None else []
-            tested += [4] if source.test_rows or source.above >= 0 else []
+            tested += [KeyPart.EVENT] if source.keys is None else []
+            tested += [KeyPart.CHANGED_BY] if source.test_rows or source.above >= 0 else []
         if (self.deleted is not None or self.read.row_id) and not self._is_contiguous(file):
-            tested += [1, 2, 3]
-        names = [row.field(i).name for i in range(row.num_fields)]
-        return names, f"{roots[5]}.", {place: roots[place] for place in tested}
+            tested += KEY
+        return tested
 
-    def _is_contiguous(self, file: OrcFile) -> bool:
+    def _named(
+        self,
+        file: DataFile,
+        arrays: Mapping[ColumnOfFile, pa.Array],
+        inside: Mapping[str, str],
+        columns: Sequence[Column],
+    ) -> dict[str, pa.Array]:
+        """The decoded arrays by the names of the table's columns; texts are checked."""
+        named = {name: arrays[stored] for name, stored in inside.items()}
+        if file.has_texts_as_bytes:
+            for column in columns:
+                array = named.get(column.name)
+                if array is not None and has_text_as_bytes(array.type, column.type):
+                    named[column.name] = bytes_as_text(array)
+        if not self.read.as_stored and not file.has_checked_text:
+            self._require_texts(named)
+        return named
+
+    def _is_contiguous(self, file: DataFile) -> bool:
         """Whether the keys of an ACID file follow from the positions of its rows, by its record."""
         source = self.source
         return (
             source.keys is not None
             and source.length is None
-            and source.keys.without_gaps(int(file.nrows))
+            and source.keys.without_gaps(file.rows)
         )
 
-    def _identity(self, ids: Mapping[int, np.ndarray], piece: _Piece) -> RowKeys:
+    def _identity(self, ids: Mapping[KeyPart, np.ndarray], piece: _Piece) -> RowKeys:
         source = self.source
         if self.deleted is None and not self.read.row_id:
             return None
-        if 1 in ids:
-            return StoredKeys(ids[1], ids[2], ids[3])
+        if KeyPart.ROW_ID in ids:
+            return StoredKeys(*(ids[part] for part in KEY))
         write_id, bucket, first = source.write_id, source.bucket, source.first_row_id
         if source.keys is not None:
             lows = (source.keys.write_ids, source.keys.buckets, source.keys.row_ids)
@@ -225,7 +216,7 @@ class FileRead:
 
     def _kept(
         self,
-        ids: Mapping[int, np.ndarray],
+        ids: Mapping[KeyPart, np.ndarray],
         identity: RowKeys,
         piece: _Piece,
     ) -> np.ndarray:
@@ -237,44 +228,38 @@ class FileRead:
             keep[self.rows[low:high] - piece.start] = True
             return keep
         keep = np.ones(piece.rows, bool)
-        if 0 in ids:
-            require_operation(ids[0], INSERT_EVENT, source.path)
+        if KeyPart.EVENT in ids:
+            require_operation(ids[KeyPart.EVENT], INSERT_EVENT, source.path)
         if source.test_rows:
-            keep &= valid_ids(ids[4], self.read.scan.write_ids)
+            keep &= valid_ids(ids[KeyPart.CHANGED_BY], self.read.scan.write_ids)
         if source.above >= 0:
-            keep &= ids[4] > source.above
+            keep &= ids[KeyPart.CHANGED_BY] > source.above
         if self.deleted is not None and identity is not None:
             keep &= identity.survivors(self.deleted, len(keep))
         return keep
 
-    def _decode(self, file: OrcFile, index: int, names: Sequence[str]) -> dict[str, pa.Array]:
-        """These columns (`root` or `root.field`) of one stripe."""
-        if not names:
+    def _decode(
+        self, file: DataFile, piece: int, columns: Sequence[ColumnOfFile]
+    ) -> dict[ColumnOfFile, pa.Array]:
+        """These columns of one piece."""
+        if not columns:
             return {}
-        first, *others = shares(names, file.schema, self.threads)
+        threads = 1 if file.decodes_in_threads else self.threads
+        first, *others = shares({each: file.type_of(each) for each in columns}, threads)
         if not others:
-            return self._decoded(file, index, first)
+            return file.decode(piece, first, self.read.as_stored)
+
+        def decoded(share: Sequence[ColumnOfFile]) -> dict[ColumnOfFile, pa.Array]:
+            return self._open().decode(piece, share, self.read.as_stored)
+
         with ThreadPoolExecutor(len(others)) as pool:
-            parts = [
-                pool.submit(
-                    self._decoded, open_source(self.read.scan.files, self.source), index, share
-                )
-                for share in others
-            ]
-            arrays = self._decoded(file, index, first)
+            parts = [pool.submit(decoded, share) for share in others]
+            arrays = file.decode(piece, first, self.read.as_stored)
             for part in parts:
                 arrays |= part.result()
         return arrays
 
-    def _decoded(self, file: OrcFile, index: int, names: Sequence[str]) -> dict[str, pa.Array]:
-        batch = file.stripe(index, names, self.read.as_stored)
-        arrays = {name: _column(batch, name) for name in names}
-        texts = {name: array for name, array in arrays.items() if has_text(array.type)}
-        if texts and not self.read.as_stored and not file.has_checked_text:
-            self._require_texts(texts)
-        return arrays
-
-    def _numbers(self, file: OrcFile, array: pa.Array) -> np.ndarray:
+    def _numbers(self, file: DataFile, array: pa.Array) -> np.ndarray:
         if array.null_count:
             raise CorruptFile(
                 f"{self.source.path} has a row with NULL in an ACID column"
@@ -287,9 +272,8 @@ class FileRead:
 
         For a file that Spark reads through here too it is UnsupportedLayout.
         """
-        for name, array in arrays.items():
+        for column, array in arrays.items():
             if not is_utf8(array):
-                column = name.removeprefix("row.")
                 if self.source.kind is SourceKind.EXTERNAL:
                     raise UnsupportedLayout(
                         f"{self.source.path} has bytes that are not UTF-8 in the column {column};"
@@ -300,30 +284,6 @@ class FileRead:
                     f" decode(CAST({column} AS binary), 'ISO-8859-1'), or its encoding, reads it in"
                     " Spark"
                 )
-
-    def _row_group(self, file: parquet.ParquetFile, piece: _Piece) -> pa.RecordBatch:
-        result, index = self._result, piece.index
-        stored_names = result.find(file.schema_arrow.names)
-        table = row_group(file, index, list(stored_names.values()), self.source.path)
-        if lost := {*stored_names.values()} - {*table.schema.names}:
-            raise CorruptFile(
-                f"{self.source.path}: row group {index} lacks the column {min(lost)}, which its"
-                " footer declares; restore it or drop its transaction"
-            )
-        kinds = {column.name: column.type for column in result.needed()}
-        stored = {}
-        for name, inside in stored_names.items():
-            array = _joined(table.column(inside))
-            as_text = has_text_as_bytes(array.type, kinds[name])
-            stored[name] = bytes_as_text(array) if as_text else array
-        self._require_texts(stored)
-        if stored and table.num_rows != piece.rows:
-            raise CorruptFile(
-                f"{self.source.path}: row group {index} has {table.num_rows} rows, and its footer"
-                f" says {piece.rows}; restore it or drop its transaction"
-            )
-        keep, values = result.accepted(self._kept({}, None, piece), stored, result.needed())
-        return result.batch(values, keep, None, self.first_place + piece.start)
 
     def _lines(self, block: bytes) -> list[pa.RecordBatch]:
         """The rows of a block of lines."""
@@ -340,54 +300,31 @@ def _of(inside: Mapping[str, str], columns: Sequence[Column]) -> dict[str, str]:
     return {column.name: inside[column.name] for column in columns if column.name in inside}
 
 
-def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    if name in batch.schema.names:
-        return batch.column(name)
-    root, _, field = name.partition(".")
-    inner = batch.column(root)
-    place = inner.type.get_field_index(field)
-    # The function also sees to the NULLs of the struct, and takes longer than a small file.
-    return pc.struct_field(inner, [place]) if inner.null_count else inner.field(place)
-
-
-def _pieces(file: OrcFile | parquet.ParquetFile) -> int:
-    return int(file.num_row_groups if isinstance(file, parquet.ParquetFile) else file.nstripes)
-
-
-def _joined(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
-
-
 # --- threads --------------------------------------------------------------------------------------
 
 _WORTH_A_THREAD = 4
 """The cost of columns, see `_cost`, that takes longer than to start a thread for them."""
 
 
-def shares(names: Sequence[str], stored: pa.Schema, threads: int) -> list[list[str]]:
+def shares(types: Mapping[ColumnOfFile, pa.DataType], threads: int) -> list[list[ColumnOfFile]]:
     """The columns for each thread, so that all take about the same time; at least one share."""
-    if threads < 2 or len(names) < 2:
-        return [list(names)]
-    costs = {name: _cost(stored, name) for name in names}
+    columns = list(types)
+    if threads < 2 or len(columns) < 2:
+        return [columns]
+    costs = {column: _cost(kind) for column, kind in types.items()}
     if sum(costs.values()) - max(costs.values()) < _WORTH_A_THREAD:
-        return [list(names)]
-    made: list[list[str]] = [[] for _ in range(threads)]
+        return [columns]
+    made: list[list[ColumnOfFile]] = [[] for _ in range(threads)]
     taken = [0] * len(made)
-    for name in sorted(names, key=lambda name: -costs[name]):
+    for column in sorted(columns, key=lambda column: -costs[column]):
         least = taken.index(min(taken))
-        made[least].append(name)
-        taken[least] += costs[name]
+        made[least].append(column)
+        taken[least] += costs[column]
     return [share for share in made if share]
 
 
-def _cost(stored: pa.Schema, name: str) -> int:
+def _cost(kind: pa.DataType) -> int:
     """How long a column takes to decode, where 1 is an integer; measured on TPC-H's lineitem."""
-    at = stored.get_field_index(name)
-    if at < 0:
-        root, _, field = name.partition(".")
-        kind = stored.field(root).type.field(field).type
-    else:
-        kind = stored.field(at).type
     if pa.types.is_nested(kind):
         return 20
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from acid_platform.errors import CorruptFile
+from acid_platform.formats.file_access import reading
 from acid_platform.formats.keyed import DELETE_EVENT, KeyPart, require_operation
-from acid_platform.formats.orc import reading
 from acid_platform.layout.schema import codec_versions, decode_bucket
 from acid_platform.scan.source_files import SourceFile, open_source
 from acid_platform.storage.files import Files, in_threads

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from acid_platform.layout.formats import ORC, FileFormat
+from acid_platform.layout.formats import ACID_FORMAT, FileFormat
 from acid_platform.layout.names import parse_bucket_file
 from acid_platform.layout.schema import decode_bucket
 from acid_platform.layout.types import Column
@@ -57,7 +57,7 @@ class Scan:
     partition_columns: tuple[Column, ...]
     entities: tuple[EntityScan, ...]
     write_ids: ValidWriteIdList
-    format: FileFormat = ORC
+    format: FileFormat = ACID_FORMAT
     still_open: Callable[[], object] | None = field(default=None, compare=False)
     """Raises SnapshotExpired or TxnAborted unless the files of the scan must still be there."""
 

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-import pyarrow.compute as pc
 from pyarrow import fs
 
 from acid_platform.errors import AcidError, UnsupportedLayout
-from acid_platform.formats.keyed import DELETE_EVENT
-from acid_platform.formats.orc import open_orc, reading
+from acid_platform.formats.data_file import FilePath
+from acid_platform.formats.file_access import open_file, reading
 from acid_platform.layout import names
 from acid_platform.layout.partition_names import partition_segment
 from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate, may_match
@@ -163,18 +162,7 @@ class _Search:
         Raises UnsupportedLayout if they do.
         """
         with reading(path):
-            file = open_orc(self.table.files, path)
-            operation, *_, row = file.acid_columns()
-            kinds = pc.unique(file.read(columns=[operation]).column(0)).to_pylist()
-            if kinds != [DELETE_EVENT]:
-                return False
-            rows = (file.stripe(index, [row]).column(0) for index in range(file.nstripes))
-            if any(row.null_count < len(row) for row in rows):
-                raise UnsupportedLayout(
-                    f"{path} holds delete events with values, which no writer of ACID version 2"
-                    " writes; restore the file"
-                )
-        return True
+            return open_file(self.table.files, FilePath(path)).holds_deletes()
 
     def _keys(self) -> list[str]:
         return [column.name for column in self.table.partition_columns]

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from acid_platform.errors import CorruptFile
-from acid_platform.formats.orc import OrcFile, open_orc, open_strange_orc, reading
+from acid_platform.formats.data_file import DataFile, FilePath
+from acid_platform.formats.file_access import open_file, reading
 from acid_platform.layout.file_entries import NO_RANGES, ColumnRange, FileEntry, Footer, KeyRanges
 from acid_platform.layout.names import (
     FLUSH_LENGTH_SUFFIX,
@@ -89,6 +90,16 @@ class SourceFile:
     modified: int | None = None
     """When a file of delete events was written, in nanoseconds since 1970, as its store says; the
     file of another warehouse at the same place has another time."""
+
+    @property
+    def format(self) -> str | None:
+        """The format of the file; None: its first bytes tell."""
+        return "orc" if self.kind in (SourceKind.ACID, SourceKind.RAW) else None
+
+    @property
+    def keyed(self) -> bool:
+        """Whether it stores the keys of its rows."""
+        return self.kind is SourceKind.ACID
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,11 +360,11 @@ def resolve(files: Files, directory: AcidDirectory) -> EntitySources:
 
 
 def read_footer(files: Files, path: str) -> Footer:
-    """The footer of an ORC file. Raises CorruptFile."""
+    """The footer of a file of a table with full CRUD, or of LOAD DATA. Raises CorruptFile."""
     with reading(path):
-        return open_strange_orc(files, path).summary
+        return open_file(files, FilePath(path), strange=True).summary
 
 
-def open_source(files: Files, source: SourceFile) -> OrcFile:
-    """The ORC file of a source, up to its flush length. Raises as `open_orc`."""
-    return open_orc(files, source.path, source.length)
+def open_source(files: Files, source: SourceFile) -> DataFile:
+    """The file of a source, up to its flush length. Raises as `open_file`."""
+    return open_file(files, source)

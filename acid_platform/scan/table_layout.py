@@ -15,7 +15,7 @@ from itertools import compress
 from acid_platform.errors import CorruptFile, NotEnoughHistory
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.file_entries import EntityListing
-from acid_platform.layout.formats import ORC, FileFormat
+from acid_platform.layout.formats import ACID_FORMAT, FileFormat
 from acid_platform.layout.partition_names import parse_partition
 from acid_platform.layout.types import Column
 from acid_platform.scan.acid_directory import AcidDirectory
@@ -42,7 +42,7 @@ class TableLayout:
     floor: int = 0
     insert_only: bool = False
     """Whether files are in the table's own format, without ACID columns."""
-    format: FileFormat = ORC
+    format: FileFormat = ACID_FORMAT
     buckets: Bucketing | None = None
     rewritten: int = 0
     """Files with lower write ids have other columns, or another format; no snapshot of now sees

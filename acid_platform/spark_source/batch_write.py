@@ -28,7 +28,7 @@ from acid_platform.errors import (
     UnsupportedStatement,
     WrongType,
 )
-from acid_platform.formats.orc import WRITTEN_CODECS
+from acid_platform.formats.file_access import WRITTEN_CODECS
 from acid_platform.handles.row_statements import require_rows_fit
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.layout.names import temporary_name

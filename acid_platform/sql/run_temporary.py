@@ -16,8 +16,10 @@ import pyarrow as pa
 from acid_platform.base.private_places import ScratchDirectory, scratch_directory
 from acid_platform.base.table_properties import refuse_promises
 from acid_platform.errors import TableExists, UnsupportedStatement
-from acid_platform.formats.orc import OrcWriter, to_be_stored
+from acid_platform.formats.file_access import new_file, to_be_stored
+from acid_platform.formats.keyed import Keyed
 from acid_platform.layout.declarable import refuse_names
+from acid_platform.layout.formats import ACID_FORMAT
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.records import ExternalFiles, ViewRecord
 from acid_platform.sql.answers import Done
@@ -145,11 +147,13 @@ def _written(view: ViewRecord, columns: tuple[Column, ...], rows: Result) -> int
 
     batches = (conformed(batch) for batch in rows.batches() if batch.num_rows)
     files, directory = Files.of(files_of(view).location)
-    writer = OrcWriter(files, f"{directory}/{uuid.uuid4().hex}", columns, "zlib")
+    path = f"{directory}/{uuid.uuid4().hex}"
+    writer = new_file(files, path, columns, ACID_FORMAT, "zlib")
     try:
         for batch in batches:
             stored = [*map(to_be_stored, batch.columns)]
-            writer.write(pa.RecordBatch.from_arrays(stored, names=batch.schema.names))
+            values = pa.RecordBatch.from_arrays(stored, names=batch.schema.names)
+            writer.put(Keyed(None, 0, values))
         return writer.close()
     except BaseException:
         writer.give_up()

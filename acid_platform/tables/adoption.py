@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from acid_platform.errors import CorruptFile, InvalidDefinition, UnsupportedLayout
-from acid_platform.formats.orc import is_acid, orc_fields
+from acid_platform.formats.file_access import stored_types
 from acid_platform.layout.declarable import refuse_names
 from acid_platform.layout.file_entries import EntityListing, FileEntry
-from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
+from acid_platform.layout.formats import ACID_FORMAT, FileFormat, is_insert_only
 from acid_platform.layout.names import is_hidden, parse_directory
 from acid_platform.layout.partition_names import parse_partition
 from acid_platform.layout.types import Column, HiveType
@@ -142,7 +142,7 @@ def adopt(
             )
     visible, left_out = _without_unseen(surveyed, txns)
     require_readable(visible, snapshot, properties, txns)
-    if FileFormat.of(declared.properties) == ORC:
+    if FileFormat.of(declared.properties) == ACID_FORMAT:
         require_declared_char(files, table, data_files(visible), declared.columns)
         for path in data_files(visible, only_without_keys=True):
             require_exact_decimals(files, path, declared.columns)
@@ -242,19 +242,13 @@ def columns_of_file(files: Files, path: str, table: str) -> tuple[Column, ...]:
         raise InvalidDefinition(
             f"{table}: there is no data file to read the columns from; give schema='id int, …'"
         )
-    columns = tuple(Column(name, kind) for name, kind in _fields(files, path))
+    columns = tuple(Column(name, kind) for name, kind in stored_types(files, path)[1])
     if all(column.name.startswith("_col") for column in columns):
         raise InvalidDefinition(
             f"{path} names no columns ({columns[0].name}, …); give"
             " schema='id int, …' in their order"
         )
     return columns
-
-
-def _fields(files: Files, path: str) -> Sequence[tuple[str, HiveType]]:
-    """The names and types in an ORC file, without the ACID columns."""
-    fields = orc_fields(files, path)
-    return fields[5][1].children if is_acid([name for name, _ in fields]) else fields
 
 
 _OTHER_TEXTS = ("string", "varchar")
@@ -284,7 +278,7 @@ def require_declared_char(
 
 
 def _stored(files: Files, path: str, columns: Sequence[Column]) -> dict[str, HiveType]:
-    fields = _fields(files, path)
+    _, fields = stored_types(files, path)
     if all(name.startswith("_col") for name, _ in fields):
         return {column.name: kind for column, (_, kind) in zip(columns, fields, strict=False)}
     return dict(fields)

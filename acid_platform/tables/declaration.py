@@ -13,7 +13,7 @@ from acid_platform.errors import InvalidDefinition, UnknownColumn
 from acid_platform.layout.bucketing import refuse_unhashable
 from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.declarable import BACKTICK
-from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
+from acid_platform.layout.formats import ACID_FORMAT, FileFormat, is_insert_only
 from acid_platform.layout.schema import VIRTUAL_COLUMNS
 from acid_platform.layout.types import (
     CHAR_TYPES,
@@ -132,7 +132,7 @@ def with_codec(properties: Mapping[str, str] | None) -> dict[str, str]:
     """
     table_properties.require_property_texts(properties)
     all_properties = dict(properties or {})
-    if FileFormat.of(all_properties) == ORC and LAYOUT.text(all_properties) != "hive3":
+    if FileFormat.of(all_properties) == ACID_FORMAT and LAYOUT.text(all_properties) != "hive3":
         all_properties.setdefault(CODEC.name, NEW_CODEC)
     return all_properties
 
@@ -178,7 +178,7 @@ def _require_clustering(clustered_by: Any) -> None:
 
 def _check_properties(table: str, properties: Mapping[str, str]) -> None:
     table_properties.check(table, properties)
-    if not is_insert_only(properties) and FileFormat.of(properties) != ORC:
+    if not is_insert_only(properties) and FileFormat.of(properties) != ACID_FORMAT:
         raise InvalidDefinition(
             f"{table}: {FileFormat.of(properties).name} files hold no row identities; set"
             " transactional_properties=insert_only, or store the table as orc"

@@ -19,7 +19,7 @@ from acid_platform.errors import (
     UnsupportedLayout,
     UnsupportedStatement,
 )
-from acid_platform.formats.orc import orc_fields
+from acid_platform.formats.file_access import stored_types
 from acid_platform.layout.external_formats import readable_columns
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import is_hidden
@@ -213,7 +213,7 @@ def _sources(
 def _require_types(files: Files, path: str, columns: Sequence[Column], positional: bool) -> None:
     """Raises UnsupportedLayout for a column of an ORC file whose type is not read exactly: ORC's
     library for Java would convert it by rules of its own."""
-    fields = orc_fields(files, path)
+    _, fields = stored_types(files, path)
     names = (
         [column.name for column in columns] if positional else [one.lower() for one, _ in fields]
     )

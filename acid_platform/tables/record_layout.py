@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from acid_platform.base.table_properties import BUCKETING_VERSION, DISTRIBUTION
 from acid_platform.errors import MalformedName
+from acid_platform.formats.file_access import recorded_file
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.file_entries import EntityListing, FileEntry, Footer, RecordedFiles
 from acid_platform.layout.formats import FileFormat, is_insert_only
@@ -34,7 +35,6 @@ from acid_platform.scan.source_files import flush_length
 from acid_platform.scan.table_layout import Listings, TableLayout
 from acid_platform.storage.files import Files, in_threads
 from acid_platform.transactions import RowOperation
-from acid_platform.write.file_records import recorded_file
 
 
 def distributed(record: TableRecord) -> bool:

@@ -8,8 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from acid_platform.formats.data_file import FilePath
+from acid_platform.formats.file_access import open_file, reading
 from acid_platform.formats.keyed import KEY
-from acid_platform.formats.orc import open_orc, reading
 from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.storage.files import Files
 from acid_platform.transactions.row_sets import RowSet
@@ -148,7 +149,7 @@ def deleted_rows(files: Files, directory: str, contents: RecordedFiles) -> Chang
 
 def _read(files: Files, path: str) -> Iterator[ChangedRows]:
     with reading(path):
-        for ids in open_orc(files, path).key_parts(*KEY):
+        for ids in open_file(files, FilePath(path)).key_parts(*KEY):
             yield ChangedRows.of(*ids)
 
 

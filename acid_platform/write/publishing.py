@@ -18,28 +18,24 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from pyarrow import parquet
-
 from acid_platform.errors import (
     InvalidDefinition,
     PublicationFailed,
     StoreRefused,
     StoreUnavailable,
 )
-from acid_platform.formats.orc import AcidWriter, OrcWriter, written_codec
+from acid_platform.formats.file_access import WRITTEN_FORMATS, new_file
 from acid_platform.layout import names
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.constraints import NO_CHECKS, RowChecks
 from acid_platform.layout.file_entries import NOTHING, RecordedFiles
-from acid_platform.layout.formats import ORC, FileFormat
+from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import BaseName, BucketFile, DeltaName
 from acid_platform.layout.schema import MAX_STATEMENT
 from acid_platform.layout.types import Column
 from acid_platform.storage.durability import publish, used_twice
 from acid_platform.storage.files import Files, asking
-from acid_platform.values.arrow_types import arrow_schema
 from acid_platform.write.changed_rows import ChangedRows
-from acid_platform.write.file_records import recorded_file
 from acid_platform.write.task_files import RowKind, TaskTarget, plain_name
 
 
@@ -56,19 +52,11 @@ def write_empty_file(
     no file: without rows it would have no bytes, or need a writer of its own.
     """
     name = str(BucketFile(0)) if plain is None else plain_name(0)
-    path = f"{directory}/{name}"
-    match plain.name if plain else "acid":
-        case "acid":
-            AcidWriter(files, path, columns, written_codec(compression), always=True).close()
-        case "orc":
-            OrcWriter(files, path, columns, written_codec(compression), always=True).close()
-        case "parquet":
-            fields = arrow_schema(columns)
-            with files.system.open_output_stream(path) as stream:
-                parquet.write_table(fields.empty_table(), stream)
-        case _:
-            return NOTHING
-    return RecordedFiles((recorded_file(files, path, name, plain or ORC),))
+    if plain is not None and plain.name not in WRITTEN_FORMATS:
+        return NOTHING
+    writer = new_file(files, f"{directory}/{name}", columns, plain, compression, always=True)
+    writer.close()
+    return RecordedFiles((writer.record(name),))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,11 @@ from acid_platform.errors import (
     PublicationFailed,
     SourceRowsAmbiguous,
 )
+from acid_platform.formats.data_file import FileWriter
+from acid_platform.formats.file_access import new_file, to_be_stored
 from acid_platform.formats.keyed import Keyed, KeyRun, StoredKeys
-from acid_platform.formats.orc import AcidWriter, OrcWriter, to_be_stored
 from acid_platform.layout.file_entries import FileEntry, RecordedFiles
+from acid_platform.layout.formats import ACID_FORMAT
 from acid_platform.layout.names import BucketFile
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, partition_name
 from acid_platform.layout.schema import MAX_BUCKET, Bucket, bucket_numbers
@@ -32,7 +34,6 @@ from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files, asking
 from acid_platform.values.arrow_numpy import from_numpy, values_of
 from acid_platform.values.arrow_types import arrow_type
-from acid_platform.write.file_records import record_as_written
 
 DELETES, INSERTS = 1, 2
 """The bits of a row's kind: it becomes a delete event, an insert event, or both."""
@@ -90,7 +91,7 @@ class TaskTarget:
     compression: str
     rows: RowKind
     acid: bool = True
-    """False: ORC files of an insert-only table, without ACID columns."""
+    """False: files of an insert-only table, whose rows have no keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ class TaskFiles:
         """The rows that were given."""
         self._target, self._bucket, self._attempt = target, bucket, attempt
         self._files, _ = Files.of(target.location)
-        self._open: dict[bool, OrcWriter] = {}
+        self._open: dict[bool, FileWriter] = {}
         """The open files of the partition, by whether they hold delete events."""
         self._events = {False: 0, True: 0}
         """The number of events that the open files were given."""
@@ -211,7 +212,7 @@ class TaskFiles:
                 writer.path,
                 self._name(partition),
                 deletes,
-                record_as_written(writer, name, deletes),
+                writer.record(name),
             )
 
     def give_up(self) -> None:
@@ -285,13 +286,12 @@ class TaskFiles:
         self._events[deletes] += len(rows)
         self._open[deletes].put(rows)
 
-    def _writer(self, deletes: bool) -> OrcWriter:
+    def _writer(self, deletes: bool) -> FileWriter:
         target = self._target
         path = f"{target.directory}/{self._bucket:05d}-{self._attempt}-{self._count}"
         self._count += 1
-        if target.acid:
-            return AcidWriter(self._files, path, target.columns, target.compression, deletes)
-        return OrcWriter(self._files, path, target.columns, target.compression)
+        plain = None if target.acid else ACID_FORMAT
+        return new_file(self._files, path, target.columns, plain, target.compression, deletes)
 
     def _inserted(self, values: Sequence[pa.Array]) -> Keyed:
         target, keys = self._target, None

@@ -41,7 +41,7 @@ def test_the_metastores_calls_pass_the_method_that_is_counted() -> None:
     [
         (("acid_platform.handles.table:update", "py4j.clientserver:send_command"), "PySpark"),
         (("acid_platform.handles.table:update",), PLANNING),
-        (("acid_platform.write.file_records:recorded_file", "threading:wait"), "footers"),
+        (("acid_platform.formats.file_access:recorded_file", "threading:wait"), "footers"),
         (
             ("acid_platform.base.disk:sync_paths", "concurrent.futures._base:result"),
             "syncing files",

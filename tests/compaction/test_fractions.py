@@ -12,7 +12,7 @@ import pytest
 from pyarrow import orc, parquet
 
 from acid_platform import CompactionRefused, CorruptFile
-from acid_platform.compaction.fractions import refuse_finer
+from acid_platform.formats.file_access import refuse_finer
 from acid_platform.layout.formats import FileFormat
 from acid_platform.storage.files import Files
 

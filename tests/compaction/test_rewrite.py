@@ -21,6 +21,7 @@ from acid_platform import CompactionFailed, CompactionMismatch, CorruptFile
 from acid_platform.compaction import rewrite as module
 from acid_platform.compaction.rewrite import Rewrite, Rewritten, rewrite_bucket
 from acid_platform.engine.local import compact
+from acid_platform.formats.file_access import recorded_file
 from acid_platform.formats.keyed import Keyed
 from acid_platform.formats.orc import acid_schema, finish_plain_file, open_orc, orc_file, orc_schema
 from acid_platform.formats.orc.dump import events, metadata
@@ -28,7 +29,6 @@ from acid_platform.formats.orc.tail import declared_footer, footer_of
 from acid_platform.layout.types import parse_columns
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.files import Files
-from acid_platform.write.file_records import recorded_file
 from tests.acid_files import AcidTable, read_keys
 
 COLUMNS = parse_columns("id int, v string")

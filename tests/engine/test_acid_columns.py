@@ -20,10 +20,10 @@ from acid_platform.engine.spark import acid_columns, deleted_rows
 from acid_platform.engine.spark.failures import NO_INSERT, install_expiry
 from acid_platform.engine.spark.few_calls import java_class
 from acid_platform.engine.spark.live_rows import READER_VARIABLE
+from acid_platform.formats.file_access import recorded_file
 from acid_platform.formats.keyed import INSERT_EVENT
 from acid_platform.layout.file_entries import KeyRanges
 from acid_platform.storage.files import Files
-from acid_platform.write.file_records import recorded_file
 from tests.acid_files import B1, AcidTable, P, proven
 from tests.conftest import quick_then_slow
 from tests.spark_scans import leaves, read, rows, scans

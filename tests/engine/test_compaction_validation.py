@@ -16,11 +16,11 @@ from acid_platform import Table, Warehouse
 from acid_platform.compaction.execution import Records
 from acid_platform.engine.local.compact import LocalCompaction
 from acid_platform.engine.spark.compact import SparkCompaction
+from acid_platform.formats.file_access import recorded_file
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.services.worker import work_once
 from acid_platform.storage.files import Files
 from acid_platform.transactions import NONE_OPEN
-from acid_platform.write.file_records import recorded_file
 from tests.conftest import COMPACTORS, compact_with, temporary_warehouse
 
 pytestmark = pytest.mark.spark

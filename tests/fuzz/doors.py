@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from acid_platform import AcidError
 from acid_platform.base import table_properties
+from acid_platform.formats.file_access import count_rows
 from acid_platform.formats.orc import column_ranges, key_ranges, open_strange_orc, reading
 from acid_platform.gateway import sasl
 from acid_platform.gateway.authorization import Caller
@@ -60,7 +61,6 @@ from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.deletes import load_keys
 from acid_platform.scan.file_pruning import proves
 from acid_platform.scan.json_lines import fitting
-from acid_platform.scan.row_counts import count_rows
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.sql import parse as sql_parse

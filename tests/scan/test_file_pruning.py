@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from acid_platform.formats.file_access import recorded_file
 from acid_platform.layout.file_entries import ColumnRange, RangeKind
 from acid_platform.layout.types import parse_columns
 from acid_platform.scan.file_pruning import proves, pruned
 from acid_platform.scan.open import arrow_scan
 from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind
 from acid_platform.storage.files import Files
-from acid_platform.write.file_records import recorded_file
 from tests.acid_files import AcidTable, P
 
 COLUMNS = "i int, d decimal(10,2), s string, t date"

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from acid_platform.formats.file_access import count_rows
 from acid_platform.formats.orc import ACID_COLUMNS, open_orc, orc_schema
 from acid_platform.formats.orc.dump import events, metadata
 from acid_platform.layout.file_entries import Footer
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import parse_columns
-from acid_platform.scan.row_counts import count_rows
 from acid_platform.scan.selection import select
 from acid_platform.storage.files import Files
 from acid_platform.write.publishing import write_empty_file

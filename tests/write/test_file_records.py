@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from acid_platform import CorruptFile
+from acid_platform.formats.file_access import recorded_file
 from acid_platform.formats.orc import column_ranges, key_ranges, open_orc
 from acid_platform.formats.orc.protobuf import delimited, fields, number
 from acid_platform.formats.orc.ranges import MOST_COLUMNS
@@ -31,7 +32,6 @@ from acid_platform.layout.file_entries import (
 from acid_platform.scan.open import require_recorded
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.files import Files
-from acid_platform.write.file_records import recorded_file
 from tests.acid_files import AcidTable, P
 
 KINDS = {

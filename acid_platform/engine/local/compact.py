@@ -13,14 +13,19 @@ import pyarrow as pa
 
 from acid_platform.base.per_process import usable_cores
 from acid_platform.compaction.execution import Records, rewritten
-from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.compaction.opening import PLAIN_FILE_BYTES, Compaction
 from acid_platform.compaction.validation import Profile, combine
 from acid_platform.compaction.value_sums import ValueSums, row_id_checksum
-from acid_platform.engine.local.event_files import encoding_threads, finished, plain_writer
+from acid_platform.engine.local.event_files import encoding_threads, finished
 from acid_platform.engine.results import EngineName
 from acid_platform.errors import NeedsSpark, UnsupportedLayout
-from acid_platform.formats.orc import WRITTEN_CODECS
+from acid_platform.formats.file_access import (
+    WRITTEN_CODECS,
+    WRITTEN_FORMATS,
+    new_file,
+    refuse_finer,
+)
+from acid_platform.formats.keyed import Keyed
 from acid_platform.layout.types import LOCAL_ZONE, TIMESTAMPS, Column
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.scans import Scan
@@ -103,7 +108,7 @@ def only_spark(compaction: Compaction) -> str | None:
     assert compaction.plain is not None
     stored, codec = compaction.plain.name, compaction.plan.settings.compression
     kinds = {kind.kind for column in compaction.columns for kind in column.type.walk()}
-    if stored not in ("orc", "parquet"):
+    if stored not in WRITTEN_FORMATS:
         return f"only Spark copies {stored} files"
     if stored == "parquet" and kinds & {*TIMESTAMPS}:
         return "only Spark copies timestamps of Parquet files"
@@ -132,7 +137,7 @@ def copy_files(compaction: Compaction) -> None:
             refuse_finer(files, source.path, stored)
     for number, group in enumerate(_groups(sources)):
         path = f"{compaction.staging}/{output}/{plain_name(number)}"
-        writer = plain_writer(files, path, stored, columns, codec)
+        writer = new_file(files, path, columns, stored, codec, pool=encoding_threads())
         part = replace(entity, sources=replace(entity.sources, inserts=group))
         try:
             with finished(writer):
@@ -140,7 +145,7 @@ def copy_files(compaction: Compaction) -> None:
                 for batch in scan.batches():
                     if any(map(has_ancient, batch.columns)):
                         raise NeedsSpark(f"{compaction.plan.location}: days before 15 October 1582")
-                    writer.write(_named(batch, columns))
+                    writer.put(Keyed(None, 0, _named(batch, columns)))
         except UnsupportedLayout as error:
             raise NeedsSpark(str(error)) from error
 

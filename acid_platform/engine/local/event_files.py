@@ -20,19 +20,16 @@ import pyarrow as pa
 from acid_platform.base.per_process import LastingThreads, PerProcess, usable_cores
 from acid_platform.engine.local import running
 from acid_platform.errors import InvalidDefinition, NeedsSpark, PublicationFailed
+from acid_platform.formats.data_file import FileWriter
+from acid_platform.formats.file_access import WRITTEN_CODECS, WRITTEN_FORMATS, new_file
 from acid_platform.formats.keyed import Keyed, KeyRun, StoredKeys
-from acid_platform.formats.orc import WRITTEN_CODECS, AcidWriter, OrcWriter
-from acid_platform.formats.parquet import ParquetWriter
 from acid_platform.layout.file_entries import FileEntry, RecordedFiles
-from acid_platform.layout.formats import ORC, FileFormat
+from acid_platform.layout.formats import ACID_FORMAT
 from acid_platform.layout.names import BucketFile
 from acid_platform.layout.schema import MAX_BUCKET, Bucket, bucket_numbers
-from acid_platform.layout.types import Column
-from acid_platform.storage.files import Files
 from acid_platform.values.arrow_numpy import from_numpy
 from acid_platform.values.partition_texts import RowPartitions
 from acid_platform.write.changed_rows import ChangedRows
-from acid_platform.write.file_records import record_as_written, recorded_file
 from acid_platform.write.publishing import (
     Staging,
     WriteTarget,
@@ -47,7 +44,6 @@ _PIECE_BYTES = 1 << 26
 """The most bytes of rows to hand to a writer at a time: a stripe, so that none is put together."""
 _KEY_BYTES = 32
 """Bytes of a row's ACID columns."""
-_Writer = OrcWriter | ParquetWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +75,12 @@ class Keys:
 
 def require_writable(target: WriteTarget) -> None:
     """Raises NeedsSpark for files that only Spark can write."""
-    plain = target.plain.name if target.plain else "acid"
-    if plain not in ("acid", "orc", "parquet"):
-        raise NeedsSpark(f"files of the format {plain}")
-    if plain != "parquet" and target.compression not in WRITTEN_CODECS:
+    stored = (target.plain or ACID_FORMAT).name
+    if stored not in WRITTEN_FORMATS:
+        raise NeedsSpark(f"files of the format {stored}")
+    if stored != "parquet" and target.compression not in WRITTEN_CODECS:
         raise NeedsSpark(f"the codec {target.compression}")
-    if plain == "parquet":
+    if stored == "parquet":
         for column in target.columns:
             if any(kind.kind == "timestamp" for kind in column.type.walk()):
                 raise NeedsSpark(f"{column} in a Parquet file")
@@ -94,7 +90,7 @@ def require_writable(target: WriteTarget) -> None:
 class _EventFile:
     """A file that is being written."""
 
-    writer: _Writer
+    writer: FileWriter
     name: str
     partition: str
     deletes: bool
@@ -182,18 +178,15 @@ class EventFiles:
         directory, _ = self._directories[deletes, partition]
         name = str(BucketFile(bucket)) if plain is None else plain_name(bucket)
         path = f"{directory}/{name}"
-        writer: _Writer
-        if plain is None:
-            writer = AcidWriter(
-                target.files,
-                path,
-                target.columns,
-                target.compression,
-                deletes,
-                pool=encoding_threads(),
-            )
-        else:
-            writer = plain_writer(target.files, path, plain, target.columns, target.compression)
+        writer = new_file(
+            target.files,
+            path,
+            target.columns,
+            plain,
+            target.compression,
+            deletes,
+            pool=encoding_threads(),
+        )
         self._open.append(_EventFile(writer, name, partition, deletes))
         return self._open[-1]
 
@@ -209,14 +202,8 @@ class EventFiles:
                 f" {writer.rows}; nothing was published, run the statement again"
             )
         if writer.rows:
-            directory, entries = self._directories[file.deletes, file.partition]
-            entries.append(
-                recorded_file(
-                    target.files, f"{directory}/{file.name}", file.name, target.plain or ORC
-                )
-                if isinstance(writer, ParquetWriter)
-                else record_as_written(writer, file.name, file.deletes)
-            )
+            _, entries = self._directories[file.deletes, file.partition]
+            entries.append(writer.record(file.name))
 
     def give_up(self) -> None:
         """Closes incomplete files."""
@@ -276,17 +263,8 @@ def _ascend(first: np.ndarray, second: np.ndarray) -> bool:
     return bool((above | (equal & (second[1:] > second[:-1]))).all())
 
 
-def plain_writer(
-    files: Files, path: str, stored: FileFormat, columns: Sequence[Column], compression: str
-) -> _Writer:
-    """A new ORC or Parquet file of an insert-only table."""
-    if stored.name == "orc":
-        return OrcWriter(files, path, columns, compression, pool=encoding_threads())
-    return ParquetWriter(files, path, columns)
-
-
 @contextmanager
-def finished(writer: _Writer) -> Iterator[None]:
+def finished(writer: FileWriter) -> Iterator[None]:
     """Finishes the file after the block, or gives it up if the block fails."""
     try:
         yield

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform.compaction.execution import Records
-from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.compaction.opening import PLAIN_FILE_BYTES, Compaction
 from acid_platform.compaction.rewrite import Rewrite, Rewritten, written_values
 from acid_platform.compaction.validation import Profile, combine
@@ -26,6 +25,7 @@ from acid_platform.engine.spark.plain_files import completed, parts, write_plain
 from acid_platform.engine.spark.scan import scan_rows
 from acid_platform.engine.spark.task_writing import in_tasks
 from acid_platform.errors import StoreRefused, StoreUnavailable
+from acid_platform.formats.file_access import refuse_finer
 from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import temporary_name

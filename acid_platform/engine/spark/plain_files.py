@@ -15,13 +15,12 @@ from pyspark.sql import functions as F
 from acid_platform.engine.spark.failures import TEXT_LOST
 from acid_platform.engine.spark.spark_types import spark_schema, spark_type
 from acid_platform.engine.spark.task_writing import in_tasks
-from acid_platform.formats.orc import finish_plain_file
+from acid_platform.formats.file_access import complete_foreign_file, recorded_file
 from acid_platform.layout.file_entries import FileEntry, RecordedFiles
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.storage.files import Files
-from acid_platform.write.file_records import recorded_file
 from acid_platform.write.publishing import WriteTarget
 from acid_platform.write.task_files import Received, StagedFile, plain_name
 
@@ -183,8 +182,7 @@ def completed(
     def complete(index: int) -> str:
         files, _ = Files.of(location)
         path = paths[index]
-        if stored.name == "orc":
-            finish_plain_file(files, path, columns)
+        complete_foreign_file(files, path, columns, stored)
         return str(
             RecordedFiles((recorded_file(files, path, names[index], stored, rows=counts[index]),))
         )

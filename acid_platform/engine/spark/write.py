@@ -24,7 +24,7 @@ from acid_platform.engine.spark.spark_types import changed_parts
 from acid_platform.engine.spark.spark_versions import version_of
 from acid_platform.engine.spark.task_writing import in_large_batches, write_in_tasks
 from acid_platform.errors import PublicationFailed
-from acid_platform.formats.orc import WRITTEN_CODECS, require_codec
+from acid_platform.formats.file_access import WRITTEN_CODECS, require_codec
 from acid_platform.layout.bucketing import Bucketing, bucket_ids
 from acid_platform.layout.file_entries import FileEntry, RecordedFiles
 from acid_platform.layout.partition_names import DEFAULT_PARTITION

@@ -47,6 +47,28 @@ def user_metadata(stripe_ends: Iterable[RowKey], inserts: int, deletes: int) -> 
     }
 
 
+def index_flaw(text: str, last_keys: Sequence[RowKey]) -> tuple[str, bool] | None:
+    """What is wrong with the text of a key index, and whether it does harm; `last_keys`: of each
+    stripe.
+
+    Hive 4 copes with a missing index, not with a wrong one. None if the index lists these keys.
+    """
+    if not text:
+        return f"no {KEY_INDEX} in the footer", False
+    try:
+        index = [
+            tuple(int(number) for number in entry.split(",")) for entry in text.split(";") if entry
+        ]
+    except ValueError:
+        return f"{KEY_INDEX} is {text[:60]!r}, which is not a list of row keys", True
+    if len(index) != len(last_keys):
+        return f"{KEY_INDEX} has {len(index)} keys for {len(last_keys)} stripes", False
+    for indexed, actual in zip(index, last_keys, strict=True):
+        if indexed != actual:
+            return f"{KEY_INDEX} says {indexed}, but the stripe ends with {actual}", True
+    return None
+
+
 def acid_schema(
     columns: Sequence[Column], timestamps: str = "ns", deletes: bool = False
 ) -> pa.Schema:

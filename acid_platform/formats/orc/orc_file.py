@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -12,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
-from acid_platform.base.file_bounds import LARGEST_FOOTER
+from acid_platform.base import arrow_functions as pc
 from acid_platform.base.object_store import store_fault
 from acid_platform.errors import CompactionRefused, CorruptFile, UnsupportedLayout
+from acid_platform.formats.data_file import ColumnOfFile, DataFile, WideTimestamps
 from acid_platform.formats.keyed import (
     DELETE_EVENT,
     INSERT_EVENT,
@@ -25,16 +25,20 @@ from acid_platform.formats.keyed import (
     require_operation,
 )
 from acid_platform.formats.orc.calendars import as_written
-from acid_platform.formats.orc.events import KEY_INDEX, RAW_TEXT, UPDATES, is_acid
+from acid_platform.formats.orc.events import (
+    KEY_INDEX,
+    RAW_TEXT,
+    index_flaw,
+    is_acid,
+)
 from acid_platform.formats.orc.lone_stripes import exact_decimals, lone_stripe
-from acid_platform.formats.orc.protobuf import UnreadableMessage
 from acid_platform.formats.orc.pyorc_rows import (
     beyond_nanoseconds,
     has_nanoseconds,
     in_microseconds,
     wide_timestamps,
 )
-from acid_platform.formats.orc.ranges import column_ranges
+from acid_platform.formats.orc.ranges import column_ranges, key_ranges
 from acid_platform.formats.orc.tail import (
     Postscript,
     declared_footer,
@@ -43,33 +47,33 @@ from acid_platform.formats.orc.tail import (
     has_old_decimals,
     is_ours,
     is_proleptic,
-    read_updates,
-    require_bounds,
-    require_shallow,
     stripes,
 )
+from acid_platform.formats.orc.whole_files import (
+    reading,
+    replace_footer,
+    require_shallow_types,
+)
 from acid_platform.formats.orc.writer_zones import has_wall_clocks, on_the_clock, zone_of
-from acid_platform.layout.file_entries import Footer
+from acid_platform.layout.file_entries import ColumnRange, Footer, KeyRanges, RangeKind
 from acid_platform.layout.schema import is_positional
 from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_numpy import filled, values_of
-from acid_platform.values.arrow_types import has_ancient, leaves
+from acid_platform.values.arrow_types import has_ancient, has_leaf, leaves
 
 BATCH_ROWS = 1 << 17
 """Rows to decode at a time; a stripe may have millions."""
 
 
-class WideTimestamps(Exception):
-    """A file holds timestamps that do not fit nanoseconds: read it again with unit `us`."""
-
-
-class OrcFile(orc.ORCFile):  # type: ignore[misc]
+class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
     """The file at `path`, or its first `length` bytes, if a streaming writer committed those.
 
-    Arrow's class has `nrows`, `nstripes`, `schema`, `metadata` and `read`. What is named here
-    raises Arrow's errors: call it inside of `reading`.
+    Arrow's class has `nrows`, `nstripes`, `schema`, `metadata` and `read`.
     """
+
+    keyed: bool | None = None
+    """Whether values are the fields of `row`, beside keys; None: if it has the six columns."""
 
     def __init__(self, files: Files, path: str, length: int | None) -> None:
         super().__init__(_content(files, path, length))
@@ -91,30 +95,74 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
         return is_ours(self.footer)
 
     @cached_property
-    def has_old_decimals(self) -> bool:
-        """Whether it has decimals without a scale, see `tail.has_old_decimals`."""
+    def has_old_decimals(self) -> bool:  # type: ignore[override]
         return has_old_decimals(self.footer)
 
     @cached_property
-    def has_checked_text(self) -> bool:
-        """Whether it is known that its texts are UTF-8: those of others may hold any bytes."""
+    def has_checked_text(self) -> bool:  # type: ignore[override]
         return self.is_ours and RAW_TEXT.encode() not in (self.metadata or {})
 
     @property
     def summary(self) -> Footer:
-        """What a record says of the file."""
         names = self.schema.names
-        return Footer(int(self.nrows), is_acid(names), is_positional(names))
+        return Footer(self.rows, is_acid(names), is_positional(names))
 
     @property
-    def stripe_rows(self) -> list[int]:
-        """The number of rows of each stripe."""
+    def rows(self) -> int:
+        return int(self.nrows)
+
+    @property
+    def piece_rows(self) -> list[int]:
         return [stripe.rows for stripe in islice(stripes(self.footer), self.nstripes)]
 
     @property
+    def ranges(self) -> Mapping[str, ColumnRange]:
+        ranges = column_ranges(self.footer, is_acid(self.schema.names))
+        if self.writer_version == "ORIGINAL":  # the maximum of several stripes may be too low
+            ranges = {
+                column: ColumnRange(RangeKind.OTHER, None, None, each.nulls, each.values)
+                for column, each in ranges.items()
+            }
+        return ranges
+
+    @property
+    def key_ranges(self) -> KeyRanges | None:
+        return key_ranges(self.footer) if is_acid(self.schema.names) else None
+
+    @property
     def key_columns(self) -> list[str]:
-        """The name of each KeyPart in the file. Raises CorruptFile as `acid_columns`."""
         return self.acid_columns()[:5]
+
+    @cached_property
+    def names(self) -> list[str]:
+        names = list(self.schema.names)
+        if self.keyed or (self.keyed is None and is_acid(names)):
+            row = self.schema.field(self.acid_columns()[5]).type
+            return [field.name for field in row]
+        return names
+
+    def _stored_name(self, column: ColumnOfFile) -> str:
+        """The name by which Arrow reads it: `root` or `root.field`."""
+        if isinstance(column, KeyPart):
+            return self.key_columns[column]
+        roots = self.schema.names
+        keyed = is_acid(roots) if self.keyed is None else self.keyed
+        return f"{roots[5]}.{column}" if keyed else column
+
+    def type_of(self, column: ColumnOfFile) -> pa.DataType:
+        name = self._stored_name(column)
+        at = self.schema.get_field_index(name)
+        if at >= 0:
+            return self.schema.field(at).type
+        root, _, field = name.partition(".")
+        return self.schema.field(root).type.field(field).type
+
+    def decode(
+        self, piece: int, columns: Collection[ColumnOfFile], as_stored: bool = False
+    ) -> dict[ColumnOfFile, pa.Array]:
+        names = {column: self._stored_name(column) for column in columns}
+        batch = self.stripe(piece, list(names.values()), as_stored)
+        return {column: _column(batch, name) for column, name in names.items()}
 
     def acid_columns(self) -> list[str]:
         """The names of the six ACID columns as this file spells them; some writers use lower case.
@@ -137,10 +185,6 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
         return names
 
     def bounds(self, part: KeyPart) -> tuple[int, int]:
-        """The lowest and the highest of a part of the keys; read if no statistics tell them.
-
-        Raises CorruptFile for a row without it.
-        """
         name = self.acid_columns()[part]
         bounds = column_ranges(self.footer, acid=False).get(name.lower())
         if bounds is not None and isinstance(bounds.low, int) and isinstance(bounds.high, int):
@@ -151,48 +195,37 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
         return int(values.min()), int(values.max())
 
     @property
-    def has_key_index(self) -> bool:
-        """Whether the footer has an index of keys, which is written only if they ascend."""
+    def has_key_index(self) -> bool:  # type: ignore[override]
         return KEY_INDEX.encode() in (self.metadata or {})
 
     def key_index_flaw(self, ids: Sequence[np.ndarray]) -> tuple[str, bool] | None:
-        """What is wrong with the index of keys, and whether it does harm; `ids`: write ids, bucket
-        properties and rowIds of all rows.
-
-        Hive 4 copes with a missing index, not with a wrong one. None if the index lists the last
-        key of every stripe.
-        """
+        ends = np.cumsum(self.piece_rows) - 1
         text = (self.metadata or {}).get(KEY_INDEX.encode(), b"").decode()
-        if not text:
-            return f"no {KEY_INDEX} in the footer", False
-        try:
-            index = [
-                tuple(int(number) for number in entry.split(","))
-                for entry in text.split(";")
-                if entry
-            ]
-        except ValueError:
-            return f"{KEY_INDEX} is {text[:60]!r}, which is not a list of row keys", True
-        ends = np.cumsum(self.stripe_rows) - 1
-        expected = list(zip(*(part[ends].tolist() for part in ids), strict=True))
-        if len(index) != len(expected):
-            return f"{KEY_INDEX} has {len(index)} keys for {len(expected)} stripes", False
-        for indexed, actual in zip(index, expected, strict=True):
-            if indexed != actual:
-                return f"{KEY_INDEX} says {indexed}, but the stripe ends with {actual}", True
-        return None
+        return index_flaw(text, list(zip(*(part[ends].tolist() for part in ids), strict=True)))
 
-    def updates(self, events: int) -> np.ndarray:
-        """Mask (events,): which of its delete events belong to updates. Raises CorruptFile."""
-        return read_updates((self.metadata or {}).get(UPDATES.encode()), events, self.path)
+    def holds_deletes(self) -> bool:
+        operation, *_, row = self.acid_columns()
+        if pc.unique(self.read(columns=[operation]).column(0)).to_pylist() != [DELETE_EVENT]:
+            return False
+        rows = (self.stripe(index, [row]).column(0) for index in range(self.nstripes))
+        if any(row.null_count < len(row) for row in rows):
+            raise UnsupportedLayout(
+                f"{self.path} holds delete events with values, which no writer of ACID version 2"
+                " writes; restore the file"
+            )
+        return True
+
+    def has_fine_times(self) -> bool:
+        names = [
+            self._stored_name(name)
+            for name in self.names
+            if has_leaf(self.type_of(name), pa.types.is_timestamp)
+        ]
+        return any(self._stripe_has_nanoseconds(index, names) for index in range(self.nstripes))
 
     # --- rows ----------------------------------------------------------------------------------
 
     def key_parts(self, *parts: KeyPart) -> Iterator[list[np.ndarray]]:
-        """These parts of the keys of all rows, int64 (n,) each, in batches in file order.
-
-        Raises CorruptFile, also for a row without a key.
-        """
         names = self.acid_columns()
         for batch in self.batches([names[part] for part in parts]):
             yield [ids.astype(np.int64, copy=False) for ids in self._ids(batch)]
@@ -209,12 +242,6 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
         timestamps: str = "ns",
         values: bool = True,
     ) -> Iterator[Keyed]:
-        """All rows, or delete events if it is a file of these, in batches in file order.
-
-        `run`: the keys of the rows, if the file stores none. `values` False: they are not needed.
-        `timestamps`: see `batches`. Raises CorruptFile, UnsupportedLayout for events of another
-        kind, CompactionRefused for Gregorian days before 1582, WideTimestamps.
-        """
         with reading(self.path):
             names = list(self.schema.names) if run else self.acid_columns()
         wanted = names[: 1 if run else 5] if not values else names
@@ -311,12 +338,9 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
                 raise WideTimestamps from error
             raise
 
-    def has_nanoseconds(self, names: Sequence[str]) -> bool:
-        """Whether a timestamp in these columns (`root` or `root.field`) has digits below the
-        microsecond. Raises CorruptFile, UnsupportedLayout."""
-        return any(self._stripe_has_nanoseconds(index, names) for index in range(self.nstripes))
-
     def _stripe_has_nanoseconds(self, index: int, names: Sequence[str]) -> bool:
+        if not names:
+            return False
         content = lone_stripe(self, index, True) if zone_of(self, index) else None
         file = self if content is None else orc.ORCFile(pa.BufferReader(content))
         try:
@@ -361,6 +385,16 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
             if has_wall_clocks(kind):
                 return True
         return False
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
+    if name in batch.schema.names:
+        return batch.column(name)
+    root, _, field = name.partition(".")
+    inner = batch.column(root)
+    at = inner.type.get_field_index(field)
+    # The function also sees to the NULLs of the struct, and takes longer than a small file.
+    return pc.struct_field(inner, [at]) if inner.null_count else inner.field(at)
 
 
 def _fields(row: pa.StructArray) -> pa.RecordBatch:
@@ -412,45 +446,6 @@ def open_strange_orc(files: Files, path: str, length: int | None = None) -> OrcF
     return open_orc(files, path, length)
 
 
-def require_shallow_types(files: Files, path: str, length: int | None = None) -> None:
-    """Raises CorruptFile for an ORC file whose types would crash Arrow and pyorc, before they see
-    them; also for a footer that can't be opened. Raises UnsupportedLayout for a file of values that
-    are no rows, StoreRefused, StoreUnavailable."""
-    with reading(path), files.open(path) as stream:
-        size = stream.size() if length is None else length
-        postscript, tail = Postscript.read(stream, size, path)
-        whole = postscript.footer_length + postscript.size
-        if whole > min(size, LARGEST_FOOTER):
-            raise CorruptFile(f"{path} has an ORC footer of {whole:,} bytes")
-        if whole > len(tail):
-            stream.seek(size - whole)
-            tail = bytes(stream.read(whole))
-    footer = tail[len(tail) - whole : len(tail) - postscript.size]
-    opened = postscript.opened(footer, path)
-    require_shallow(opened, path)
-    require_bounds(opened, size, path)
-
-
-@contextmanager
-def reading(path: str) -> Iterator[None]:
-    """Arrow's errors inside the block become CorruptFile with the file and the next step, or
-    StoreRefused and StoreUnavailable if the store is to blame."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise CorruptFile(
-            f"{path} was listed but is gone; read again if the Cleaner removed it, else restore it"
-        ) from error
-    except (pa.ArrowException, OSError, UnicodeDecodeError, UnreadableMessage) as error:
-        if fault := store_fault(error, path):
-            raise fault from error
-        if isinstance(error, pa.ArrowNotImplementedError):
-            raise UnsupportedLayout(f"{path} holds what is not read: {error}") from error
-        raise CorruptFile(
-            f"{path} can't be read: {error}; restore it or drop its transaction"
-        ) from error
-
-
 def finish_plain_file(files: Files, path: str, columns: Sequence[Column]) -> None:
     """Declare the column types in a file of an insert-only table that Spark or Arrow wrote.
 
@@ -458,19 +453,3 @@ def finish_plain_file(files: Files, path: str, columns: Sequence[Column]) -> Non
     """
     if has_declared(columns):
         replace_footer(files, path, declared_footer(open_orc(files, path).footer, columns, path))
-
-
-def replace_footer(files: Files, path: str, footer: bytes) -> None:
-    """Give another footer to a finished ORC file that nobody reads yet. Raises CorruptFile."""
-    size = files.system.get_file_info(path).size
-    with files.system.open_input_file(path) as stream:
-        old, _ = Postscript.read(stream, size, path)
-    start, chunks = size - old.footer_length - old.size, old.chunks(footer)
-    tail = chunks + old.renewed(len(chunks))
-    if files.local:
-        with open(path, "r+b") as handle:
-            handle.truncate(start)
-            handle.seek(0, 2)
-            handle.write(tail)
-    else:  # only a local file can be truncated: rewrite it
-        files.write(path, files.read(path)[:start] + tail)

@@ -35,8 +35,10 @@ from acid_platform.formats.orc.events import (
     user_metadata,
 )
 from acid_platform.formats.orc.protobuf import delimited, number, packed
+from acid_platform.formats.orc.ranges import column_ranges, key_ranges
 from acid_platform.formats.orc.stored_columns import BLOCK, StoredColumn, require_codec
 from acid_platform.formats.orc.tail import KINDS, MAGIC, user_metadata_fields, write_updates
+from acid_platform.layout.file_entries import FileEntry, Footer
 from acid_platform.layout.schema import RowKey, ascend
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.storage.files import Files
@@ -133,6 +135,11 @@ class OrcWriter:
             self._put(self._tail())
             self._stream.close()
         return self.rows
+
+    def record(self, name: str) -> FileEntry:
+        """The record of the finished file under this name, equal to that of `recorded_file`."""
+        ranges = column_ranges(self.footer, acid=False)
+        return FileEntry(name, self.size, Footer(self.rows, acid=False), None, ranges)
 
     def give_up(self) -> None:
         """Close the incomplete file, which is not valid ORC."""
@@ -318,6 +325,13 @@ class AcidWriter(OrcWriter):
         if rows.updated is not None:
             self._updated.append(rows.updated)
         self.write(stored_events(rows, self._columns), rows.checked)
+
+    def record(self, name: str) -> FileEntry:
+        footer = Footer(self.rows, acid=True)
+        if self._deletes:
+            return FileEntry(name, self.size, footer)
+        ranges = column_ranges(self.footer, acid=True)
+        return FileEntry(name, self.size, footer, None, ranges, key_ranges(self.footer))
 
     def _checked(self, batches: Sequence[pa.RecordBatch]) -> None:
         for batch in batches:

@@ -15,8 +15,9 @@ from typing import TypeVar
 import numpy as np
 
 from acid_platform.errors import AcidError, CorruptFile, UnsupportedLayout
+from acid_platform.formats.data_file import FilePath
+from acid_platform.formats.file_access import count_rows, open_file, reading
 from acid_platform.formats.keyed import DELETE_EVENT, INSERT_EVENT, KeyPart
-from acid_platform.formats.orc import open_strange_orc, reading
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import FLUSH_LENGTH_SUFFIX, parse_bucket_file
 from acid_platform.layout.schema import RowKey, ascending_steps, decode_bucket
@@ -24,7 +25,6 @@ from acid_platform.metastore.records import EntityDirectory
 from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, valid_ids
 from acid_platform.scan.open import open_entity
-from acid_platform.scan.row_counts import count_rows
 from acid_platform.scan.source_files import SourceFile, SourceKind, open_source
 from acid_platform.services.fsck.findings import Check, Findings
 from acid_platform.storage.files import Files
@@ -107,7 +107,7 @@ class EntityContents:
             if plain:
                 count_rows(self.files, where, self.format)
             else:
-                open_strange_orc(self.files, where)
+                open_file(self.files, FilePath(where), strange=True)
         except (CorruptFile, UnsupportedLayout, FileNotFoundError) as error:
             if plain and isinstance(error, UnsupportedLayout):  # Avro: Spark alone opens it
                 return True
@@ -420,7 +420,7 @@ def read_events(files: Files, source: SourceFile, rows: bool = True) -> EventKey
         file = open_source(files, source)
         names = tuple(file.key_columns)  # raises without them
         if not rows:
-            return EventKeys(int(file.nrows), names, None, *[_NOTHING] * 5)
+            return EventKeys(file.rows, names, None, *[_NOTHING] * 5)
         batches = [[_NOTHING] * 5, *file.key_parts(*KeyPart)]
         ids = [np.concatenate(column) for column in zip(*batches, strict=True)]
         whole = len(ids[0]) and source.length is None

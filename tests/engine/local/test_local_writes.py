@@ -24,9 +24,10 @@ from acid_platform.engine.local import running
 from acid_platform.engine.local.placed_rows import in_files
 from acid_platform.engine.local.running import RunningStatement
 from acid_platform.engine.results import ArrowResult
+from acid_platform.formats.file_access import recorded_file
 from acid_platform.formats.orc import AcidWriter, open_orc, user_metadata
 from acid_platform.handles.transaction import TransactionTable
-from acid_platform.layout.formats import ORC
+from acid_platform.layout.formats import ACID_FORMAT
 from acid_platform.layout.types import parse_columns, parse_type
 from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.services.fsck import examine
@@ -42,7 +43,6 @@ from acid_platform.values.partition_texts import (
 )
 from acid_platform.values.stored_values import assigned
 from acid_platform.write import publishing, task_files
-from acid_platform.write.file_records import recorded_file
 from tests.conftest import temporary_warehouse
 from tests.finishing import stripe_ends
 
@@ -103,7 +103,7 @@ def test_F7_F8_P26_files_have_their_footer_key_index_order_and_record(
         counts = (0, file.nrows) if deletes else (file.nrows, 0)
         found = {key.decode(): value for key, value in file.metadata.items()}
         assert found | user_metadata(ends, *counts) == found
-        read = recorded_file(files, path, entry.name, ORC, deletes)
+        read = recorded_file(files, path, entry.name, ACID_FORMAT, deletes)
         assert (read.size, read.footer, read.ranges) == (entry.size, entry.footer, entry.ranges)
         assert read.keys == entry.keys and (entry.keys is None) is deletes
     assert kinds == {(f"bucket_0000{n}", deletes) for n in (0, 1) for deletes in (True, False)}

@@ -1,0 +1,217 @@
+"""Each data file is opened, begun and recorded here: nobody else asks which format it has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from concurrent.futures import Executor
+
+import pyarrow as pa
+from pyarrow import csv
+
+from acid_platform.errors import CompactionRefused, UnsupportedLayout
+from acid_platform.formats.data_file import DataFile, DataSource, FilePath, FileWriter
+from acid_platform.formats.orc import (
+    BATCH_ROWS,
+    WRITTEN_CODECS,
+    AcidWriter,
+    OrcWriter,
+    finish_plain_file,
+    is_acid,
+    open_orc,
+    open_strange_orc,
+    orc_fields,
+    orc_schema,
+    reading,
+    require_codec,
+    to_be_stored,
+    written_codec,
+)
+from acid_platform.formats.parquet import ParquetData, ParquetWriter
+from acid_platform.layout.file_entries import FileEntry, Footer
+from acid_platform.layout.formats import ACID_FORMAT, FileFormat
+from acid_platform.layout.types import Column, HiveType
+from acid_platform.storage.files import Files
+
+__all__ = [
+    "BATCH_ROWS",
+    "WRITTEN_CODECS",
+    "WRITTEN_FORMATS",
+    "complete_foreign_file",
+    "count_rows",
+    "new_file",
+    "open_file",
+    "reading",
+    "recorded_file",
+    "refuse_finer",
+    "require_codec",
+    "stored_types",
+    "to_be_stored",
+    "type_text",
+    "written_codec",
+]
+
+WRITTEN_FORMATS = ("orc", "parquet")
+"""The formats that are opened and written without Spark."""
+_BLOCK = 1 << 20
+_TIME_IN_TEXT = re.compile(rb":\d\d\.\d{6}\d*[1-9]")
+_OVERLAP = 64
+
+
+def open_file(files: Files, source: DataSource, strange: bool = False) -> DataFile:
+    """The file of a source. `strange`: another program wrote it, and it was not recorded yet.
+
+    Raises CorruptFile if it is none of its format, UnsupportedLayout for a type that Arrow does not
+    read and for another format, FileNotFoundError, StoreRefused, StoreUnavailable.
+    """
+    path, stored = source.path, source.format
+    if stored is None:
+        with files.open(path) as stream:
+            magic = bytes(stream.read(4))
+        stored = {b"ORC": "orc", b"PAR": "parquet"}.get(magic[:3])
+    if stored == "parquet":
+        return ParquetData(files, path)
+    if stored != "orc":
+        raise UnsupportedLayout(
+            f"{path} is neither ORC nor Parquet, the only formats that to_arrow reads; use read()"
+        )
+    file = (open_strange_orc if strange else open_orc)(files, path, source.length)
+    file.keyed = source.keyed
+    return file
+
+
+def stored_types(files: Files, path: str) -> tuple[bool, tuple[tuple[str, HiveType], ...]]:
+    """Whether an ORC file stores keys, and the names and types of its columns of values.
+
+    Raises CorruptFile, UnsupportedLayout.
+    """
+    fields = orc_fields(files, path)
+    keyed = is_acid([name for name, _ in fields])
+    return keyed, fields[5][1].children if keyed else fields
+
+
+def type_text(files: Files, source: DataSource) -> str:
+    """The types of an ORC file in its own notation. Raises CorruptFile."""
+    return orc_schema(files, source.path, source.length)
+
+
+def new_file(
+    files: Files,
+    path: str,
+    columns: Sequence[Column],
+    plain: FileFormat | None,
+    compression: str,
+    deletes: bool = False,
+    always: bool = False,
+    pool: Executor | None = None,
+) -> FileWriter:
+    """A new file of rows with keys, or of an insert-only table whose format `plain` is.
+
+    `deletes`: of delete events. `always`: also without rows, with a codec that can be written then.
+    The threads of `pool` encode. Raises UnsupportedLayout for a codec that can't be written.
+    """
+    if plain is not None and plain.name == "parquet":
+        return ParquetWriter(files, path, columns, always)
+    codec = written_codec(compression) if always else compression
+    if plain is None:
+        return AcidWriter(files, path, columns, codec, deletes, always=always, pool=pool)
+    return OrcWriter(files, path, columns, codec, always=always, pool=pool)
+
+
+def complete_foreign_file(
+    files: Files, path: str, columns: Sequence[Column], stored: FileFormat
+) -> None:
+    """Declares the column types in a file of an insert-only table that Spark wrote, if its format
+    has a place for them. Raises CorruptFile."""
+    if stored.name == "orc":
+        finish_plain_file(files, path, columns)
+
+
+def recorded_file(
+    files: Files,
+    path: str,
+    name: str,
+    stored: FileFormat = ACID_FORMAT,
+    deletes: bool = False,
+    rows: int | None = None,
+    length: int | None = None,
+) -> FileEntry:
+    """The record of the file at `path` under the relative path `name`; reads its footer (P26).
+
+    `deletes`: the file holds delete events, whose columns have no values. `rows` is the row count
+    if the format can't be counted here; `length` is the committed length of a streaming writer's
+    file. Raises CorruptFile, UnsupportedLayout.
+    """
+    with reading(path):
+        size = int(files.system.get_file_info(path).size)
+        if length == 0:
+            return FileEntry(name, size, Footer(0, True), 0)
+        if stored.name != "orc":
+            counted = count_rows(files, path, stored) if rows is None else rows
+            return FileEntry(name, size, Footer(counted, False))
+        file = open_file(files, FilePath(path, length=length), strange=True)
+        footer = file.summary
+        if deletes or footer.positional:
+            return FileEntry(name, size, footer, length)
+        return FileEntry(name, size, footer, length, file.ranges, file.key_ranges)
+
+
+def count_rows(files: Files, path: str, stored: FileFormat) -> int:
+    """The row count, from the footer or by counting lines.
+
+    Raises CorruptFile, and UnsupportedLayout for avro, which only Spark can count.
+    """
+    if stored.name in WRITTEN_FORMATS:
+        with reading(path):
+            return open_file(files, FilePath(path, stored.name), strange=True).rows
+    with reading(path), files.open(path) as stream:
+        match stored.name:
+            case "json" | "text":
+                blocks = iter(lambda: stream.read(_BLOCK), b"")
+                return sum(block.count(b"\n") for block in blocks)
+            case "csv":
+                return _csv_rows(stream, stored)
+    raise UnsupportedLayout(f"{path}: only Spark can count the rows of {stored.name} files")
+
+
+def _csv_rows(stream: pa.NativeFile, stored: FileFormat) -> int:
+    """Parses the file, since quoted values may contain line breaks."""
+    if stream.size() == 0:
+        return 0
+    reader = csv.open_csv(
+        stream,
+        csv.ReadOptions(autogenerate_column_names=True),
+        csv.ParseOptions(delimiter=stored.options["delimiter"], newlines_in_values=True),
+    )
+    return sum(batch.num_rows for batch in reader)
+
+
+def refuse_finer(
+    files: Files, path: str, stored: FileFormat = ACID_FORMAT, length: int | None = None
+) -> None:
+    """Raises CompactionRefused if the file has timestamps with nanoseconds, which Hive writes and
+    Spark cuts: a compaction must not change a value. Also raises CorruptFile.
+
+    In text formats, any text that looks like such a timestamp counts. `length` is the committed
+    length of the file.
+    """
+    if stored.name in WRITTEN_FORMATS:
+        with reading(path):
+            finer = open_file(files, FilePath(path, stored.name, length)).has_fine_times()
+    else:  # Avro's own precision is microseconds
+        finer = stored.name != "avro" and _has_fine_text(files, path)
+    if finer:
+        raise CompactionRefused(
+            f"{path} holds timestamps with nanoseconds, which this compaction"
+            " would truncate to microseconds; compact the table with Hive"
+        )
+
+
+def _has_fine_text(files: Files, path: str) -> bool:
+    with files.system.open_input_stream(path) as stream:
+        end = b""
+        for block in iter(lambda: stream.read(_BLOCK), b""):
+            if _TIME_IN_TEXT.search(end + block):
+                return True
+            end = block[-_OVERLAP:]
+    return False
