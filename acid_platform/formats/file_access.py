@@ -148,7 +148,8 @@ def recorded_file(
             return FileEntry(name, size, Footer(0, True), 0)
         if stored.name != "orc":
             counted = count_rows(files, path, stored) if rows is None else rows
-            return FileEntry(name, size, Footer(counted, False))
+            known = stored.name if stored.name in WRITTEN_FORMATS else None
+            return FileEntry(name, size, Footer(counted, False, format=known))
         file = open_file(files, FilePath(path, length=length), strange=True)
         footer = file.summary
         if deletes or footer.positional:

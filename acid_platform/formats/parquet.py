@@ -342,7 +342,7 @@ class ParquetData(DataFile):
 
     @property
     def summary(self) -> Footer:
-        return Footer(self.rows, acid=False)
+        return Footer(self.rows, acid=False, format="parquet")
 
     def type_of(self, column: ColumnOfFile) -> pa.DataType:
         return self._file.schema_arrow.field(column).type
@@ -410,7 +410,7 @@ class ParquetWriter:
     def __init__(
         self, files: Files, path: str, columns: Sequence[Column], always: bool = False
     ) -> None:
-        self.rows = self._size = 0
+        self.rows = 0
         self._files, self.path, self._always = files, path, always
         self._schema = arrow_schema(columns)
         self._stream: pa.NativeFile | None = None
@@ -440,13 +440,13 @@ class ParquetWriter:
             self._begin()
         if self._writer is not None and self._stream is not None:
             self._writer.close()
-            self._size = int(self._stream.tell())
             self._stream.close()
         return self.rows
 
     def record(self, name: str) -> FileEntry:
         """The record of the finished file under this name."""
-        return FileEntry(name, self._size, Footer(self.rows, acid=False))
+        size = int(self._files.system.get_file_info(self.path).size)
+        return FileEntry(name, size, Footer(self.rows, acid=False, format="parquet"))
 
     def give_up(self) -> None:
         """Close the incomplete file."""

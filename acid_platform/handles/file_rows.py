@@ -20,7 +20,7 @@ from acid_platform.layout.names import is_hidden
 from acid_platform.layout.types import Column
 from acid_platform.scan.declared_types import require_exact_decimals
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind
+from acid_platform.scan.source_files import EntitySources, Identity, SourceFile
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 from acid_platform.values.arrow_types import declared_columns, has_text_as_bytes
@@ -46,8 +46,12 @@ def rows_of_files(warehouse: Warehouse, source: str, target: Sequence[Column]) -
         if shape != (format_name, columns):
             raise WrongType(f"{path} has other columns or another format than {first}")
     # Arrow reads Parquet for both engines: Spark's own reader refuses what Polars and Arrow write.
-    kind = SourceKind.RAW if format_name == "orc" else SourceKind.EXTERNAL
-    sources = tuple(SourceFile(path, kind, size, "", 0, 0) for path, size in found)
+    by_arrow = format_name != "orc"
+    identity = Identity.NONE if by_arrow else Identity.RUN
+    sources = tuple(
+        SourceFile(path, identity, size, "", 0, 0, format=format_name, by_arrow=by_arrow)
+        for path, size in found
+    )
     entity = EntityScan(EntitySources("", sources, ()), paths=tuple(shapes))
     scan = Scan(
         files=files,

@@ -87,12 +87,15 @@ NO_RANGES: Mapping[str, ColumnRange] = {}
 class Footer:
     """What a reader must know about a file before it reads it.
 
-    `positional`: all columns are named `_colN`. `rows` is -1 if nobody has counted them.
+    `acid`: it stores keys, and is ORC then. `positional`: all columns are named `_colN`. `rows` is
+    -1 if nobody has counted them.
     """
 
     rows: int
     acid: bool
     positional: bool = False
+    format: str | None = None
+    """The format of a file without keys; None: its first bytes tell, or it is text or Avro."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +159,7 @@ class EntityListing:
 # --- records of a commit --------------------------------------------------------------------------
 
 _ACID, _POSITIONAL = 1, 2
+_FORMATS = {"orc": 4, "parquet": 8}
 _ENCODE = json.JSONEncoder(separators=(",", ":"), check_circular=False, ensure_ascii=False).encode
 
 
@@ -166,7 +170,8 @@ class RecordedFiles:
     Paths are relative to the directory, those of original files to the entity. The text form is a
     JSON list of `[path, size, rows, flags, length, ranges, keys]`, where `keys` are the lowest and
     highest write id, bucket property and rowId. Flag 1 is set for a file with ACID columns, flag 2
-    for a file without column names; trailing defaults (1, null, {}, null) are left out.
+    for a file without column names, flag 4 for ORC and 8 for Parquet without
+    keys; trailing defaults (1, null, {}, null) are left out.
     """
 
     files: tuple[FileEntry, ...] = ()
@@ -202,6 +207,7 @@ def _packed(entry: FileEntry) -> list[Any]:
     if footer is None:
         raise ValueError(f"{entry.path} can't be recorded without its footer")
     flags = _ACID * footer.acid + _POSITIONAL * footer.positional
+    flags += _FORMATS.get(footer.format or "", 0)
     ranges = {
         name: [
             bounds.kind.value,
@@ -235,7 +241,8 @@ def _unpacked(
     ranges: Mapping[str, Any] | None = None,
     keys: list[int] | None = None,
 ) -> FileEntry:
-    footer = Footer(rows, bool(flags & _ACID), bool(flags & _POSITIONAL))
+    stored = next((name for name, flag in _FORMATS.items() if flags & flag), None)
+    footer = Footer(rows, bool(flags & _ACID), bool(flags & _POSITIONAL), stored)
     return FileEntry(
         path,
         size,

@@ -26,7 +26,7 @@ from acid_platform.scan.decode import FileRead, Work
 from acid_platform.scan.deletes import DeletedRows
 from acid_platform.scan.result_columns import FILE_PLACES, PLACE, ROW_ID_TYPE, Predicate
 from acid_platform.scan.scans import EntityScan, Scan, partition_scalars
-from acid_platform.scan.source_files import SourceFile, SourceKind, open_source
+from acid_platform.scan.source_files import Identity, SourceFile, open_source
 from acid_platform.values.arrow_numpy import scalar_of
 from acid_platform.values.arrow_types import arrow_type
 
@@ -159,12 +159,12 @@ class ArrowScan:
 
     def _live_rows(self, entity: EntityScan, source: SourceFile) -> int | None:
         """Live rows of the file; None if they can only be counted by reading them."""
-        if source.test_rows or source.above >= 0 or source.kind is SourceKind.EXTERNAL:
+        if source.test_rows or source.above >= 0 or source.by_arrow:
             return None
         deletes = entity.deletes
         if not deletes.may_touch(source.low, source.high, source.number):
             return self._rows(source)
-        if source.kind is not SourceKind.ACID or source.length is not None:
+        if source.identity is not Identity.STORED or source.length is not None:
             return None
         keys, rows = source.keys, source.rows
         if keys is None or rows is None:
@@ -179,7 +179,7 @@ class ArrowScan:
         with reading(source.path):
             if source.rows is not None:
                 return source.rows
-            if source.kind is SourceKind.PLAIN:
+            if source.identity is Identity.NONE:
                 return count_rows(self.scan.files, source.path, self.scan.format)
             return open_source(self.scan.files, source).rows
 

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.errors import CorruptFile, NeedsSpark, UnsupportedLayout
-from acid_platform.formats.data_file import ColumnOfFile, DataFile, FilePath
-from acid_platform.formats.file_access import open_file, reading
+from acid_platform.formats.data_file import ColumnOfFile, DataFile
+from acid_platform.formats.file_access import WRITTEN_FORMATS, reading
 from acid_platform.formats.keyed import (
     INSERT_EVENT,
     KEY,
@@ -35,7 +35,7 @@ from acid_platform.layout.external_formats import HEADER, LINES
 from acid_platform.layout.types import Column
 from acid_platform.scan.deletes import valid_ids
 from acid_platform.scan.result_columns import PLACE, ResultColumns, Values
-from acid_platform.scan.source_files import SourceFile, SourceKind, open_source
+from acid_platform.scan.source_files import Identity, SourceFile, open_source
 from acid_platform.scan.text_lines import line_blocks, line_columns
 from acid_platform.values.arrow_numpy import values_of
 from acid_platform.values.arrow_types import (
@@ -91,7 +91,7 @@ class FileRead:
         UnsupportedLayout.
         """
         size, stored = self.source.size, self.read.scan.format
-        if self.source.kind is SourceKind.EXTERNAL and stored.name in LINES:
+        if self.source.by_arrow and stored.name in LINES:
             with reading(self.source.path):
                 header = int(stored.options[HEADER])
                 blocks = line_blocks(self.read.scan.files, self.source.path, size, header)
@@ -119,22 +119,19 @@ class FileRead:
             return [self._piece(self._open(), piece)]
 
     def _open(self) -> DataFile:
-        """A file of an insert-only table is recognized by its magic bytes."""
-        source, files, stored = self.source, self.read.scan.files, self.read.scan.format.name
-        if source.kind is SourceKind.EXTERNAL:
-            return open_file(files, FilePath(source.path, stored, keyed=False))
-        if source.kind is SourceKind.PLAIN:
+        source, stored = self.source, self.read.scan.format.name
+        if source.identity is Identity.NONE and not source.by_arrow:
             if self.read.row_id:
                 raise UnsupportedLayout(
                     f"{source.path} belongs to an insert-only table, whose rows have no row__id;"
                     " read it without row_id"
                 )
-            if stored not in ("orc", "parquet"):
+            if stored not in WRITTEN_FORMATS:
                 raise NeedsSpark(
                     f"{source.path} is a {stored} file, and without Spark only ORC and Parquet are"
                     " read; use read(), or SQL with engine='auto' or 'spark'"
                 )
-        return open_source(files, source)
+        return open_source(self.read.scan.files, source)
 
     def _pieces(self, file: DataFile) -> list[_Piece]:
         """The stripes or row groups that may hold rows of the result."""
@@ -166,7 +163,7 @@ class FileRead:
     def _tested_parts(self, file: DataFile) -> list[KeyPart]:
         """The parts of stored keys by which rows are chosen, or that the result shows."""
         source, tested = self.source, list[KeyPart]()
-        if source.kind is not SourceKind.ACID:
+        if source.identity is not Identity.STORED:
             return tested
         if self.rows is None:
             tested += [KeyPart.EVENT] if source.keys is None else []
@@ -244,8 +241,10 @@ class FileRead:
         """These columns of one piece."""
         if not columns:
             return {}
-        threads = 1 if file.decodes_in_threads else self.threads
-        first, *others = shares({each: file.type_of(each) for each in columns}, threads)
+        first, others = columns, list[list[ColumnOfFile]]()
+        if self.threads > 1 and not file.decodes_in_threads:
+            types = {each: file.type_of(each) for each in columns}
+            first, *others = shares(types, self.threads)
         if not others:
             return file.decode(piece, first, self.read.as_stored)
 
@@ -274,7 +273,7 @@ class FileRead:
         """
         for column, array in arrays.items():
             if not is_utf8(array):
-                if self.source.kind is SourceKind.EXTERNAL:
+                if self.source.by_arrow:
                     raise UnsupportedLayout(
                         f"{self.source.path} has bytes that are not UTF-8 in the column {column};"
                         " declare it binary"

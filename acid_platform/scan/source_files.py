@@ -1,4 +1,4 @@
-"""The files of an entity as a reader opens them: their kind, their rows and their row ids.
+"""The files of an entity as a reader opens them: their format, their rows and their row ids.
 
 File names are not enough: only footers tell whether files of LOAD DATA have ACID columns and how
 many rows original files hold, and only the side file tells how much of a streaming file is
@@ -35,32 +35,29 @@ from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, Visibl
 from acid_platform.storage.files import Files, in_threads
 
 
-class SourceKind(Enum):
-    """How the rows of a file are stored."""
+class Identity(Enum):
+    """Where the keys of a file's rows are."""
 
-    ACID = "acid"
-    """ORC with the six ACID columns; each row stores its key."""
-    RAW = "raw"
-    """ORC without them (original file, LOAD DATA); row keys follow from the position (F15)."""
-    PLAIN = "plain"
-    """A file of an insert-only table, in the table's format; rows have no keys."""
-    EXTERNAL = "external"
-    """A file of an external table that is not ORC, read as Hive's serde reads it; rows have no
-    keys."""
+    STORED = "stored"
+    """Each row stores its key."""
+    RUN = "run"
+    """They follow from the positions: an original file, or one of LOAD DATA (F15)."""
+    NONE = "none"
+    """Rows have no keys: an insert-only table, or an external one."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
     """A file that a snapshot reads, with the tests that its rows need.
 
-    All rows of RAW and PLAIN files have `write_id`; neither kind needs `test_rows` or `above`. The
-    row at position `i` of a RAW file has the key (`write_id`, `bucket`, `first_row_id` + i), the
-    operation 0 and the currentTransaction `write_id`.
+    All rows of a file that stores no keys have `write_id`; it needs neither `test_rows` nor
+    `above`. With a run of keys, the row at position `i` has (`write_id`, `bucket`, `first_row_id`
+    + i), and was inserted by `write_id`.
     """
 
     path: str
     """Absolute path within the file system."""
-    kind: SourceKind
+    identity: Identity
     size: int
     directory: str
     """Name of the base or delta; empty for an original file."""
@@ -77,29 +74,30 @@ class SourceFile:
     """Committed length in bytes, at which an ORC tail ends (F9); None: the whole file."""
     write_id: int = 0
     bucket: int = 0
-    """Bucket property of the rows of a RAW file."""
+    """Bucket property of the rows of a run."""
     first_row_id: int = 0
     rows: int | None = None
-    """The row count of a RAW file; of other files only if it is recorded."""
+    """The row count of a file with a run of keys; of others only if it is recorded."""
     positional: bool = False
-    """Whether columns of a RAW file match by position: its names are `_col0`, `_col1`, …"""
+    """Whether columns match by position: its names are `_col0`, `_col1`, …"""
     ranges: Mapping[str, ColumnRange] = field(default_factory=lambda: NO_RANGES, compare=False)
     """Bounds of the values of each column, as far as they are recorded."""
     keys: KeyRanges | None = field(default=None, compare=False)
-    """Recorded bounds of the row keys of an ACID file: all its rows are complete insert events."""
+    """Recorded bounds of the stored keys: all its rows are complete insert events."""
     modified: int | None = None
     """When a file of delete events was written, in nanoseconds since 1970, as its store says; the
     file of another warehouse at the same place has another time."""
 
-    @property
-    def format(self) -> str | None:
-        """The format of the file; None: its first bytes tell."""
-        return "orc" if self.kind in (SourceKind.ACID, SourceKind.RAW) else None
+    format: str | None = "orc"
+    """None: nobody has recorded it, and the first bytes tell."""
+    by_arrow: bool = False
+    """Whether Arrow reads it for both engines, as the format or Hive's serde says, and not Spark's
+    own reader."""
 
     @property
     def keyed(self) -> bool:
         """Whether it stores the keys of its rows."""
-        return self.kind is SourceKind.ACID
+        return self.identity is Identity.STORED
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,7 @@ class EntitySources:
     location: str
     inserts: tuple[SourceFile, ...]
     deletes: tuple[SourceFile, ...]
-    """Files of delete deltas, always ACID. An event counts if its own currentTransaction is valid,
+    """Files of delete deltas, always with stored keys. An event counts if its own id is valid,
     whatever `test_rows` says."""
 
 
@@ -241,7 +239,7 @@ def _acid(
             )
         yield SourceFile(
             path,
-            SourceKind.ACID,
+            Identity.STORED,
             entry.size,
             source.directory,
             low,
@@ -268,11 +266,11 @@ def _plain(directory: AcidDirectory, source: VisibleBase | VisibleDelta) -> Iter
 def _without_keys(
     directory: AcidDirectory, where: str, files: Sequence[FileEntry], low: int, high: int
 ) -> Iterator[SourceFile]:
-    """PLAIN sources."""
+    """Sources of an insert-only table."""
     for entry in files:
         yield SourceFile(
             f"{directory.location}/{entry.path}",
-            SourceKind.PLAIN,
+            Identity.NONE,
             entry.size,
             where,
             low,
@@ -280,6 +278,7 @@ def _without_keys(
             write_id=high,
             rows=_rows(entry),
             ranges=entry.ranges,
+            format=entry.footer.format if entry.footer else None,
         )
 
 
@@ -313,7 +312,7 @@ def _numbered(
     write_id: int,
     statement: int,
 ) -> Iterator[SourceFile]:
-    """RAW sources; rowIds count on across the files of a bucket, which are sorted by path."""
+    """Sources with a run of keys; rowIds count on across the files of a bucket, sorted by path."""
     rows: dict[int, int] = {}
     for entry in files:
         path = f"{directory.location}/{entry.path}"
@@ -328,7 +327,7 @@ def _numbered(
         rows[number] = first + footer.rows
         yield SourceFile(
             path,
-            SourceKind.RAW,
+            Identity.RUN,
             entry.size,
             where,
             write_id,

@@ -20,7 +20,7 @@ from acid_platform.metastore.operations.tables import AdoptTable
 from acid_platform.metastore.records import TableRecord, WriteReport
 from acid_platform.scan.declared_types import matching_parts, require_exact_decimals
 from acid_platform.scan.selection import select
-from acid_platform.scan.source_files import SourceKind, entity_sources
+from acid_platform.scan.source_files import Identity, entity_sources
 from acid_platform.storage.files import Files
 from acid_platform.tables.declaration import Declaration
 from acid_platform.tables.locations import require_place
@@ -226,7 +226,7 @@ def require_readable(
         sources = entity_sources(directory, footers, lengths)
         for source in (*sources.inserts, *sources.deletes):
             path = source.path.removeprefix(f"{listing.location}/")
-            if source.kind is SourceKind.ACID and not footers[path].acid:
+            if source.identity is Identity.STORED and not footers[path].acid:
                 raise CorruptFile(
                     f"{source.path} lacks the six ACID columns; restore it, or move"
                     " it out of the table"

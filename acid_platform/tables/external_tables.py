@@ -36,7 +36,7 @@ from acid_platform.metastore.operations.tables import GetDropped
 from acid_platform.metastore.records import ExternalFiles, TableRecord, ViewRecord
 from acid_platform.scan.declared_types import matching_parts, require_exact_decimals
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind, read_footer
+from acid_platform.scan.source_files import EntitySources, Identity, SourceFile, read_footer
 from acid_platform.storage.files import Files, in_threads
 from acid_platform.tables.declaration import check_columns, comments_of
 from acid_platform.tables.locations import require_place
@@ -196,7 +196,7 @@ def _sources(
             )
         if not info.size:
             continue
-        kind, positional = SourceKind.EXTERNAL, False
+        identity, positional = Identity.NONE, False
         if stored == "orc":
             footer = read_footer(files, info.path)
             if footer.acid:
@@ -204,9 +204,21 @@ def _sources(
                     f"{info.path} is a file of a transactional table, which says by itself nothing"
                     " of what counts; make its directory a table by `acid adopt`"
                 )
-            kind, positional = SourceKind.RAW, footer.positional
+            identity, positional = Identity.RUN, footer.positional
             _require_types(files, info.path, columns, positional)
-        sources.append(SourceFile(info.path, kind, int(info.size), "", 0, 0, positional=positional))
+        sources.append(
+            SourceFile(
+                info.path,
+                identity,
+                int(info.size),
+                "",
+                0,
+                0,
+                positional=positional,
+                format=stored,
+                by_arrow=identity is Identity.NONE,
+            )
+        )
     return tuple(sources)
 
 

@@ -27,7 +27,8 @@ import pyarrow as pa
 from acid_platform import AcidError
 from acid_platform.base import table_properties
 from acid_platform.formats.file_access import count_rows
-from acid_platform.formats.orc import column_ranges, key_ranges, open_strange_orc, reading
+from acid_platform.formats.orc import open_strange_orc, reading
+from acid_platform.formats.orc.ranges import column_ranges, key_ranges
 from acid_platform.gateway import sasl
 from acid_platform.gateway.authorization import Caller
 from acid_platform.gateway.framing import Cutter, Limits, MalformedMessage
@@ -62,7 +63,7 @@ from acid_platform.scan.deletes import load_keys
 from acid_platform.scan.file_pruning import proves
 from acid_platform.scan.json_lines import fitting
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import SourceFile, SourceKind
+from acid_platform.scan.source_files import Identity, SourceFile
 from acid_platform.sql import parse as sql_parse
 from acid_platform.sql.text import Query
 from acid_platform.storage import json_texts
@@ -196,12 +197,28 @@ def _login(data: bytes) -> None:
 _WRITE_IDS = ValidWriteIdList.of("db.t", 100)
 
 
-def _rows(path: str, kind: SourceKind, columns: Sequence[Column], stored: FileFormat) -> None:
+def _rows(
+    path: str,
+    identity: Identity,
+    columns: Sequence[Column],
+    stored: FileFormat,
+    by_arrow: bool = False,
+) -> None:
     """Reads a file as scans do."""
     files, inside = Files.of(path)
     size = Path(path).stat().st_size
-    acid = kind is SourceKind.ACID
-    source = SourceFile(inside, kind, size, "delta_0000001_0000001_0000", 1, 1, test_rows=acid)
+    keyed = identity is Identity.STORED
+    source = SourceFile(
+        inside,
+        identity,
+        size,
+        "delta_0000001_0000001_0000",
+        1,
+        1,
+        test_rows=keyed,
+        format=stored.name if by_arrow or keyed else None,
+        by_arrow=by_arrow,
+    )
     entity = EntityScan.of_file(source)
     scan = Scan(files, "/", tuple(columns), (), (entity,), _WRITE_IDS, stored)
     read = ArrowScan(scan, tuple(column.name for column in columns))
@@ -230,10 +247,10 @@ def _orc(data: bytes) -> None:
                 file.bounds(file.acid_columns()[4])
             file.updates(int(file.nrows))
     columns = parse_columns("id int, v string, x double")
-    _rows(path, SourceKind.ACID if summary.acid else SourceKind.PLAIN, columns, FileFormat("orc"))
+    _rows(path, Identity.STORED if summary.acid else Identity.NONE, columns, FileFormat("orc"))
     if summary.acid:
         source = SourceFile(
-            inside, SourceKind.ACID, len(data), "delete_delta_0000001_0000001", 1, 1
+            inside, Identity.STORED, len(data), "delete_delta_0000001_0000001", 1, 1
         )
         load_keys(files, [source], _WRITE_IDS)
 
@@ -245,8 +262,8 @@ def _parquet(data: bytes) -> None:
     stored = FileFormat("parquet")
     count_rows(files, inside, stored)
     columns = parse_columns("id int, v string, x double")
-    for kind in (SourceKind.PLAIN, SourceKind.EXTERNAL):
-        _rows(path, kind, columns, stored)
+    for by_arrow in (False, True):
+        _rows(path, Identity.NONE, columns, stored, by_arrow)
 
 
 def _json(data: bytes) -> None:

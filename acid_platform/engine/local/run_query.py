@@ -33,7 +33,6 @@ from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import canonical
 from acid_platform.layout.types import Column, HiveType, of_value
 from acid_platform.predicates.grammar import SparkSql
-from acid_platform.scan.source_files import SourceKind
 from acid_platform.values.arrow_numpy import values_of
 from acid_platform.values.arrow_types import HIVE_TYPE, arrow_type, declared_columns
 from acid_platform.values.wall_clocks import instants
@@ -196,7 +195,7 @@ class _FirstRows:
         names = [column.name for column in columns_of(read) if column.name != ROW_ID_COLUMN]
         early = tuple(name for name in names if name in top.reads)
         sources = (file for entity in read.scan.entities for file in entity.sources.inserts)
-        if len(early) == len(names) or any(one.kind is SourceKind.EXTERNAL for one in sources):
+        if len(early) == len(names) or any(one.by_arrow for one in sources):
             return None
         row_id = read.row_id and ROW_ID_COLUMN in top.reads
         first = replace(read, columns=early, row_id=row_id, place=True)

@@ -54,7 +54,7 @@ from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.kept_keys import UnreadKeys
 from acid_platform.scan.result_columns import ROW_ID_TYPE
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import SourceFile, SourceKind
+from acid_platform.scan.source_files import Identity, SourceFile
 from acid_platform.storage.files import Files
 
 EntityFile = tuple[int, SourceFile]
@@ -94,7 +94,7 @@ class SourceFrames:
                     ordinal, source = files[index]
                     entities = (EntityScan.of_file(source),)
                     scan = Scan(store, "", table, (), entities, write_ids, stored)
-                    keyed = source.kind is not SourceKind.EXTERNAL
+                    keyed = not source.by_arrow
                     for rows in ArrowScan(scan, names, row_id=keyed).batches(threads=1):
                         if not keyed:
                             rows = rows.append_column(
@@ -131,7 +131,7 @@ class SourceFrames:
 
     def native(
         self,
-        kind: SourceKind,
+        identity: Identity,
         positional: bool,
         files: Sequence[EntityFile],
         tests: Sequence[str],
@@ -147,9 +147,9 @@ class SourceFrames:
             # These paths don't show the partition at a fixed depth: read each entity separately.
             for ordinal in sorted(ordinals):
                 own = [pair for pair in files if pair[0] == ordinal]
-                yield from self.native(kind, positional, own, tests, with_keys, with_entity)
+                yield from self.native(identity, positional, own, tests, with_keys, with_entity)
             return
-        frame = self._read(kind, positional, [source for _, source in files], tests)
+        frame = self._read(identity, positional, [source for _, source in files], tests)
         places = range(len(self.scan.partition_columns))
         if len(ordinals) > 1:
             paths = _PathValues(frame, self.scan)
@@ -159,7 +159,7 @@ class SourceFrames:
             (ordinal,) = ordinals
             entity = str(ordinal)
             values = [self._literals(place)[ordinal] for place in places]
-        acid = kind is SourceKind.ACID
+        acid = identity is Identity.STORED
         keys = SELECTED_KEYS if acid else _NO_KEYS
         selection = [
             *self._stored(acid),
@@ -189,7 +189,7 @@ class SourceFrames:
 
     def _read(
         self,
-        kind: SourceKind,
+        identity: Identity,
         positional: bool,
         sources: Sequence[SourceFile],
         tests: Sequence[str],
@@ -199,16 +199,16 @@ class SourceFrames:
         sizes = sorted((scan.files.uri(source.path), source.size) for source in sources)
         uris = [uri for uri, _ in sizes]
         # Columns named like `_col0` are matched by their position in the whole table.
-        columns = self.columns if kind is SourceKind.ACID or not positional else scan.columns
+        columns = self.columns if identity is Identity.STORED or not positional else scan.columns
         options = scan.format.options.items()
-        key = (kind, scan.format.name, *options, columns, scan.columns, *tests, *sizes)
+        key = (identity, scan.format.name, *options, columns, scan.columns, *tests, *sizes)
 
         def opened() -> DataFrame:
-            if kind is SourceKind.ACID:
+            if identity is Identity.STORED:
                 frame = event_frame(self.spark, uris, spark_schema(columns))
                 own = event_tests(uris, INSERT_EVENT, NO_INSERT)
                 return frame.filter(sent(self.spark, " AND ".join([*own, *tests])))
-            if kind is SourceKind.RAW:
+            if identity is Identity.RUN:
                 return file_frame(self.spark, "orc", uris, spark_schema(columns))
             reader = self.spark.read.options(**COMPLETE)
             return read_plain(reader, uris, scan.format, scan.columns)
@@ -295,7 +295,7 @@ class _Branch:
     `above` -1: no earlier directory holds some of the same rows.
     """
 
-    kind: SourceKind
+    identity: Identity
     streamed: bool
     """Read through Arrow: rows need row ids by position, the file ends at a flush length, or it is
     one of an external table."""
@@ -346,7 +346,7 @@ def _read_together(frames: SourceFrames, keys: bool) -> Iterator[ReadRows]:
         else:
             validity = _validity(scan, branch)
             read = frames.native(
-                branch.kind, branch.positional, sources, validity, have_keys, tests
+                branch.identity, branch.positional, sources, validity, have_keys, tests
             )
         for frame in read:
             yield ReadRows(frame, have_keys, deleted if tests else None)
@@ -354,12 +354,12 @@ def _read_together(frames: SourceFrames, keys: bool) -> Iterator[ReadRows]:
 
 def _branch(entity: EntityScan, source: SourceFile, keys: bool) -> _Branch:
     test_deletes = may_have_deleted_rows(entity.deletes, source)
-    counted = source.kind is SourceKind.RAW and (keys or test_deletes)
+    counted = source.identity is Identity.RUN and (keys or test_deletes)
     return _Branch(
-        source.kind,
-        counted or source.length is not None or source.kind is SourceKind.EXTERNAL,
+        source.identity,
+        counted or source.length is not None or source.by_arrow,
         source.positional,
-        source.test_rows and source.kind is SourceKind.ACID,
+        source.test_rows and source.identity is Identity.STORED,
         test_deletes,
         source.above,
     )

@@ -105,7 +105,8 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
     @property
     def summary(self) -> Footer:
         names = self.schema.names
-        return Footer(self.rows, is_acid(names), is_positional(names))
+        keyed = is_acid(names)
+        return Footer(self.rows, keyed, is_positional(names), None if keyed else "orc")
 
     @property
     def rows(self) -> int:
@@ -134,20 +135,22 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
         return self.acid_columns()[:5]
 
     @cached_property
+    def _before_values(self) -> str:
+        """What stands before the name of a column of values: `row.` if the file stores keys."""
+        keyed = is_acid(self.schema.names) if self.keyed is None else self.keyed
+        return f"{self.acid_columns()[5]}." if keyed else ""
+
+    @cached_property
     def names(self) -> list[str]:
-        names = list(self.schema.names)
-        if self.keyed or (self.keyed is None and is_acid(names)):
-            row = self.schema.field(self.acid_columns()[5]).type
-            return [field.name for field in row]
-        return names
+        row = self._before_values.removesuffix(".")
+        fields = self.schema.field(row).type if row else self.schema
+        return [field.name for field in fields]
 
     def _stored_name(self, column: ColumnOfFile) -> str:
         """The name by which Arrow reads it: `root` or `root.field`."""
         if isinstance(column, KeyPart):
             return self.key_columns[column]
-        roots = self.schema.names
-        keyed = is_acid(roots) if self.keyed is None else self.keyed
-        return f"{roots[5]}.{column}" if keyed else column
+        return self._before_values + column
 
     def type_of(self, column: ColumnOfFile) -> pa.DataType:
         name = self._stored_name(column)

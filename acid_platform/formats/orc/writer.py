@@ -139,7 +139,7 @@ class OrcWriter:
     def record(self, name: str) -> FileEntry:
         """The record of the finished file under this name, equal to that of `recorded_file`."""
         ranges = column_ranges(self.footer, acid=False)
-        return FileEntry(name, self.size, Footer(self.rows, acid=False), None, ranges)
+        return FileEntry(name, self.size, Footer(self.rows, acid=False, format="orc"), None, ranges)
 
     def give_up(self) -> None:
         """Close the incomplete file, which is not valid ORC."""
