@@ -29,7 +29,7 @@ from acid_platform.layout.types import parse_columns
 from acid_platform.scan.open import arrow_scan
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.selection import select
-from acid_platform.scan.source_files import Identity, SourceFile
+from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.scan.table_layout import Listings, TableLayout
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidTxnList
@@ -237,7 +237,7 @@ def proven(scan: Scan) -> Scan:
     """The scan as if a commit had recorded its files, with the ranges of their row keys (P26)."""
 
     def recorded(source: SourceFile) -> SourceFile:
-        if source.identity is not Identity.STORED:
+        if source.identity is not RowIdentity.STORED:
             return source
         name = source.path.rpartition("/")[2]
         entry = recorded_file(scan.files, source.path, name, length=source.length)

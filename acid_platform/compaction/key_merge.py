@@ -15,7 +15,7 @@ import numpy as np
 from acid_platform.formats.file_access import open_file, reading
 from acid_platform.formats.keyed import Keyed, KeyRun, in_key_order
 from acid_platform.layout.schema import RowKey, ascend
-from acid_platform.scan.source_files import Identity, SourceFile
+from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.storage.files import Files
 
 
@@ -34,7 +34,7 @@ def changes(
 ) -> Iterator[Keyed]:
     """All rows of a file with stored keys, in file order. Raises as `DataFile.changes`."""
     run = None
-    if source.identity is Identity.RUN:
+    if source.identity is RowIdentity.RUN:
         run = KeyRun(source.write_id, source.bucket, source.first_row_id)
     with reading(source.path):
         file = open_file(files, source)

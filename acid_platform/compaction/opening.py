@@ -22,7 +22,7 @@ from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.open import open_entity
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import EntitySources, Identity, SourceFile
+from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile
 from acid_platform.scan.table_layout import TableLayout, select_entities
 from acid_platform.storage.files import Files
 from acid_platform.transactions import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
@@ -222,7 +222,7 @@ def _refuse_lossy_types(inputs: Scan, sources: EntitySources) -> None:
 
 def _refuse_raw(sources: EntitySources) -> None:
     for source in sources.inserts:
-        if source.identity is Identity.RUN:
+        if source.identity is RowIdentity.RUN:
             raise CompactionRefused(
                 f"{source.path} has no ACID columns (LOAD DATA); request a major compaction"
             )

@@ -24,7 +24,7 @@ from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.schema import is_positional
 from acid_platform.layout.types import Column
 from acid_platform.scan.deletes import DeletedRows, load_keys, valid_ids
-from acid_platform.scan.source_files import Identity, SourceFile
+from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 from acid_platform.values.arrow_types import arrow_schema
@@ -189,7 +189,7 @@ def _rewrite(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten
 
 def _written(path: str) -> SourceFile:
     """A file that this compaction has written."""
-    return SourceFile(path, Identity.STORED, 0, "", 0, 0)
+    return SourceFile(path, RowIdentity.STORED, 0, "", 0, 0)
 
 
 def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 
 import pyarrow as pa
@@ -30,8 +30,11 @@ from acid_platform.formats.orc import (
 from acid_platform.formats.parquet import ParquetData, ParquetWriter
 from acid_platform.layout.file_entries import FileEntry, Footer
 from acid_platform.layout.formats import ACID_FORMAT, FileFormat
+from acid_platform.layout.schema import is_positional
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.storage.files import Files
+from acid_platform.values.arrow_types import has_leaf, is_decimal
+from acid_platform.values.stored_values import as_declared
 
 __all__ = [
     "BATCH_ROWS",
@@ -39,12 +42,14 @@ __all__ = [
     "WRITTEN_FORMATS",
     "complete_foreign_file",
     "count_rows",
+    "matching_parts",
     "new_file",
     "open_file",
     "reading",
     "recorded_file",
     "refuse_finer",
     "require_codec",
+    "require_exact_decimals",
     "stored_types",
     "to_be_stored",
     "type_text",
@@ -93,6 +98,45 @@ def stored_types(files: Files, path: str) -> tuple[bool, tuple[tuple[str, HiveTy
 def type_text(files: Files, source: DataSource) -> str:
     """The types of an ORC file in its own notation. Raises CorruptFile."""
     return orc_schema(files, source.path, source.length)
+
+
+def matching_parts(stored: HiveType, declared: HiveType) -> Iterator[tuple[HiveType, HiveType]]:
+    """Both types, and the types inside of them that describe the same values."""
+    yield stored, declared
+    if stored.kind != declared.kind:
+        return
+    if stored.kind == "struct":
+        own = dict(stored.children)
+        pairs = [(own[name], kind) for name, kind in declared.children if name in own]
+    else:
+        children = zip(stored.children, declared.children, strict=False)
+        pairs = [(one, other) for (_, one), (_, other) in children]
+    for one, other in pairs:
+        yield from matching_parts(one, other)
+
+
+def require_exact_decimals(files: Files, path: str, columns: Sequence[Column]) -> bool:
+    """Whether the file has decimals without a scale, as Hive 0.11 wrote them.
+
+    ORC's library for Java, and so Spark, rounds such values. All of them are read here: raises
+    UnsupportedLayout for one that decimal(38,10), or the type of its column, does not hold.
+    """
+    with reading(path):
+        file = open_file(files, FilePath(path))
+        if not file.has_old_decimals:
+            return False
+        names = [name for name in file.names if has_leaf(file.type_of(name), is_decimal)]
+        placed = {}
+        if is_positional(file.names):
+            placed = dict(zip(file.names, columns, strict=False))
+        declared = {column.name: column for column in columns}
+        for piece in range(len(file.piece_rows)):
+            arrays = file.decode(piece, names)
+            for name in names:
+                column = placed.get(name) or declared.get(name.lower())
+                if column is not None:
+                    as_declared(arrays[name], column.type, f"{path}, column {column.name}")
+    return True
 
 
 def new_file(

@@ -26,7 +26,7 @@ from acid_platform.layout.names import BucketFile, parse_bucket_file, temporary_
 from acid_platform.layout.schema import bucket_numbers, codec_versions
 from acid_platform.layout.types import Column
 from acid_platform.scan.deletes import DeleteKeys, load_keys
-from acid_platform.scan.source_files import Identity, SourceFile
+from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.storage.files import Files, asking
 from acid_platform.transactions import ValidWriteIdList
 
@@ -97,7 +97,7 @@ def _keys(files: Files, paths: Mapping[int, str], directory: str, write_id: int)
     sources = [
         SourceFile(
             path,
-            Identity.STORED,
+            RowIdentity.STORED,
             files.system.get_file_info(path).size,
             directory.rsplit("/", 1)[1],
             write_id,

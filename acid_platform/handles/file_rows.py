@@ -12,15 +12,19 @@ from acid_platform.engine.reads import TableRead
 from acid_platform.engine.results import Result
 from acid_platform.errors import InvalidDefinition, UnsupportedStatement, WrongType
 from acid_platform.formats.data_file import FilePath
-from acid_platform.formats.file_access import open_file, reading, stored_types
+from acid_platform.formats.file_access import (
+    open_file,
+    reading,
+    require_exact_decimals,
+    stored_types,
+)
 from acid_platform.formats.parquet import open_parquet
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import is_hidden
 from acid_platform.layout.types import Column
-from acid_platform.scan.declared_types import require_exact_decimals
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import EntitySources, Identity, SourceFile
+from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 from acid_platform.values.arrow_types import declared_columns, has_text_as_bytes
@@ -47,7 +51,7 @@ def rows_of_files(warehouse: Warehouse, source: str, target: Sequence[Column]) -
             raise WrongType(f"{path} has other columns or another format than {first}")
     # Arrow reads Parquet for both engines: Spark's own reader refuses what Polars and Arrow write.
     by_arrow = format_name != "orc"
-    identity = Identity.NONE if by_arrow else Identity.RUN
+    identity = RowIdentity.NONE if by_arrow else RowIdentity.RUN
     sources = tuple(
         SourceFile(path, identity, size, "", 0, 0, format=format_name, by_arrow=by_arrow)
         for path, size in found

@@ -18,7 +18,8 @@ import pyarrow as pa
 from acid_platform.base.file_bounds import LARGEST_FOOTER, MOST_UNPACKED
 from acid_platform.base.paths import is_uri
 from acid_platform.errors import ImportRefused
-from acid_platform.formats.orc import open_strange_orc
+from acid_platform.formats.data_file import FilePath
+from acid_platform.formats.file_access import open_file
 from acid_platform.formats.parquet import require_bounded
 from acid_platform.handles.own_files import OwnFiles
 from acid_platform.storage.files import Files
@@ -88,7 +89,8 @@ def _bounded(stream: Any, path: str, held: str) -> Any:
             require_bounded(stream, path)
             return stream
         if head[:3] == b"ORC":
-            open_strange_orc(*Files.of(held))
+            files, inside = Files.of(held)
+            open_file(files, FilePath(inside), strange=True)
             return stream
         if size > LARGEST_FOOTER:
             raise _too_large(path)

@@ -26,7 +26,7 @@ from acid_platform.scan.decode import FileRead, Work
 from acid_platform.scan.deletes import DeletedRows
 from acid_platform.scan.result_columns import FILE_PLACES, PLACE, ROW_ID_TYPE, Predicate
 from acid_platform.scan.scans import EntityScan, Scan, partition_scalars
-from acid_platform.scan.source_files import Identity, SourceFile, open_source
+from acid_platform.scan.source_files import RowIdentity, SourceFile, open_source
 from acid_platform.values.arrow_numpy import scalar_of
 from acid_platform.values.arrow_types import arrow_type
 
@@ -164,7 +164,7 @@ class ArrowScan:
         deletes = entity.deletes
         if not deletes.may_touch(source.low, source.high, source.number):
             return self._rows(source)
-        if source.identity is not Identity.STORED or source.length is not None:
+        if source.identity is not RowIdentity.STORED or source.length is not None:
             return None
         keys, rows = source.keys, source.rows
         if keys is None or rows is None:
@@ -179,7 +179,7 @@ class ArrowScan:
         with reading(source.path):
             if source.rows is not None:
                 return source.rows
-            if source.identity is Identity.NONE:
+            if source.identity is RowIdentity.NONE:
                 return count_rows(self.scan.files, source.path, self.scan.format)
             return open_source(self.scan.files, source).rows
 

@@ -18,7 +18,7 @@ from acid_platform.formats.keyed import DELETE_EVENT, KeyPart, require_operation
 from acid_platform.layout.names import DeltaName, parse_directory
 from acid_platform.layout.schema import Bucket
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
-from acid_platform.scan.source_files import EntitySources, Identity, SourceFile, open_source
+from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile, open_source
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_numpy import group_begins
 
@@ -82,7 +82,7 @@ def write_events(files: Files, sources: EntitySources, write_id: int) -> WriteEv
     inserts = {
         (_statement(source), source.number): source
         for source in sources.inserts
-        if source.identity is Identity.STORED
+        if source.identity is RowIdentity.STORED
     }
     updated_from: dict[int, int] = {}
     parts = []

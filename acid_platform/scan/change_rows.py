@@ -25,7 +25,7 @@ from acid_platform.scan.decode import FileRead, Work
 from acid_platform.scan.deletes import NO_DELETES, DeletedRows, DeleteKeys
 from acid_platform.scan.result_columns import Values, without_columns
 from acid_platform.scan.scans import Scan
-from acid_platform.scan.source_files import Identity, SourceFile
+from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 from acid_platform.values.arrow_numpy import from_numpy, values_of
@@ -187,7 +187,7 @@ class ChangeReader:
         `partition`: the values of the partition columns. The pieces raise CorruptFile,
         UnsupportedLayout.
         """
-        with_keys = part.source.identity is not Identity.NONE
+        with_keys = part.source.identity is not RowIdentity.NONE
         stored = tuple(
             name for name in self.names if name not in {column.name for column in CHANGE_COLUMNS}
         )

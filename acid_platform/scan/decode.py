@@ -35,7 +35,7 @@ from acid_platform.layout.external_formats import HEADER, LINES
 from acid_platform.layout.types import Column
 from acid_platform.scan.deletes import valid_ids
 from acid_platform.scan.result_columns import PLACE, ResultColumns, Values
-from acid_platform.scan.source_files import Identity, SourceFile, open_source
+from acid_platform.scan.source_files import RowIdentity, SourceFile, open_source
 from acid_platform.scan.text_lines import line_blocks, line_columns
 from acid_platform.values.arrow_numpy import values_of
 from acid_platform.values.arrow_types import (
@@ -120,7 +120,7 @@ class FileRead:
 
     def _open(self) -> DataFile:
         source, stored = self.source, self.read.scan.format.name
-        if source.identity is Identity.NONE and not source.by_arrow:
+        if source.identity is RowIdentity.NONE and not source.by_arrow:
             if self.read.row_id:
                 raise UnsupportedLayout(
                     f"{source.path} belongs to an insert-only table, whose rows have no row__id;"
@@ -163,7 +163,7 @@ class FileRead:
     def _tested_parts(self, file: DataFile) -> list[KeyPart]:
         """The parts of stored keys by which rows are chosen, or that the result shows."""
         source, tested = self.source, list[KeyPart]()
-        if source.identity is not Identity.STORED:
+        if source.identity is not RowIdentity.STORED:
             return tested
         if self.rows is None:
             tested += [KeyPart.EVENT] if source.keys is None else []

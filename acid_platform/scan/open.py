@@ -22,7 +22,7 @@ from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.deletes import DeleteKeys, load_keys
 from acid_platform.scan.kept_keys import kept_keys, keys_up_to
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import EntitySources, Identity, SourceFile, resolve
+from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile, resolve
 from acid_platform.scan.table_layout import TableLayout, select_entities
 from acid_platform.storage.files import Files, asking, in_threads
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
@@ -63,7 +63,7 @@ def numbered_as_deleted(sources: EntitySources, keys: DeleteKeys) -> EntitySourc
     These rows store no bucket property, so only the delete events tell it: codec 1, or
     codec 0 (the bare number, F10) if Hive 2 wrote the events. Raises CorruptFile if they mix.
     """
-    raw = {source.write_id for source in sources.inserts if source.identity is Identity.RUN}
+    raw = {source.write_id for source in sources.inserts if source.identity is RowIdentity.RUN}
     if not raw or not len(keys):
         return sources
     meant = keys.buckets[np.isin(keys.write_ids, np.array(sorted(raw), np.int64))]
@@ -79,7 +79,7 @@ def numbered_as_deleted(sources: EntitySources, keys: DeleteKeys) -> EntitySourc
         sources,
         inserts=tuple(
             replace(source, bucket=source.number or 0)
-            if source.identity is Identity.RUN
+            if source.identity is RowIdentity.RUN
             else source
             for source in sources.inserts
         ),

@@ -23,7 +23,7 @@ from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.deletes import DeleteKeys
 from acid_platform.scan.row_regions import trusted_bound
 from acid_platform.scan.scans import EntityScan
-from acid_platform.scan.source_files import Identity, SourceFile
+from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.values.arrow_numpy import scalar_of
 from acid_platform.values.arrow_types import arrow_type
 
@@ -64,7 +64,7 @@ class RecordedFile:
 def _is_whole(source: SourceFile, deletes: DeleteKeys) -> bool:
     if source.test_rows or source.above >= 0 or source.length is not None or source.rows is None:
         return False
-    if source.identity is Identity.STORED and source.keys is None:
+    if source.identity is RowIdentity.STORED and source.keys is None:
         return False
     if not deletes.may_touch(source.low, source.high, source.number):
         return True

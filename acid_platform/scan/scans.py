@@ -12,7 +12,7 @@ from acid_platform.layout.names import parse_bucket_file
 from acid_platform.layout.schema import decode_bucket
 from acid_platform.layout.types import Column
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
-from acid_platform.scan.source_files import EntitySources, Identity, SourceFile
+from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 from acid_platform.values.arrow_numpy import scalar_of
@@ -91,7 +91,7 @@ class Scan:
 
 
 def _highest_bucket(source: SourceFile) -> int:
-    if source.identity is Identity.RUN:
+    if source.identity is RowIdentity.RUN:
         return decode_bucket(source.bucket).number
     name = parse_bucket_file(source.path.rpartition("/")[2])
     return name.bucket if name else 0

@@ -20,7 +20,7 @@ from acid_platform.layout.partition_names import partition_segment
 from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate, may_match
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import Identity, SourceFile, read_footer
+from acid_platform.scan.source_files import RowIdentity, SourceFile, read_footer
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.transactions import ValidWriteIdList
 
@@ -134,7 +134,7 @@ class _Search:
         footer = read_footer(self.table.files, full)
         if footer.acid and self._deletes_alone(full):
             return 0
-        identity = Identity.STORED if footer.acid else Identity.RUN
+        identity = RowIdentity.STORED if footer.acid else RowIdentity.RUN
         source = SourceFile(
             full, identity, size, "", 0, 0, rows=footer.rows, positional=footer.positional
         )

@@ -35,7 +35,7 @@ from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, Visibl
 from acid_platform.storage.files import Files, in_threads
 
 
-class Identity(Enum):
+class RowIdentity(Enum):
     """Where the keys of a file's rows are."""
 
     STORED = "stored"
@@ -57,7 +57,7 @@ class SourceFile:
 
     path: str
     """Absolute path within the file system."""
-    identity: Identity
+    identity: RowIdentity
     size: int
     directory: str
     """Name of the base or delta; empty for an original file."""
@@ -97,7 +97,7 @@ class SourceFile:
     @property
     def keyed(self) -> bool:
         """Whether it stores the keys of its rows."""
-        return self.identity is Identity.STORED
+        return self.identity is RowIdentity.STORED
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ def _acid(
             )
         yield SourceFile(
             path,
-            Identity.STORED,
+            RowIdentity.STORED,
             entry.size,
             source.directory,
             low,
@@ -270,7 +270,7 @@ def _without_keys(
     for entry in files:
         yield SourceFile(
             f"{directory.location}/{entry.path}",
-            Identity.NONE,
+            RowIdentity.NONE,
             entry.size,
             where,
             low,
@@ -327,7 +327,7 @@ def _numbered(
         rows[number] = first + footer.rows
         yield SourceFile(
             path,
-            Identity.RUN,
+            RowIdentity.RUN,
             entry.size,
             where,
             write_id,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from acid_platform.errors import CorruptFile, InvalidDefinition, UnsupportedLayout
-from acid_platform.formats.file_access import stored_types
+from acid_platform.formats.file_access import matching_parts, require_exact_decimals, stored_types
 from acid_platform.layout.declarable import refuse_names
 from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.formats import ACID_FORMAT, FileFormat, is_insert_only
@@ -18,9 +18,8 @@ from acid_platform.layout.types import Column, HiveType
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import AdoptTable
 from acid_platform.metastore.records import TableRecord, WriteReport
-from acid_platform.scan.declared_types import matching_parts, require_exact_decimals
 from acid_platform.scan.selection import select
-from acid_platform.scan.source_files import Identity, entity_sources
+from acid_platform.scan.source_files import RowIdentity, entity_sources
 from acid_platform.storage.files import Files
 from acid_platform.tables.declaration import Declaration
 from acid_platform.tables.locations import require_place
@@ -226,7 +225,7 @@ def require_readable(
         sources = entity_sources(directory, footers, lengths)
         for source in (*sources.inserts, *sources.deletes):
             path = source.path.removeprefix(f"{listing.location}/")
-            if source.identity is Identity.STORED and not footers[path].acid:
+            if source.identity is RowIdentity.STORED and not footers[path].acid:
                 raise CorruptFile(
                     f"{source.path} lacks the six ACID columns; restore it, or move"
                     " it out of the table"

@@ -19,7 +19,7 @@ from acid_platform.errors import (
     UnsupportedLayout,
     UnsupportedStatement,
 )
-from acid_platform.formats.file_access import stored_types
+from acid_platform.formats.file_access import matching_parts, require_exact_decimals, stored_types
 from acid_platform.layout.external_formats import readable_columns
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import is_hidden
@@ -34,9 +34,8 @@ from acid_platform.layout.types import (
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import GetDropped
 from acid_platform.metastore.records import ExternalFiles, TableRecord, ViewRecord
-from acid_platform.scan.declared_types import matching_parts, require_exact_decimals
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import EntitySources, Identity, SourceFile, read_footer
+from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile, read_footer
 from acid_platform.storage.files import Files, in_threads
 from acid_platform.tables.declaration import check_columns, comments_of
 from acid_platform.tables.locations import require_place
@@ -196,7 +195,7 @@ def _sources(
             )
         if not info.size:
             continue
-        identity, positional = Identity.NONE, False
+        identity, positional = RowIdentity.NONE, False
         if stored == "orc":
             footer = read_footer(files, info.path)
             if footer.acid:
@@ -204,7 +203,7 @@ def _sources(
                     f"{info.path} is a file of a transactional table, which says by itself nothing"
                     " of what counts; make its directory a table by `acid adopt`"
                 )
-            identity, positional = Identity.RUN, footer.positional
+            identity, positional = RowIdentity.RUN, footer.positional
             _require_types(files, info.path, columns, positional)
         sources.append(
             SourceFile(
@@ -216,7 +215,7 @@ def _sources(
                 0,
                 positional=positional,
                 format=stored,
-                by_arrow=identity is Identity.NONE,
+                by_arrow=identity is RowIdentity.NONE,
             )
         )
     return tuple(sources)

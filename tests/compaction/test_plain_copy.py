@@ -109,7 +109,9 @@ def test_C32_a_row_that_the_copy_loses_is_found(
     before, there = rows(table), files(table)
     writer: Any = OrcWriter if stored == "orc" else ParquetWriter
     write = writer.write
-    monkeypatch.setattr(writer, "write", lambda self, batch: write(self, batch.slice(1)))
+    monkeypatch.setattr(
+        writer, "write", lambda self, batch, *rest: write(self, batch.slice(1), *rest)
+    )
     done = outcome(warehouse)
     assert done.state == "failed" and "rows: expected 6, got 3" in done.reason
     assert (rows(table), files(table)) == (before, there)

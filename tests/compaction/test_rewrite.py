@@ -27,7 +27,7 @@ from acid_platform.formats.orc import acid_schema, finish_plain_file, open_orc, 
 from acid_platform.formats.orc.dump import events, metadata
 from acid_platform.formats.orc.tail import declared_footer, footer_of
 from acid_platform.layout.types import parse_columns
-from acid_platform.scan.source_files import Identity, SourceFile
+from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.storage.files import Files
 from tests.acid_files import AcidTable, read_keys
 
@@ -58,7 +58,7 @@ def write(path: Path, keys: list[Event], deletes: bool = False) -> str:
 
 
 def source(path: str, above: int = -1) -> SourceFile:
-    return SourceFile(path, Identity.STORED, 0, "", 0, 99, above=above)
+    return SourceFile(path, RowIdentity.STORED, 0, "", 0, 99, above=above)
 
 
 def merged(

@@ -27,6 +27,7 @@ import pyarrow as pa
 from acid_platform import AcidError
 from acid_platform.base import table_properties
 from acid_platform.formats.file_access import count_rows
+from acid_platform.formats.keyed import KeyPart
 from acid_platform.formats.orc import open_strange_orc, reading
 from acid_platform.formats.orc.ranges import column_ranges, key_ranges
 from acid_platform.gateway import sasl
@@ -63,7 +64,7 @@ from acid_platform.scan.deletes import load_keys
 from acid_platform.scan.file_pruning import proves
 from acid_platform.scan.json_lines import fitting
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import Identity, SourceFile
+from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.sql import parse as sql_parse
 from acid_platform.sql.text import Query
 from acid_platform.storage import json_texts
@@ -199,7 +200,7 @@ _WRITE_IDS = ValidWriteIdList.of("db.t", 100)
 
 def _rows(
     path: str,
-    identity: Identity,
+    identity: RowIdentity,
     columns: Sequence[Column],
     stored: FileFormat,
     by_arrow: bool = False,
@@ -207,7 +208,7 @@ def _rows(
     """Reads a file as scans do."""
     files, inside = Files.of(path)
     size = Path(path).stat().st_size
-    keyed = identity is Identity.STORED
+    keyed = identity is RowIdentity.STORED
     source = SourceFile(
         inside,
         identity,
@@ -237,20 +238,22 @@ def _orc(data: bytes) -> None:
     file = open_strange_orc(files, inside)
     with reading(inside):
         summary, footer = file.summary, file.footer
-        _ = file.stripe_rows
+        _ = file.piece_rows
         column_ranges(footer, summary.acid)
         if summary.acid:
             key_ranges(footer)
-            for ids in file.event_ids():
+            for ids in file.key_parts(*KeyPart):
                 assert len(ids) == 5
             if file.nrows:
-                file.bounds(file.acid_columns()[4])
+                file.bounds(KeyPart.CHANGED_BY)
             file.updates(int(file.nrows))
     columns = parse_columns("id int, v string, x double")
-    _rows(path, Identity.STORED if summary.acid else Identity.NONE, columns, FileFormat("orc"))
+    _rows(
+        path, RowIdentity.STORED if summary.acid else RowIdentity.NONE, columns, FileFormat("orc")
+    )
     if summary.acid:
         source = SourceFile(
-            inside, Identity.STORED, len(data), "delete_delta_0000001_0000001", 1, 1
+            inside, RowIdentity.STORED, len(data), "delete_delta_0000001_0000001", 1, 1
         )
         load_keys(files, [source], _WRITE_IDS)
 
@@ -263,7 +266,7 @@ def _parquet(data: bytes) -> None:
     count_rows(files, inside, stored)
     columns = parse_columns("id int, v string, x double")
     for by_arrow in (False, True):
-        _rows(path, Identity.NONE, columns, stored, by_arrow)
+        _rows(path, RowIdentity.NONE, columns, stored, by_arrow)
 
 
 def _json(data: bytes) -> None:

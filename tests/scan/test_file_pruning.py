@@ -16,7 +16,7 @@ from acid_platform.layout.file_entries import ColumnRange, RangeKind
 from acid_platform.layout.types import parse_columns
 from acid_platform.scan.file_pruning import proves, pruned
 from acid_platform.scan.open import arrow_scan
-from acid_platform.scan.source_files import EntitySources, Identity, SourceFile
+from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile
 from acid_platform.storage.files import Files
 from tests.acid_files import AcidTable, P
 
@@ -81,7 +81,7 @@ def test_P26_a_pruned_file_has_no_row_for_the_predicate(
     )
     files, path = Files.of(str(table.file("d1")))
     entry = recorded_file(files, path, "bucket_00000")
-    source = SourceFile(path, Identity.STORED, entry.size, "d", 1, 1, ranges=entry.ranges)
+    source = SourceFile(path, RowIdentity.STORED, entry.size, "d", 1, 1, ranges=entry.ranges)
     left = pruned(EntitySources("", (source,), ()), where, table.layout.columns).inserts
     if not left:
         found = arrow_scan(table.layout, *snapshot_of(), where=where).table()
@@ -142,7 +142,7 @@ RANGES = {
     ],
 )
 def test_P26_what_prunes_and_what_does_not(where: str, kept: bool) -> None:
-    source = SourceFile("p", Identity.STORED, 1, "d", 1, 1, ranges=RANGES)
+    source = SourceFile("p", RowIdentity.STORED, 1, "d", 1, 1, ranges=RANGES)
     columns = parse_columns("i int, n int, s string, st struct<i:int>, j int, x int")
     found = pruned(EntitySources("", (source,), ()), where, columns)
     assert bool(found.inserts) is kept
@@ -182,12 +182,12 @@ def test_what_the_ranges_of_a_file_prove(condition: str, proven: bool) -> None:
 
 
 def test_P26_a_column_of_another_type_than_its_file_prunes_nothing() -> None:
-    source = SourceFile("p", Identity.STORED, 1, "d", 1, 1, ranges=RANGES)
+    source = SourceFile("p", RowIdentity.STORED, 1, "d", 1, 1, ranges=RANGES)
     assert pruned(EntitySources("", (source,), ()), "i = '2'", parse_columns("i string")).inserts
 
 
 def test_P26_a_record_of_no_values_in_any_column_prunes_nothing() -> None:
     """Earlier versions recorded this for files of Hive's minor compaction, which have rows."""
     nothing = {"i": ColumnRange(RangeKind.OTHER, None, None, 9, False)}
-    source = SourceFile("p", Identity.STORED, 1, "d", 1, 1, ranges=nothing)
+    source = SourceFile("p", RowIdentity.STORED, 1, "d", 1, 1, ranges=nothing)
     assert pruned(EntitySources("", (source,), ()), "i < 5", parse_columns("i int")).inserts

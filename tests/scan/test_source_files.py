@@ -10,7 +10,7 @@ from acid_platform.scan.selection import select
 from acid_platform.scan.source_files import (
     EntitySources,
     Footer,
-    Identity,
+    RowIdentity,
     entity_sources,
     flush_length,
     missing_footers,
@@ -55,7 +55,7 @@ def ids(found: EntitySources) -> list[tuple[str, int, int, int]]:
     return [
         (insert.path.removeprefix("wh/t/"), insert.write_id, insert.bucket, insert.first_row_id)
         for insert in found.inserts
-        if insert.identity is Identity.RUN
+        if insert.identity is RowIdentity.RUN
     ]
 
 
@@ -112,7 +112,7 @@ def test_one_footer_is_looked_at_where_files_can_lack_acid_columns(
     asked: list[str] = []
     found = resolved(path, path + "1", "D9/bucket_00000", versioned=versioned, asked=asked)
     assert asked == ([full(path)] if looked else [])
-    assert {insert.identity for insert in found.inserts} == {Identity.STORED}
+    assert {insert.identity for insert in found.inserts} == {RowIdentity.STORED}
     assert [delete.directory for delete in found.deletes] == names("D9")
 
 
@@ -190,7 +190,7 @@ def test_F17_insert_only_files_of_any_name_and_depth_without_row_ids() -> None:
         asked=asked,
     )
     assert [(insert.identity, insert.path, insert.write_id) for insert in found.inserts] == [
-        (Identity.NONE, f"wh/t/{full(path)}", write_id)
+        (RowIdentity.NONE, f"wh/t/{full(path)}", write_id)
         for path, write_id in (
             ("b2/x.csv", 2),
             ("d4/000000_0", 4),

@@ -30,7 +30,7 @@ from acid_platform.layout.file_entries import (
     text_range,
 )
 from acid_platform.scan.open import require_recorded
-from acid_platform.scan.source_files import Identity, SourceFile
+from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.storage.files import Files
 from tests.acid_files import AcidTable, P
 
@@ -194,7 +194,7 @@ def test_P26_a_changed_recorded_file_is_named(tmp_path: Path, damage: str) -> No
     file = tmp_path / "bucket_00000"
     file.write_bytes(b"x" * 10)
     files, path = Files.of(str(file))
-    source = SourceFile(path, Identity.STORED, 10, "delta_0000007_0000007_0000", 7, 7)
+    source = SourceFile(path, RowIdentity.STORED, 10, "delta_0000007_0000007_0000", 7, 7)
     require_recorded(files, [source], "db.t")
     if damage in ("gone", "a directory"):
         file.unlink()

@@ -81,7 +81,7 @@ WIDE_ROWS = "[WIDE_ROWS]"
 """The message of a job that found a row that is too wide for large batches."""
 
 OTHER_PARTITION, TOO_LONG, TEXT_LOST = "[OTHER_PARTITION]", "[TOO_LONG]", "[TEXT_VALUE_LOST]"
-NOT_IN_ORC, BEYOND_ORC, INEXACT = "[NOT_IN_ORC]", "[BEYOND_ORC]", "[INEXACT]"
+UNSTORED_TIME, UNSTORED_DAY, INEXACT = "[UNSTORED_TIME]", "[UNSTORED_DAY]", "[INEXACT]"
 TOO_LARGE = "[TOO_LARGE]"
 VIOLATED = "[CONSTRAINT_VIOLATED]"
 """Start the message of a job that found a row of another partition than it writes, a text too long
@@ -106,11 +106,11 @@ _REFUSALS: dict[str, tuple[str, Callable[[str], AcidError]]] = {
     TEXT_LOST: (r"([^\n]*)", _refuse_lost_text),
     OTHER_PARTITION: (r"([^\n]*?)(?: SQLSTATE: \w+)?$", refuse_other_partition),
     TOO_LONG: (r"(column \S+ of \S+ takes \S+ a value has \d+ characters)", refuse_too_long),
-    NOT_IN_ORC: (r"(column \S+ has [\d-]+ [\d:.]+)", refuse_timestamp),
+    UNSTORED_TIME: (r"(column \S+ has [\d-]+ [\d:.]+)", refuse_timestamp),
     VIOLATED: (r"([^\n]*?)(?: SQLSTATE: \w+)?$", constraint_violated),
     TOO_LARGE: (r"(\S+ is too large for float)", _refuse_too_large),
     INEXACT: (r"(column [^\n]*? would be rounded)", _refuse_inexact),
-    BEYOND_ORC: (r"(column \S+ has [\d-]+)", refuse_early_day),
+    UNSTORED_DAY: (r"(column \S+ has [\d-]+)", refuse_early_day),
 }
 """By the mark of a message: what it says, as a pattern, and the error."""
 

@@ -47,7 +47,7 @@ from acid_platform.layout.types import Column
 from acid_platform.scan.deletes import DeleteKeys
 from acid_platform.scan.kept_keys import UnreadKeys
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import Identity, SourceFile
+from acid_platform.scan.source_files import RowIdentity, SourceFile
 
 READER_VARIABLE = "ACID_SPARK_READER"
 """`spark` lets Spark's own ORC reader read ACID files."""
@@ -165,8 +165,8 @@ def divided(spark: SparkSession, scan: Scan) -> tuple[Scan, Scan]:
 
 def readable(source: SourceFile) -> bool:
     """Whether our format reads the file: not where columns match by position."""
-    return source.identity is Identity.STORED or (
-        source.identity is Identity.RUN and not source.positional
+    return source.identity is RowIdentity.STORED or (
+        source.identity is RowIdentity.RUN and not source.positional
     )
 
 
@@ -252,7 +252,7 @@ def _numbers(scan: Scan, files: Sequence[_File]) -> bytes:
         source = file.source
         flags = TEST_DELETES * file.tested + TEST_ROWS * source.test_rows
         write_id, bucket, first = source.write_id, source.bucket, source.first_row_id
-        if source.identity is Identity.RUN:
+        if source.identity is RowIdentity.RUN:
             flags += RAW
         elif source.keys is not None:
             flags += PROVEN

@@ -31,7 +31,7 @@ from acid_platform.predicates.analysis import columns_of
 from acid_platform.predicates.char_literals import refuse_blanks
 from acid_platform.scan.kept_keys import UnreadKeys
 from acid_platform.scan.scans import Scan
-from acid_platform.scan.source_files import Identity
+from acid_platform.scan.source_files import RowIdentity
 
 
 def scan_rows(
@@ -179,7 +179,7 @@ def _pruned_by_spark(spark: SparkSession, scan: Scan) -> bool:
         return False
     by_spark = not has_acid_format(spark)
     return all(
-        source.identity is Identity.STORED and source.length is None
+        source.identity is RowIdentity.STORED and source.length is None
         if by_spark
         else readable(source)
         for entity in scan.entities

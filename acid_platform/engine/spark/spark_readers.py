@@ -54,7 +54,7 @@ from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.kept_keys import UnreadKeys
 from acid_platform.scan.result_columns import ROW_ID_TYPE
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import Identity, SourceFile
+from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.storage.files import Files
 
 EntityFile = tuple[int, SourceFile]
@@ -131,7 +131,7 @@ class SourceFrames:
 
     def native(
         self,
-        identity: Identity,
+        identity: RowIdentity,
         positional: bool,
         files: Sequence[EntityFile],
         tests: Sequence[str],
@@ -159,7 +159,7 @@ class SourceFrames:
             (ordinal,) = ordinals
             entity = str(ordinal)
             values = [self._literals(place)[ordinal] for place in places]
-        acid = identity is Identity.STORED
+        acid = identity is RowIdentity.STORED
         keys = SELECTED_KEYS if acid else _NO_KEYS
         selection = [
             *self._stored(acid),
@@ -189,7 +189,7 @@ class SourceFrames:
 
     def _read(
         self,
-        identity: Identity,
+        identity: RowIdentity,
         positional: bool,
         sources: Sequence[SourceFile],
         tests: Sequence[str],
@@ -199,16 +199,16 @@ class SourceFrames:
         sizes = sorted((scan.files.uri(source.path), source.size) for source in sources)
         uris = [uri for uri, _ in sizes]
         # Columns named like `_col0` are matched by their position in the whole table.
-        columns = self.columns if identity is Identity.STORED or not positional else scan.columns
+        columns = self.columns if identity is RowIdentity.STORED or not positional else scan.columns
         options = scan.format.options.items()
         key = (identity, scan.format.name, *options, columns, scan.columns, *tests, *sizes)
 
         def opened() -> DataFrame:
-            if identity is Identity.STORED:
+            if identity is RowIdentity.STORED:
                 frame = event_frame(self.spark, uris, spark_schema(columns))
                 own = event_tests(uris, INSERT_EVENT, NO_INSERT)
                 return frame.filter(sent(self.spark, " AND ".join([*own, *tests])))
-            if identity is Identity.RUN:
+            if identity is RowIdentity.RUN:
                 return file_frame(self.spark, "orc", uris, spark_schema(columns))
             reader = self.spark.read.options(**COMPLETE)
             return read_plain(reader, uris, scan.format, scan.columns)
@@ -295,7 +295,7 @@ class _Branch:
     `above` -1: no earlier directory holds some of the same rows.
     """
 
-    identity: Identity
+    identity: RowIdentity
     streamed: bool
     """Read through Arrow: rows need row ids by position, the file ends at a flush length, or it is
     one of an external table."""
@@ -354,12 +354,12 @@ def _read_together(frames: SourceFrames, keys: bool) -> Iterator[ReadRows]:
 
 def _branch(entity: EntityScan, source: SourceFile, keys: bool) -> _Branch:
     test_deletes = may_have_deleted_rows(entity.deletes, source)
-    counted = source.identity is Identity.RUN and (keys or test_deletes)
+    counted = source.identity is RowIdentity.RUN and (keys or test_deletes)
     return _Branch(
         source.identity,
         counted or source.length is not None or source.by_arrow,
         source.positional,
-        source.test_rows and source.identity is Identity.STORED,
+        source.test_rows and source.identity is RowIdentity.STORED,
         test_deletes,
         source.above,
     )

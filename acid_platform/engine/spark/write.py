@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from acid_platform.engine.spark.acid_columns import BUCKET, KEYS, WRITE_ID
-from acid_platform.engine.spark.failures import BEYOND_ORC, NOT_IN_ORC, VIOLATED, raise_as_ours
+from acid_platform.engine.spark.failures import UNSTORED_DAY, UNSTORED_TIME, VIOLATED, raise_as_ours
 from acid_platform.engine.spark.few_calls import expression, selected, sorted_within
 from acid_platform.engine.spark.plain_files import write_by_spark
 from acid_platform.engine.spark.spark_types import changed_parts
@@ -223,8 +223,8 @@ _EARLIEST = {
 
 
 def _storable(value: str, column: Column) -> str:
-    """SQL of the value; a row with a time that ORC can't store fails the job (NOT_IN_ORC,
-    BEYOND_ORC).
+    """SQL of the value; a row with a time that ORC can't store fails the job (UNSTORED_TIME,
+    UNSTORED_DAY).
 
     These are the last second before 1970, except its first millisecond, and days before all that
     the Julian calendar, in which files count early days, can number. ORC stores seconds and
@@ -234,9 +234,9 @@ def _storable(value: str, column: Column) -> str:
     """
 
     def checked(part: str, hive: HiveType) -> str:
-        tests = {BEYOND_ORC: f"{part} < {_EARLIEST[hive.kind]}"}
+        tests = {UNSTORED_DAY: f"{part} < {_EARLIEST[hive.kind]}"}
         if hive.kind in TIMESTAMPS:
-            tests[NOT_IN_ORC] = f"{part} >= {_FIRST} AND {part} < {_END}"
+            tests[UNSTORED_TIME] = f"{part} >= {_FIRST} AND {part} < {_END}"
         failures = " ".join(
             f"WHEN {test} THEN raise_error(concat("
             f"{sql_string(f'{mark} column {column.name} has ')}, CAST({part} AS string)))"

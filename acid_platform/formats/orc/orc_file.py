@@ -49,11 +49,7 @@ from acid_platform.formats.orc.tail import (
     is_proleptic,
     stripes,
 )
-from acid_platform.formats.orc.whole_files import (
-    reading,
-    replace_footer,
-    require_shallow_types,
-)
+from acid_platform.formats.orc.whole_files import reading, replace_footer, require_shallow_types
 from acid_platform.formats.orc.writer_zones import has_wall_clocks, on_the_clock, zone_of
 from acid_platform.layout.file_entries import ColumnRange, Footer, KeyRanges, RangeKind
 from acid_platform.layout.schema import is_positional
@@ -270,12 +266,7 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
             yield Keyed(keys, ids[KeyPart.CHANGED_BY], rows, self.has_checked_text)
 
     def stripe(self, index: int, names: Sequence[str], as_stored: bool = False) -> pa.RecordBatch:
-        """These columns (`root` or `root.field`) of one stripe.
-
-        Timestamps are in nanoseconds if all of them fit, else in microseconds, and wall clock times
-        are those of the writer's time zone. Days before 15 October 1582 are those that the writer
-        meant, unless `as_stored`. Raises CorruptFile, UnsupportedLayout.
-        """
+        """These columns (`root` or `root.field`) of one stripe, as `decode` returns them."""
         batch = self._decoded(index, names)
         if as_stored or not any(map(has_ancient, batch.columns)) or is_proleptic(self.footer):
             return batch

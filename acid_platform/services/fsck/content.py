@@ -25,7 +25,7 @@ from acid_platform.metastore.records import EntityDirectory
 from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, valid_ids
 from acid_platform.scan.open import open_entity
-from acid_platform.scan.source_files import Identity, SourceFile, open_source
+from acid_platform.scan.source_files import RowIdentity, SourceFile, open_source
 from acid_platform.services.fsck.findings import Check, Findings
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
@@ -119,7 +119,7 @@ class EntityContents:
 
     def _file(self, source: SourceFile) -> None:
         path = self._relative(source)
-        if source.identity is not Identity.STORED:
+        if source.identity is not RowIdentity.STORED:
             self._without_keys(source)
             return
         try:
@@ -142,7 +142,7 @@ class EntityContents:
 
     def _without_keys(self, source: SourceFile) -> None:
         """Counts the rows of files that store no keys; notes the runs of row ids."""
-        if source.identity is Identity.NONE:
+        if source.identity is RowIdentity.NONE:
             try:
                 self._add(source.directory, count_rows(self.files, source.path, self.format))
             except UnsupportedLayout:
@@ -289,7 +289,7 @@ class EntityContents:
                     )
 
     def _row_ids(self, group: Group, source: SourceFile) -> np.ndarray:
-        if source.identity is Identity.RUN:
+        if source.identity is RowIdentity.RUN:
             return np.arange(source.first_row_id, source.first_row_id + (source.rows or 0))
         events = read_events(self.files, source, True)
         visible = _visible(events, source, self.write_ids)
