@@ -26,7 +26,6 @@ from acid_platform.metastore.log.contract import Batch
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.objects import ObjectLog
 from acid_platform.metastore.log.store_access import logs_below
-from acid_platform.metastore.server import state_rows
 from acid_platform.metastore.server import stored_kinds as schema
 from acid_platform.metastore.server.archiving import Archiver
 from acid_platform.metastore.server.point_in_time import Until, rebuild, window_of
@@ -85,7 +84,7 @@ class Leading:
             return
         self.store.append(fresh)
         self.written = len(self.world.events)
-        for name, rows in state_rows.ended_rows(self.world.state).items():
+        for name, rows in schema.ended_rows(self.world.state).items():
             earlier = set(self.ended[name])
             self.ended[name] += [text for text in map(_text, rows) if text not in earlier]
         ended = {name: sorted(rows) for name, rows in self.ended.items()}

@@ -18,7 +18,7 @@ from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.metastore.rules.declared import directories
 from acid_platform.metastore.rules.machine import Machine
-from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.server import stored_kinds
 from acid_platform.metastore.tasks import EntityCleaning
 from tests.metastore.world import DELETE, INSERT, UPDATE, E, Txn, W, World
 
@@ -377,11 +377,11 @@ def test_P28_a_restart_keeps_all_of_it(parts: World) -> None:
     parts.create("u")
     replayed = Machine()
     replayed.replay(parts.events)
-    rows = json.loads(json.dumps(state_rows.live_rows(parts.state)))
-    saved = Machine(state_rows.restore(rows, state_rows.counters(parts.state)))
+    rows = json.loads(json.dumps(stored_kinds.live_rows(parts.state)))
+    saved = Machine(stored_kinds.restore(rows, stored_kinds.counters(parts.state)))
     for machine in (parts.machine, replayed, saved):
         parts.machine = machine
         assert columns(parts, "t", reader) == ["id"] and columns(parts, "s") == ["id", "a"]
         assert partitions(parts, "u", reader) == ["p=1", "p=2"] and partitions(parts, "u") == []
         assert len(parts.call("views", txn=reader.id)["views"]) == 1
-        assert state_rows.live_rows(machine.state) == state_rows.live_rows(saved.state)
+        assert stored_kinds.live_rows(machine.state) == stored_kinds.live_rows(saved.state)

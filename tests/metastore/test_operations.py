@@ -19,7 +19,7 @@ from acid_platform.metastore.operations.transactions import GetLocks, GetOpenTxn
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules import machine, turn
 from acid_platform.metastore.rules.turn import EVENTS, Recorded
-from acid_platform.metastore.server import group_commit, querying, server, state_rows
+from acid_platform.metastore.server import group_commit, querying, server, stored_kinds
 from acid_platform.metastore.tasks import CompactionTask, DropTask
 from tests.metastore.local import local_metastore
 from tests.metastore.world import INSERT, E, W, World
@@ -122,8 +122,8 @@ def test_a_drop_is_one_after_a_snapshot_too() -> None:
     world.create()
     txn = world.begin(LockRequest("t", E))
     world.call("drop", txn=txn.id, name="t", partition=None)
-    rows = json.loads(json.dumps(state_rows.live_rows(world.state)))
-    restored = state_rows.restore(rows, state_rows.counters(world.state))
+    rows = json.loads(json.dumps(stored_kinds.live_rows(world.state)))
+    restored = stored_kinds.restore(rows, stored_kinds.counters(world.state))
     assert list(restored.queue.values()) == list(world.state.queue.values())
     assert [drop.location for drop in restored.drops()] == ["/w/t"]
 

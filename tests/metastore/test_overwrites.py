@@ -6,7 +6,7 @@ import pytest
 
 from acid_platform import WriteConflict
 from acid_platform.metastore.records import LockRequest, WriteReport
-from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.server import stored_kinds
 from tests.contents import counts
 from tests.metastore.world import DELETE, INSERT, OVERWRITE, UPDATE, E, R, Txn, W, World, X
 
@@ -157,7 +157,9 @@ def test_P30_S2_an_insert_of_a_later_transaction_is_missed_though_it_came_first(
 def test_P30_P3_inserts_are_known_after_a_snapshot_and_after_a_crash(world: World) -> None:
     overwriter = world.begin()
     world.insert()
-    saved = state_rows.restore(state_rows.live_rows(world.state), state_rows.counters(world.state))
+    saved = stored_kinds.restore(
+        stored_kinds.live_rows(world.state), stored_kinds.counters(world.state)
+    )
     assert saved.inserts == world.state.inserts and saved.inserts
     replayed = World()
     replayed.machine.replay(world.events)

@@ -15,7 +15,7 @@ from acid_platform.metastore.codec import decode
 from acid_platform.metastore.operations.other_engines import LockProgress
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.machine import Machine
-from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.server import stored_kinds
 from acid_platform.metastore.tasks import CompactionTask, Unpublication
 from acid_platform.transactions.locks import LockType
 from tests.metastore.test_other_engines import ask, opened
@@ -287,11 +287,11 @@ def test_P46_a_publication_survives_a_restart(compacting: Compacting) -> None:
     world.call("abort", txn=txn, reason="test")
     replayed = Machine()
     replayed.replay(world.events)
-    rows = state_rows.live_rows(world.state)
-    restored = Machine(state_rows.restore(rows, state_rows.counters(world.state)))
+    rows = stored_kinds.live_rows(world.state)
+    restored = Machine(stored_kinds.restore(rows, stored_kinds.counters(world.state)))
     for machine in (replayed, restored):
         machine.wake(world.clock.moment())
-        assert state_rows.live_rows(machine.state)["locks"] == rows["locks"]
+        assert stored_kinds.live_rows(machine.state)["locks"] == rows["locks"]
         world.machine = machine
         reader = asked(world, opened(world))
         assert not reader.acquired

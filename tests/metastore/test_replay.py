@@ -20,9 +20,8 @@ from acid_platform.metastore.pasts import CursorMove, SinkBatch
 from acid_platform.metastore.records import LockRequest, RowReport
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import State
-from acid_platform.metastore.server import state_rows
-from acid_platform.metastore.server.state_rows import Unsaved
-from acid_platform.metastore.server.store import Store, machine_at
+from acid_platform.metastore.server import stored_kinds
+from acid_platform.metastore.server.store import Store, Unsaved, machine_at
 from acid_platform.transactions import TxnType
 from acid_platform.transactions.locks import LockType
 from acid_platform.transactions.row_sets import RowSet
@@ -34,13 +33,13 @@ PARTITIONS = {"t": (None,), "u": ("p=1", "p=2")}
 
 def picture(state: State, *, over: bool = True) -> dict[str, Any]:
     """Everything that has to survive, sorted."""
-    rows = state_rows.live_rows(state)
+    rows = stored_kinds.live_rows(state)
     if over:
-        rows |= state_rows.ended_rows(state)
+        rows |= stored_kinds.ended_rows(state)
     text = {
         name: sorted(json.dumps(row, sort_keys=True) for row in part) for name, part in rows.items()
     }
-    return {**text, "counters": state_rows.counters(state)}
+    return {**text, "counters": stored_kinds.counters(state)}
 
 
 def prepared() -> World:

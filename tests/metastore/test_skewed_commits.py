@@ -11,7 +11,7 @@ import pytest
 from acid_platform import MalformedRows, WriteConflict
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.records import LockRequest, RegionReport
-from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.server import stored_kinds
 from acid_platform.transactions import regions
 from acid_platform.transactions.conflicts import Looked
 from acid_platform.transactions.regions import ColumnSpans, KeyHashes, Region, Span
@@ -92,7 +92,7 @@ def test_P51_a_table_that_was_dropped_is_left_out(world: World) -> None:
 def test_P51_a_restart_and_a_snapshot_keep_it(world: World) -> None:
     one, other = world.write(), world.write()
     commit(world, one, [1], [1])
-    rows = state_rows.live_rows(world.state)["looked"]
+    rows = stored_kinds.live_rows(world.state)["looked"]
     assert [decode(Looked, row) for row in rows] == world.state.looked
     replayed = World()
     replayed.machine.replay(world.events)

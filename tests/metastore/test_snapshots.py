@@ -9,7 +9,7 @@ import pytest
 from acid_platform import SnapshotExpired
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.snapshots import low_mark, txn_list, write_ids
-from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.server import stored_kinds
 from acid_platform.transactions import ValidTxnList
 from tests.metastore.world import INSERT, UPDATE, W, World, X
 
@@ -96,7 +96,7 @@ def test_T2_memory_does_not_grow_with_the_square_of_the_open_transactions(kind: 
     tracemalloc.stop()
     first, last = sizes[9] - sizes[4], sizes[19] - sizes[14]
     assert last < 1.5 * first and sizes[-1] < 10_000 * 2_000
-    assert len(state_rows.live_rows(world.state)["open_txns"]) == 10_000
+    assert len(stored_kinds.live_rows(world.state)["open_txns"]) == 10_000
 
 
 def test_S4_the_first_lock_takes_the_snapshot(world: World) -> None:

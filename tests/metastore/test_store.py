@@ -37,13 +37,12 @@ from acid_platform.metastore.rules.state import (
     State,
 )
 from acid_platform.metastore.rules.turn import Recorded
-from acid_platform.metastore.server import state_rows
 from acid_platform.metastore.server import stored_kinds as schema
 from acid_platform.metastore.server.group_commit import GroupCommit, Request
 from acid_platform.metastore.server.server import server_of
 from acid_platform.metastore.server.state_file import Origin, StateFile, open_state
-from acid_platform.metastore.server.state_tables import StateTables, write_state
-from acid_platform.metastore.server.store import Store, machine_at
+from acid_platform.metastore.server.state_tables import VIEWS, StateTables, write_state
+from acid_platform.metastore.server.store import Store, Unsaved, machine_at
 from acid_platform.transactions import TxnState
 from acid_platform.transactions.locks import LockType
 from tests.clocks import ManualClock
@@ -142,8 +141,8 @@ def test_P8_a_snapshot_of_an_older_version_is_migrated_with_all_that_it_has(
 
 
 def test_P8_live_tables_match_the_rows_of_the_state() -> None:
-    assert set(state_rows.live_rows(State())) == set(schema.LIVE)
-    assert set(state_rows.ended_rows(State())) == set(schema.KEPT)
+    assert set(schema.live_rows(State())) == set(schema.LIVE)
+    assert set(schema.ended_rows(State())) == set(schema.KEPT)
 
 
 def test_P8_a_snapshot_has_the_tables_of_this_version(tmp_path: Path) -> None:
@@ -162,7 +161,7 @@ def test_P8_a_snapshot_has_the_tables_of_this_version(tmp_path: Path) -> None:
             ("a",),
             ("default",),
         ]
-        for view in schema.VIEWS:
+        for view in VIEWS:
             raw.execute(f"FROM {view.split()[2]}")
     assert meta["schema_version"] == str(schema.VERSION)
     assert meta["duckdb_version"] == duckdb.__version__
@@ -273,7 +272,7 @@ def test_P3_what_came_after_the_mark_stays_in_memory(tmp_path: Path) -> None:
     written, position, recent = (
         len(world.events),
         store.end.position,
-        state_rows.Unsaved.of(world.state),
+        Unsaved.of(world.state),
     )
     world.insert()
     store.append(world.events[written:])
@@ -290,8 +289,8 @@ def test_P3_what_came_after_the_mark_stays_in_memory(tmp_path: Path) -> None:
     assert [*world.state.contents[(1, None)]] == ["delta_0000002_0000002_0000"]
     assert [*world.state.ended] == [2]
     again = machine_at(store).state
-    assert state_rows.live_rows(again) == state_rows.live_rows(world.state)
-    assert state_rows.ended_rows(again) == state_rows.ended_rows(world.state)
+    assert schema.live_rows(again) == schema.live_rows(world.state)
+    assert schema.ended_rows(again) == schema.ended_rows(world.state)
     store.close()
 
 
@@ -480,7 +479,7 @@ def test_P8_a_query_has_each_table_that_it_reads(tmp_path: Path) -> None:
     world.create()
     world.insert()
     write_state(tmp_path / "saved.duckdb", world.state, origin, None)
-    views = [view.split()[2] for view in schema.VIEWS]
+    views = [view.split()[2] for view in VIEWS]
     with duckdb.connect(str(tmp_path / "saved.duckdb"), read_only=True) as saved:
         for name in (*schema.EVERY, *views):
             tables = StateTables(world.state, origin, None)
@@ -637,7 +636,7 @@ def test_P67_a_snapshot_has_the_tables_that_we_make(tmp_path: Path, harm: str, t
     path = tmp_path / "backup"
     write_state(path, State(), Origin(1, 1, 1, "h"), None)
     with duckdb.connect(str(path)) as raw:
-        for view in schema.VIEWS:
+        for view in VIEWS:
             raw.execute(f"DROP VIEW {view.split()[2]}")
         raw.execute(harmful(table, {"meta": schema.META, **schema.EVERY}[table])[harm])
     with pytest.raises(MetastoreDamaged, match=f"its '{table}' is not the table that"):

@@ -21,7 +21,7 @@ from acid_platform.metastore.operations.tables import DeclareDatabase
 from acid_platform.metastore.operations.transactions import Alive, Granted, Heartbeat
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.machine import Machine
-from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.server import stored_kinds
 from acid_platform.metastore.server.group_commit import GroupCommit, outcome
 from acid_platform.metastore.server.group_commit import Request as Asked
 from acid_platform.metastore.server.store import Store
@@ -47,8 +47,8 @@ def state(world: World, txn: int) -> str:
 def reopened(world: World, saved: bool = False) -> None:
     """The metastore restarts, from a snapshot or from all events."""
     if saved:
-        rows, counters = state_rows.live_rows(world.state), state_rows.counters(world.state)
-        again = Machine(state_rows.restore(rows, counters))
+        rows, counters = stored_kinds.live_rows(world.state), stored_kinds.counters(world.state)
+        again = Machine(stored_kinds.restore(rows, counters))
     else:
         again = Machine()
         again.replay(world.events)

@@ -14,7 +14,7 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import DeclareView, DropView, RemoveDatabase
 from acid_platform.metastore.records import ExternalFiles, ViewRecord
 from acid_platform.metastore.rules.machine import Machine
-from acid_platform.metastore.server.state_rows import live_rows, restore
+from acid_platform.metastore.server.stored_kinds import live_rows, restore
 from tests.declared import declare
 
 VIEW = ViewRecord("db.v", "SELECT id FROM db.t AS t", (("id", "int"),))

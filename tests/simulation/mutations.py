@@ -34,10 +34,9 @@ from acid_platform.metastore.rules import (
 )
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.turn import Event
-from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.server import stored_kinds
 from acid_platform.metastore.server.group_commit import GroupCommit
-from acid_platform.metastore.server.state_rows import Unsaved
-from acid_platform.metastore.server.store import Store
+from acid_platform.metastore.server.store import Store, Unsaved
 from acid_platform.transactions import (
     RowOperation,
     TxnState,
@@ -280,9 +279,9 @@ _LIFE = (
     Faulty("P3", "replay skips the aborts", Machine.replay, _replay_without(endings.Aborted)),
     Faulty("P3", "replay skips the purges", Machine.replay,
            _replay_without(housekeeping.Purged), 4),
-    Faulty("P3", "a snapshot drops an ended transaction", state_rows.ended_rows,
+    Faulty("P3", "a snapshot drops an ended transaction", stored_kinds.ended_rows,
            lambda real, state: (rows := real(state)) | {"txns": rows["txns"][1:]}),
-    Faulty("P3", "a snapshot drops the waiting locks", state_rows.live_rows,
+    Faulty("P3", "a snapshot drops the waiting locks", stored_kinds.live_rows,
            _snapshot_without("locks", lambda row: not row["acquired"])),
 )
 
@@ -328,7 +327,7 @@ _CONFLICTS = (
            lambda _real, component, _overwritten: component, 32),
     Faulty("P30", "of inserts the last one alone is kept", write_set.add,
            _last_insert_alone, 147),
-    Faulty("P30", "a snapshot forgets the inserts", state_rows.live_rows,
+    Faulty("P30", "a snapshot forgets the inserts", stored_kinds.live_rows,
            _snapshot_without("write_set", lambda row: row["operation"] == _I.value)),
     Faulty("P30", "no overwrite is told that it is lost", txns.lost_overwrite, _always("")),
     Faulty("P38", "rows that both have changed are overlooked", RowSet.shared, _always([]), 50),
@@ -341,7 +340,7 @@ _CONFLICTS = (
     Faulty("P51", "all keys meet", Region.meets, _always(True), 13),
     Faulty("P51", "no hashes meet", KeyHashes.meets, _always(False), 13),
     Faulty("P51", "no spans meet", ColumnSpans.meets, _always(False), 26),
-    Faulty("P51", "a snapshot forgets who looked for what", state_rows.live_rows,
+    Faulty("P51", "a snapshot forgets who looked for what", stored_kinds.live_rows,
            _snapshot_without("looked", lambda _row: True), 13),
     Faulty("P51", "who looked is forgotten one commit early", write_set.purge,
            lambda real, state, writers: real(state, writers + 1), 13),
@@ -383,7 +382,7 @@ _DECLARATIONS = (
            locking._changed_meanwhile, _always(None), 36),
     Faulty("P28", "a dropped table is forgotten too soon", declared._Ends.table,
            _always(True), 12),
-    Faulty("P28", "a snapshot keeps no earlier declarations", state_rows.live_rows,
+    Faulty("P28", "a snapshot keeps no earlier declarations", stored_kinds.live_rows,
            _snapshot_without("earlier_tables", lambda _row: True)),
 )
 
@@ -413,7 +412,7 @@ _CLEANING = (
                real(state, entity, recorded),
                state.contents[entity].pop(recorded.directory.name))),
     Faulty("P26", "a snapshot forgets the files of directories",
-           state_rows.recorded_rows, _always([])),
+           stored_kinds.recorded_rows, _always([])),
     Faulty("P26", "a cleaning forgets every directory",
            cleaning.Cleaned.apply, _everything_is_gone),
     Faulty("P26", "what was cleaned stays known", cleaning.Cleaned.apply, _nothing_is_gone, 2),

@@ -15,7 +15,7 @@ from acid_platform.metastore.rules.machine import Handled, Machine
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Recorded
-from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.server import stored_kinds
 from acid_platform.metastore.server.group_commit import GroupCommit
 from acid_platform.metastore.server.store import Store, machine_at
 from tests.clocks import ManualClock
@@ -143,8 +143,8 @@ def write_snapshot(place: Place, position: int) -> None:
 
 def picture(state: State, store: Store) -> Json:
     """Everything that has to survive a crash, sorted, but for what the snapshot has."""
-    ended = state_rows.ended_rows(state)
-    rows = state_rows.live_rows(state) | {
+    ended = stored_kinds.ended_rows(state)
+    rows = stored_kinds.live_rows(state) | {
         "txns": [row for row in ended["txns"] if not store.past_txn(row["txn_id"])],
         "outcomes": [row for row in ended["outcomes"] if not store.past_outcome(row["request_id"])],
         "writes": [row for row in ended["writes"] if not store.past_txn(row["txn"])],
@@ -152,4 +152,4 @@ def picture(state: State, store: Store) -> Json:
     text = {
         name: sorted(json.dumps(row, sort_keys=True) for row in part) for name, part in rows.items()
     }
-    return {**text, "counters": state_rows.counters(state)}
+    return {**text, "counters": stored_kinds.counters(state)}

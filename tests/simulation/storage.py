@@ -15,10 +15,9 @@ from acid_platform.metastore.log.contract import Batch, BatchesForgotten, Positi
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.rules.declared import directories
 from acid_platform.metastore.rules.state import Ended, Outcome, State
-from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.server import stored_kinds
 from acid_platform.metastore.server.state_file import Origin
-from acid_platform.metastore.server.state_rows import Unsaved
-from acid_platform.metastore.server.store import Store
+from acid_platform.metastore.server.store import Store, Unsaved
 
 
 class Place(Protocol):
@@ -137,7 +136,7 @@ class MemoryFile:
         }
 
     def state(self) -> State:
-        return state_rows.restore(self.rows, self._numbers)
+        return stored_kinds.restore(self.rows, self._numbers)
 
     def past_txn(self, txn_id: int) -> Ended | None:
         row = self.txns.get(txn_id)
@@ -175,10 +174,10 @@ class MemoryStore(Store):
             self._file = MemoryFile(*self.log.files[newest])
 
     def save(self, state: State, forget_before: int) -> None:
-        ended = state_rows.ended_rows(state)
+        ended = stored_kinds.ended_rows(state)
         recorded = {
             (row["table_id"], row["partition"], row["directory"]): row
-            for row in state_rows.recorded_rows(state)
+            for row in stored_kinds.recorded_rows(state)
         }
         txns = {row["txn_id"]: row for row in ended["txns"]}
         outcomes = {row["request_id"]: row for row in ended["outcomes"]}
@@ -190,7 +189,7 @@ class MemoryStore(Store):
                     row = {"table_id": table_id, "partition": partition, "directory": name}
                     recorded.setdefault((table_id, partition, name), row | {"contents": contents})
         kept = {"txns": [*txns.values()], "outcomes": [*outcomes.values()]}
-        live = state_rows.live_rows(state), state_rows.counters(state)
+        live = stored_kinds.live_rows(state), stored_kinds.counters(state)
         self.log.put_content(self.end, json.dumps([*live, kept, [*recorded.values()]]))
         self.open_newest()
         Unsaved.of(state).forget(state)

@@ -8,7 +8,7 @@ state. What else changes it is not kept over a restart:
 - `awake` and `forgotten`: a start raises them (machine.Machine.wake), for clients that ask what
   changed.
 - `ended`, `outcomes`, `written` and `contents`: emptied once a snapshot has them
-  (state_rows.Unsaved).
+  (store.Unsaved).
 """
 
 from __future__ import annotations

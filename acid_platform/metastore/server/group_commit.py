@@ -33,8 +33,7 @@ from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Recorded, Reply, error_reply
 from acid_platform.metastore.server.metrics import Counters
 from acid_platform.metastore.server.saving import start_saving
-from acid_platform.metastore.server.state_rows import Unsaved
-from acid_platform.metastore.server.store import Store, machine_at
+from acid_platform.metastore.server.store import Store, Unsaved, machine_at
 
 _LOG = logging.getLogger("acid_platform.metastore")
 _SMALL_BYTES = 32 << 20

@@ -28,7 +28,6 @@ from acid_platform.metastore.codec import decode
 from acid_platform.metastore.log.contract import Batch
 from acid_platform.metastore.records import HistoryRow
 from acid_platform.metastore.rules.state import Ended, Outcome, State
-from acid_platform.metastore.server import state_rows
 from acid_platform.metastore.server import stored_kinds as schema
 from acid_platform.metastore.server.stored_kinds import Columns
 
@@ -245,8 +244,8 @@ class StateFile:
     def state(self) -> State:
         with _whole(self.path):
             rows = {name: self._read(name, columns) for name, columns in schema.LIVE.items()}
-            numbers = {key: int(self.meta[key]) for key in state_rows.COUNTERS if key in self.meta}
-            return state_rows.restore(rows, numbers)
+            numbers = {key: int(self.meta[key]) for key in schema.COUNTERS if key in self.meta}
+            return schema.restore(rows, numbers)
 
     # --- what memory no longer holds ------------------------------------------------------------
 
@@ -278,7 +277,7 @@ class StateFile:
 
     def _read(
         self, name: str, columns: Columns, where: str = "", values: Sequence[Any] = ()
-    ) -> list[state_rows.Row]:
+    ) -> list[schema.Row]:
         listed = ", ".join(f'"{key}"' for key in columns)
         result = self._connection.execute(
             f'SELECT {listed} FROM {_FILE}.main."{name}" {where}', list(values)

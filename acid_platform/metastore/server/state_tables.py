@@ -19,7 +19,6 @@ from acid_platform.base.private_places import scratch_directory
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.metastore.codec import json_text
 from acid_platform.metastore.rules.state import State
-from acid_platform.metastore.server import state_rows
 from acid_platform.metastore.server import stored_kinds as schema
 from acid_platform.metastore.server.state_file import Origin, require_state
 from acid_platform.metastore.server.stored_kinds import Columns
@@ -47,8 +46,31 @@ _DIRECTORIES = """CREATE VIEW every_directory AS
     SELECT table_id, "partition", name FROM directories
     UNION ALL SELECT table_id, "partition", name FROM dropped_directories"""
 _WORDS = re.compile(r"\w+")
+VIEWS = (
+    """CREATE VIEW v_txns AS
+    SELECT txn_id, state, kind, started, ended, commit_id, "user", host, agent, run_id, description,
+        reason FROM txns
+    UNION ALL
+    SELECT txn_id, state, kind, started, ended, 0, "user", host, agent, run_id, description, reason
+    FROM open_txns WHERE state = 'o'""",
+    "CREATE VIEW v_open_txns AS SELECT * FROM open_txns WHERE state = 'o'",
+    """CREATE VIEW v_write_ids AS
+    SELECT t.name AS "table", w.write_id, w.txn_id, coalesce(o.state, 'c') AS state
+    FROM txn_to_write_id w JOIN tables t USING (table_id) LEFT JOIN open_txns o USING (txn_id)""",
+    """CREATE VIEW v_locks AS
+    SELECT ext, txn_id, acquired, c->>'$.db' AS db, c->>'$.table' AS "table",
+        c->>'$.partition' AS "partition", c->>'$.lock' AS lock, c->>'$.operation' AS operation
+    FROM (SELECT ext, txn_id, acquired, unnest(from_json(components, '["JSON"]')) AS c
+        FROM locks)""",
+    """CREATE VIEW v_files AS
+    SELECT t.name AS "table", f."partition", f.directory, file->>'$[0]' AS file,
+        (file->>'$[1]')::BIGINT AS bytes, (file->>'$[2]')::BIGINT AS "rows"
+    FROM (SELECT table_id, "partition", directory,
+        unnest(from_json(contents, '["JSON"]')) AS file FROM manifests) f
+    JOIN tables t USING (table_id)""",
+)
 _BEHIND = {
-    **{view.split()[2]: view for view in schema.VIEWS},
+    **{view.split()[2]: view for view in VIEWS},
     "manifests": _DIRECTORIES,
     "query": " ".join(schema.LIVE),  # functions that read tables whose names may be computed
     "query_table": " ".join(schema.LIVE),
@@ -91,7 +113,7 @@ class StateTables:
         for name, columns in schema.LIVE.items():
             run(schema.create(f'"{name}"', columns))
         run(_DIRECTORIES)
-        recent = state_rows.ended_rows(state) | {"manifests": state_rows.recorded_rows(state)}
+        recent = schema.ended_rows(state) | {"manifests": schema.recorded_rows(state)}
         for name, columns in schema.PAST.items():
             run("USE recent")  # an appender takes no qualified name
             run(schema.create(f'"{name}"', columns))
@@ -100,17 +122,17 @@ class StateTables:
             earlier = _KEPT[name].format(since=int(forget_before))
             run(f'CREATE VIEW "{name}" AS {earlier} UNION ALL BY NAME FROM recent."{name}"')
         run(schema.create("meta", schema.META))
-        numbers = {key: str(number) for key, number in state_rows.counters(state).items()}
+        numbers = {key: str(number) for key, number in schema.counters(state).items()}
         version = {"schema_version": str(schema.VERSION), "duckdb_version": duckdb.__version__}
         meta = {**numbers, **origin.as_meta(), **version}
         run("INSERT INTO meta SELECT unnest($1), unnest($2)", [[*meta], [*meta.values()]])
-        for view in schema.VIEWS:
+        for view in VIEWS:
             run(view)
 
     def _copy(self, names: Iterable[str]) -> None:
         """Copies these live tables from memory. All of them take 5 s if there are 100,000 tables,
         during which nobody is answered."""
-        rows = state_rows.live_rows(self._state, self._uncopied.intersection(names))
+        rows = schema.live_rows(self._state, self._uncopied.intersection(names))
         for name, listed in rows.items():
             self._write(name, schema.LIVE[name], listed)
             self._uncopied.remove(name)
@@ -119,7 +141,7 @@ class StateTables:
         databases.attach(self._connection, before, "before")
         require_state(self._connection, "before", before)
 
-    def _write(self, name: str, columns: Columns, rows: list[state_rows.Row]) -> None:
+    def _write(self, name: str, columns: Columns, rows: list[schema.Row]) -> None:
         """Writes rows with an appender: a third of the CPU of an INSERT with lists."""
         if not rows:
             return
@@ -146,7 +168,7 @@ class StateTables:
         for name in ("meta", *schema.EVERY):
             run(f'CREATE TABLE saved."{name}" AS FROM memory."{name}"')
         run("USE saved")
-        for view in schema.VIEWS:
+        for view in VIEWS:
             run(view)
         run("USE memory")
         run("DETACH saved")

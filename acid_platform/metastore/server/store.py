@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,10 +19,38 @@ from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import Ended, Outcome, State
 from acid_platform.metastore.rules.turn import Recorded
 from acid_platform.metastore.server.state_file import Origin, StateFile, open_state
-from acid_platform.metastore.server.state_rows import Unsaved
 from acid_platform.metastore.server.state_tables import StateTables, write_state
 
 _Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Unsaved:
+    """What had ended and been recorded at some position since the snapshot before."""
+
+    ended: int
+    outcomes: int
+    written: int
+    contents: dict[tuple[int, str | None], dict[str, str]]
+
+    @classmethod
+    def of(cls, state: State) -> Unsaved:
+        contents = {entity: dict(by_name) for entity, by_name in state.contents.items()}
+        return cls(len(state.ended), len(state.outcomes), len(state.written), contents)
+
+    def forget(self, state: State) -> None:
+        """Removes it from memory, since a snapshot has it; what came later stays."""
+        # Nothing else removes these, so the first are the oldest.
+        state.ended = dict(islice(state.ended.items(), self.ended, None))
+        state.outcomes = dict(islice(state.outcomes.items(), self.outcomes, None))
+        del state.written[: self.written]
+        for entity, saved in self.contents.items():
+            by_name = state.contents.get(entity, {})
+            state.contents[entity] = {
+                name: text for name, text in by_name.items() if saved.get(name) != text
+            }
+            if not state.contents[entity]:
+                del state.contents[entity]
 
 
 class Store:

@@ -11,12 +11,13 @@ milliseconds UTC.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
+from operator import itemgetter
 from typing import Any
 
 from acid_platform.compaction.states import CompactionState
-from acid_platform.metastore.codec import FLAT, columns_of, ranges
+from acid_platform.metastore.codec import FLAT, columns_of, decode, encode, left_out, ranges
 from acid_platform.metastore.pasts import Cursor, Sink, TableCommit, Tag
 from acid_platform.metastore.records import (
     DatabaseRecord,
@@ -28,6 +29,7 @@ from acid_platform.metastore.records import (
     ViewRecord,
 )
 from acid_platform.metastore.rules import write_set
+from acid_platform.metastore.rules.declared import directories
 from acid_platform.metastore.rules.lock_index import add_lock
 from acid_platform.metastore.rules.state import (
     Component,
@@ -49,6 +51,8 @@ from acid_platform.transactions.conflicts import Looked, WriteSetRow
 Columns = dict[str, str]
 """Columns with their types: BIGINT, BOOLEAN, VARCHAR, or JSON, which is text."""
 Key = tuple[Any, ...]
+Row = dict[str, Any]
+Rows = dict[str, list[Row]]
 
 _I, _S = "BIGINT", "VARCHAR"
 _KEYS: Columns = {"table_id": _I, "partition": _S, "name": _S, "location": _S}
@@ -344,29 +348,71 @@ PAST = {**KEPT, **RECORDED}
 
 EVERY = {**LIVE, **PAST}
 
-VIEWS = (
-    """CREATE VIEW v_txns AS
-    SELECT txn_id, state, kind, started, ended, commit_id, "user", host, agent, run_id, description,
-        reason FROM txns
-    UNION ALL
-    SELECT txn_id, state, kind, started, ended, 0, "user", host, agent, run_id, description, reason
-    FROM open_txns WHERE state = 'o'""",
-    "CREATE VIEW v_open_txns AS SELECT * FROM open_txns WHERE state = 'o'",
-    """CREATE VIEW v_write_ids AS
-    SELECT t.name AS "table", w.write_id, w.txn_id, coalesce(o.state, 'c') AS state
-    FROM txn_to_write_id w JOIN tables t USING (table_id) LEFT JOIN open_txns o USING (txn_id)""",
-    """CREATE VIEW v_locks AS
-    SELECT ext, txn_id, acquired, c->>'$.db' AS db, c->>'$.table' AS "table",
-        c->>'$.partition' AS "partition", c->>'$.lock' AS lock, c->>'$.operation' AS operation
-    FROM (SELECT ext, txn_id, acquired, unnest(from_json(components, '["JSON"]')) AS c
-        FROM locks)""",
-    """CREATE VIEW v_files AS
-    SELECT t.name AS "table", f."partition", f.directory, file->>'$[0]' AS file,
-        (file->>'$[1]')::BIGINT AS bytes, (file->>'$[2]')::BIGINT AS "rows"
-    FROM (SELECT table_id, "partition", directory,
-        unnest(from_json(contents, '["JSON"]')) AS file FROM manifests) f
-    JOIN tables t USING (table_id)""",
+COUNTERS = (
+    "next_txn",
+    "next_lock",
+    "next_table",
+    "next_compaction",
+    "next_moment",
+    "longest_timeout",
 )
+"""Numbers that belong to the whole state; the `next_` numbers are never used twice."""
+
+_LEFT_OUT = {kind.name: left_out(kind.record) for kind in KINDS}
+_LEFT_OUT_OF_ENDED = left_out(Ended)
+
+
+def counters(state: State) -> dict[str, int]:
+    return {name: getattr(state, name) for name in COUNTERS}
+
+
+def live_rows(state: State, names: Container[str] = LIVE) -> Rows:
+    """The rows of these live tables: all of them are the state except counters, heartbeats and
+    what has ended."""
+    return {
+        kind.name: [
+            {**_LEFT_OUT[kind.name], **dict(zip(kind.key, key, strict=True)), **encode(record)}
+            for key, record in kind.every(state).items()
+        ]
+        for kind in KINDS
+        if kind.name in names
+    }
+
+
+def ended_rows(state: State) -> Rows:
+    """What has ended since the last snapshot, for the KEPT tables."""
+    return {
+        "txns": [{**_LEFT_OUT_OF_ENDED, **encode(ended)} for ended in state.ended.values()],
+        "outcomes": [encode(outcome) for outcome in state.outcomes.values()],
+        "writes": [encode(row) for row in state.written],
+    }
+
+
+def recorded_rows(state: State) -> list[Row]:
+    """The files of directories that were recorded since the last snapshot and still exist (P26)."""
+    return [
+        {"table_id": table_id, "partition": partition, "directory": name, "contents": contents}
+        for (table_id, partition), by_name in state.contents.items()
+        for name, contents in by_name.items()
+        if name in directories(state, (table_id, partition))
+    ]
+
+
+def restore(rows: Rows, numbers: dict[str, int]) -> State:
+    """The state that has these `live_rows` and `counters`."""
+    state = State(databases={})
+    for name, number in numbers.items():
+        setattr(state, name, number)
+    for kind in KINDS:
+        listed = rows[kind.name]
+        if kind.order:
+            listed = sorted(listed, key=itemgetter(*kind.order))
+        key_of = itemgetter(*kind.key)
+        for row in listed:
+            key = key_of(row) if len(kind.key) > 1 else (row[kind.key[0]],)
+            kind.put(state, key, decode(kind.record, row))
+    state.queue = dict(sorted(state.queue.items()))  # compactions and drops
+    return state
 
 
 def sql_type(column_type: str) -> str:
