@@ -1,22 +1,32 @@
-"""Which files are the warehouse's own: its identity, and locations outside its root (P31).
+"""Which files are the warehouse's own, and a metastore that was restored from a backup (P31, P24).
 
 A location that begins with `/` or has a scheme is external: another warehouse may use it too. In a
 copy of a metastore, made by a restore or by copying its files, external locations are foreign:
 nothing there is written, compacted or removed until they are taken over.
+
+After a restore, write ids that were allocated after the backup, or whose transaction was open in
+it, are doubtful: no snapshot sees them, no compaction passes them and no Cleaner removes their
+files, until somebody says which were committed and which were aborted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
+from typing import NamedTuple
 
 from acid_platform.compaction.states import CompactionState
+from acid_platform.errors import InvalidDefinition
+from acid_platform.layout.names import parse_directory
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.codec import FLAT
+from acid_platform.metastore.codec import FLAT, ranges
 from acid_platform.metastore.places import is_relative
-from acid_platform.metastore.records import Identity
+from acid_platform.metastore.records import Identity, RecordedDirectory
+from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.rules.compactions import to_history
-from acid_platform.metastore.rules.state import State
+from acid_platform.metastore.rules.endings import place
+from acid_platform.metastore.rules.state import State, TableState
+from acid_platform.metastore.rules.table_declarations import register_partitions
 from acid_platform.metastore.rules.turn import Event, Turn, handles
 
 # --- decisions ----------------------------------------------------------------------------------
@@ -113,3 +123,138 @@ def _mark(state: State, tables: Iterable[int], foreign: bool) -> None:
     for table_id in tables:
         table = state.tables[table_id]
         table.record = replace(table.record, foreign=foreign)
+
+
+# --- after a restore ----------------------------------------------------------------------------
+
+
+@handles(ops.GetDoubtful)
+def doubtful(turn: Turn, _operation: ops.GetDoubtful) -> dict[str, list[tuple[int, int]]]:
+    return doubtful_write_ids(turn.state)
+
+
+def doubtful_write_ids(state: State) -> dict[str, list[tuple[int, int]]]:
+    tables = sorted(state.tables.values(), key=lambda table: table.record.name)
+    return {table.record.name: ranges(table.doubtful) for table in tables if table.doubtful}
+
+
+@handles(ops.ResolveDoubtful)
+def resolve(turn: Turn, operation: ops.ResolveDoubtful) -> list[tuple[int, int]]:
+    """Raises NoSuchTable, InvalidDefinition."""
+    table = turn.state.table(operation.name)
+    committed, aborted = set(operation.committed), set(operation.aborted)
+    wrong = sorted((committed | aborted) - table.doubtful | (committed & aborted))
+    if wrong:
+        raise InvalidDefinition(
+            f"write ids {wrong} of {table.record.name} are not doubtful, or are listed as both;"
+            f" the doubtful ids are {ranges(table.doubtful)}"
+        )
+    turn.record(
+        DoubtResolved(
+            table_id=table.record.table_id,
+            committed=tuple(sorted(committed)),
+            aborted=tuple(sorted(aborted)),
+        )
+    )
+    return ranges(table.doubtful)
+
+
+class Found(NamedTuple):
+    """What is in an entity: the names of its directories, and the files of directories that the
+    backup does not know."""
+
+    table_id: int
+    partition: str | None
+    names: tuple[str, ...]
+    unknown: tuple[RecordedDirectory, ...]
+
+
+class MetastoreRestored(Event, kind="restored"):
+    """`tables`: (table id, highest write id in its directories); `txn_id`: the highest transaction
+    id there; `identity`: the warehouse's from now on (P31)."""
+
+    tables: tuple[tuple[int, int], ...]
+    txn_id: int
+    identity: str
+    present: tuple[Found, ...]
+
+    def apply(self, state: State, at: int) -> None:
+        state.identity = Identity(self.identity)
+        disown(state, at)
+        _rediscover(state, self.present)
+        state.next_txn = max(state.next_txn, self.txn_id + 1)
+        for table_id, highest in self.tables:
+            table = state.tables[table_id]
+            table.doubtful.update(range(table.next_write_id, highest + 1))
+            table.next_write_id = max(table.next_write_id, highest + 1)
+        for txn in list(state.open_txns()):
+            for table_id in txn.wrote:
+                if table_id in state.tables:
+                    _doubt(state.tables[table_id], txn.txn_id)
+            for by_txn in (state.txns, state.components, state.heartbeats, state.reads):
+                by_txn.pop(txn.txn_id, None)
+        for table in state.tables.values():
+            # Doubtful write ids have no transaction any more; they must not raise a watermark.
+            table.purged = max(table.purged, table.last_write_id)
+            # What was committed or removed after the backup is not known in its order.
+            kept_history.begin(table, state.next_moment, at, kept_history.UNKNOWN)
+        state.moment()
+        state.locks, state.locks_by_name, state.locks_by_txn, state.waiting = {}, {}, {}, {}
+        state.departed = []
+        state.cleaning = {}
+        for row in [*state.compactions()]:
+            if row.state is CompactionState.WORKING:
+                state.queue[row.id] = replace(
+                    row, state=CompactionState.INITIATED, worker="", started=0, txn_id=0
+                )
+
+
+def _rediscover(state: State, present: Sequence[Found]) -> None:
+    """Records the directories that are newer than the backup, with their files.
+
+    They include those of doubtful write ids, which no snapshot sees yet. Of the directories that
+    the backup knows and that are gone, the obsolete ones are forgotten; whoever reads another one
+    misses it (P26).
+    """
+    for table_id, partition, names, unknown in present:
+        table = state.tables[table_id]
+        if partition is not None:
+            register_partitions(state, table, [partition])
+        for new in unknown:
+            directory = new.directory
+            visibility = _visibility(directory.name)
+            later = directory.high >= table.next_write_id or visibility >= state.next_txn
+            if later or table.doubtful.intersection(range(directory.low, directory.high + 1)):
+                place(state, (table_id, partition), new)
+        recorded = state.directories.get((table_id, partition), {})
+        for name in [*recorded]:
+            if recorded[name].obsolete and name not in names:
+                del recorded[name]
+                # A tag that needs it would show fewer rows.
+                table.tags = {}
+
+
+def _visibility(directory: str) -> int:
+    name = parse_directory(directory) if directory else None
+    return name.visibility if name is not None else 0
+
+
+def _doubt(table: TableState, txn_id: int) -> None:
+    write_id = table.by_txn.pop(txn_id, None)
+    if write_id is not None:
+        table.doubtful.add(write_id)
+        table.writes = [row for row in table.writes if row.txn_id != txn_id]
+
+
+class DoubtResolved(Event, kind="resolved"):
+    table_id: int
+    committed: tuple[int, ...]
+    aborted: tuple[int, ...]
+
+    def apply(self, state: State, at: int) -> None:
+        table = state.tables[self.table_id]
+        table.doubtful.difference_update(self.committed, self.aborted)
+        table.aborted.update(self.aborted)
+        moment = state.moment()
+        for write_id in self.committed:
+            kept_history.note(state, table, moment, at, write_id)

@@ -20,8 +20,8 @@ from acid_platform.metastore.log.contract import Log
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.segment import is_part
 from acid_platform.metastore.records import RecordedDirectory, TableRecord, WriteReport
+from acid_platform.metastore.rules.identity import Found, MetastoreRestored, doubtful_write_ids
 from acid_platform.metastore.rules.machine import Machine
-from acid_platform.metastore.rules.restoring import Found, MetastoreRestored, doubtful_write_ids
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.turn import Recorded
 from acid_platform.metastore.server.state_file import Origin, open_state
