@@ -131,22 +131,16 @@ def _enqueue(
         properties=operation.properties,
         initiator=operation.initiator,
     )
-    if unknown:
+    look = operation.obsolete_base and not unknown
+    base = _only_base(turn.state, entity, high) if look else None
+    if unknown or base:
         row = replace(
             row,
             state=_R,
             highest_write_id=high,
             commit_time=turn.now,
             next_txn_id=turn.state.next_txn,
-        )
-    elif operation.obsolete_base and (base := _only_base(turn.state, entity, high)):
-        row = replace(
-            row,
-            state=_R,
-            highest_write_id=high,
-            commit_time=turn.now,
-            next_txn_id=turn.state.next_txn,
-            txn_id=base.txn,
+            txn_id=base.txn if base else 0,
         )
     turn.record(CompactionAdded(row))
     waiting.setdefault(entity, []).append(row)
