@@ -116,7 +116,7 @@ def matching_parts(stored: HiveType, declared: HiveType) -> Iterator[tuple[HiveT
 
 
 def require_exact_decimals(files: Files, path: str, columns: Sequence[Column]) -> bool:
-    """Whether the file has decimals without a scale, as Hive 0.11 wrote them.
+    """Whether the file has decimals without a scale, as Hive 0.11 wrote them (P64).
 
     ORC's library for Java, and so Spark, rounds such values. All of them are read here: raises
     UnsupportedLayout for one that decimal(38,10), or the type of its column, does not hold.

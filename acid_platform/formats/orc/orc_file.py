@@ -65,7 +65,8 @@ BATCH_ROWS = 1 << 17
 class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
     """The file at `path`, or its first `length` bytes, if a streaming writer committed those.
 
-    Arrow's class has `nrows`, `nstripes`, `schema`, `metadata` and `read`.
+    Arrow's class has `nrows`, `nstripes`, `schema`, `metadata` and `read`. Row ids follow from the
+    positions of rows where the footer has an index of keys and the record has no gap (P15).
     """
 
     keyed: bool | None = None
