@@ -337,10 +337,6 @@ class ParquetData(DataFile):
         return list(self._file.schema_arrow.names)
 
     @property
-    def schema(self) -> pa.Schema:
-        return self._file.schema_arrow
-
-    @property
     def summary(self) -> Footer:
         return Footer(self.rows, acid=False, format="parquet")
 
@@ -365,7 +361,11 @@ class ParquetData(DataFile):
                 f"{self.path}: row group {piece} has {table.num_rows} rows, and its footer says"
                 f" {self.piece_rows[piece]}; restore it or drop its transaction"
             )
-        return {name: _joined(table.column(name)) for name in columns}
+        arrays = {name: table.column(name) for name in columns}
+        return {
+            name: pa.concat_arrays(each.chunks) if each.num_chunks else pa.nulls(0, each.type)
+            for name, each in arrays.items()
+        }
 
     def has_fine_times(self) -> bool:
         """Looks at times of 96 bits; Spark itself refuses Parquet's other nanosecond type."""
@@ -390,18 +390,10 @@ class ParquetData(DataFile):
             )
 
 
-_MOST_MICROSECONDS = 9_223_372_036_854_775
-"""That nanoseconds can hold too."""
-
-
 def _has_lost_digits(nanos: pa.Array, micros: pa.Array) -> bool:
     """Whether microseconds lose digits; values that overflow nanoseconds are skipped."""
-    held = np.abs(filled(micros, 0)) < _MOST_MICROSECONDS
+    held = np.abs(filled(micros, 0)) < (1 << 63) // 1000
     return bool((held & (filled(nanos, 0) % 1000 != 0)).any())
-
-
-def _joined(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
 class ParquetWriter:
