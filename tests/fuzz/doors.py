@@ -368,7 +368,7 @@ def _batch() -> dict[str, pa.Array]:
 def _predicate(data: bytes) -> None:
     """A condition, over rows, partitions and the ranges of files."""
     text = data.decode("utf-8", "surrogatepass")
-    analysis.parse(text)
+    analysis.parsed(text)
     analysis.columns_of(text)
     analysis.paths_of(text)
     for decide in (

@@ -312,7 +312,7 @@ FORBIDDEN_IMPORTS = {
     "sql/a.py": ("import dagster", "acid_platform.sql.a -> dagster"),
     "write/a.py": (
         "import acid_platform.formats.orc.tail",
-        "acid_platform.write.a -> acid_platform.formats.orc.tail",
+        "acid_platform.write.a -> acid_platform.formats.orc",
     ),
     "storage/a.py": ("import great_expectations", "acid_platform.storage.a -> great_expectations"),
     "orchestration/a.py": ("import resources", "acid_platform.orchestration.a -> resources"),
@@ -326,7 +326,7 @@ ALLOWED_IMPORTS = {
     "metastore/server/b.py": "import acid_platform.metastore.client, acid_platform.metastore.log",
     "metastore/client/c.py": "import acid_platform.metastore.log",
     "formats/orc/b.py": "import pyorc, acid_platform.formats.orc.tail",
-    "write/b.py": "import acid_platform.formats.orc",
+    "write/b.py": "import acid_platform.formats.file_access",
     "engine/spark/b.py": "import pyspark.sql, acid_platform.storage, acid_platform.scan",
     "gateway/b.py": "import thriftpy2, acid_platform.tables",
     "cli/gateway_command.py": "import acid_platform.gateway.b",

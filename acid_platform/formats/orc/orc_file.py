@@ -25,12 +25,7 @@ from acid_platform.formats.keyed import (
     require_operation,
 )
 from acid_platform.formats.orc.calendars import as_written
-from acid_platform.formats.orc.events import (
-    KEY_INDEX,
-    RAW_TEXT,
-    index_flaw,
-    is_acid,
-)
+from acid_platform.formats.orc.events import KEY_INDEX, RAW_TEXT, UPDATES, index_flaw, is_acid
 from acid_platform.formats.orc.lone_stripes import exact_decimals, lone_stripe
 from acid_platform.formats.orc.pyorc_rows import (
     beyond_nanoseconds,
@@ -47,6 +42,7 @@ from acid_platform.formats.orc.tail import (
     has_old_decimals,
     is_ours,
     is_proleptic,
+    read_updates,
     stripes,
 )
 from acid_platform.formats.orc.whole_files import reading, replace_footer, require_shallow_types
@@ -202,6 +198,9 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
         ends = np.cumsum(self.piece_rows) - 1
         text = (self.metadata or {}).get(KEY_INDEX.encode(), b"").decode()
         return index_flaw(text, list(zip(*(part[ends].tolist() for part in ids), strict=True)))
+
+    def updates(self, events: int) -> np.ndarray:
+        return read_updates((self.metadata or {}).get(UPDATES.encode()), events, self.path)
 
     def holds_deletes(self) -> bool:
         operation, *_, row = self.acid_columns()
