@@ -141,7 +141,9 @@ def _number(value: object) -> Decimal | float | None:
     if isinstance(value, bool | np.bool_ | int | np.integer):
         return Decimal(int(value))
     if isinstance(value, float | np.floating):
-        return Decimal(str(value)) if math.isfinite(value) else float(value)
+        if not math.isfinite(value):
+            return float(value)
+        return Decimal(int(value) if _is_certain(value) else str(value))
     if isinstance(value, Decimal):
         return value if value.is_finite() else float(value)
     if isinstance(value, str):
@@ -161,13 +163,15 @@ def _decimal(value: object, precision: int, scale: int) -> tuple[Decimal | None,
         return None, False
     if rounded.copy_abs() >= Decimal(10) ** (precision - scale):
         return None, False
-    return rounded, rounded == number
+    return rounded if rounded else rounded.copy_abs(), rounded == number
 
 
 def _whole(value: object, bits: int) -> tuple[int | None, bool]:
     number = _number(value)
     if not isinstance(number, Decimal):
         return None, False
+    if isinstance(value, float | np.floating) and value == int(value):
+        number = Decimal(int(value))  # it is printed with fewer digits than it has
     whole, limit = int(number), 1 << bits - 1
     return (whole, whole == number) if -limit <= whole < limit else (None, False)
 
@@ -176,7 +180,7 @@ def _real(value: object) -> tuple[float | None, bool]:
     number = _number(value)
     if number is None:
         return None, False
-    real = float(number)
+    real = float(value) if isinstance(value, float | np.floating) else float(number)
     whole = isinstance(value, int | np.integer)
     exact = real == number if whole else not math.isinf(real) or isinstance(number, float)
     return real, exact
@@ -208,9 +212,13 @@ def _is_printed(value: float | np.floating) -> bool:
     """
     if not math.isfinite(value):
         return False
-    double = float(value)
     digits = Decimal(str(value)).normalize().as_tuple().digits
-    return len(digits) <= _CERTAIN_DIGITS or (abs(double) <= _WHOLE and double.is_integer())
+    return len(digits) <= _CERTAIN_DIGITS or _is_certain(value)
+
+
+def _is_certain(value: float | np.floating) -> bool:
+    """Whether it is a whole number, and small enough that each other one is another float."""
+    return abs(float(value)) <= _WHOLE and float(value).is_integer()
 
 
 # --- texts ----------------------------------------------------------------------------------------

@@ -66,7 +66,12 @@ LEAVES: dict[str, list[tuple[object, object]]] = {
     "tinyint": _whole(1 << 7),
     "smallint": _whole(1 << 15),
     "int": _whole(1 << 31),
-    "bigint": _whole(1 << 63),
+    "bigint": [
+        *_whole(1 << 63),
+        (2.0**60, 1 << 60),  # is printed with 16 digits
+        (np.float32(123456792), 123456792),  # is printed with 8 digits
+        (np.float16(65504), 65504),
+    ],
     "float": [
         *_NULLS,
         *_NO_NUMBER,
@@ -86,6 +91,7 @@ LEAVES: dict[str, list[tuple[object, object]]] = {
         (0.1, 0.1),
         (-0.0, -0.0),
         (np.float64(NAN), NAN),
+        (np.float32(0.1), 0.10000000149011612),
         (1 << 53, float(1 << 53)),
         (Decimal("0.1"), 0.1),
         ((1 << 53) + 1, REFUSED),

@@ -109,6 +109,7 @@ ARROW: list[tuple[str, pa.DataType, object, object]] = [
     ("decimal(5,2)", pa.int64(), 7, Decimal("7.00")),
     ("decimal(5,2)", pa.float64(), 1.25, Decimal("1.25")),
     ("decimal(5,2)", pa.float32(), 0.1, Decimal("0.10")),
+    ("decimal(20,0)", pa.float32(), 123456792.0, Decimal("123456792")),
     ("decimal(5,2)", pa.float64(), 1.255, REFUSED),
     ("decimal(5,2)", pa.float64(), NAN, REFUSED),
     ("decimal(5,2)", pa.string(), "1.25", Decimal("1.25")),

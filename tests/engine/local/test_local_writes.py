@@ -382,7 +382,13 @@ def test_too_many_partitions_need_spark() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "text"),
-    [("int", "03"), ("decimal(5,2)", "1.5"), ("date", "2024-1-5"), ("double", "0.5")],
+    [
+        ("int", "03"),
+        ("decimal(5,2)", "1.5"),
+        ("decimal(5,2)", "-0.00"),
+        ("date", "2024-1-5"),
+        ("double", "0.5"),
+    ],
 )
 def test_a_fixed_text_that_spark_would_spell_in_another_way_needs_spark(
     kind: str, text: str
