@@ -6,12 +6,12 @@ import tracemalloc
 
 import pytest
 
-from acid_platform import SnapshotExpired
+from acid_platform import NoSuchTable, SnapshotExpired
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.snapshots import low_mark, txn_list, write_ids
 from acid_platform.metastore.server import stored_kinds
 from acid_platform.transactions import ValidTxnList
-from tests.metastore.world import INSERT, UPDATE, W, World, X
+from tests.metastore.world import INSERT, OVERWRITE, UPDATE, E, Txn, W, World, X
 
 NONE = "9223372036854775807"
 
@@ -269,3 +269,29 @@ def test_P11_first_asked_after_a_cleaning(world: World) -> None:
         world.sees(inserter)
     world.commit(inserter)
     assert world.sees(world.read()).high_watermark == 2
+
+
+def test_P11_a_statement_that_waits_for_its_lock_keeps_the_files_that_it_will_read(
+    world: World,
+) -> None:
+    world.create("u")
+    world.insert()
+    holder = world.begin(LockRequest("u", X, OVERWRITE))
+    waiting = world.begin_request(LockRequest("u", X, OVERWRITE), tables=["t"], describe=True)
+    world.compact()
+    for task in world.ready():
+        world.clean(task)
+    world.abort(holder)
+    late = Txn(world.answer(waiting))
+    assert world.sees(late).high_watermark == 1
+
+
+def test_P28_a_table_that_a_waiting_statement_reads_is_dropped_meanwhile(world: World) -> None:
+    world.create("u")
+    holder = world.begin(LockRequest("u", X, OVERWRITE))
+    waiting = world.begin_request(LockRequest("u", X, OVERWRITE), tables=["t"])
+    world.call("drop", txn=world.begin(LockRequest("t", E)).id, name="t", partition=None)
+    world.abort(holder)
+    with pytest.raises(NoSuchTable, match="dropped while"):
+        world.answer(waiting)
+    assert not [*world.state.open_txns()]

@@ -5,8 +5,9 @@ With the locks it says what the transaction will touch (T23 to T27, P11).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from acid_platform.errors import (
     AcidError,
@@ -54,6 +55,7 @@ _STRICTEST = {
     LockType.EXCLUSIVE: RowOperation.SELECT,
 }
 """The operation of a request that names none (T27). EXCLUSIVE without an operation is for DDL."""
+_NO_TABLES: Mapping[str, int] = MappingProxyType({})
 
 
 def enqueue(
@@ -65,11 +67,13 @@ def enqueue(
     *,
     begun: bool,
     other_engine: bool = False,
+    reads: Mapping[str, int] = _NO_TABLES,
 ) -> None:
     """Adds a lock request of an open transaction, and grants it if nothing blocks it.
 
     It may wait for `wait` seconds; `zero_wait` None follows Hive (L10); `other_engine`: it is
-    not one of ours that asks. Raises Parked if it has to wait, LockNotAcquired for a zero-wait
+    not one of ours that asks; `reads`: tables that it will read without a lock, whose files are
+    kept while it waits (P11). Raises Parked if it has to wait, LockNotAcquired for a zero-wait
     request, LockTimeout for a request that may not wait, and SnapshotExpired, ReadOnlyTxn,
     ForeignLocation, NoSuchTable, NoSuchPartition, InvalidDefinition.
     """
@@ -86,7 +90,7 @@ def enqueue(
         begun=begun,
         requested=turn.now,
         deadline=turn.now + round(wait * 1000),
-        tables=tables_of(turn.state, requests),
+        tables={**reads, **tables_of(turn.state, requests)},
     )
     if zero_wait is None:
         zero_wait = zero_wait_reads(turn.state.settings.lock_settings)

@@ -46,9 +46,15 @@ def begin(turn: Turn, operation: ops.Begin) -> ops.BeginTicket:
         }
         if operation.locks:
             locking.enqueue(
-                turn, txn, operation.locks, operation.wait, operation.zero_wait, begun=True
+                turn,
+                txn,
+                operation.locks,
+                operation.wait,
+                operation.zero_wait,
+                begun=True,
+                reads=needs,
             )
-        if needs or not operation.locks:
+        else:
             turn.record(SnapshotTaken(txn.txn_id, needs))
     except AcidError as error:
         turn.record(Aborted(txn.txn_id, str(error)))
