@@ -232,8 +232,9 @@ def _settings() -> str:
             ("setting", "default", "allowed"),
             [(_code(one.name), _code(one.default), one.allowed) for one in HONOURED],
         ),
-        "These would change what statements do, and are refused unless they have the one value. Any"
-        " other setting of Hive changes nothing: SET ignores it, and says so the first time.\n",
+        "These would change what statements do, or promise a protection that nobody here gives, and"
+        " are refused unless they have the one value. Any other setting of Hive changes nothing:"
+        " SET ignores it, and says so the first time.\n",
         _table(
             ("setting", "value", "why"),
             [(_code(one.name), _code(one.default), one.reason) for one in REFUSED],

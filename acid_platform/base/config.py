@@ -1,9 +1,9 @@
 """Every setting that the platform knows (P9).
 
 HONOURED settings change what happens. REFUSED settings would change an answer or what a statement
-does, and accept only the value that the platform works with; each says why. Any other setting of
-Hive changes nothing here. Times are kept in milliseconds; a number without a unit is in the
-setting's own unit.
+does, or promise a protection that nobody here gives, and accept only the value that the platform
+works with; each says why. Any other setting of Hive changes nothing here. Times are kept in
+milliseconds; a number without a unit is in the setting's own unit.
 """
 
 from __future__ import annotations
@@ -246,6 +246,7 @@ _SOFT_DELETE = "soft deletes are not built"
 
 _POSITION = "a number in GROUP BY and ORDER BY is a position"
 _FORMAT = "CREATE TABLE … STORED AS chooses another format"
+_HOOKS = "hooks of Hive, which may refuse or mask, are not run"
 
 REFUSED = tuple(
     Setting(name, kind, default, reason=reason, treatment=Treatment.REFUSED)
@@ -273,6 +274,15 @@ REFUSED = tuple(
             "files know the partition of NULL by this name",
         ),
         ("hive.exec.drop.ignorenonexistent", _B, "false", "write DROP … IF EXISTS"),
+        ("hive.exec.pre.hooks", _X, "", _HOOKS),
+        ("hive.exec.driver.run.hooks", _X, "", _HOOKS),
+        ("hive.exec.query.redactor.hooks", _X, "", _HOOKS),
+        (
+            "hive.security.authorization.enabled",
+            _B,
+            "false",
+            "a gateway's grants (acid.gateway.grants) say who may do what",
+        ),
         ("hive.exec.orc.skip.corrupt.data", _B, "false", "damaged data is always an error"),
         ("hive.exec.schema.evolution", _B, "true", "older files are read by the present columns"),
         ("hive.groupby.orderby.position.alias", _B, "true", _POSITION),

@@ -54,6 +54,23 @@ def test_P9_a_setting_that_would_change_an_answer_has_one_value(warehouse: Wareh
         warehouse.sql("SET hivevar:day=2024-01-01")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("hive.security.authorization.enabled", "true"),
+        ("hive.exec.pre.hooks", "org.acme.Authorize"),
+        ("hive.exec.driver.run.hooks", "org.acme.Authorize"),
+        ("hive.exec.query.redactor.hooks", "org.acme.Mask"),
+    ],
+)
+def test_P9_a_setting_that_promises_a_protection_is_no_note(
+    warehouse: Warehouse, name: str, value: str
+) -> None:
+    with pytest.raises(SettingRefused, match=name):
+        warehouse.sql(f"SET {name}={value}")
+    assert name not in warehouse.session.settings
+
+
 def test_reset(warehouse: Warehouse) -> None:
     warehouse.sql("SET hive.txn.timeout=200s; SET hive.compactor.worker.threads=2")
     warehouse.sql("SET hiveconf:acid.heartbeat.interval=150s; SET mapreduce.job.reduces=3")
