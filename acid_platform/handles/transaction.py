@@ -224,12 +224,17 @@ class TransactionTable(Reads, Writes):
 def locks_at_begin(
     warehouse: Warehouse, statements: Iterable[tuple[TableRecord, Statement | None]]
 ) -> list[LockRequest]:
-    """The locks with which a transaction of these statements can begin, each with its table.
+    """The locks with which a transaction of these statements can begin, each with its table; none
+    if the lock of one of them is known only while it runs, which may be the first.
 
     Not a SHARED_READ, which would not wait at the beginning of a transaction (L10).
     """
     settings = warehouse.metastore.lock_settings
-    locks = [lock_request(record, lock, settings) for record, lock in statements if lock]
+    locks = list[LockRequest]()
+    for record, lock in statements:
+        if lock is None:
+            return []
+        locks.append(lock_request(record, lock, settings))
     return [*dict.fromkeys(lock for lock in locks if lock.lock is not LockType.SHARED_READ)]
 
 

@@ -80,6 +80,18 @@ def test_a_statement_sends_what_its_verb_sends_and_parses_each_text_once(
     assert dict(sent) == VERB
 
 
+def test_several_inserts_of_which_one_locks_a_partition_begin_once(
+    warehouse: Warehouse, sent: Counter[str]
+) -> None:
+    warehouse.create_table("db.p", "id int", ["day int"])
+    sent.clear()
+    SqlSession(warehouse).run(
+        "FROM db.s INSERT OVERWRITE TABLE db.p PARTITION (day = 1) SELECT id"
+        " INSERT INTO db.t SELECT id, v"
+    )
+    assert sent["Begin"] == 1
+
+
 def test_a_view_is_asked_for_once_and_then_known(warehouse: Warehouse, sent: Counter[str]) -> None:
     session = SqlSession(warehouse)
     for most in (11, 8):
