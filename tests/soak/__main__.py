@@ -86,14 +86,10 @@ def fill(warehouse: Warehouse) -> None:
         with metastore.begin() as txn:
             txn.lock(TABLE, "SHARED_WRITE", operation=RowOperation.INSERT, partition=name)
             w = txn.write_ids[TABLE]
-            AcidTable(Path(table.location, name), COLUMNS).inserts(
-                f"d{w}", [(w, P, row, row, 0) for row in range(IDS)]
-            )
-            txn.commit(
-                CommitContents(
-                    (report(name, f"delta_{w:07d}_{w:07d}_0000", IDS, RowOperation.INSERT),)
-                )
-            )
+            files = AcidTable(Path(table.location, name), COLUMNS)
+            files.inserts(f"d{w}", [(w, P, row, row, 0) for row in range(IDS)])
+            directory = f"delta_{w:07d}_{w:07d}_0000"
+            txn.commit(CommitContents((report(files, name, directory, RowOperation.INSERT),)))
 
 
 @contextmanager

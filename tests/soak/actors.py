@@ -56,13 +56,7 @@ def write(metastore: Metastore, random: Random, name: str, share: int) -> None:
         txn.commit(
             CommitContents(
                 tuple(
-                    WriteReport(
-                        TABLE,
-                        name,
-                        operation,
-                        directory := f"{kind}_{w:07d}_{w:07d}_0000",
-                        contents_of(files.root / directory),
-                    )
+                    report(files, name, f"{kind}_{w:07d}_{w:07d}_0000", operation)
                     for kind, operation in (
                         ("delete_delta", RowOperation.DELETE),
                         ("delta", RowOperation.INSERT),
@@ -70,6 +64,12 @@ def write(metastore: Metastore, random: Random, name: str, share: int) -> None:
                 )
             )
         )
+
+
+def report(
+    files: AcidTable, partition: str, directory: str, operation: RowOperation
+) -> WriteReport:
+    return WriteReport(TABLE, partition, operation, directory, contents_of(files.root / directory))
 
 
 def writer(place: str, seed: int, until: float) -> int:

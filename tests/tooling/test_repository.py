@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import dagster as dg
@@ -25,6 +26,7 @@ from tests import seconds
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
+PROGRAMS = (ROOT / "tests").glob("*/__main__.py")
 NOT_FOR_PEOPLE = {"packages", "help", "lab"}
 
 
@@ -68,6 +70,12 @@ def test_a_project_without_the_demo_offers_none_and_says_how_to_have_it_again(
     [advice] = re.findall(r"git (checkout \w+ -- \S+)", failed.value.stderr)
     subprocess.run([*git, *advice.split()], cwd=tmp_path, check=True)
     assert flights.exists()
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("program", sorted(path.parent.name for path in PROGRAMS))
+def test_what_only_make_runs_finds_all_that_it_imports(program: str) -> None:
+    import_module(f"tests.{program}.__main__")
 
 
 def test_every_rule_is_declared_phony() -> None:
