@@ -115,6 +115,8 @@ class Keyed:
     def stored(self) -> Keyed:
         """The rows with an array for each part of their keys."""
         assert self.keys is not None
+        if isinstance(self.keys, StoredKeys):
+            return replace(self, changed_by=self.makers())
         every = np.ones(len(self), bool)
         return replace(self, keys=StoredKeys(*self.keys.of(every)), changed_by=self.makers())
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 
+import numpy as np
 import pytest
 
 from acid_platform.formats.data_file import DataFile
+from acid_platform.formats.keyed import Keyed, StoredKeys
 from acid_platform.formats.orc.orc_file import OrcFile
 from acid_platform.formats.parquet import ParquetData
 
@@ -25,3 +27,9 @@ def test_a_format_answers_what_it_may_be_asked(answers: type[DataFile], left: se
         if "NotImplementedError" in inspect.getsource(getattr(member, "fget", member))
     }
     assert {name for name in asked if getattr(answers, name) is vars(DataFile)[name]} == left
+
+
+def test_keys_that_are_stored_already_are_not_copied() -> None:
+    keys, makers = StoredKeys(*np.arange(6).reshape(3, 2)), np.array([4, 5])
+    rows = Keyed(keys, makers, None).stored()
+    assert rows.keys is keys and rows.changed_by is makers
