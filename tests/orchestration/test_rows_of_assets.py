@@ -117,7 +117,7 @@ def test_without_coerce_the_row_is_named(place: Place) -> None:
     assert not result.success
     [failure] = result.get_step_failure_events()
     told = str(failure.step_failure_data.error_display_string)
-    assert "1.005 (float) does not fit" in told and "in row 2" in told
+    assert "1.005 (float) is no decimal(5,2)" in told and "in row 2" in told
     assert stored(place) == []
 
 

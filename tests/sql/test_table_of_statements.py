@@ -116,7 +116,7 @@ WRONG: tuple[tuple[str, type[errors.AcidError], str], ...] = (
     ("SELEC 1", errors.UnsupportedStatement, "SELEC is not supported; did you mean SELECT?"),
     ("SELECT (1", errors.InvalidExpression, "not Hive SQL: Expecting )"),
     ("USE shap", errors.InvalidDefinition, "no database shap; did you mean shop?"),
-    ("SET hive.nope=1", errors.SettingRefused, "there is no setting 'hive.nope'"),
+    ("SET acid.nope=1", errors.SettingRefused, "there is no setting 'acid.nope'"),
     ("SET hive.support.concurrency=false", errors.SettingRefused, "only 'true': transactions"),
     ("CREATE TABLE item (id int)", errors.TableExists, "table shop.item exists"),
     ("CREATE TABLE bad (id uuid)", errors.InvalidExpression, "did you mean string?"),

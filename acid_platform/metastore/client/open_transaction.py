@@ -239,7 +239,7 @@ class OpenTransaction:
         if again:
             self.check()
 
-    def commit(self, contents: ops.CommitContents = ops.NOTHING_TO_COMMIT) -> None:
+    def commit(self, contents: ops.CommitContents | None = None) -> None:
         """Commits, or raises WriteConflict, TxnAborted, OutcomeUnknown (T10, T31, P2, P6, P30).
 
         WriteConflict also if another run has moved one of its cursors (P39), if another transaction
@@ -253,7 +253,7 @@ class OpenTransaction:
         commit again, or abort.
         """
         try:
-            self._metastore.call(ops.CommitTxn(self.id, contents))
+            self._metastore.call(ops.CommitTxn(self.id, contents or ops.NOTHING_TO_COMMIT))
         except UNDECIDED:
             raise
         except AcidError as refused:
