@@ -13,7 +13,7 @@ from acid_platform import Warehouse
 from acid_platform.sql.answers import Done
 from acid_platform.sql.present import hive_text, rows_of
 from acid_platform.sql.sql_session import SqlSession
-from tests.conformance.slt import Case, Rows, Run, check
+from tests.conformance.slt import Case, Rows, Run, Tables, check, shown
 
 
 class Configuration:
@@ -29,23 +29,34 @@ class Configuration:
         """Raises AssertionError for the first record of the case that is answered otherwise."""
         if self.name in case.skips:
             pytest.skip(case.skips[self.name])
-        with self.session(case) as run:
-            check(case, run, self.engine == "spark")
+        with self.session(case) as (run, tables):
+            check(case, run, tables, self.engine == "spark")
 
     @contextmanager
-    def session(self, case: Case) -> Iterator[Run]:
-        """What runs the statements of a case, in its database."""
-        session = SqlSession(self.warehouse)
+    def session(self, case: Case) -> Iterator[tuple[Run, Tables]]:
+        """What runs the statements of a case in its database, and reads the tables there."""
+        session, reader = SqlSession(self.warehouse), SqlSession(self.warehouse)
+        rolled_back = case.tables and not all(record.error for record in case.records)
 
         def run(statement: str) -> Rows | int | None:
-            if case.tables and session.transaction is None:
+            if rolled_back and session.transaction is None:
                 session.run("START TRANSACTION")
             return self._answer(session, statement)
+
+        def tables() -> dict[str, list[str]]:
+            """In the local engine, whatever runs the statements: its answers are the same (P33)."""
+            named = self._answer(reader, "SHOW TABLES", "local")
+            read = {
+                name: self._answer(reader, f"SELECT * FROM `{name}`", "local")
+                for [name, *_] in named or ()
+            }
+            return {name: sorted(shown(rows)) for name, rows in read.items()}
 
         if not case.tables:
             name = f"case_{next(self._numbers)}"
             session.run(f"CREATE DATABASE {name}; USE {name}")
-            yield run
+            reader.run(f"USE {name}")
+            yield run, tables
         else:
             if case.file not in self._databases:
                 name = f"file_{next(self._numbers)}"
@@ -58,14 +69,18 @@ class Configuration:
                     else:
                         self._answer(session, record.sql)
                 self._databases[case.file] = name
-            session.run(f"USE {self._databases[case.file]}")
-            yield run
+            for each in (session, reader):
+                each.run(f"USE {self._databases[case.file]}")
+            yield run, tables
             if session.transaction is not None:
                 session.run("ROLLBACK")
         session.close()
+        reader.close()
 
-    def _answer(self, session: SqlSession, statement: str) -> Rows | int | None:
-        [(_, outcome)] = session.steps(statement, self.engine)
+    def _answer(
+        self, session: SqlSession, statement: str, engine: str = ""
+    ) -> Rows | int | None:
+        [(_, outcome)] = session.steps(statement, engine or self.engine)
         if isinstance(outcome, Done):
             return outcome.rows
         result = rows_of(outcome)

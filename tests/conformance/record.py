@@ -19,7 +19,7 @@ def record(path: Path, configuration: Configuration) -> None:
     text = path.read_text()
     answers: dict[int, Rows] = {}
     for case in parsed(path.name, text):
-        with configuration.session(case) as run:
+        with configuration.session(case) as (run, _):
             for step in case.records:
                 try:
                     answer = run(step.sql)

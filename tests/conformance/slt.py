@@ -4,7 +4,7 @@ A file holds cases. A case begins with comments (`# case: …`, and before it `#
 alone is named after its first statement) and has
 records, each of which ends with an empty line. It runs in an empty database; but if records stand
 before the first case of a file, they make the tables of all its cases, and each case is rolled
-back. There `rows t` inserts its lines, rows as JSON, since not every engine computes structs.
+back, unless all that it does is refused. There `rows t` inserts its lines, rows as JSON, since not every engine computes structs.
 
     statement ok                 statement count 2             statement error WrongType: .*price
     CREATE TABLE t (k int)       DELETE FROM t WHERE k > 1     INSERT INTO t VALUES ('x')
@@ -15,8 +15,8 @@ back. There `rows t` inserts its lines, rows as JSON, since not every engine com
     1 a
 
 As in sqllogictest-rs, a row is one line with a blank between its values, `NULL` and `(empty)` stand
-for what has no characters, and an error is a pattern: here of the error's class and text. A line
-`onlyif spark` before a record says that the other engine raises NeedsSpark there; for that engine
+for what has no characters, and an error is a pattern: here of the error's class and text; such a
+statement leaves the rows of all tables as they are. A line `onlyif spark` before a record says that the other engine raises NeedsSpark there; for that engine
 the case ends with it. `# skip s3: …` leaves a case out of a configuration, and says why.
 
 `python -m tests.conformance.record FILE` writes what the queries of a file answer into it.
@@ -37,6 +37,8 @@ PUBLISHED = HERE.parent / "published"
 Rows = Sequence[Sequence[str]]
 Run = Callable[[str], "Rows | int | None"]
 """Runs a statement: its rows, or how many it changed, or None. Raises AcidError."""
+Tables = Callable[[], dict[str, list[str]]]
+"""The committed rows of each table that a case may change, sorted."""
 _HEADS = ("shows", "refused", "differs")
 
 
@@ -136,14 +138,18 @@ def _record(where: str, number: int, lines: list[str]) -> Record:
     raise ValueError(f"{where}: not understood: {head}")
 
 
-def check(case: Case, run: Run, is_spark: bool) -> None:
-    """Runs the records in turn. Raises AssertionError for the first that answers otherwise."""
+def check(case: Case, run: Run, tables: Tables, is_spark: bool) -> None:
+    """Runs the records in turn. Raises AssertionError for the first that answers otherwise, or is
+    refused and has changed a row."""
     for record in case.records:
         if record.only_spark and not is_spark:
             _check_error(case, record, run, "NeedsSpark: ")
             return
         if record.error is not None:
+            before = tables()
             _check_error(case, record, run, record.error)
+            if (after := tables()) != before:
+                raise _fault(case, record, f"was refused, but left {after}, not {before}")
             continue
         try:
             answer = run(record.sql)

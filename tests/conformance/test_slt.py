@@ -63,8 +63,8 @@ def test_a_case_is_read() -> None:
 
 
 def test_the_right_answers_pass() -> None:
-    check(case(), running(), is_spark=True)
-    check(case(), running(select=NeedsSpark("a join")), is_spark=False)
+    check(case(), running(), dict, is_spark=True)
+    check(case(), running(select=NeedsSpark("a join")), dict, is_spark=False)
 
 
 @pytest.mark.parametrize(
@@ -83,12 +83,18 @@ def test_a_wrong_answer_is_noticed(
     changed: dict[str, Rows | int | Exception], message: str
 ) -> None:
     with pytest.raises(AssertionError, match=message):
-        check(case(), running(**changed), is_spark=True)
+        check(case(), running(**changed), dict, is_spark=True)
+
+
+def test_a_refused_statement_that_changed_a_row_is_noticed() -> None:
+    states = iter([{"t": ["1"]}, {"t": ["1", "2"]}])
+    with pytest.raises(AssertionError, match="was refused, but left"):
+        check(case(), running(), lambda: next(states), is_spark=True)
 
 
 def test_a_case_that_spark_alone_runs_has_to_be_refused_by_the_other_engine() -> None:
     with pytest.raises(AssertionError, match="did not raise NeedsSpark"):
-        check(case(), running(), is_spark=False)
+        check(case(), running(), dict, is_spark=False)
 
 
 @pytest.mark.parametrize(
