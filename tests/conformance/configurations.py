@@ -77,9 +77,7 @@ class Configuration:
         session.close()
         reader.close()
 
-    def _answer(
-        self, session: SqlSession, statement: str, engine: str = ""
-    ) -> Rows | int | None:
+    def _answer(self, session: SqlSession, statement: str, engine: str = "") -> Rows | int | None:
         [(_, outcome)] = session.steps(statement, engine or self.engine)
         if isinstance(outcome, Done):
             return outcome.rows

@@ -1,10 +1,10 @@
 """Cases in the form of sqllogictest: how a file is read, and how a case is run.
 
 A file holds cases. A case begins with comments (`# case: …`, and before it `# project: …`; `# case`
-alone is named after its first statement) and has
-records, each of which ends with an empty line. It runs in an empty database; but if records stand
-before the first case of a file, they make the tables of all its cases, and each case is rolled
-back, unless all that it does is refused. There `rows t` inserts its lines, rows as JSON, since not every engine computes structs.
+alone is named after its first statement) and has records, each of which ends with an empty line. It
+runs in an empty database; but if records stand before the first case of a file, they make the
+tables of all its cases, and each case is rolled back, unless all that it does is refused. There
+`rows t` inserts its lines, rows as JSON, since not every engine computes structs.
 
     statement ok                 statement count 2             statement error WrongType: .*price
     CREATE TABLE t (k int)       DELETE FROM t WHERE k > 1     INSERT INTO t VALUES ('x')
@@ -15,9 +15,10 @@ back, unless all that it does is refused. There `rows t` inserts its lines, rows
     1 a
 
 As in sqllogictest-rs, a row is one line with a blank between its values, `NULL` and `(empty)` stand
-for what has no characters, and an error is a pattern: here of the error's class and text; such a
-statement leaves the rows of all tables as they are. A line `onlyif spark` before a record says that the other engine raises NeedsSpark there; for that engine
-the case ends with it. `# skip s3: …` leaves a case out of a configuration, and says why.
+for what has no characters, and an error is a pattern: here of the error's class and text. A
+statement with an error must leave the rows of all tables as they are. A line `onlyif spark` before
+a record says that the other engine raises NeedsSpark there; for that engine the case ends with it.
+`# skip s3: …` leaves a case out of a configuration, and says why.
 
 `python -m tests.conformance.record FILE` writes what the queries of a file answer into it.
 """
