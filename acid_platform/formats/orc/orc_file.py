@@ -45,7 +45,12 @@ from acid_platform.formats.orc.tail import (
     read_updates,
     stripes,
 )
-from acid_platform.formats.orc.whole_files import reading, replace_footer, require_shallow_types
+from acid_platform.formats.orc.whole_files import (
+    reading,
+    replace_footer,
+    require_found_by_name,
+    require_shallow_types,
+)
 from acid_platform.formats.orc.writer_zones import has_wall_clocks, on_the_clock, zone_of
 from acid_platform.layout.file_entries import ColumnRange, Footer, KeyRanges, RangeKind
 from acid_platform.layout.schema import is_positional
@@ -135,14 +140,19 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
 
     @cached_property
     def names(self) -> list[str]:
+        return [field.name for field in self._value_fields]
+
+    @cached_property
+    def _value_fields(self) -> list[pa.Field]:
         row = self._before_values.removesuffix(".")
-        fields = self.schema.field(row).type if row else self.schema
-        return [field.name for field in fields]
+        return list(self.schema.field(row).type if row else self.schema)
 
     def _stored_name(self, column: ColumnOfFile) -> str:
-        """The name by which Arrow reads it: `root` or `root.field`."""
+        """The name by which Arrow reads it: `root` or `root.field`. Raises UnsupportedLayout."""
         if isinstance(column, KeyPart):
             return self.key_columns[column]
+        if "." in column:
+            require_found_by_name(self._value_fields, self.path)
         return self._before_values + column
 
     def type_of(self, column: ColumnOfFile) -> pa.DataType:
@@ -299,6 +309,8 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
         `timestamps` `us` decodes by whole stripes, and also years after 2262, for which `ns` raises
         WideTimestamps.
         """
+        if any("." in name for name in names):
+            require_found_by_name(self._value_fields, self.path)
         zoned = self._with_wall_clocks(names) and self._has_zones()
         if timestamps == "us" or zoned or self.has_old_decimals:
             for index in range(self.nstripes):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -52,6 +52,27 @@ def require_shallow_types(files: Files, path: str, length: int | None = None) ->
     opened = postscript.opened(footer, path)
     require_shallow(opened, path)
     require_bounds(opened, size, path)
+
+
+def require_found_by_name(fields: Iterable[pa.Field], path: str) -> None:
+    """Raises UnsupportedLayout for a column `a.b` before a struct `a` with a field `b`: Arrow finds
+    columns by such paths, and would read the field."""
+    seen: set[str] = set()
+    for field in fields:
+        for name in sorted(seen.intersection(_paths_below(field))):
+            raise UnsupportedLayout(
+                f"{path}, column `{name}` is named as a field of the struct `{field.name}`, which"
+                " comes after it: ORC's readers can't tell them apart; rename one of them"
+            )
+        if "." in field.name:
+            seen.add(field.name)
+
+
+def _paths_below(field: pa.Field) -> Iterator[str]:
+    for inner in field.type if pa.types.is_struct(field.type) else ():
+        path = inner.with_name(f"{field.name}.{inner.name}")
+        yield path.name
+        yield from _paths_below(path)
 
 
 def replace_footer(files: Files, path: str, footer: bytes) -> None:

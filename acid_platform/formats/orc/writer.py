@@ -38,12 +38,13 @@ from acid_platform.formats.orc.protobuf import delimited, number, packed
 from acid_platform.formats.orc.ranges import column_ranges, key_ranges
 from acid_platform.formats.orc.stored_columns import BLOCK, StoredColumn, require_codec
 from acid_platform.formats.orc.tail import KINDS, MAGIC, user_metadata_fields, write_updates
+from acid_platform.formats.orc.whole_files import require_found_by_name
 from acid_platform.layout.file_entries import FileEntry, Footer
 from acid_platform.layout.schema import RowKey, ascend
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_numpy import values_of
-from acid_platform.values.arrow_types import is_utf8
+from acid_platform.values.arrow_types import arrow_type, is_utf8
 
 STRIPE_BYTES = 64 << 20
 """Size of the Arrow arrays in memory at which a stripe is written."""
@@ -69,7 +70,7 @@ class OrcWriter:
 
     Batches have the columns' types (`arrow_type`), in order. The file is complete once `close` has
     returned; without rows no file is written unless `always` is True. Raises UnsupportedLayout for
-    a codec that can't be written here.
+    a codec that can't be written here, and for columns that readers can't tell apart.
 
     The threads of `pool` encode the columns of a stripe, while the caller brings the rows of the
     next one: two stripes are in memory. Without it the caller's thread encodes.
@@ -86,6 +87,9 @@ class OrcWriter:
         pool: Executor | None = None,
     ) -> None:
         self._codec = require_codec(compression, path)
+        if any("." in column.name for column in columns):
+            fields = (pa.field(column.name, arrow_type(column.type)) for column in columns)
+            require_found_by_name(fields, path)
         self.rows, self.size = 0, 0
         """Rows and bytes written so far."""
         self.footer = b""
