@@ -18,7 +18,7 @@ from acid_platform.formats.file_access import (
     require_exact_decimals,
     stored_types,
 )
-from acid_platform.formats.parquet import open_parquet
+from acid_platform.formats.parquet_files import open_parquet
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import is_hidden

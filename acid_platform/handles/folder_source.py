@@ -15,7 +15,7 @@ from pyarrow.parquet import ParquetFile
 from acid_platform.base.file_bounds import BATCH_BYTES, MOST_COLUMNS
 from acid_platform.base.paths import user_path
 from acid_platform.errors import ImportRefused, InvalidDefinition
-from acid_platform.formats.parquet import batches_of, noted_schema, open_parquet
+from acid_platform.formats.parquet_files import batches_of, noted_schema, open_parquet
 from acid_platform.handles.csv_files import PARSED, CsvFormat, NoValue, parsed
 from acid_platform.handles.import_sources import ImportSource, chosen_fields
 from acid_platform.handles.inferred_types import TypeOfTexts, columns_of, type_of

@@ -20,7 +20,7 @@ from acid_platform.base.paths import is_uri
 from acid_platform.errors import ImportRefused
 from acid_platform.formats.data_file import FilePath
 from acid_platform.formats.file_access import open_file
-from acid_platform.formats.parquet import require_bounded
+from acid_platform.formats.parquet_files import require_bounded
 from acid_platform.handles.own_files import OwnFiles
 from acid_platform.storage.files import Files
 

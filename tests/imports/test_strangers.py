@@ -28,7 +28,7 @@ from acid_platform import DeltaSource, DuckDBSource, FolderSource, IcebergSource
 from acid_platform.base import databases, private_places
 from acid_platform.base.file_bounds import BATCH_BYTES
 from acid_platform.errors import AcidError, CorruptFile, ImportRefused, OwnedByOthers
-from acid_platform.formats import parquet as formats
+from acid_platform.formats import parquet_files as formats
 from acid_platform.handles import iceberg_tables
 from acid_platform.handles.iceberg_files import _require_bounded_avro
 from tests.imports.hostile import CALLS
