@@ -16,10 +16,10 @@ import pyarrow as pa
 from pyarrow import orc
 
 from acid_platform.compaction import execution as compaction
-from acid_platform.compaction.opening import open_compaction
+from acid_platform.compaction.execution import open_compaction
 from acid_platform.compaction.plan import CompactionPlan, CompactionSettings, plan_compaction
+from acid_platform.compaction.profiles import compare
 from acid_platform.compaction.states import CompactionKind
-from acid_platform.compaction.validation import compare
 from acid_platform.engine.local.compact import LocalCompaction
 from acid_platform.formats.file_access import recorded_file
 from acid_platform.formats.orc import AcidWriter, acid_schema

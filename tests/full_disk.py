@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark import SparkContext, TaskContext
 from pyspark.sql import SparkSession
 
-from acid_platform.compaction.opening import Compaction
+from acid_platform.compaction.execution import Compaction
 from acid_platform.layout.names import temporary_name
 
 _ATTEMPTS = 200

@@ -318,7 +318,7 @@ class GatewayTarget:
             warehouse.create_table("db.t", "id int", partitioned_by=["p int"])
         command = [*acid, "gateway", "--listen", f"127.0.0.1:{self._port}"]
         if login:
-            from acid_platform.gateway.users import add
+            from acid_platform.gateway.logins import add
 
             add(str(base / "users"), "ann", "secret")
             command += ["--users", str(base / "users")]
@@ -327,11 +327,11 @@ class GatewayTarget:
         connect(self._port).close()
 
     def strange(self, dice: random.Random) -> None:
-        from acid_platform.gateway import sasl
+        from acid_platform.gateway import framing
 
         said = dice.choice((
-            sasl.client_opening("ann", "wrong"), sasl.client_opening("a\nb\x1b", "x"),
-            sasl.written(sasl.SaslStatus.START, b"PLAIN\n"),
+            framing.client_opening("ann", "wrong"), framing.client_opening("a\nb\x1b", "x"),
+            framing.written(framing.SaslStatus.START, b"PLAIN\n"),
             b"\x16\x03\x01\x02\x00", b"GET / HTTP\r\n",
             struct.pack("!I", dice.choice((0, 5, 2**31, 2**32 - 1))) + b"\x80\x01",
             any_call(dice), any_call(dice), any_call(dice),
@@ -345,12 +345,12 @@ class GatewayTarget:
         self.told["strange connections"] += 1
 
     def known(self, dice: random.Random) -> None:
-        from acid_platform.gateway import sasl
+        from acid_platform.gateway import framing
 
         with suppress(OSError), connect(self._port) as peer:
             if self._login:
-                peer.sendall(sasl.client_opening("ann", "secret"))
-                if peer.recv(100) != sasl.written(sasl.SaslStatus.COMPLETE):
+                peer.sendall(framing.client_opening("ann", "secret"))
+                if peer.recv(100) != framing.written(framing.SaslStatus.COMPLETE):
                     self.told["logins that wait for a minute"] += 1
                     return
             peer.settimeout(0.5)

@@ -82,9 +82,8 @@ def gateway(
     if click.get_current_context().invoked_subcommand is not None:
         return
     from acid_platform.gateway.gateway import Gateway
+    from acid_platform.gateway.gateway_process import GatewaySettings, GatewayStatus
     from acid_platform.gateway.gateway_server import GatewayServer
-    from acid_platform.gateway.settings import GatewaySettings
-    from acid_platform.gateway.status import GatewayStatus
 
     try:
         host, port = parse_address(listen)
@@ -106,7 +105,7 @@ def gateway(
         calls = Gateway(metastore, authorizer=chosen.authorizer, locations=chosen.locations)
         server = GatewayServer(calls, host, port, chosen.bounds, chosen.entry, status.write)
         if metrics:
-            from acid_platform.gateway.gateway_metrics import GatewayMetrics
+            from acid_platform.gateway.gateway_process import GatewayMetrics
 
             numbers = GatewayMetrics()
             calls.observe = numbers.observe
@@ -145,7 +144,7 @@ def _settings(options: dict[str, str | int | None]) -> dict[str, str]:
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
 def add_user(file: str, name: str, password_stdin: bool) -> None:
     """Add user NAME to FILE, or change the password. Gateways that run read the file again."""
-    from acid_platform.gateway.users import add
+    from acid_platform.gateway.logins import add
 
     password = (
         sys.stdin.readline().rstrip("\n")
@@ -158,7 +157,7 @@ def add_user(file: str, name: str, password_stdin: bool) -> None:
 
 def gateways(metastore: Metastore) -> Iterator[tuple[bool, str]]:
     """Whether each gateway that runs is safe and alive, and a line about it."""
-    from acid_platform.gateway.status import examined, running
+    from acid_platform.gateway.gateway_process import examined, running
 
     return map(examined, running(metastore))
 

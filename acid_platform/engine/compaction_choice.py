@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from acid_platform.base.table_properties import LOCAL_COMPACTION_BYTES
-from acid_platform.compaction.execution import CompactionEngine
-from acid_platform.compaction.opening import Compaction
+from acid_platform.compaction.execution import Compaction, CompactionEngine
 from acid_platform.engine.choice import Engines
 from acid_platform.engine.local.compact import LocalCompaction, only_spark
 from acid_platform.errors import CompactionRefused, NeedsSpark

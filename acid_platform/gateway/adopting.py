@@ -20,7 +20,7 @@ from acid_platform.base.table_properties import (
     TRANSACTIONAL,
 )
 from acid_platform.errors import AcidError, InvalidDefinition, NoSuchTable, TableExists
-from acid_platform.gateway import shapes
+from acid_platform.gateway import protocol
 from acid_platform.gateway.definition_calls import (
     clustering_of,
     columns_of,
@@ -143,9 +143,9 @@ def _taken(
         note = f'its SQL is Hive\'s; make it with acid sql "CREATE VIEW {full} AS {text}"'
         return AdoptedTable(full, kind, _REFUSED, note=note)
     _require_adoptable(shown)
-    location = shapes.path(shown.sd.location)
+    location = protocol.path(shown.sd.location)
     there = {record.name: record for record in metastore.tables()}.get(full)
-    if there is not None and shapes.path(there.location) == location:
+    if there is not None and protocol.path(there.location) == location:
         partition_count = len(metastore.partitions(full))
         last = metastore.call(ops.GetLastWriteId(there.table_id))
         return AdoptedTable(full, "table", _THERE, partition_count, last)
@@ -199,7 +199,7 @@ def _adopt(
     return adopt(
         metastore,
         full,
-        shapes.path(shown.sd.location),
+        protocol.path(shown.sd.location),
         columns_of(shown.sd),
         [f"`{one.name}` {one.type}" for one in shown.partitionKeys or ()],
         clustered,
@@ -281,11 +281,11 @@ def _partitions(hive: Hive, shown: Any, database: str, name: str) -> list[str]:
     if not shown.partitionKeys:
         return []
     keys = [one.name.lower() for one in shown.partitionKeys]
-    root = shapes.path(shown.sd.location)
+    root = protocol.path(shown.sd.location)
     columns = [(one.name.lower(), one.type) for one in shown.sd.cols]
     names = []
     for one in hive.partitions(database, name):
-        where = shapes.path(one.sd.location or "")
+        where = protocol.path(one.sd.location or "")
         relative = where.removeprefix(f"{root}/") if where.startswith(f"{root}/") else None
         if relative is None or parse_partition(relative, keys) is None:
             raise InvalidDefinition(
@@ -346,11 +346,11 @@ def _report(
 
 def _constraints(hive: Hive, full: str) -> list[str]:
     """The kinds of constraints that the table has, as far as the metastore tells."""
-    database, name = shapes.split(full)
+    database, name = protocol.split(full)
     kinds = []
     for call, request, field in _CONSTRAINTS:
         kind = getattr(load(), request)
-        table = {"db_name": database, "tbl_name": name, "catName": shapes.CATALOG}
+        table = {"db_name": database, "tbl_name": name, "catName": protocol.CATALOG}
         fields = {one[1] for one in kind.thrift_spec.values()}
         try:
             answer = hive.call(call, kind(**{k: v for k, v in table.items() if k in fields}))

@@ -1,27 +1,27 @@
-"""Who may do what: asked before each call, per table and verb.
+"""Who may do what: asked before each call, per table and verb; and whose call is answered.
 
 The rules are a file of grants, or a function of the user's own. What a transaction does is asked
 when it locks a table or gets a write id, and what it wrote when it commits; its other calls have to
-come from the user who opened it.
-"""
+come from the user who opened it."""
 
 from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from acid_platform.base.recent import Recent
 from acid_platform.errors import InvalidDefinition, NotAuthorized
+from acid_platform.gateway.logins import ReloadedFile
 from acid_platform.gateway.needs import ANY, SEE, CallRow, Need, Verb, needs_of_commit
-from acid_platform.gateway.protocol import Call
-from acid_platform.gateway.users import ReloadedFile
+from acid_platform.gateway.protocol import Call, load
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.records import WriteReport
+from acid_platform.metastore.records import TableRecord, WriteReport
 
 THROUGH_GATEWAY = "through the gateway"
 """The description of every transaction that a client of the gateway opened."""
@@ -329,3 +329,58 @@ def _words(need: Need) -> str:
 def _recorded(user: str, claimed: str | None) -> str:
     """The user of a transaction: who logged in, and for whom, if the engine names somebody."""
     return user if claimed in (None, "", user) else f"{user}{_FOR}{claimed}"
+
+
+LOCATIONS = "acid.gateway.locations"
+"""The setting with the directories outside of the warehouse in which clients may make tables."""
+T = TypeVar("T")
+
+
+class Waits(Exception):
+    """A call has to wait, and needs no thread meanwhile: `again` returns its answer, or raises this
+    again, after `pause` seconds."""
+
+    def __init__(self, pause: float, again: Callable[[], Any]) -> None:
+        super().__init__(pause)
+        self.pause, self.again = pause, again
+
+
+class CallHandler:
+    """`call_table` says which methods of its subclasses answer which calls, from any thread."""
+
+    def __init__(
+        self,
+        metastore: Metastore,
+        lock_wait: float = 2.0,
+        authorizer: Authorizer | None = None,
+        locations: str = "",
+    ) -> None:
+        """`lock_wait`: for how many seconds a lock request is held back before the client learns
+        that it waits. `authorizer` None allows everything. `locations`: see LOCATIONS, separated by
+        commas. Raises UnsupportedStatement if thriftpy2 is missing."""
+        load()
+        self._metastore = metastore
+        self._lock_wait = lock_wait
+        self._locations = locations
+        self._guard = Guard(metastore, authorizer)
+        self._present = threading.local()
+
+    @property
+    def _caller(self) -> Caller:
+        """Whose call this thread answers."""
+        caller: Caller = self._present.caller
+        return caller
+
+    @property
+    def _sight(self) -> VisibleNames:
+        """What the present caller may learn of."""
+        return self._guard.sight(self._caller)
+
+    def _record(self, database: str, name: str) -> TableRecord:
+        """Raises NoSuchTable."""
+        return self._metastore.table(f"{database}.{name}")
+
+
+def limited(values: Sequence[T], limit: int | None) -> list[T]:
+    """The first `limit` of them; None and negative numbers stand for all."""
+    return list(values if limit is None or limit < 0 else values[:limit])

@@ -16,11 +16,10 @@ from acid_platform.errors import (
     UnsupportedStatement,
     WarehouseNotWritable,
 )
-from acid_platform.gateway import shapes
-from acid_platform.gateway.call_handler import CallHandler, limited
-from acid_platform.gateway.protocol import load
-from acid_platform.gateway.shapes import INSERT_ONLY_TABLES
-from acid_platform.gateway.statistics_calls import counts_of
+from acid_platform.gateway import protocol
+from acid_platform.gateway.authorization import CallHandler, limited
+from acid_platform.gateway.partition_calls import counts_of
+from acid_platform.gateway.protocol import INSERT_ONLY_TABLES, load
 from acid_platform.layout.declarable import table_name
 from acid_platform.layout.names import DeltaName, parse_directory
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, parse_partition
@@ -56,22 +55,22 @@ class CatalogCalls(CallHandler):
             # Trino makes no table in a database whose directory is missing, as it is until this
             # platform has made a table in it.
             make_root(*Files.of(f"{root}/{record.name}.db"))
-        return shapes.database(record, root)
+        return protocol.database(record, root)
 
     def get_databases_req(self, request: Any) -> Any:
         databases = [self.get_database(name) for name in self.get_databases(request.pattern)]
         return load().GetDatabaseObjectsResponse(databases=databases)
 
     def get_catalogs(self) -> Any:
-        return load().GetCatalogsResponse(names=[shapes.CATALOG])
+        return load().GetCatalogsResponse(names=[protocol.CATALOG])
 
     def get_catalog(self, request: Any) -> Any:
         root = as_uri(self._metastore.places.root)
-        if request.name != shapes.CATALOG:
+        if request.name != protocol.CATALOG:
             raise NoSuchTable(f"there is no catalog {request.name}; the only one is hive")
         m = load()
         return m.GetCatalogResponse(
-            catalog=m.Catalog(name=shapes.CATALOG, description="", locationUri=root)
+            catalog=m.Catalog(name=protocol.CATALOG, description="", locationUri=root)
         )
 
     # --- tables and views -----------------------------------------------------------------------
@@ -86,9 +85,9 @@ class CatalogCalls(CallHandler):
         names = []
         if kind in (None, MANAGED):
             tables = [one.name for one in self._metastore.tables() if sees(one.name)]
-            names += [(*shapes.split(name), MANAGED) for name in tables]
+            names += [(*protocol.split(name), MANAGED) for name in tables]
         if kind in (None, VIEW):
-            names += [(*shapes.split(name), VIEW) for name in self._views() if sees(name)]
+            names += [(*protocol.split(name), VIEW) for name in self._views() if sees(name)]
         return sorted(names)
 
     def get_all_tables(self, database: str) -> list[str]:
@@ -112,7 +111,7 @@ class CatalogCalls(CallHandler):
         in_databases, in_tables = name_pattern(databases), name_pattern(tables)
         wanted = {*(kinds or ())}
         return [
-            load().TableMeta(dbName=db, tableName=name, tableType=kind, catName=shapes.CATALOG)
+            load().TableMeta(dbName=db, tableName=name, tableType=kind, catName=protocol.CATALOG)
             for db, name, kind in self._names()
             if (not wanted or kind in wanted)
             and in_databases.matches(db)
@@ -139,8 +138,8 @@ class CatalogCalls(CallHandler):
             view = self._views().get(full)
             if view is None:
                 raise
-            return shapes.view(view)
-        shown = shapes.table(record)
+            return protocol.view(view)
+        shown = protocol.table(record)
         shown.parameters |= counts_of(record, None)
         return shown
 
@@ -187,10 +186,10 @@ class CatalogCalls(CallHandler):
         return load().GetTablesResult(tables=self.get_table_objects_by_name(request.dbName, names))
 
     def get_fields(self, database: str, name: str) -> list[Any]:
-        return shapes.columns_of(self._record(database, name))
+        return protocol.columns_of(self._record(database, name))
 
     def get_schema(self, database: str, name: str) -> list[Any]:
-        return shapes.all_columns_of(self._record(database, name))
+        return protocol.all_columns_of(self._record(database, name))
 
     # --- partitions -----------------------------------------------------------------------------
 
@@ -203,7 +202,7 @@ class CatalogCalls(CallHandler):
         return [self._partition(record, name) for name in names]
 
     def _partition(self, record: TableRecord, name: str) -> Any:
-        shown = shapes.partition(record, name)
+        shown = protocol.partition(record, name)
         shown.parameters |= counts_of(record, name)
         return shown
 
@@ -217,7 +216,7 @@ class CatalogCalls(CallHandler):
         record = self._record(database, name)
 
         def begins(partition: str) -> bool:
-            pairs = zip(values or (), shapes.values_of(record, partition), strict=False)
+            pairs = zip(values or (), protocol.values_of(record, partition), strict=False)
             return all(not requested or requested == value for requested, value in pairs)
 
         return limited([*filter(begins, self._metastore.partitions(record.name))], limit)
@@ -235,12 +234,12 @@ class CatalogCalls(CallHandler):
     def get_partition_by_name(self, database: str, name: str, partition: str) -> Any:
         """Raises NoSuchPartition."""
         record = self._record(database, name)
-        return self.get_partition(database, name, shapes.values_of(record, partition))
+        return self.get_partition(database, name, protocol.values_of(record, partition))
 
     def get_partition(self, database: str, name: str, values: Sequence[str]) -> Any:
         """Raises NoSuchPartition."""
         record = self._record(database, name)
-        partition = shapes.name_of(record, values)
+        partition = protocol.name_of(record, values)
         if partition not in self._metastore.partitions(record.name):
             raise NoSuchPartition(f"{record.name} has no partition {partition}")
         (shown,) = self._shapes(record, [partition])
@@ -268,7 +267,7 @@ class CatalogCalls(CallHandler):
             dbName=request.dbName,
             tableName=request.tblName,
             rootPath=as_uri(record.location),
-            catName=shapes.CATALOG,
+            catName=protocol.CATALOG,
             partitionList=m.PartitionListComposingSpec(
                 partitions=self.get_partitions(request.dbName, request.tblName, None)
             ),
@@ -348,7 +347,7 @@ class SessionCalls(CallHandler):
         return self._metastore.call(ops.GetIdentity()).id
 
     def get_privilege_set(self, _thing: Any, _user: str, _groups: Sequence[str]) -> Any:
-        return shapes.nobody()
+        return protocol.nobody()
 
     def get_function(self, database: str, name: str) -> Any:
         raise NoSuchTable(f"there is no function {database}.{name}")

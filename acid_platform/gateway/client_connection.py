@@ -13,14 +13,14 @@ from enum import Enum
 from typing import TYPE_CHECKING, cast
 
 from acid_platform.errors import AcidError
-from acid_platform.gateway import sasl
+from acid_platform.gateway import framing
 from acid_platform.gateway.authorization import Caller
 from acid_platform.gateway.framing import Cutter, Limits, MalformedMessage, Message
-from acid_platform.gateway.gateway_tls import user_of
+from acid_platform.gateway.logins import user_of
 
 if TYPE_CHECKING:
     from acid_platform.gateway.gateway_server import GatewayServer
-    from acid_platform.gateway.users import Proof
+    from acid_platform.gateway.logins import Proof
 
 _LOG = logging.getLogger(__name__)
 _REFUSED_SECONDS = 5.0
@@ -134,7 +134,7 @@ class ClientConnection(asyncio.Protocol):
         if len(self._opening) < _OPENING:
             self._await_message()
             return
-        if sasl.begins(self._opening):
+        if framing.begins(self._opening):
             self._stage = Stage.LOGIN
             self._end_within(self._server.bounds.login_seconds, "nobody logged in in time")
             self._log_in()
@@ -157,9 +157,9 @@ class ClientConnection(asyncio.Protocol):
             raise MalformedMessage("more bytes follow the client's response before it was answered")
         try:
             if self._refusal:
-                raise sasl.LoginRefused(self._refusal)
-            login = sasl.login(self._opening)
-        except sasl.LoginRefused as refused:
+                raise framing.LoginRefused(self._refusal)
+            login = framing.login(self._opening)
+        except framing.LoginRefused as refused:
             self._refuse_login(str(refused))
             return
         if login is None:
@@ -186,11 +186,11 @@ class ClientConnection(asyncio.Protocol):
         self.logged_in_by = proof
         self._stage = Stage.CALLS
         self._cutter = Cutter(self._server.bounds.message, only_frames=True)
-        self._write(sasl.written(sasl.SaslStatus.COMPLETE))
+        self._write(framing.written(framing.SaslStatus.COMPLETE))
 
     def _refuse_login(self, reason: str) -> None:
         self._server.refusals.note("%s: login refused: %s", self.caller, reason)
-        self._write(sasl.written(sasl.SaslStatus.BAD, reason.encode()))
+        self._write(framing.written(framing.SaslStatus.BAD, reason.encode()))
         self._close()
 
     # --- calls ----------------------------------------------------------------------------------

@@ -1,23 +1,24 @@
-"""Calls that make, drop and alter databases and tables. What can't be kept is refused by name:
-nothing is reported as done that was not done."""
+"""Calls that make, drop and alter databases and tables, and that tell of constraints.
+
+What can't be kept is refused by name: nothing is reported as done that was not done. Hive checks
+NOT NULL and CHECK by itself before it writes, and gives defaults. What any engine wrote is checked
+at its commit: see `external_writes`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from acid_platform.base.paths import as_uri
 from acid_platform.base.table_properties import FILE_FORMAT, TRANSACTIONAL
 from acid_platform.errors import DeclarationChanged, NoSuchTable, UnsupportedStatement
-from acid_platform.gateway import shapes
-from acid_platform.gateway.call_handler import LOCATIONS, CallHandler
+from acid_platform.gateway import protocol
+from acid_platform.gateway.authorization import LOCATIONS, CallHandler
 from acid_platform.gateway.catalog_calls import VIEW
-from acid_platform.gateway.constraint_calls import constraints_of
-from acid_platform.gateway.partition_calls import drop, truncate
-from acid_platform.gateway.protocol import load
-from acid_platform.gateway.shapes import USER
-from acid_platform.gateway.statistics_calls import COUNTS, keep_counts
-from acid_platform.layout.constraints import Constraint
+from acid_platform.gateway.partition_calls import COUNTS, drop, keep_counts, truncate
+from acid_platform.gateway.protocol import USER, load
+from acid_platform.layout.constraints import DECLARED_ONLY, Constraint, ConstraintKind
 from acid_platform.layout.declarable import table_name
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore import operations as ops
@@ -27,12 +28,157 @@ from acid_platform.storage.files import Files
 from acid_platform.tables.declaration import Declaration, change_column, widened
 from acid_platform.tables.locations import confine, create
 
+
+class ConstraintForm(NamedTuple):
+    """How the protocol tells of the constraints of a kind."""
+
+    listed: str
+    """The field with all of them, in answers and in the request for a new table."""
+    name: str
+    """The field with the name of one."""
+    text: str = ""
+    """The field with its expression, if it has one."""
+
+    @property
+    def struct(self) -> str:
+        """One of them; a key has one for each of its columns."""
+        return f"SQL{self.answer.removesuffix('sResponse')}"
+
+    @property
+    def answer(self) -> str:
+        """The struct that answers for this kind alone."""
+        return f"{self.listed[0].upper()}{self.listed[1:]}Response"
+
+
+_FORMS = {
+    ConstraintKind.PRIMARY_KEY: ConstraintForm("primaryKeys", "pk_name"),
+    ConstraintKind.UNIQUE: ConstraintForm("uniqueConstraints", "uk_name"),
+    ConstraintKind.FOREIGN_KEY: ConstraintForm("foreignKeys", "fk_name"),
+    ConstraintKind.NOT_NULL: ConstraintForm("notNullConstraints", "nn_name"),
+    ConstraintKind.DEFAULT: ConstraintForm("defaultConstraints", "dc_name", "default_value"),
+    ConstraintKind.CHECK: ConstraintForm("checkConstraints", "dc_name", "check_expression"),
+}
+
+
+def of_kind(kind: ConstraintKind) -> Callable[[ConstraintCalls, Any], Any]:
+    """The call that asks for the constraints of this kind of a table."""
+
+    def method(self: ConstraintCalls, request: Any) -> Any:
+        return _answer(kind, self._listed(request.db_name, request.tbl_name, kind))
+
+    return method
+
+
+class ConstraintCalls(CallHandler):
+    def _listed(self, database: str, name: str, kind: ConstraintKind) -> list[Any]:
+        """Empty for a view too, of which Hive asks as of a table."""
+        with suppress(NoSuchTable):
+            return [*_shapes(self._record(database, name), kind)]
+        return []
+
+    def get_foreign_keys(self, request: Any) -> Any:
+        """Those of a table, of the tables that refer to another, or of one that refer to it."""
+        names = [one.name for one in self._metastore.tables()]
+        if request.foreign_tbl_name:
+            names = [table_name(f"{request.foreign_db_name}.{request.foreign_tbl_name}")]
+        listed = [
+            one
+            for name in names
+            for one in self._listed(*protocol.split(name), ConstraintKind.FOREIGN_KEY)
+            if not request.parent_tbl_name
+            or (one.pktable_db, one.pktable_name)
+            == ((request.parent_db_name or "").lower(), request.parent_tbl_name.lower())
+        ]
+        return _answer(ConstraintKind.FOREIGN_KEY, listed)
+
+    def get_all_table_constraints(self, request: Any) -> Any:
+        m, name = load(), (request.dbName, request.tblName)
+        listed = {form.listed: self._listed(*name, kind) for kind, form in _FORMS.items()}
+        return m.AllTableConstraintsResponse(allTableConstraints=m.SQLAllTableConstraints(**listed))
+
+
+def _answer(kind: ConstraintKind, listed: list[Any]) -> Any:
+    form = _FORMS[kind]
+    return getattr(load(), form.answer)(**{form.listed: listed})
+
+
+def _shapes(record: TableRecord, kind: ConstraintKind) -> Iterator[Any]:
+    """The table's constraints of a kind in the protocol's form: one for each column of a key."""
+    form, is_key = _FORMS[kind], kind in DECLARED_ONLY
+    database, name = protocol.split(record.name)
+    for constraint in record.constraints:
+        if constraint.kind is not kind:
+            continue
+        for place, column in enumerate(constraint.columns if is_key else constraint.columns[:1]):
+            fields = {
+                form.name: constraint.name,
+                "enable_cstr": constraint.enabled,
+                "validate_cstr": constraint.enabled,
+                "rely_cstr": constraint.enabled or constraint.rely,
+                "catName": protocol.CATALOG,
+            }
+            if is_key:
+                fields["key_seq"] = place + 1
+            if form.text:
+                fields[form.text] = constraint.text
+            if kind is ConstraintKind.FOREIGN_KEY:
+                parent_database, parent = protocol.split(constraint.parent)
+                fields |= {
+                    "pktable_db": parent_database,
+                    "pktable_name": parent,
+                    "pkcolumn_name": constraint.parent_columns[place],
+                    "pk_name": "",
+                    "fktable_db": database,
+                    "fktable_name": name,
+                    "fkcolumn_name": column,
+                    "update_rule": 0,
+                    "delete_rule": 0,
+                }
+            else:
+                fields |= {"table_db": database, "table_name": name, "column_name": column}
+            yield getattr(load(), form.struct)(**fields)
+
+
+def constraints_of(request: Any) -> list[Constraint]:
+    """The constraints of the protocol's request for a new table."""
+    constraints: list[Constraint] = []
+    for kind, form in _FORMS.items():
+        listed = getattr(request, form.listed) or ()
+        if kind not in DECLARED_ONLY:
+            constraints += [_declared(kind, [one]) for one in listed]
+            continue
+        by_name: dict[str, list[Any]] = {}
+        for one in listed:
+            by_name.setdefault(getattr(one, form.name) or "", []).append(one)
+        for columns in by_name.values():
+            columns.sort(key=lambda one: int(one.key_seq or 0))
+            constraints.append(_declared(kind, columns))
+    return constraints
+
+
+def _declared(kind: ConstraintKind, listed: Sequence[Any]) -> Constraint:
+    """A constraint; `listed`: for each column of a key, in their order."""
+    form, first = _FORMS[kind], listed[0]
+    is_foreign = kind is ConstraintKind.FOREIGN_KEY
+    columns = [one.fkcolumn_name if is_foreign else one.column_name for one in listed]
+    return Constraint(
+        getattr(first, form.name) or "",
+        kind,
+        () if kind is ConstraintKind.CHECK else tuple(column.lower() for column in columns),
+        getattr(first, form.text) if form.text else "",
+        bool(first.enable_cstr),
+        bool(first.rely_cstr),
+        table_name(f"{first.pktable_db}.{first.pktable_name}") if is_foreign else "",
+        tuple(one.pkcolumn_name.lower() for one in listed) if is_foreign else (),
+    )
+
+
 _SET_BY_ENGINES = (
     "transient_lastDdlTime last_modified_by last_modified_time numFilesErasureCoded numPartitions"
     " COLUMN_STATS_ACCURATE STATS_GENERATED_VIA_STATS_TASK DO_NOT_UPDATE_STATS auto.purge"
     " trino_version trino_query_id presto_version presto_query_id"
 )
-_OF_ENGINES = {shapes.VERSION, *COUNTS, *_SET_BY_ENGINES.split()}
+_OF_ENGINES = {protocol.VERSION, *COUNTS, *_SET_BY_ENGINES.split()}
 """Parameters that engines set by themselves and that are no properties: counts, see `statistics`,
 and their own versions."""
 
@@ -92,7 +238,7 @@ class DefinitionCalls(CallHandler):
         """
         root = self._metastore.places.root
         usual = f"{root}/{database}.db"
-        if location and shapes.path(location) != shapes.path(usual):
+        if location and protocol.path(location) != protocol.path(usual):
             raise UnsupportedStatement(
                 f"database {database} can't have the location {location}, only {usual}; in Hive,"
                 " set hive.metastore.warehouse.dir and hive.metastore.warehouse.external.dir to"
@@ -104,10 +250,10 @@ class DefinitionCalls(CallHandler):
         database = name.lower()
         if cascade:
             for record in self._metastore.tables():
-                if shapes.split(record.name)[0] == database:
+                if protocol.split(record.name)[0] == database:
                     drop(self._metastore, record.name, None, self._caller.txns)
             for view in self._metastore.views():
-                if shapes.split(view.name)[0] == database:
+                if protocol.split(view.name)[0] == database:
                     self._metastore.call(ops.DropView(view.name))
         self._metastore.call(ops.RemoveDatabase(database))
 
@@ -141,11 +287,11 @@ class DefinitionCalls(CallHandler):
     def _location(self, name: str, location: str | None) -> str | None:
         """The location to ask for; None for the usual one. Raises InvalidDefinition for one where
         no client may make a table (P49)."""
-        database, short = shapes.split(name)
+        database, short = protocol.split(name)
         usual = f"{self._metastore.places.root}/{database}.db/{short}"
-        if not location or shapes.path(location) == shapes.path(usual):
+        if not location or protocol.path(location) == protocol.path(usual):
             return None
-        where = shapes.path(location)
+        where = protocol.path(location)
         confine(self._metastore, name, where, self._locations, LOCATIONS)
         return where
 
@@ -204,8 +350,8 @@ class DefinitionCalls(CallHandler):
         same_columns = columns is None and comments == record.comments
         if renamed == record.name and same_columns and not properties:
             return
-        version = (new.parameters or {}).get(shapes.VERSION)
-        if version not in (None, shapes.version_of(record)):
+        version = (new.parameters or {}).get(protocol.VERSION)
+        if version not in (None, protocol.version_of(record)):
             raise DeclarationChanged(f"{record.name} was altered since it was read; read it again")
         self._metastore.alter_table(
             record.name,
@@ -250,7 +396,7 @@ def comments_of(declared: Any) -> dict[str, str]:
 
 def _owner(database: Any) -> tuple[str, OwnerKind]:
     """The owner, empty if none is named. Raises UnsupportedStatement for a group."""
-    kinds = {number: kind for kind, number in shapes.OWNER_KINDS.items()}
+    kinds = {number: kind for kind, number in protocol.OWNER_KINDS.items()}
     kind = kinds.get(database.ownerType or USER)
     if kind is None:
         raise UnsupportedStatement(
@@ -276,7 +422,7 @@ def _require_table(name: str, new: Any, parameters: Mapping[str, str]) -> None:
 def format_property(name: str, descriptor: Any, parameters: Mapping[str, str]) -> dict[str, str]:
     """The property that says the file format. Raises UnsupportedStatement."""
     serde = descriptor.serdeInfo.serializationLib if descriptor.serdeInfo else None
-    formats = {storage.serde: format_ for format_, storage in shapes.STORAGE.items()}
+    formats = {storage.serde: format_ for format_, storage in protocol.STORAGE.items()}
     if serde not in formats:
         raise UnsupportedStatement(f"{name}: files of {serde} are not written here; use ORC")
     stored = formats[serde]
@@ -289,10 +435,14 @@ def _changed_columns(record: TableRecord, new: Any) -> Sequence[tuple[str, str]]
     """The new columns, or None if they stay. Raises InvalidDefinition, UnknownColumn,
     UnsupportedStatement."""
     fixed: tuple[tuple[str, object, object], ...] = (
-        ("location", shapes.path(new.sd.location or record.location), shapes.path(record.location)),
+        (
+            "location",
+            protocol.path(new.sd.location or record.location),
+            protocol.path(record.location),
+        ),
         ("partition columns", _pairs(new.partitionKeys or ()), record.partition_columns),
         ("bucket columns", tuple(new.sd.bucketCols or ()), record.bucket_columns),
-        ("SerDe", new.sd.serdeInfo.serializationLib, shapes.storage_of(record).serde),
+        ("SerDe", new.sd.serdeInfo.serializationLib, protocol.storage_of(record).serde),
     )
     for what, requested, present in fixed:
         if requested != present:
@@ -323,7 +473,7 @@ def _changed_properties(
     record: TableRecord, parameters: Mapping[str, str]
 ) -> dict[str, str | None]:
     """What the client set or removed."""
-    shown, sent = own_parameters(shapes.parameters_of(record)), own_parameters(parameters)
+    shown, sent = own_parameters(protocol.parameters_of(record)), own_parameters(parameters)
     changed = {name: text for name, text in sent.items() if shown.get(name) != text}
     removed = sorted({*record.properties} - {*sent} - _OF_ENGINES)
     return {**changed, **dict.fromkeys(removed)}

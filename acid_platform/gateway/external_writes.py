@@ -2,15 +2,21 @@
 
 Nobody reports these writes. Every directory with the transaction's write id in the entities that it
 locked is listed, each file's footer is read, and all of it is on disk before the commit (P27).
-"""
+
+Trino writes all delete events of a table without buckets into `bucket_00000`. Trino and Hive test
+the rows of a bucket only against the delete events in the file of the same number, so they would go
+on showing the deleted rows of all other buckets: the events are moved into those files (P45)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
+
+import numpy as np
 
 from acid_platform.errors import (
     AcidError,
@@ -19,10 +25,15 @@ from acid_platform.errors import (
     MalformedName,
     WriteConflict,
 )
-from acid_platform.formats.data_file import FilePath
-from acid_platform.formats.file_access import open_file, reading
-from acid_platform.formats.keyed import KeyPart
-from acid_platform.gateway.delete_buckets import distribute
+from acid_platform.formats.data_file import FilePath, FileWriter
+from acid_platform.formats.file_access import (
+    BATCH_ROWS,
+    new_file,
+    open_file,
+    reading,
+    written_codec,
+)
+from acid_platform.formats.keyed import Keyed, KeyPart, StoredKeys
 from acid_platform.layout.formats import FileFormat, compression, is_insert_only
 from acid_platform.layout.names import (
     BaseName,
@@ -31,23 +42,23 @@ from acid_platform.layout.names import (
     is_hidden,
     parse_bucket_file,
     parse_directory,
+    temporary_name,
 )
 from acid_platform.layout.partition_names import parse_partition, partition_name
+from acid_platform.layout.schema import bucket_numbers, codec_versions
+from acid_platform.layout.types import Column
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.records import (
-    LockRequest,
-    RegionReport,
-    TableRecord,
-    WriteReport,
-)
+from acid_platform.metastore.records import LockRequest, RegionReport, TableRecord, WriteReport
+from acid_platform.scan.deletes import DeleteKeys, load_keys
 from acid_platform.scan.row_regions import region_of_files, region_of_partition
+from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.storage.durability import sync_published
 from acid_platform.storage.files import Files, asking
 from acid_platform.storage.removal import Ours, remove
 from acid_platform.tables.record_layout import columns_of_record, surveyed
 from acid_platform.tables.table_constraints import row_checks
-from acid_platform.transactions import RowOperation, TxnState
+from acid_platform.transactions import RowOperation, TxnState, ValidWriteIdList
 from acid_platform.transactions.regions import Region, united
 from acid_platform.write.publishing import write_empty_file
 
@@ -395,3 +406,92 @@ def require_own_rows(files: Files, path: str, write_id: int, deletes: bool) -> N
                     f"{path} has rows whose {names[part]} is {low} to {high}, and its transaction"
                     f" has the write id {write_id}; run the statement again"
                 )
+
+
+def distribute(
+    files: Files, directory: str, write_id: int, columns: Sequence[Column], compression: str
+) -> None:
+    """Moves the delete events of `directory` into the files of their rows' buckets.
+
+    The files are called `bucket_N`, and all of their events have the write id. If this is
+    interrupted, no event is lost, and it may be repeated. Raises CorruptFile.
+    """
+    paths = _bucket_files(files, directory)
+    mixed = [number for number, path in paths.items() if not _is_pure(files, path, number)]
+    if not mixed:
+        return
+    if len(mixed) > 1:  # one has to lose events before the other has got them
+        first, second = (paths[number] for number in mixed[:2])
+        raise CorruptFile(
+            f"{first} and {second} both have delete events of other buckets; run the statement"
+            " again"
+        )
+    keys = _keys(files, paths, directory, write_id)
+    numbers = bucket_numbers(keys.buckets)
+    codec = written_codec(compression)
+    others = sorted(set(np.unique(numbers).tolist()) - set(mixed))
+    for number in (*others, *mixed):  # the file that loses events comes last
+        name = str(BucketFile(number))
+        path = f"{directory}/{name}"
+        if not files.object_store:
+            files.delete_file(f"{directory}/.{name}.crc")  # Hadoop's checksum of the old content
+        chosen = numbers == number
+        if not chosen.any():
+            files.delete_file(path)
+            continue
+        written = path if files.object_store else f"{directory}/{temporary_name(0, uuid4().hex)}"
+        writer = new_file(files, written, columns, None, codec, deletes=True)
+        with asking(path):
+            _write(writer, keys, chosen, write_id)
+        if written != path:
+            files.rename(written, path)
+
+
+def _bucket_files(files: Files, directory: str) -> dict[int, str]:
+    """The path of each bucket's file."""
+    names = (info.base_name for info in files.children(directory) if info.is_file)
+    buckets = {name: parse_bucket_file(name) for name in names}
+    numbers = {bucket.bucket: name for name, bucket in buckets.items() if bucket is not None}
+    return {number: f"{directory}/{name}" for number, name in sorted(numbers.items())}
+
+
+def _is_pure(files: Files, path: str, number: int) -> bool:
+    """Whether all events are of rows of the bucket, by the statistics of the footer if it has them.
+
+    Raises CorruptFile.
+    """
+    with reading(path):
+        file = open_file(files, FilePath(path), strange=True)
+        if file.key_columns and not file.rows:
+            return True
+        properties = np.array(file.bounds(KeyPart.BUCKET))
+    # Between two properties of one version are only those of the bucket numbers between.
+    one_version = len(set(codec_versions(properties).tolist())) == 1
+    return one_version and bool((bucket_numbers(properties) == number).all())
+
+
+def _keys(files: Files, paths: Mapping[int, str], directory: str, write_id: int) -> DeleteKeys:
+    sources = [
+        SourceFile(
+            path,
+            RowIdentity.STORED,
+            files.system.get_file_info(path).size,
+            directory.rsplit("/", 1)[1],
+            write_id,
+            write_id,
+        )
+        for path in paths.values()
+    ]
+    return load_keys(files, sources, ValidWriteIdList.of("", write_id))
+
+
+def _write(writer: FileWriter, keys: DeleteKeys, chosen: np.ndarray, write_id: int) -> None:
+    ids = [part[chosen] for part in (keys.write_ids, keys.buckets, keys.row_ids)]
+    try:
+        for start in range(0, len(ids[0]), BATCH_ROWS):
+            part = StoredKeys(*(each[start : start + BATCH_ROWS] for each in ids))
+            writer.put(Keyed(part, write_id, None))
+        writer.close()
+    except BaseException:
+        writer.give_up()
+        raise

@@ -27,12 +27,11 @@ from acid_platform.base.strangers import (
     network_of,
 )
 from acid_platform.errors import AcidError, InvalidDefinition
-from acid_platform.gateway import gateway_tls, sasl
+from acid_platform.gateway import framing, logins
 from acid_platform.gateway.authorization import Caller
 from acid_platform.gateway.client_connection import ClientConnection
 from acid_platform.gateway.gateway import Gateway, Later
-from acid_platform.gateway.gateway_tls import Tls
-from acid_platform.gateway.users import Proof, Users
+from acid_platform.gateway.logins import Proof, Tls, Users
 from acid_platform.gateway.workers import Bounds, CallRates, Work, Workers
 
 _LOG = logging.getLogger(__name__)
@@ -302,7 +301,7 @@ class GatewayServer:
             accepted.close()
         except Exception as error:  # whatever a handshake raises ends this connection alone
             self.left(connection)
-            reason = gateway_tls.reason_of(error)
+            reason = logins.reason_of(error)
             self.refusals.note("%s: no TLS connection: %s", connection.caller, reason)
             with suppress(OSError):
                 accepted.close()
@@ -348,7 +347,7 @@ class GatewayServer:
         return self._gateway.refuse(payload, reason)
 
     def log_in(
-        self, login: sasl.Login, caller: Caller, reply: Callable[[Proof | None, str], None]
+        self, login: framing.Login, caller: Caller, reply: Callable[[Proof | None, str], None]
     ) -> None:
         """Checks a password; `reply` gets what it was checked by, or the reason of a refusal."""
         users = self.entry.users

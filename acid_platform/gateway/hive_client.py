@@ -22,10 +22,15 @@ from acid_platform.errors import (
     MetastoreUnavailable,
     Terminal,
 )
-from acid_platform.gateway import sasl
+from acid_platform.gateway import framing
 from acid_platform.gateway.framing import ANSWERS, Cutter, Limits, MalformedMessage
-from acid_platform.gateway.protocol import load
-from acid_platform.gateway.shapes import CATALOG, INSERT_ONLY_TABLES, LOCK_NUMBERS, HiveLockState
+from acid_platform.gateway.protocol import (
+    CATALOG,
+    INSERT_ONLY_TABLES,
+    LOCK_NUMBERS,
+    HiveLockState,
+    load,
+)
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 
@@ -385,14 +390,14 @@ def _log_in(wire: socket.socket, address: Address) -> None:
     password = os.environ.get(PASSWORD)
     if not password:
         raise InvalidDefinition(f"--user {address.user} needs the password in {PASSWORD}")
-    wire.sendall(sasl.client_opening(address.user, password))
+    wire.sendall(framing.client_opening(address.user, password))
     with wire.makefile("rb") as answer:  # nothing follows it before our first call
         head = answer.read(5)
         size = min(int.from_bytes(head[1:], "big"), 1 << 16)
         content = answer.read(size)
     if len(head) < 5 or len(content) < size:
         raise OSError("it ended the connection instead of an answer")
-    if head[0] != sasl.SaslStatus.COMPLETE:
+    if head[0] != framing.SaslStatus.COMPLETE:
         raise InvalidDefinition(
             f"{address} does not let {address.user} in: {content.decode(errors='replace')}"
         )

@@ -5,7 +5,7 @@
  * Apache Software Foundation, licensed under the Apache License, Version 2.0, which is this
  * project's licence too; see LICENSE). This file was changed: it was made anew from the numbers and
  * types, with the calls of docs/internal/rights.md only, with i32 in place of enumerations (acid_platform/
- * gateway/shapes.py names their values), without fields that the gateway neither reads nor fills,
+ * gateway/protocol.py names their values), without fields that the gateway neither reads nor fills,
  * and without comments. A reader skips fields that it does not know, so that newer clients work.
  */
 

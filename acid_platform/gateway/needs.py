@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from acid_platform.gateway.external_writes import is_deletes
-from acid_platform.gateway.shapes import LOCK_TYPES, LONGEST_RANGE, OPERATIONS
+from acid_platform.gateway.protocol import LOCK_TYPES, LONGEST_RANGE, OPERATIONS
 from acid_platform.metastore.records import WriteReport
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType

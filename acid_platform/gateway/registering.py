@@ -22,7 +22,7 @@ from acid_platform.base.table_properties import (
     REGISTERED_FROM,
 )
 from acid_platform.errors import AcidError, InvalidDefinition, MalformedName
-from acid_platform.gateway import shapes
+from acid_platform.gateway import protocol
 from acid_platform.gateway.hive_client import Hive, HiveRefused
 from acid_platform.layout.names import AcidName, BaseName, is_hidden, parse_directory
 from acid_platform.metastore import operations as ops
@@ -99,11 +99,11 @@ class _Table:
 
     @property
     def database(self) -> str:
-        return shapes.split(self.record.name)[0]
+        return protocol.split(self.record.name)[0]
 
     @property
     def name(self) -> str:
-        return shapes.split(self.record.name)[1]
+        return protocol.split(self.record.name)[1]
 
     @property
     def mark(self) -> str:
@@ -115,8 +115,8 @@ class _Table:
 
     def register(self, wait: float) -> Registered:
         """Raises AcidError for what can't be registered; then a second run is possible."""
-        declared = shapes.table(self.record)
-        del declared.parameters[shapes.VERSION]
+        declared = protocol.table(self.record)
+        del declared.parameters[protocol.VERSION]
         declared.parameters |= {**QUIET, FROM: self.mark}
         (ids,) = self.metastore.call(
             ops.GetWriteIdsUnder((self.record.name,), self.metastore.call(ops.GetTxnList()))
@@ -178,7 +178,9 @@ class _Table:
                 f"{self.record.name} exists there already, at {where}, and this warehouse did not"
                 " register it; rename or drop it there"
             )
-        fits = mark == self.mark and shapes.path(where or "") == shapes.path(self.record.location)
+        fits = mark == self.mark and protocol.path(where or "") == protocol.path(
+            self.record.location
+        )
         if fits and not self.again:
             return there
         if not self.again:
@@ -193,7 +195,7 @@ class _Table:
         if self.database in self.hive.call("get_all_databases"):
             return
         record = self.metastore.call(ops.GetDatabase(self.database))
-        made = shapes.database(record, self.metastore.places.root)
+        made = protocol.database(record, self.metastore.places.root)
         with_place = made.locationUri
         try:
             self.hive.call("create_database", made)
@@ -354,12 +356,12 @@ class _Table:
         if not self.record.partitioned:
             return
         there = {tuple(one.values): one for one in self.hive.partitions(self.database, self.name)}
-        here = {tuple(shapes.values_of(self.record, name)): name for name in partitions}
+        here = {tuple(protocol.values_of(self.record, name)): name for name in partitions}
         new = [name for values, name in sorted(here.items()) if values not in there]
         for at in range(0, len(new), _BATCH):
             self.hive.call(
                 "add_partitions",
-                [shapes.partition(self.record, name) for name in new[at : at + _BATCH]],
+                [protocol.partition(self.record, name) for name in new[at : at + _BATCH]],
             )
             self.changed = True
         for values in there.keys() - here.keys():

@@ -1,8 +1,7 @@
-"""Calls of transactions, locks and write ids.
+"""Calls of transactions, locks, write ids and compactions.
 
 The metastore keeps all of them under the ids that the client got, so a client may go on after the
-gateway was started again, and may use several connections or gateways for one transaction.
-"""
+gateway was started again, and may use several connections or gateways for one transaction."""
 
 from __future__ import annotations
 
@@ -15,6 +14,7 @@ from typing import Any
 
 from acid_platform.errors import (
     AcidError,
+    AlreadyScheduled,
     InvalidDefinition,
     LockNotAcquired,
     NoSuchLock,
@@ -24,23 +24,23 @@ from acid_platform.errors import (
     TxnAborted,
     UnsupportedStatement,
 )
-from acid_platform.gateway import shapes
-from acid_platform.gateway.authorization import THROUGH_GATEWAY
-from acid_platform.gateway.call_handler import CallHandler, Waits
+from acid_platform.gateway import protocol
+from acid_platform.gateway.authorization import THROUGH_GATEWAY, CallHandler, Waits
 from acid_platform.gateway.external_writes import (
     discard_bases,
     looked_for,
     says_when_written,
     writes_of,
 )
-from acid_platform.gateway.protocol import load
-from acid_platform.gateway.shapes import (
+from acid_platform.gateway.protocol import (
     LOCK_NUMBERS,
     LOCK_TYPES,
     LONGEST_RANGE,
     OPERATIONS,
     TXN_STATES,
+    CompactionType,
     HiveLockState,
+    load,
 )
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import ClientInfo, LockRequest
@@ -155,7 +155,7 @@ class TransactionCalls(CallHandler):
     # --- snapshots ------------------------------------------------------------------------------
 
     def get_open_txns(self) -> Any:
-        return shapes.txn_list(self._metastore.call(ops.GetTxnList()))
+        return protocol.txn_list(self._metastore.call(ops.GetTxnList()))
 
     def get_open_txns_info(self) -> Any:
         """All ids and states; whose transactions they are only of the own ones, but for `admin`."""
@@ -193,7 +193,7 @@ class TransactionCalls(CallHandler):
             listed = self._metastore.call(ops.GetWriteIdsUnder(tuple(names), txns, no_floors=True))
         except NoSuchTable:
             listed = [self._write_ids(name, txns) for name in names]
-        lists = [shapes.write_id_list(*one) for one in zip(names, listed, strict=True)]
+        lists = [protocol.write_id_list(*one) for one in zip(names, listed, strict=True)]
         return load().GetValidWriteIdsResponse(tblValidWriteIds=lists)
 
     def _write_ids(self, name: str, txns: ValidTxnList) -> ValidWriteIdList:
@@ -399,3 +399,62 @@ def _named(component: Any) -> str:
 
 def _of_database(component: Any) -> LockRequest:
     return LockRequest(f"{component.dbname}.*", LockType.SHARED_READ, RowOperation.SELECT)
+
+
+class CompactionCalls(CallHandler):
+    def compact2(self, request: Any) -> Any:
+        """Queues a compaction; one that is queued already is not accepted, which is no error."""
+        if request.type not in set(CompactionType):
+            raise InvalidDefinition(f"compactions of type {request.type} are not built")
+        kind = CompactionType(request.type).name.lower()
+        entity = (f"{request.dbname}.{request.tablename}", request.partitionname or None)
+        try:
+            number = self._metastore.request_compaction(
+                *entity, kind, request.properties or {}, request.initiatorId or "gateway"
+            )
+        except AlreadyScheduled as error:
+            queue = self._metastore.call(ops.GetQueue())
+            return load().CompactionResponse(
+                id=next((task.id for task in queue if (task.table, task.partition) == entity), 0),
+                state="refused",
+                accepted=False,
+                errormessage=str(error),
+            )
+        return load().CompactionResponse(id=number, state="initiated", accepted=True)
+
+    def compact(self, request: Any) -> None:
+        self.compact2(request)
+
+    def show_compact(self, _request: Any) -> Any:
+        m, sees = load(), self._sight.table
+        return m.ShowCompactResponse(
+            compacts=[
+                m.ShowCompactResponseElement(
+                    id=row["compactionid"],
+                    dbname=row["dbname"],
+                    tablename=row["tabname"],
+                    partitionname=_or_none(row["partname"]),
+                    type=CompactionType[row["type"]],
+                    state=row["state"],
+                    workerid=_or_none(row["workerid"]),
+                    start=_number(row["starttime"]),
+                    endTime=_number(row["committime"]),
+                    hightestTxnId=_number(row["highestwriteid"]),
+                    hadoopJobId=_or_none(row["hadoopjobid"]),
+                    errorMessage=_or_none(row["errormessage"]),
+                    enqueueTime=_number(row["enqueuetime"]),
+                    initiatorId=_or_none(row["initiatorid"]),
+                )
+                for row in self._metastore.compactions()
+                if sees(f"{row['dbname']}.{row['tabname']}")
+            ]
+        )
+
+
+def _or_none(value: Any) -> str | None:
+    """The listing says `None` for an empty field (C62)."""
+    return None if value == "None" else str(value)
+
+
+def _number(value: Any) -> int | None:
+    return None if value == "None" else int(value)

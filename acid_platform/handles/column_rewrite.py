@@ -22,11 +22,17 @@ from acid_platform.base.table_properties import (
     NULL_TEXT,
     TRANSACTIONAL_KIND,
 )
-from acid_platform.compaction.execution import StagedCompaction, discard, execute, publish
-from acid_platform.compaction.opening import Compaction, open_compaction
+from acid_platform.compaction.execution import (
+    Compaction,
+    StagedCompaction,
+    discard,
+    execute,
+    open_compaction,
+    publish,
+)
 from acid_platform.compaction.plan import CompactionPlan, CompactionSettings
+from acid_platform.compaction.profiles import compare
 from acid_platform.compaction.states import CompactionKind, Layout
-from acid_platform.compaction.validation import compare
 from acid_platform.engine.compaction_choice import CompactionChoice, choose
 from acid_platform.errors import (
     CompactionMismatch,

@@ -35,7 +35,7 @@ from acid_platform.metastore import show_columns
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import PLATFORM, ClientInfo, LockRequest
 from acid_platform.metastore.show_columns import Shown
-from acid_platform.services.lease import worker_id
+from acid_platform.services import worker_id
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
 from acid_platform.tables.declaration import Declaration, with_codec

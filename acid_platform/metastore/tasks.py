@@ -8,8 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from acid_platform.compaction.entity_size import EntitySize
-from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
+from acid_platform.compaction.states import (
+    CompactionKind,
+    CompactionState,
+    EntitySize,
+    ErasureState,
+)
 from acid_platform.metastore.pasts import Pin
 from acid_platform.metastore.places import Located, Places
 from acid_platform.metastore.records import EntityDirectory, Holder

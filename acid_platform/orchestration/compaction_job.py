@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from acid_platform.compaction.plan import NothingToDo
+from acid_platform.compaction.profiles import Invariant, Measure, measures
 from acid_platform.compaction.states import CompactionState
-from acid_platform.compaction.validation import Invariant, Measure, measures
 from acid_platform.errors import AcidError, CompactionLost, CompactionRefused, NoSuchTable
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.declarable import table_name
@@ -29,7 +29,7 @@ from acid_platform.metastore.tasks import CompactionTask
 from acid_platform.orchestration.checks import Expectation, evaluate
 from acid_platform.orchestration.metadata import TableStats, asset_key
 from acid_platform.orchestration.resources import SparkResource, WarehouseResource
-from acid_platform.services.lease import worker_id
+from acid_platform.services import worker_id
 from acid_platform.services.worker import CompactionRun, job_entity
 
 if TYPE_CHECKING:

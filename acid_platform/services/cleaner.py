@@ -23,9 +23,8 @@ from acid_platform.metastore.tasks import (
     EntityCleaning,
     Unpublication,
 )
-from acid_platform.services import removals
-from acid_platform.services.cleaning_plans import entity_plans, staging_plan
-from acid_platform.services.lease import leading
+from acid_platform.services import leading, removals
+from acid_platform.services.removals import entity_plans, staging_plan
 from acid_platform.storage.files import Files
 
 

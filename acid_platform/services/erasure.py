@@ -28,9 +28,8 @@ from acid_platform.layout.partition_names import partition_name, partition_value
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import Holder
 from acid_platform.metastore.tasks import CompactionTask
-from acid_platform.services import cleaner, worker
+from acid_platform.services import cleaner, worker, worker_id
 from acid_platform.services.cleaner import ExplainedPath, Fate
-from acid_platform.services.lease import worker_id
 from acid_platform.services.worker import CompactionOutcome
 from acid_platform.tables.record_layout import columns_of_record, listed_layout
 from acid_platform.transactions.locks import LockType

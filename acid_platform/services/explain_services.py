@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from acid_platform.compaction.forecast import Forecast, forecast
-from acid_platform.compaction.opening import select_compactable
+from acid_platform.compaction.execution import select_compactable
 from acid_platform.compaction.plan import (
     CompactionPlan,
     CompactionSettings,
+    Forecast,
     NothingToDo,
+    forecast,
     plan_compaction,
 )
 from acid_platform.compaction.states import CompactionKind, CompactionState

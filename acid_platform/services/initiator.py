@@ -35,7 +35,7 @@ from acid_platform.layout.formats import is_insert_only
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.tasks import EntityCounters
-from acid_platform.services.lease import leading, worker_id
+from acid_platform.services import leading, worker_id
 
 FAILED_COMPACTIONS = "hive.compactor.initiator.failed.compacts.threshold"
 INSERT_ONLY = "hive.compactor.compact.insert.only"

@@ -13,17 +13,25 @@ from typing import TYPE_CHECKING
 
 from acid_platform.base.table_properties import PUBLICATION_WAIT
 from acid_platform.compaction import execution
-from acid_platform.compaction.execution import StagedCompaction
-from acid_platform.compaction.forecast import Amount, Deviation, Forecast, against, forecast
-from acid_platform.compaction.opening import Compaction, open_compaction, select_compactable
+from acid_platform.compaction.execution import (
+    Compaction,
+    StagedCompaction,
+    open_compaction,
+    select_compactable,
+)
 from acid_platform.compaction.plan import (
+    Amount,
     CompactionPlan,
     CompactionSettings,
+    Deviation,
+    Forecast,
     NothingToDo,
+    against,
+    forecast,
     plan_compaction,
 )
+from acid_platform.compaction.profiles import Measure, compare
 from acid_platform.compaction.states import CompactionState
-from acid_platform.compaction.validation import Measure, compare
 from acid_platform.engine.compaction_choice import CompactionChoice, choose
 from acid_platform.errors import (
     AcidError,
@@ -43,9 +51,8 @@ from acid_platform.metastore.client.metastore import CompactionTransaction
 from acid_platform.metastore.records import WriteReport
 from acid_platform.metastore.tasks import CompactionTask
 from acid_platform.scan.table_layout import TableLayout
-from acid_platform.services import removals
+from acid_platform.services import removals, worker_id
 from acid_platform.services.explain_services import reported_rows
-from acid_platform.services.lease import worker_id
 from acid_platform.storage.removal import remove_at_once
 from acid_platform.tables.record_layout import table_layout
 from acid_platform.transactions import RowOperation

@@ -20,7 +20,7 @@ from acid_platform.cli.main import main
 from acid_platform.cli.runner import Runner, ServiceMetrics
 from acid_platform.errors import LeaseHeld, MetastoreUnavailable
 from acid_platform.gateway.gateway import Gateway
-from acid_platform.gateway.gateway_metrics import GatewayMetrics
+from acid_platform.gateway.gateway_process import GatewayMetrics
 from acid_platform.gateway.gateway_server import GatewayServer
 from acid_platform.metastore.client.start import start
 from acid_platform.metastore.endpoint import Home

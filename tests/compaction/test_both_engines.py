@@ -17,12 +17,10 @@ from pyspark.sql import functions as F
 
 from acid_platform import CompactionFailed
 from acid_platform.compaction import execution as compaction
-from acid_platform.compaction.execution import StagedCompaction
-from acid_platform.compaction.opening import Compaction, open_compaction
+from acid_platform.compaction.execution import Compaction, StagedCompaction, open_compaction
 from acid_platform.compaction.plan import CompactionPlan, CompactionSettings, plan_compaction
+from acid_platform.compaction.profiles import MODULUS, compare, row_id_checksum
 from acid_platform.compaction.states import CompactionKind
-from acid_platform.compaction.validation import compare
-from acid_platform.compaction.value_sums import MODULUS, row_id_checksum
 from acid_platform.engine.local.compact import LocalCompaction
 from acid_platform.engine.spark.compact import SparkCompaction
 from acid_platform.formats.orc import AcidWriter, acid_schema

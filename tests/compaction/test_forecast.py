@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from acid_platform.compaction.forecast import (
+from acid_platform.compaction.plan import (
     OPEN_BYTES,
     ORIGINALS,
     Amount,
+    CompactionPlan,
+    CompactionSettings,
     Forecast,
     Share,
     against,
     forecast,
+    plan_compaction,
 )
-from acid_platform.compaction.plan import CompactionPlan, CompactionSettings, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.scan.selection import select

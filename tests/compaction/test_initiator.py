@@ -9,8 +9,13 @@ import pytest
 
 from acid_platform import NotEnoughHistory, SettingRefused
 from acid_platform.base.config import Settings
-from acid_platform.compaction.entity_size import EntitySize, LiveDirectory, entity_size
-from acid_platform.compaction.states import CompactionKind, CompactionState
+from acid_platform.compaction.states import (
+    CompactionKind,
+    CompactionState,
+    EntitySize,
+    LiveDirectory,
+    entity_size,
+)
 from acid_platform.metastore.tasks import EndedCompaction, EntityCounters
 from acid_platform.services.initiator import (
     Decision,

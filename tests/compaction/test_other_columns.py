@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from acid_platform.compaction import execution
-from acid_platform.compaction.opening import open_compaction
+from acid_platform.compaction.execution import open_compaction
 from acid_platform.compaction.plan import CompactionPlan, CompactionSettings
+from acid_platform.compaction.profiles import compare
 from acid_platform.compaction.states import CompactionKind
-from acid_platform.compaction.validation import compare
 from acid_platform.engine.local.compact import LocalCompaction
 from acid_platform.layout.names import BaseName
 from acid_platform.scan.selection import select

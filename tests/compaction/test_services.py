@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from acid_platform import AcidError, LeaseHeld, LockNotAcquired, NoSuchPartition, Warehouse
 from acid_platform.base.config import Settings
-from acid_platform.compaction.entity_size import EntitySize, LiveDirectory, entity_size
 from acid_platform.compaction.plan import CompactionSettings
+from acid_platform.compaction.states import EntitySize, LiveDirectory, entity_size
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.operations.compaction import (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acid_platform.compaction.validation import (
+from acid_platform.compaction.profiles import (
     Invariant,
     Measure,
     Profile,

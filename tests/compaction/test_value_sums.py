@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acid_platform.compaction.validation import Profile
-from acid_platform.compaction.value_sums import ValueSums
+from acid_platform.compaction.profiles import Profile, ValueSums
 
 ROW = pa.struct([("n", pa.int64()), ("s", pa.string()), ("l", pa.list_(pa.int32()))])
 rows = st.lists(

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 from acid_platform.base.metrics_page import prometheus_text
 from acid_platform.cli.runner import ServiceMetrics
 from acid_platform.gateway.gateway import Gateway
-from acid_platform.gateway.gateway_metrics import GatewayMetrics
+from acid_platform.gateway.gateway_process import GatewayMetrics
 from acid_platform.gateway.gateway_server import GatewayServer
 from acid_platform.metastore.server.metrics import families
 from tests.conftest import temporary_warehouse

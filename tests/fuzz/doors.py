@@ -30,7 +30,7 @@ from acid_platform.formats.file_access import count_rows
 from acid_platform.formats.keyed import KeyPart
 from acid_platform.formats.orc import open_strange_orc, reading
 from acid_platform.formats.orc.ranges import column_ranges, key_ranges
-from acid_platform.gateway import sasl
+from acid_platform.gateway import framing
 from acid_platform.gateway.authorization import Caller
 from acid_platform.gateway.framing import Cutter, Limits, MalformedMessage
 from acid_platform.gateway.gateway import Gateway
@@ -189,8 +189,8 @@ def _thrift(data: bytes) -> None:
 
 def _login(data: bytes) -> None:
     """What precedes the first call of a client that logs in."""
-    if sasl.begins(data[:5].ljust(5)):
-        sasl.login(data)
+    if framing.begins(data[:5].ljust(5)):
+        framing.login(data)
 
 
 # --- files of tables ----------------------------------------------------------------------------
@@ -481,7 +481,7 @@ DOORS: dict[str, Door] = {
     "greeting": Door(_greeting, (wire.Malformed,), 1024),
     "requests": Door(_requests, (wire.Malformed,)),
     "thrift": Door(_thrift, (MalformedMessage,)),
-    "login": Door(_login, (MalformedMessage, sasl.LoginRefused), 512),
+    "login": Door(_login, (MalformedMessage, framing.LoginRefused), 512),
     "orc": Door(_orc),
     "parquet": Door(_parquet),
     "json": Door(_json, (ValueError, AcidError)),

@@ -18,8 +18,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from acid_platform.gateway.call_table import CALLS
 from acid_platform.gateway.framing import Limits
+from acid_platform.gateway.gateway import CALLS
 from tests.gateway.calls import any_call, named, sample
 from tests.gateway.real_servers import Committers, RealServers, Seen, framed_answer
 from tests.gateway.test_growth import Grown, places_of

@@ -23,7 +23,7 @@ from thriftpy2.thrift import TClient
 from thriftpy2.transport import TFramedTransport, TSocket
 
 from acid_platform import Warehouse
-from acid_platform.gateway import sasl, users
+from acid_platform.gateway import framing, logins
 from acid_platform.metastore import endpoint
 from acid_platform.metastore.client.metastore import Metastore
 from tests.gateway.certificates import Authority
@@ -70,7 +70,7 @@ class RealServers:
             warehouse.metastore.stop()
         people = self.directory / "users"
         for name in ("ann", "eve"):
-            users.add(str(people), name, PASSWORD)
+            logins.add(str(people), name, PASSWORD)
         grants = self.directory / "grants"
         grants.write_text("ann all *\neve read shown.own\n")
         self.metastore = self._start(
@@ -113,10 +113,10 @@ class RealServers:
         if self.authority is not None:
             context = ssl.create_default_context(cafile=self.authority.path)
             raw = context.wrap_socket(raw, server_hostname="localhost")
-        raw.sendall(sasl.client_opening(user, PASSWORD))
+        raw.sendall(framing.client_opening(user, PASSWORD))
         status, size = struct.unpack("!BI", _exactly(raw, 5))
         said = _exactly(raw, size)
-        if status != sasl.SaslStatus.COMPLETE:
+        if status != framing.SaslStatus.COMPLETE:
             raise PermissionError(said.decode())
         return raw
 

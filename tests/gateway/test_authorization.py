@@ -17,8 +17,7 @@ from acid_platform.gateway.authorization import (
     imported,
     parse_grants,
 )
-from acid_platform.gateway.call_table import CALLS
-from acid_platform.gateway.gateway import Gateway
+from acid_platform.gateway.gateway import CALLS, Gateway
 from acid_platform.gateway.hive_client import _parted
 from acid_platform.gateway.protocol import Call, known_calls
 from tests.gateway.clients import EXCLUSIVE, INSERT, SELECT, SHARED_READ, SHARED_WRITE, UPDATE, m

@@ -11,7 +11,7 @@ import pytest
 from thriftpy2.thrift import TApplicationException
 
 from acid_platform import InvalidDefinition, UnsupportedStatement, Warehouse
-from acid_platform.gateway import shapes
+from acid_platform.gateway import protocol
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.gateway_server import GatewayServer
 from acid_platform.services import cleaner
@@ -37,7 +37,7 @@ def declared(
     name: str, columns: Sequence[tuple[str, str]] = (("id", "int"), ("v", "string"))
 ) -> Any:
     """A table as Trino sends it for CREATE TABLE … WITH (transactional = true)."""
-    storage = shapes.STORAGE["orc"]
+    storage = protocol.STORAGE["orc"]
     return m.Table(
         dbName="made",
         tableName=name,
@@ -168,7 +168,7 @@ def plain(table: Any) -> None:
 
 
 def as_text(table: Any) -> None:
-    table.sd.serdeInfo.serializationLib = shapes.STORAGE["text"].serde
+    table.sd.serdeInfo.serializationLib = protocol.STORAGE["text"].serde
 
 
 def as_csv(table: Any) -> None:
@@ -226,7 +226,7 @@ def test_P34_an_alter_that_would_misread_files_is_refused(
         case "drop":
             new.sd.cols = new.sd.cols[:2]
         case "serde":
-            new.sd.serdeInfo.serializationLib = shapes.STORAGE["parquet"].serde
+            new.sd.serdeInfo.serializationLib = protocol.STORAGE["parquet"].serde
         case _:
             new.sd.cols[0].type = "string" if new.sd.cols[0].type != "int" else "boolean"
     with pytest.raises(m.InvalidOperationException):

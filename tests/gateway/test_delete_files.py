@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from acid_platform import CorruptFile, Warehouse
-from acid_platform.gateway.delete_buckets import distribute
+from acid_platform.gateway.external_writes import distribute
 from acid_platform.layout.types import parse_columns
 from acid_platform.services.fsck import examine
 from acid_platform.storage.files import Files

@@ -22,9 +22,8 @@ from click.testing import CliRunner, Result
 from acid_platform import NoSuchTable, Warehouse
 from acid_platform.cli.main import main
 from acid_platform.errors import MetastoreUnavailable
-from acid_platform.gateway import adopting, registering, shapes
-from acid_platform.gateway.call_table import CALLS
-from acid_platform.gateway.gateway import Gateway
+from acid_platform.gateway import adopting, protocol, registering
+from acid_platform.gateway.gateway import CALLS, Gateway
 from acid_platform.gateway.gateway_server import GatewayServer
 from acid_platform.gateway.hive_client import Address, Hive, HiveRefused
 from acid_platform.layout.types import Column, parse_type
@@ -65,7 +64,7 @@ class AsHive(Gateway):
             new.parameters,
             written_before=True,
         )
-        location = self._metastore.places.inward(shapes.path(new.sd.location))
+        location = self._metastore.places.inward(protocol.path(new.sd.location))
         self._metastore.call(DeclareTable(declared.record(name, location), False))
 
     def drop_table(self, database: str, name: str, delete: bool | None) -> None:

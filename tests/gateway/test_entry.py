@@ -16,12 +16,11 @@ from thriftpy2.thrift import TApplicationException
 
 from acid_platform import InvalidDefinition, MetastoreUnavailable, Warehouse
 from acid_platform.cli.main import main
-from acid_platform.gateway import sasl, users
+from acid_platform.gateway import framing, logins
+from acid_platform.gateway.gateway_process import GatewaySettings
 from acid_platform.gateway.gateway_server import Entry, GatewayServer
-from acid_platform.gateway.gateway_tls import Tls
 from acid_platform.gateway.hive_client import PASSWORD, Address, Hive, HiveRefused
-from acid_platform.gateway.settings import GatewaySettings
-from acid_platform.gateway.users import Users
+from acid_platform.gateway.logins import Tls, Users
 from acid_platform.gateway.workers import Bounds, CallRates
 from tests.gateway.certificates import Authority, Pair
 from tests.gateway.clients import connected, m
@@ -43,8 +42,8 @@ def tls(authority: Authority) -> Tls:
 @pytest.fixture(scope="module")
 def people(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = str(tmp_path_factory.mktemp("people") / "users")
-    assert users.add(path, "ann", "secret")
-    assert users.add(path, "bob", "hidden")
+    assert logins.add(path, "ann", "secret")
+    assert logins.add(path, "bob", "hidden")
     return path
 
 
@@ -242,7 +241,7 @@ def test_P34_the_connections_of_a_former_user_are_closed(
 ) -> None:
     file = tmp_path / "users"
     for name in ("ann", "bob"):
-        users.add(str(file), name, "secret")
+        logins.add(str(file), name, "secret")
     monkeypatch.setenv(PASSWORD, "secret")
     with (
         serving(warehouse, entry=Entry(users=Users(str(file)))) as server,
@@ -255,7 +254,7 @@ def test_P34_the_connections_of_a_former_user_are_closed(
             lines = file.read_text().splitlines(keepends=True)
             file.write_text("".join(line for line in lines if not line.startswith("ann:")))
         else:
-            users.add(str(file), "ann", "new")
+            logins.add(str(file), "ann", "new")
         server._tick()
         await_connections(server, 1)
         with pytest.raises(MetastoreUnavailable):
@@ -275,7 +274,7 @@ def test_P34_a_hash_that_is_replaced_at_the_login_closes_no_connection(
 ) -> None:
     file, salt = tmp_path / "users", bytes(16)
     hashed = hashlib.scrypt(b"secret", salt=salt, n=1 << 14, r=8, p=1, dklen=32)
-    file.write_text(f"ann:{users.Secret(1 << 14, 8, 1, salt, hashed)}\n")
+    file.write_text(f"ann:{logins.Secret(1 << 14, 8, 1, salt, hashed)}\n")
     monkeypatch.setenv(PASSWORD, "secret")
     with serving(warehouse, entry=Entry(users=Users(str(file)))) as server:
         server._tick()
@@ -311,27 +310,27 @@ def test_P34_a_certificate_and_another_users_password_do_not_mix(
 @pytest.mark.parametrize(
     ("opening", "told"),
     [
-        (sasl.written(sasl.SaslStatus.START, b"GSSAPI"), b"Kerberos (GSSAPI) is not spoken"),
-        (sasl.written(sasl.SaslStatus.START, b"DIGEST-MD5"), b"delegation tokens"),
-        (sasl.written(sasl.SaslStatus.START, b"\xff\x00X"), b"is not spoken; use PLAIN"),
+        (framing.written(framing.SaslStatus.START, b"GSSAPI"), b"Kerberos (GSSAPI) is not spoken"),
+        (framing.written(framing.SaslStatus.START, b"DIGEST-MD5"), b"delegation tokens"),
+        (framing.written(framing.SaslStatus.START, b"\xff\x00X"), b"is not spoken; use PLAIN"),
         (
-            sasl.written(sasl.SaslStatus.START, b"PLAIN")
-            + sasl.written(sasl.SaslStatus.OK, b"root\0ann\0secret"),
+            framing.written(framing.SaslStatus.START, b"PLAIN")
+            + framing.written(framing.SaslStatus.OK, b"root\0ann\0secret"),
             b"may not act as",
         ),
         (
-            sasl.written(sasl.SaslStatus.START, b"PLAIN")
-            + sasl.written(sasl.SaslStatus.OK, b"secret"),
+            framing.written(framing.SaslStatus.START, b"PLAIN")
+            + framing.written(framing.SaslStatus.OK, b"secret"),
             b"NUL user NUL password",
         ),
         (
-            sasl.written(sasl.SaslStatus.START, b"PLAIN")
-            + sasl.written(sasl.SaslStatus.OK, b"\0ann\0"),
+            framing.written(framing.SaslStatus.START, b"PLAIN")
+            + framing.written(framing.SaslStatus.OK, b"\0ann\0"),
             b"may not be empty",
         ),
         (
-            sasl.written(sasl.SaslStatus.START, b"PLAIN")
-            + sasl.written(sasl.SaslStatus.ERROR, b"bye"),
+            framing.written(framing.SaslStatus.START, b"PLAIN")
+            + framing.written(framing.SaslStatus.ERROR, b"bye"),
             b"ended the negotiation: bye",
         ),
     ],
@@ -350,14 +349,14 @@ def test_P34_other_negotiations_are_refused_with_their_reason(
         answer = b""
         while part := raw.recv(1000):
             answer += part
-    assert answer[0] == sasl.SaslStatus.BAD and told in answer
+    assert answer[0] == framing.SaslStatus.BAD and told in answer
 
 
 def test_P34_kerberos_is_refused_with_its_reason_by_an_open_gateway_too(
     server: GatewayServer,
 ) -> None:
     with socket.create_connection(server.address, timeout=10) as raw:
-        raw.sendall(sasl.written(sasl.SaslStatus.START, b"GSSAPI"))
+        raw.sendall(framing.written(framing.SaslStatus.START, b"GSSAPI"))
         assert b"hive.metastore.sasl.enabled=false" in raw.recv(1000)
 
 
@@ -369,8 +368,8 @@ def test_P34_after_a_login_every_message_has_to_be_framed(
         serving(warehouse, entry=Entry(users=Users(people))) as server,
         socket.create_connection(server.address, timeout=10) as raw,
     ):
-        raw.sendall(sasl.client_opening("ann", "secret"))
-        assert raw.recv(1000) == sasl.written(sasl.SaslStatus.COMPLETE)
+        raw.sendall(framing.client_opening("ann", "secret"))
+        assert raw.recv(1000) == framing.written(framing.SaslStatus.COMPLETE)
         raw.sendall(framed(CALLS[0]))
         assert b"default" in raw.recv(1000)
         raw.sendall(CALLS[0])
@@ -379,7 +378,7 @@ def test_P34_after_a_login_every_message_has_to_be_framed(
 
 def test_P34_who_does_not_log_in_in_time_is_disconnected(warehouse: Warehouse, people: str) -> None:
     with serving(warehouse, Bounds(login_seconds=0.2), entry=Entry(users=Users(people))) as server:
-        for opening in (b"", b"\x01", sasl.written(sasl.SaslStatus.START, b"PLAIN")):
+        for opening in (b"", b"\x01", framing.written(framing.SaslStatus.START, b"PLAIN")):
             with socket.create_connection(server.address, timeout=10) as slow:
                 slow.sendall(opening)
                 assert slow.recv(10) == b""
@@ -399,13 +398,13 @@ def test_P34_an_address_that_fails_too_often_has_to_wait() -> None:
 @pytest.mark.more
 def test_P34_passwords_are_hashed_with_a_salt_and_the_file_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "users"
-    assert users.add(str(path), "ann", "secret") and users.add(str(path), "bob", "secret")
+    assert logins.add(str(path), "ann", "secret") and logins.add(str(path), "bob", "secret")
     hashes = {line.partition(":")[2] for line in path.read_text().splitlines()}
     assert len(hashes) == 2 and "secret" not in path.read_text()
     assert path.stat().st_mode & 0o077 == 0
     known = Users(str(path))
     assert known.verify("ann", "secret") and not known.verify("ann", "")
-    assert not users.add(str(path), "ann", "changed")
+    assert not logins.add(str(path), "ann", "changed")
     assert known.verify("ann", "changed") and not known.verify("ann", "secret")
     path.write_text("ann:changed\n")
     with pytest.raises(InvalidDefinition, match="line 1: a line is NAME:HASH"):
@@ -418,7 +417,7 @@ def test_P34_passwords_are_hashed_with_a_salt_and_the_file_is_read_again(tmp_pat
 @pytest.mark.parametrize("hashed", ["scrypt$1048576$8$1$c2FsdHNhbHQ=$" + "A" * 44, "md5$x", ""])
 def test_P34_a_hash_that_is_weak_or_costs_too_much_is_refused(hashed: str) -> None:
     with pytest.raises(InvalidDefinition, match="line 1"):
-        users.parse(f"ann:{hashed}", "users")
+        logins.parse(f"ann:{hashed}", "users")
 
 
 @pytest.mark.more
@@ -573,7 +572,7 @@ def test_P34_the_answer_to_a_client_that_does_not_read_is_dropped(
 @pytest.mark.more
 def test_doctor_tells_what_a_gateway_does_and_whether_it_is_open(warehouse: Warehouse) -> None:
     from acid_platform.base.location import Location
-    from acid_platform.gateway.status import GatewayStatus, examined, running
+    from acid_platform.gateway.gateway_process import GatewayStatus, examined, running
 
     place = Location.of(warehouse.path)
     status = GatewayStatus(place)

@@ -18,12 +18,12 @@ from typing import Any, cast
 import pytest
 
 from acid_platform.base.strangers import FewLines
-from acid_platform.gateway import sasl
+from acid_platform.gateway import framing
 from acid_platform.gateway.authorization import Caller
 from acid_platform.gateway.client_connection import ClientConnection
 from acid_platform.gateway.framing import Limits
 from acid_platform.gateway.gateway import Gateway
-from acid_platform.gateway.users import Proof
+from acid_platform.gateway.logins import Proof
 from acid_platform.gateway.workers import Bounds
 from acid_platform.metastore.client.metastore import Metastore
 from tests.gateway.calls import any_call
@@ -33,16 +33,16 @@ from tests.metastore.world import World
 from tests.raw_errors import no_raw_errors
 
 USER, PASSWORD = "ann", "secret"
-RIGHT = sasl.client_opening(USER, PASSWORD)
-PLAIN = sasl.written(sasl.SaslStatus.START, b"PLAIN")
+RIGHT = framing.client_opening(USER, PASSWORD)
+PLAIN = framing.written(framing.SaslStatus.START, b"PLAIN")
 OPENINGS = (
     RIGHT,
-    sasl.client_opening(USER, "wrong"),
-    sasl.client_opening("eve", PASSWORD),
-    sasl.written(sasl.SaslStatus.START, b"GSSAPI")
-    + sasl.written(sasl.SaslStatus.OK, b"\x60\x82\x02\x00"),
-    sasl.written(sasl.SaslStatus.START, b"PLAIN")
-    + sasl.written(sasl.SaslStatus.COMPLETE, b"a\0ann\0secret"),
+    framing.client_opening(USER, "wrong"),
+    framing.client_opening("eve", PASSWORD),
+    framing.written(framing.SaslStatus.START, b"GSSAPI")
+    + framing.written(framing.SaslStatus.OK, b"\x60\x82\x02\x00"),
+    framing.written(framing.SaslStatus.START, b"PLAIN")
+    + framing.written(framing.SaslStatus.COMPLETE, b"a\0ann\0secret"),
     b"",
 )
 _BOUNDS = Bounds(message=Limits(bytes=4096, values=100, depth=10), buffer=1 << 20)
@@ -113,7 +113,7 @@ class _House:
             self.later.append(tell)
 
     def log_in(
-        self, login: sasl.Login, caller: Caller, told: Callable[[Proof | None, str], None]
+        self, login: framing.Login, caller: Caller, told: Callable[[Proof | None, str], None]
     ) -> None:
         assert not caller.user
         right = (login.user, login.password) == (USER, PASSWORD)

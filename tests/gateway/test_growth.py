@@ -18,9 +18,8 @@ from thriftpy2.thrift import TType
 
 from acid_platform.errors import AcidError
 from acid_platform.gateway.authorization import Caller
-from acid_platform.gateway.call_table import CALLS
 from acid_platform.gateway.framing import Cutter, Limits, MalformedMessage
-from acid_platform.gateway.gateway import Gateway
+from acid_platform.gateway.gateway import CALLS, Gateway
 from acid_platform.gateway.protocol import Call
 from acid_platform.layout.file_entries import FileEntry, Footer, RecordedFiles
 from acid_platform.metastore.client.metastore import Metastore

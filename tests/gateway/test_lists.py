@@ -14,8 +14,7 @@ from acid_platform.gateway.authorization import (
     Caller,
     GrantFile,
 )
-from acid_platform.gateway.call_table import CALLS
-from acid_platform.gateway.gateway import Gateway
+from acid_platform.gateway.gateway import CALLS, Gateway
 from acid_platform.gateway.protocol import Call
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.codec import encode

@@ -24,8 +24,7 @@ from acid_platform.gateway.authorization import (
     Guard,
     parse_grants,
 )
-from acid_platform.gateway.call_table import CALLS
-from acid_platform.gateway.gateway import Gateway
+from acid_platform.gateway.gateway import CALLS, Gateway
 from acid_platform.gateway.needs import Need, needs_of_commit
 from acid_platform.gateway.protocol import Call
 from acid_platform.gateway.workers import Bounds, CallRates

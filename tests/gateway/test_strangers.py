@@ -20,11 +20,10 @@ from acid_platform import InvalidDefinition, Warehouse
 from acid_platform.base import strangers
 from acid_platform.base.metrics_page import MOST, serve_metrics
 from acid_platform.base.strangers import FewLines, Pace, Strangers, network_of
-from acid_platform.gateway import users
+from acid_platform.gateway import logins
 from acid_platform.gateway.gateway_server import Entry, GatewayServer
-from acid_platform.gateway.gateway_tls import Tls
 from acid_platform.gateway.hive_client import PASSWORD, Hive
-from acid_platform.gateway.users import Users
+from acid_platform.gateway.logins import Tls, Users
 from acid_platform.gateway.workers import Bounds, Workers
 from tests.crowds import held
 from tests.gateway.certificates import Authority
@@ -38,7 +37,7 @@ from tests.gateway.test_protocol import CALLS, await_connections
 def people(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = str(tmp_path_factory.mktemp("people") / "users")
     for name in ("ann", "bob"):
-        users.add(path, name, "secret")
+        logins.add(path, name, "secret")
     return path
 
 
@@ -328,7 +327,7 @@ def test_P77_a_login_under_way_ends_with_the_user(
     warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "users"
-    users.add(str(file), "ann", "secret")
+    logins.add(str(file), "ann", "secret")
     monkeypatch.setenv(PASSWORD, "secret")
     known = Users(str(file))
     verify = known.verify
@@ -350,7 +349,7 @@ def test_P77_a_missing_certificate_keeps_no_former_user_connected(
     warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, authority = tmp_path / "users", Authority(tmp_path)
-    users.add(str(file), "ann", "secret")
+    logins.add(str(file), "ann", "secret")
     monkeypatch.setenv(PASSWORD, "secret")
     pair = authority.signs("gateway")
     told: list[GatewayServer] = []
@@ -373,13 +372,13 @@ def test_P77_every_login_costs_the_same_hashes(
     """Of today's cost, an earlier one, and of nobody: the time tells no names."""
     path, salt = tmp_path / "users", b"0123456789abcdef"
     secrets = {
-        name: users.Secret(cost, 8, 1, salt, bytes(32))
+        name: logins.Secret(cost, 8, 1, salt, bytes(32))
         for name, cost in (("old", 1 << 14), ("new", 1 << 17), ("older", 1 << 15))
     }
     path.write_text("".join(f"{name}:{secret}\n" for name, secret in secrets.items()))
     known, hashed = Users(str(path)), list[int]()
     monkeypatch.setattr(
-        users.Secret, "_hash", lambda self, _: hashed.append(self.cost) or b"x" * 32
+        logins.Secret, "_hash", lambda self, _: hashed.append(self.cost) or b"x" * 32
     )
     costs = set[tuple[int, ...]]()
     for name in ("old", "new", "older", "nobody", ""):

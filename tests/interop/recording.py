@@ -19,7 +19,7 @@ from thriftpy2.protocol.binary import TBinaryProtocol
 from thriftpy2.thrift import TType
 from thriftpy2.transport import TMemoryBuffer
 
-from acid_platform.gateway import shapes
+from acid_platform.gateway import protocol as shapes
 from acid_platform.gateway.protocol import Call, load
 
 ROOT = "{root}"

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import definitions
-from acid_platform.compaction.validation import Invariant, Profile, measures
+from acid_platform.compaction.profiles import Invariant, Profile, measures
 from acid_platform.orchestration.checks import Expectation, evaluate, table_checks
 from acid_platform.orchestration.compaction_job import invariants, measure_frame
 from acid_platform.orchestration.metadata import TableDeclaration, TableStats

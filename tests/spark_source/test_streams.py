@@ -36,7 +36,7 @@ from acid_platform.base.location import Location
 from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.services import cleaner
-from acid_platform.services.fsck.walk import examine
+from acid_platform.services.fsck import examine
 from acid_platform.spark_source import batch_read, batch_write, keeper, stream_read
 from acid_platform.spark_source.options import Options
 from acid_platform.spark_source.source import AcidStreamWriter

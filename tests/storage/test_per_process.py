@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from acid_platform.base.per_process import PerProcess
-from acid_platform.compaction.value_sums import ValueSums
+from acid_platform.compaction.profiles import ValueSums
 from acid_platform.engine.local.computation import connect
 
 

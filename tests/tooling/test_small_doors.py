@@ -33,7 +33,7 @@ from acid_platform.formats.orc.protobuf import (
     read_varint,
 )
 from acid_platform.formats.orc.tail import lz4_size
-from acid_platform.gateway import users
+from acid_platform.gateway import logins
 from acid_platform.layout.types import parse_type
 from acid_platform.metastore import wire
 from acid_platform.metastore.client.metastore import Metastore
@@ -267,12 +267,12 @@ def test_a_text_that_is_nested_deeply_is_a_named_error(read: Any, text: str) -> 
 def _cheap(password: str, cost: int) -> str:
     salt = b"0123456789abcdef"
     hashed = hashlib.scrypt(password.encode(), salt=salt, n=cost, r=8, p=1, dklen=32)
-    return str(users.Secret(cost, 8, 1, salt, hashed))
+    return str(logins.Secret(cost, 8, 1, salt, hashed))
 
 
 def test_a_weak_hash_lets_nobody_in() -> None:
     with pytest.raises(errors.InvalidDefinition, match="weaker than scrypt"):
-        users.parse(f"ann:{_cheap('pw', 1 << 13)}", "users")
+        logins.parse(f"ann:{_cheap('pw', 1 << 13)}", "users")
 
 
 @pytest.mark.more
@@ -280,7 +280,7 @@ def test_a_hash_of_a_lower_cost_is_replaced_at_the_login(tmp_path: Path) -> None
     path = tmp_path / "users"
     path.write_text(f"# people\nbob:{_cheap('b', 1 << 14)}\nann:{_cheap('a', 1 << 14)}\n")
     path.chmod(0o640)
-    known = users.Users(str(path))
+    known = logins.Users(str(path))
     assert not known.verify("ann", "b") and known.secrets()["ann"].outdated
     assert known.verify("ann", "a")
     ann, bob = (known.secrets()[name] for name in ("ann", "bob"))
@@ -300,8 +300,8 @@ def test_a_hash_that_cannot_be_replaced_keeps_nobody_out(
     def full(_descriptor: int) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(users, "sync_data", full)
-    assert users.Users(str(path)).verify("ann", "a")
+    monkeypatch.setattr(logins, "sync_data", full)
+    assert logins.Users(str(path)).verify("ann", "a")
     assert "$16384$" in path.read_text() and [*tmp_path.iterdir()] == [path]
 
 

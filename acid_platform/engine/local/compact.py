@@ -12,10 +12,8 @@ from operator import attrgetter
 import pyarrow as pa
 
 from acid_platform.base.per_process import usable_cores
-from acid_platform.compaction.execution import Records, rewritten
-from acid_platform.compaction.opening import PLAIN_FILE_BYTES, Compaction
-from acid_platform.compaction.validation import Profile, combine
-from acid_platform.compaction.value_sums import ValueSums, row_id_checksum
+from acid_platform.compaction.execution import PLAIN_FILE_BYTES, Compaction, Records, rewritten
+from acid_platform.compaction.profiles import Profile, ValueSums, combine, row_id_checksum
 from acid_platform.engine.local.event_files import encoding_threads, finished
 from acid_platform.engine.results import EngineName
 from acid_platform.errors import NeedsSpark, UnsupportedLayout

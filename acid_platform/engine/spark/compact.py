@@ -9,11 +9,9 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from acid_platform.compaction.execution import Records
-from acid_platform.compaction.opening import PLAIN_FILE_BYTES, Compaction
+from acid_platform.compaction.execution import PLAIN_FILE_BYTES, Compaction, Records
+from acid_platform.compaction.profiles import MODULUS, Profile, combine
 from acid_platform.compaction.rewrite import Rewrite, Rewritten, written_values
-from acid_platform.compaction.validation import Profile, combine
-from acid_platform.compaction.value_sums import MODULUS
 from acid_platform.engine.results import EngineName
 from acid_platform.engine.spark import jobs
 from acid_platform.engine.spark.acid_columns import KEYS

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from acid_platform.compaction.entity_size import EntitySize, LiveDirectory, entity_size
-from acid_platform.compaction.states import CompactionState
+from acid_platform.compaction.states import CompactionState, EntitySize, LiveDirectory, entity_size
 from acid_platform.errors import AcidError, LeaseHeld
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import EntityDirectory

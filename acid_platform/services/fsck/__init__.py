@@ -1,6 +1,308 @@
-"""`acid fsck`: checks that files, names and metastore agree. Starts no Spark."""
+"""`acid fsck`: checks that files, names and metastore agree. Starts no Spark.
 
-from acid_platform.services.fsck.findings import Check, FsckFinding, FsckReport, Severity
-from acid_platform.services.fsck.walk import examine
+Each table under a read lease, each entity compared with the metastore.
+
+The order matters. First the lease, so that the Cleaner removes nothing that the snapshot needs.
+Then what the metastore has recorded, then the directories, so that everything recorded must be
+there. Last the highest write id that was allocated, so that no listed directory can be newer.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from acid_platform.errors import AcidError, NoSuchTable
+from acid_platform.layout.file_entries import EntityListing
+from acid_platform.layout.names import claims_to_be_acid, is_hidden, span, temporary_owner
+from acid_platform.layout.partition_names import parse_partition
+from acid_platform.metastore import operations as ops
+from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
+from acid_platform.metastore.codec import range_text, ranges
+from acid_platform.metastore.records import TableRecord
+from acid_platform.metastore.tasks import BlockedCleaning, DropCleaning
+from acid_platform.services.fsck.entity import EntityLook, acid_name
+from acid_platform.services.fsck.findings import (
+    Check,
+    Findings,
+    FsckFinding,
+    FsckReport,
+    Severity,
+    remove_temporary,
+    resolve_aborted,
+    sorted_findings,
+)
+from acid_platform.storage.files import Files
 
 __all__ = ["Check", "FsckFinding", "FsckReport", "Severity", "examine"]
+
+Progress = Callable[[str, int, int], None]
+"""Called before each entity with its name, the number done, and the number in its table."""
+
+
+def examine(
+    metastore: Metastore,
+    tables: Iterable[str] | None = None,
+    *,
+    warehouse: str | None = None,
+    rows: bool = True,
+    repair: bool = False,
+    progress: Progress | None = None,
+) -> FsckReport:
+    """Checks these tables, or all tables. Changes nothing unless `repair` is set.
+
+    `warehouse`: also looks there for directories that belong to no table. `rows` False skips row
+    keys, which is quick. `repair` does what is provably safe, see the classes in findings.py, and
+    nothing in foreign tables (P31). Writers may go on in the meantime: open write ids are not
+    judged. Raises NoSuchTable.
+    """
+    records = (
+        [metastore.table(name) for name in tables]
+        if tables is not None
+        else sorted(metastore.tables(), key=lambda table: table.name)
+    )
+    every: list[Findings] = []
+    doubtful = metastore.call(ops.GetDoubtful())
+    for record in records:
+        try:
+            opened = metastore.open_snapshot([record.name])
+        except NoSuchTable:
+            if tables is None:  # dropped in the meantime
+                continue
+            raise
+        with opened as lease:
+            in_doubt, place = record.name in doubtful, Files.of(record.location)
+            look = _TableLook(metastore, record, lease, rows, in_doubt, *place)
+            for out in look.findings(progress or (lambda *_: None)):
+                if repair and not record.foreign:
+                    out.apply(metastore)
+                every.append(out)
+    if warehouse is not None and tables is None:
+        every.append(_strangers(metastore, warehouse))
+    return FsckReport(
+        sorted_findings(finding for out in every for finding in out.findings),
+        len(records),
+        *(sum(getattr(out, name) for out in every) for name in ("directories", "files", "rows")),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _TableLook:
+    """Checks one table under its lease."""
+
+    _metastore: Metastore
+    _record: TableRecord
+    _lease: OpenTransaction
+    _rows: bool
+    _has_doubts: bool
+    _files: Files
+    _root: str
+
+    def findings(self, progress: Progress) -> Iterator[Findings]:
+        """The findings of each entity, then those of the whole table."""
+        table = Findings(self._record.name)
+        yield from self._entities(table, progress)
+        yield table
+
+    def _entities(self, table: Findings, progress: Progress) -> Iterator[Findings]:
+        record = self._record
+        floors = (
+            {
+                partition.name: partition.floors
+                for partition in self._metastore.call(ops.GetPartitions(record.name))
+            }
+            if record.partitioned
+            else {"": ()}
+        )
+        manifests = self._lease.manifest(record.name, [place or None for place in floors])
+        recorded = dict(zip(floors, manifests, strict=True))
+        if not self._files.is_directory(self._root):
+            if any(recorded.values()):
+                table.error(
+                    Check.MISSING,
+                    "",
+                    f"its directory {record.location} is gone",
+                    "restore it from a copy of the warehouse, or drop the table",
+                )
+            return
+        self._temporaries(table, self._root)
+        places = [*floors, *self._unregistered(table, floors)]
+        listings = dict(self._listings(places))
+        last_write_id = self._metastore.call(ops.GetLastWriteId(record.table_id))
+        self._in_doubt(table, listings)
+        for number, (place, listing) in enumerate(listings.items()):
+            progress(f"{record.name}/{place}".rstrip("/"), number, len(listings))
+            out = Findings(f"{record.name}/{place}".rstrip("/"))
+            if place:
+                self._temporaries(out, f"{self._root}/{place}")
+            if isinstance(listing, AcidError):
+                out.error(
+                    Check.MARKER,
+                    "",
+                    str(listing),
+                    "until then the entity can't be read, and it was not checked",
+                )
+            else:
+                self._lease.heartbeat(read=True)
+                EntityLook(
+                    out,
+                    self._metastore,
+                    self._files,
+                    record,
+                    self._lease,
+                    recorded.get(place, []),
+                    last_write_id,
+                    floors.get(place, ()),
+                    self._rows,
+                ).look(listing, registered=place in floors)
+            yield out
+
+    def _listings(self, places: Iterable[str]) -> Iterator[tuple[str, EntityListing | AcidError]]:
+        for place in places:
+            try:
+                yield place, self._files.entity(f"{self._root}/{place}".rstrip("/"))
+            except AcidError as error:  # the marker of another version
+                yield place, error
+
+    def _unregistered(self, out: Findings, floors: Iterable[str]) -> list[str]:
+        """Partition directories that are not registered. Reports files beside the partitions."""
+        record = self._record
+        if not record.partitioned:
+            return []
+        for info in self._files.children(self._root):
+            name = info.base_name
+            if claims_to_be_acid(name) or (info.is_file and not is_hidden(name)):
+                out.warning(
+                    Check.PARTITION,
+                    name,
+                    "is beside the partitions: nobody reads it",
+                    "move it out of the table, or into the partition that it belongs to",
+                )
+        keys = [name for name, _ in record.partition_columns]
+        unknown = []
+        for place in self._files.partition_directories(self._root, len(keys)):
+            if parse_partition(place, keys) is None:
+                out.warning(
+                    Check.PARTITION,
+                    place,
+                    f"no partition of {', '.join(keys)}: nobody reads it",
+                    "move it out of the table",
+                )
+            elif place not in floors:
+                unknown.append(place)
+        if not unknown:
+            return []
+        # Asked after the listing: what the Cleaner has removed since then is no longer there.
+        dropping = _awaiting_removal(self._metastore)
+        return [
+            place
+            for place in unknown
+            if (record.name, place) not in dropping
+            and self._files.is_directory(f"{self._root}/{place}")
+        ]
+
+    def _temporaries(self, out: Findings, location: str) -> None:
+        """Who owns each `_tmp_` directory, and whether its transaction is still open (P19)."""
+        owner_of = {name: temporary_owner(name) for name in self._files.temporaries(location)}
+        states = self._metastore.call(
+            ops.GetTxnStates(tuple(sorted({txn_id for txn_id in owner_of.values() if txn_id})))
+        )
+        for name, owner in owner_of.items():
+            match states.get(owner or 0):
+                case None:
+                    out.note(
+                        Check.TEMPORARY,
+                        name,
+                        "the name does not tell which transaction owns it",
+                        "remove it once its writer, such as Hive, has ended",
+                    )
+                case "o":
+                    out.note(
+                        Check.TEMPORARY,
+                        name,
+                        f"transaction {owner} is writing there",
+                        "nothing to do: `acid show transactions` says whose it is",
+                    )
+                case state:
+                    ended = {"c": "has committed", "a": "was aborted"}.get(state, "has ended")
+                    out.warning(
+                        Check.TEMPORARY,
+                        name,
+                        f"transaction {owner} {ended} and left it",
+                        "the Cleaner removes it after the next compaction; --repair removes it now",
+                        remove_temporary(self._files, location, name),
+                    )
+
+    def _in_doubt(self, out: Findings, listings: dict[str, EntityListing | AcidError]) -> None:
+        """Write ids that a restore left in doubt, with the directories that they wrote (P24)."""
+        if not self._has_doubts:
+            return
+        name = self._record.name
+        doubtful = {
+            write_id
+            for low, high in self._metastore.call(ops.GetDoubtful()).get(name, [])
+            for write_id in range(low, high + 1)
+        }
+        if not doubtful:
+            return
+        wrote: dict[int, list[str]] = defaultdict(list)
+        whole = True
+        for place, listing in listings.items():
+            if isinstance(listing, AcidError):
+                whole = False
+                continue
+            for directory in listing.directories:
+                parsed = acid_name(directory)
+                low, high = span(parsed) if parsed else (1, 0)
+                for number in doubtful.intersection(range(low, high + 1)):
+                    wrote[number].append(f"{place}/{directory}".lstrip("/"))
+        resolve = f"acid metastore resolve {name}"
+        for write_id, directories in sorted(wrote.items()):
+            out.warning(
+                Check.IN_DOUBT,
+                "",
+                f"write id {write_id} is in doubt since a restore; it wrote"
+                f" {', '.join(directories)}",
+                f"say how it ended: `{resolve} --committed {write_id}`, or --aborted",
+            )
+        left = tuple(sorted(doubtful - set(wrote)))
+        if left and whole:
+            ids = range_text(ranges(left))
+            out.warning(
+                Check.IN_DOUBT,
+                "",
+                f"write ids {ids} are in doubt since a restore, and"
+                " no directory is named after them",
+                f"`{resolve} --aborted {ids}`, or --repair",
+                resolve_aborted(name, left),
+            )
+
+
+def _awaiting_removal(metastore: Metastore) -> frozenset[tuple[str, str]]:
+    """(table, partition or '') of dropped tables and partitions that wait for the Cleaner."""
+    cleanings = metastore.call(ops.GetCleanings())
+    drops = [task for task in cleanings.ready if isinstance(task, DropCleaning)]
+    waiting: list[BlockedCleaning | DropCleaning] = [*cleanings.blocked, *drops]
+    return frozenset((each.table, each.partition or "") for each in waiting)
+
+
+def _strangers(metastore: Metastore, warehouse: str) -> Findings:
+    """Directories of a database that belong to no table."""
+    out = Findings("")
+    files, root = Files.of(warehouse)
+    claimed = {Files.of(record.location)[1] for record in metastore.tables()}
+    dropping = _awaiting_removal(metastore)
+    for database in metastore.databases():
+        for info in files.children(f"{root}/{database}.db"):
+            name = f"{database}.{info.base_name}"
+            if info.path in claimed or is_hidden(info.base_name) or (name, "") in dropping:
+                continue
+            out.warning(
+                Check.UNKNOWN,
+                info.path.removeprefix("/"),
+                "no table is registered there",
+                "adopt it (`Warehouse.adopt_table`) or remove it; a dropped table's directory goes"
+                " by itself",
+            )
+    return out

@@ -1,7 +1,10 @@
-"""Compares one entity (a partition or an unpartitioned table) with the metastore's records."""
+"""Compares one entity (a partition or an unpartitioned table) with the metastore's records.
+
+Before that, names and places of its files: what readers reject, and what they ignore."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +16,10 @@ from acid_platform.layout.names import (
     VERSION,
     VERSION_FILE,
     AcidName,
+    BaseName,
+    claims_to_be_acid,
+    is_hidden,
+    original_bucket,
     parse_directory,
     span,
 )
@@ -20,13 +27,95 @@ from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
 from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, TableRecord
 from acid_platform.scan.acid_directory import AcidDirectory
+from acid_platform.scan.data_files import data_files
 from acid_platform.scan.selection import highest_floor, select
 from acid_platform.scan.shadowing import shadows
 from acid_platform.services.fsck.content import EntityContents
 from acid_platform.services.fsck.findings import Check, Findings, write_version_file
-from acid_platform.services.fsck.naming import readable_part
 from acid_platform.storage.files import Files
 from acid_platform.tables.record_layout import by_directory, entity_listing
+
+_MOVE = "move it out of the table"
+
+
+def readable_part(out: Findings, listing: EntityListing, insert_only: bool) -> EntityListing:
+    """The listing without entries that make a reader fail; each of those becomes a finding."""
+    inside: dict[str, list[FileEntry]] = defaultdict(list)
+    loose: list[FileEntry] = []
+    for entry in listing.files:
+        child, slash, _ = entry.path.partition("/")
+        if slash and claims_to_be_acid(child):
+            inside[child].append(entry)
+        elif not is_hidden(child):
+            loose.append(entry)
+    bad = {
+        child
+        for child in sorted({*listing.directories, *inside})
+        if claims_to_be_acid(child) and not _fit(out, listing, child, inside[child], insert_only)
+    }
+    based = any(
+        isinstance(parse_directory(child), BaseName)
+        for child in {*listing.directories, *inside} - bad
+        if claims_to_be_acid(child)
+    )
+    bad |= {entry.path for entry in loose if not _loose(out, entry, insert_only, based)}
+    return replace(
+        listing,
+        files=tuple(
+            file for file in listing.files if not bad & {file.path, file.path.partition("/")[0]}
+        ),
+        directories=tuple(name for name in listing.directories if name not in bad),
+    )
+
+
+def _fit(
+    out: Findings, listing: EntityListing, child: str, files: list[FileEntry], insert_only: bool
+) -> bool:
+    """Whether an ACID directory can be read, judged by names alone."""
+    try:
+        parse_directory(child, child)
+        contents = data_files(listing.location, child, files, insert_only)
+    except AcidError as error:
+        out.error(Check.NAME, child, str(error), "until then the table can't be read")
+        return False
+    for path in contents.zero_length:
+        out.warning(
+            Check.CONTENT,
+            path,
+            "the file is empty; readers treat it as absent",
+            "restore it if rows are missing, else remove it",
+        )
+    nested = {
+        "/".join(parts[:2])
+        for entry in files
+        if len(parts := entry.path.split("/")) > 2 and claims_to_be_acid(parts[1])
+    }
+    for path in sorted(nested):
+        out.error(
+            Check.NAME,
+            path,
+            "an ACID directory inside another one: nobody reads its rows"
+            " (a rename onto a directory that was there nests it)",
+            "compare it with the outer directory, then move it out of the table",
+        )
+    return True
+
+
+def _loose(out: Findings, entry: FileEntry, insert_only: bool, based: bool) -> bool:
+    """Whether a file outside of ACID directories can be an original file."""
+    child = entry.path.partition("/")[0]
+    if claims_to_be_acid(child):
+        out.error(Check.NAME, entry.path, "a file with the name of an ACID directory", _MOVE)
+        return False
+    if insert_only or original_bucket(entry.name) is not None or not entry.size:
+        return True
+    text = "no original file (NNNNNN_N[_copy_K]), so its rows can't have row ids"
+    if based:
+        out.warning(Check.NAME, entry.path, f"{text}; the base replaces it", _MOVE)
+    else:
+        out.error(Check.NAME, entry.path, f"{text}: reading the table fails", _MOVE)
+    return False
+
 
 _COPY = "restore it from a copy of the warehouse"
 
@@ -305,7 +394,7 @@ def without(entity: AcidDirectory, reported: Collection[str]) -> AcidDirectory:
 
 
 def acid_name(directory: str) -> AcidName | None:
-    """The parsed name; None also for a malformed name, which naming.py reports."""
+    """The parsed name; None also for a malformed name, which `readable_part` reports."""
     try:
         return parse_directory(directory)
     except MalformedName:
