@@ -64,7 +64,7 @@ _MODULES = {
     "ValidWriteIdList": "transactions",
     "ValuesCoerced": "values.coercion",
     "Warehouse": "handles.warehouse",
-    "load_ipython_extension": "sql.present",
+    "load_ipython_extension": "sql.answers",
 }
 
 

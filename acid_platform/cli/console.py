@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from acid_platform import __version__
-from acid_platform.base.location import Location
+from acid_platform.base.location import Location, holds_log
 from acid_platform.base.paths import is_uri, user_path
 from acid_platform.base.visible import nearest_name, visible
-from acid_platform.cli.project import nearby
 from acid_platform.display import show_table
-from acid_platform.errors import AcidError, NoSuchWarehouse
+from acid_platform.errors import AcidError, MetastoreUnavailable, NoSuchWarehouse
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.tables.joining import join
 
@@ -143,7 +143,7 @@ class CommandSession:
         """The location, or NoSuchWarehouse: a misspelt path must not make a warehouse."""
         place = self.place
         if not place.made:
-            others = nearby(place.warehouse)
+            others = _nearby(place.warehouse)
             raise NoSuchWarehouse(
                 f"{place.warehouse} has no metastore in {place.metastore}; check --warehouse and"
                 " ACID_WAREHOUSE, or make one with `acid metastore start`; if tables are there, see"
@@ -201,6 +201,17 @@ class CommandSession:
 
     def say_json(self, value: Any) -> None:
         click.echo(json.dumps(value, default=str))
+
+
+def _nearby(warehouse: str) -> list[str]:
+    """Warehouses near a path that has none, such as the demo's."""
+    above = Path(warehouse).parent
+    metastores = sorted(above.glob("*/_metastore")) + sorted(above.glob("*/*/_metastore"))
+    warehouses = []
+    for metastore in metastores:
+        with suppress(MetastoreUnavailable):  # somebody else's
+            warehouses += [os.path.relpath(metastore.parent)] if holds_log(metastore) else []
+    return warehouses
 
 
 def with_session(function: Callable[..., None]) -> Callable[..., None]:

@@ -32,7 +32,7 @@ from acid_platform.cli.console import (
     main,
     with_session,
 )
-from acid_platform.display.looks import progress
+from acid_platform.display.listing import progress
 from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import parse_address, require_tls

@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from acid_platform.cli import (
-    file_commands,
-    gateway_command,
-    history_commands,
-    import_command,
-    new_project,
-    recovery_commands,
-)
+from acid_platform.cli import gateway_command, metastore_commands, project, table_commands
 from acid_platform.cli.console import (
     METRICS,
     TABLE,
@@ -46,14 +39,7 @@ if TYPE_CHECKING:
 
 
 __all__ = ["main"]
-COMMANDS = (
-    file_commands,
-    gateway_command,
-    history_commands,
-    import_command,
-    new_project,
-    recovery_commands,
-)
+COMMANDS = (table_commands, gateway_command, project, metastore_commands)
 """Modules that add their commands to `main` when they are imported."""
 
 
@@ -172,7 +158,7 @@ def sql(
     the script and rolls back the transaction that it began.
     """
     from acid_platform.sql import Done
-    from acid_platform.sql.present import rows_of
+    from acid_platform.sql.answers import rows_of
 
     if gc.get_freeze_count():  # this process is one command: see __main__
         gc.freeze()

@@ -5,22 +5,24 @@ from typing import TYPE_CHECKING
 from acid_platform.base.first_use import names_in
 
 if TYPE_CHECKING:
-    from acid_platform.display.costs import ReadCost, chart, read_cost
-    from acid_platform.display.listing import Listing, human_bytes, show_table, shown
-    from acid_platform.display.looks import (
+    from acid_platform.display.listing import (
         SHOWN,
+        Listing,
         compactions,
         history,
+        human_bytes,
         locks,
         retained_row,
+        show_table,
+        shown,
         snapshot,
         tag_rows,
         timeline,
         transactions,
     )
-    from acid_platform.display.timeline_chart import BAR, Timeline
+    from acid_platform.display.timeline_chart import BAR, ReadCost, Timeline, chart, read_cost
 else:
-    __getattr__ = names_in(__name__, "listing", "looks", "timeline_chart", "costs")
+    __getattr__ = names_in(__name__, "listing", "timeline_chart")
 
 __all__ = [
     "BAR",

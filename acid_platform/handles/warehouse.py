@@ -211,7 +211,7 @@ class Warehouse:
         Raises TableExists, InvalidDefinition, and for files that can't be read correctly
         MalformedName, UnsupportedLayout, CorruptFile; then nothing is registered.
         """
-        from acid_platform.display.looks import progress
+        from acid_platform.display.listing import progress
         from acid_platform.tables.adoption import adopt
 
         full = table_name(name)

@@ -46,8 +46,13 @@ from acid_platform.orchestration.scaffolding import (
     TableAssetScaffolder,
 )
 from acid_platform.orchestration.suites import expectations_of
-from acid_platform.sql.parameters import bound, parameters_of
-from acid_platform.sql.script_tables import column_lineage, column_names, tables_of_script
+from acid_platform.sql.scripts import (
+    bound,
+    column_lineage,
+    column_names,
+    parameters_of,
+    tables_of_script,
+)
 from acid_platform.sql.text import Query
 from acid_platform.storage import json_texts
 from acid_platform.storage.files import Files

@@ -29,7 +29,7 @@ from acid_platform.orchestration.metadata import (
 )
 from acid_platform.orchestration.resources import WarehouseResource
 from acid_platform.orchestration.scaffolding import ExternalAssetsScaffolder
-from acid_platform.sql.script_tables import column_lineage
+from acid_platform.sql.scripts import column_lineage
 from acid_platform.sql.text import query
 
 _MERGED = ("deps", "kinds", "metadata", "owners", "tags")

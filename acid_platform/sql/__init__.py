@@ -2,12 +2,11 @@
 
 A script goes from `sql_session` to `parse`, and from there its statements to the modules `run_…`:
 
-- `parameters` puts literals in the place of `:name`;
-- what a pattern recognises is an entry of `commands` in `run_shows`, `run_listings`,
-  `run_settings`, `run_operations`, `run_columns` or `run_definitions`; CREATE TABLE and VIEW are
-  parsed in `declarations`;
-- what changes rows is divided by `split_dml` and `split_merge`; `run_changes` makes of it the value
-  that the verb of its name runs, in a transaction that begins with its locks;
+- `scripts` puts literals in the place of `:name`;
+- what a pattern recognises is an entry of the `Commands` in `run_shows`, `run_operations`,
+  `run_columns` or `run_definitions`; CREATE TABLE and VIEW are parsed in `declarations`;
+- what changes rows is divided by `parse_changes`; `run_changes` makes of it the value that the verb
+  of its name runs, in a transaction that begins with its locks;
 - a query is planned and run by `run_queries`. `scopes` tells its tables, `column_references` what
   the names of columns mean and which no table has, `pruning` what a scan needs.
 """

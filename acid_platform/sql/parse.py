@@ -10,10 +10,18 @@ from functools import cache
 from acid_platform.base.visible import nearest_name
 from acid_platform.errors import UnsupportedStatement
 from acid_platform.layout.sql_text import pieces, refuse_half_characters
-from acid_platform.sql.commands import NAME, Command, Commands
 from acid_platform.sql.run_queries import explain
-from acid_platform.sql.statements import Change, CreateExternal, CreateTable, CreateView, Statement
-from acid_platform.sql.text import Query, query
+from acid_platform.sql.statements import (
+    NAME,
+    Change,
+    Command,
+    Commands,
+    CreateExternal,
+    CreateTable,
+    CreateView,
+    Statement,
+)
+from acid_platform.sql.text import Parts, Query, query
 
 _ALTER = rf"alter table {NAME}(?: partition ?\(.*\))? "
 _RIGHTS = "rights on tables are given to the users of a gateway, by the setting acid.gateway.grants"
@@ -250,30 +258,26 @@ def parse(text: str | ScriptStatement) -> Statement:
 @cache
 def _tables() -> tuple[Commands, ...]:
     """The commands, whose modules and patterns are loaded when a statement may be one of them."""
-    from acid_platform.sql.run_columns import COLUMNS, PARTITIONS
+    from acid_platform.sql.run_columns import COLUMNS
     from acid_platform.sql.run_definitions import DEFINITIONS
-    from acid_platform.sql.run_external import EXTERNAL
-    from acid_platform.sql.run_listings import LISTINGS
     from acid_platform.sql.run_operations import OPERATIONS
-    from acid_platform.sql.run_settings import SETTINGS
     from acid_platform.sql.run_shows import SHOWS
 
-    commands = (SHOWS, LISTINGS, SETTINGS, OPERATIONS, COLUMNS, PARTITIONS, EXTERNAL)
-    return (*commands, DEFINITIONS)
+    return SHOWS, OPERATIONS, COLUMNS, DEFINITIONS
 
 
 def _with(text: str) -> Statement:
     """WITH … SELECT, WITH … INSERT, WITH … MERGE, or FROM … INSERT."""
-    from acid_platform.sql import split_dml
+    from acid_platform.sql import parse_changes
 
-    parts = split_dml.Parts.of(text)
+    parts = Parts.of(text)
     verbs = ("MERGE", "UPDATE", "DELETE")
-    ahead = split_dml.Parts(text, parts.tokens, parts.find("SELECT", "FROM", "INSERT", *verbs))
+    ahead = Parts(text, parts.tokens, parts.find("SELECT", "FROM", "INSERT", *verbs))
     for verb in verbs:
         if not ahead.comes(verb) or ahead.comes(verb, "AS") or ahead.comes(verb, "("):
             continue  # a name of WITH may be such a word
         if verb == "MERGE":
-            from acid_platform.sql.split_merge import merge
+            from acid_platform.sql.parse_changes import merge
 
             return merge(text)
         raise UnsupportedStatement(
@@ -283,25 +287,25 @@ def _with(text: str) -> Statement:
     if not parts.has("INSERT"):
         return query(text)
     from_first = parts.find("FROM") < parts.find("INSERT")
-    return (split_dml.insert_from if from_first else split_dml.insert)(text)
+    return (parse_changes.insert_from if from_first else parse_changes.insert)(text)
 
 
 def _change(word: str, written: ScriptStatement) -> Statement:
-    from acid_platform.sql import split_dml
+    from acid_platform.sql import parse_changes
 
     text = written.text
     match word:
         case "INSERT":
-            return split_dml.insert(text)
+            return parse_changes.insert(text)
         case "UPDATE":
-            return split_dml.update(text)
+            return parse_changes.update(text)
         case "DELETE":
-            return split_dml.delete(text)
+            return parse_changes.delete(text)
         case "TRUNCATE":
-            return split_dml.truncate(text)
+            return parse_changes.truncate(text)
         case "LOAD":
-            return split_dml.load_data(text)
-    from acid_platform.sql.split_merge import merge
+            return parse_changes.load_data(text)
+    from acid_platform.sql.parse_changes import merge
 
     return merge(text)
 
@@ -322,8 +326,8 @@ def unsupported(written: ScriptStatement) -> UnsupportedStatement:
 
 def _create(written: ScriptStatement) -> Command:
     from acid_platform.sql.declarations import parse_create
+    from acid_platform.sql.run_columns import create_external
     from acid_platform.sql.run_definitions import create_table, create_view
-    from acid_platform.sql.run_external import create_external
 
     if advice_on(written.plain) is not None:
         raise unsupported(written)
@@ -341,11 +345,10 @@ def _create(written: ScriptStatement) -> Command:
 
 def _alter_view(written: ScriptStatement, name: str) -> Command:
     """ALTER VIEW … AS, which gives a view another query."""
-    from acid_platform.sql import split_dml
     from acid_platform.sql.declarations import parse_create
     from acid_platform.sql.run_definitions import alter_view
 
-    parts = split_dml.Parts.of(written.text)
+    parts = Parts.of(written.text)
     parts.until("AS")
     view = parse_create(f"CREATE VIEW {name} {parts.rest()}")
     return Command("ALTER VIEW", alter_view, {"declared": view}, alone=True)

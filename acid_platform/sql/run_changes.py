@@ -35,8 +35,8 @@ from acid_platform.predicates.grammar import CALLED
 from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Done
 from acid_platform.sql.catalog import Catalog
+from acid_platform.sql.column_lists import PartitionSpec, fixed_values, matching
 from acid_platform.sql.column_references import FromMember, assigned_column, bare, called
-from acid_platform.sql.partition_specs import PartitionSpec, fixed_values, matching
 from acid_platform.sql.query_tables import bind
 from acid_platform.sql.statements import (
     Assignment,

@@ -26,13 +26,22 @@ from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import OwnerKind, ViewRecord
 from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Done
-from acid_platform.sql.catalog import Catalog
+from acid_platform.sql.catalog import Catalog, columns_read, named, self_contained, tables_read
 from acid_platform.sql.column_lists import constraint_of
-from acid_platform.sql.commands import ALTER, LABEL, NAME, ONE, TABLE, TEXT, CommandRun, Commands
-from acid_platform.sql.run_temporary import create_temporary
-from acid_platform.sql.statements import CreateTable, CreateView
+from acid_platform.sql.sql_session import create_temporary
+from acid_platform.sql.statements import (
+    ALTER,
+    LABEL,
+    NAME,
+    ONE,
+    TABLE,
+    TEXT,
+    CommandRun,
+    Commands,
+    CreateTable,
+    CreateView,
+)
 from acid_platform.sql.text import Query
-from acid_platform.sql.views import columns_read, named, self_contained, tables_read
 
 if TYPE_CHECKING:
     from acid_platform.engine.results import Result

@@ -321,3 +321,139 @@ def _end_of_version(tokens: Sequence[Token], name: int) -> int:
             return number
         number += 2
     return len(tokens) - 1  # `mark` refuses it
+
+
+# --- reading a statement from the left ----------------------------------------------------------
+
+_QUERY_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE")
+
+
+@dataclass(slots=True)
+class Parts:
+    """Reads a statement from the left; `at` is the number of the next token."""
+
+    text: str
+    tokens: Sequence[Token] = field(default_factory=list)
+    at: int = 0
+
+    @classmethod
+    def of(cls, text: str) -> Parts:
+        return cls(text, tokens_of(text))
+
+    @property
+    def ended(self) -> bool:
+        return self.at >= len(self.tokens)
+
+    def comes(self, *words: str) -> bool:
+        """Whether these words come next."""
+        return all(word(self.tokens, self.at + i) == one for i, one in enumerate(words))
+
+    def text_comes(self, behind: int = 0) -> bool:
+        """Whether a text in quotes comes next, or so many tokens later."""
+        tokens = self.tokens[self.at + behind :]
+        return bool(tokens) and tokens[0].token_type is TokenType.STRING
+
+    def skip(self, *words: str) -> bool:
+        """Goes behind these words if they come next."""
+        if self.comes(*words):
+            self.at += len(words)
+            return True
+        return False
+
+    def need(self, words: str, what: str) -> None:
+        if not self.skip(*words.split()):
+            raise InvalidExpression(f"not Hive SQL: {what} needs {words} {self.here}")
+
+    @property
+    def here(self) -> str:
+        """The place of the next token, for messages."""
+        if self.ended:
+            return "at its end"
+        token = self.tokens[self.at]
+        return f"before {self.text[token.start : token.end + 1]!r}, line {token.line}"
+
+    def name(self) -> tuple[str, ...]:
+        """A name of one or more parts, in lower case."""
+        parts = [self._name_part()]
+        while self.tokens[self.at : self.at + 1] and (
+            self.tokens[self.at].token_type is TokenType.DOT
+        ):
+            self.at += 1
+            parts.append(self._name_part())
+        return tuple(parts)
+
+    def _name_part(self) -> str:
+        token = None if self.ended else self.tokens[self.at]
+        quoted = token is not None and token.token_type is TokenType.IDENTIFIER
+        if token is None or not (quoted or token.text.replace("_", "a").isalnum()):
+            raise InvalidExpression(f"not Hive SQL: a name is needed {self.here}")
+        self.at += 1
+        return str(token.text).lower()
+
+    def alias(self, *following: str) -> str | None:
+        """An alias, unless the statement ends or one of the words that follow it comes."""
+        if self.skip("AS"):
+            return self._name_part()
+        if self.ended or any(self.comes(one) for one in following):
+            return None
+        return self._name_part()
+
+    def until(self, *words: str) -> str:
+        """The text before the first of these words outside of parentheses, or to the end."""
+        start = self.at
+        self.at = self.find(*words)
+        return self.slice(start, self.at)
+
+    def find(self, *words: str) -> int:
+        """The number of the first token that is one of these words, outside of parentheses and of
+        CASE … END; the number of tokens if there is none."""
+        depth = cases = 0
+        for number in range(self.at, len(self.tokens)):
+            own = word(self.tokens, number)
+            named = number > 0 and self.tokens[number - 1].token_type is TokenType.DOT
+            if not depth and not cases and not named and own in words:
+                return number
+            depth += depth_change(self.tokens[number])
+            if own == "CASE" and not named:
+                cases += 1
+            elif own == "END" and cases and not named:
+                cases -= 1
+        return len(self.tokens)
+
+    def has(self, *words: str) -> bool:
+        """Whether one of these words comes, outside of parentheses."""
+        return self.find(*words) < len(self.tokens)
+
+    def slice(self, start: int, stop: int) -> str:
+        """The text from one token to another, without the latter."""
+        if start >= stop:
+            return ""
+        return self.text[self.tokens[start].start : self.tokens[stop - 1].end + 1]
+
+    def rest(self) -> str:
+        start, self.at = self.at, len(self.tokens)
+        return self.slice(start, self.at)
+
+    def in_parentheses(self) -> list[str]:
+        """The texts between commas in the parentheses that come next."""
+        end = closing(self.tokens, self.at)
+        inner = Parts(self.text, self.tokens[:end], self.at + 1)
+        self.at = end + 1
+        return inner.between_commas()
+
+    def between_commas(self) -> list[str]:
+        texts = [] if self.ended else [self.until(",")]
+        while self.skip(","):
+            texts.append(self.until(","))
+        return texts
+
+
+def is_query(parts: Parts) -> bool:
+    """Whether a query comes next."""
+    return any(parts.comes(one) for one in _QUERY_WORDS)
+
+
+def selected(text: str) -> str:
+    """A query; `TABLE t` is another word for `SELECT * FROM t`."""
+    parts = Parts.of(text)
+    return f"SELECT * FROM {parts.rest()}" if parts.skip("TABLE") else text

@@ -22,10 +22,9 @@ from dotenv import dotenv_values
 
 import acid_platform
 from acid_platform.base.location import Location
-from acid_platform.cli import new_project
+from acid_platform.cli import project as new_project
 from acid_platform.cli.main import main
-from acid_platform.cli.new_project import _clean_commit, _requirement
-from acid_platform.cli.project import enter_project, read_settings
+from acid_platform.cli.project import _clean_commit, _requirement, enter_project, read_settings
 from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore.client.metastore import Metastore
 from scripts.setup import Venv, write_command

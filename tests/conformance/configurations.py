@@ -10,8 +10,7 @@ from itertools import count
 import pytest
 
 from acid_platform import Warehouse
-from acid_platform.sql.answers import Done
-from acid_platform.sql.present import hive_text, rows_of
+from acid_platform.sql.answers import Done, hive_text, rows_of
 from acid_platform.sql.sql_session import SqlSession
 from tests.conformance.slt import Case, Rows, Run, Tables, check, shown
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from acid_platform import Warehouse
 from acid_platform.errors import AcidError
-from acid_platform.sql.present import hive_text, rows_of
+from acid_platform.sql.answers import hive_text, rows_of
 from tests.conftest import temporary_warehouse
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "internal" / "hive-statements.md"

@@ -11,7 +11,7 @@ import click
 import pytest
 import yaml
 
-from acid_platform.cli import import_command
+from acid_platform.cli import table_commands
 from acid_platform.cli.main import main
 from scripts.rule_page import PAGE, Rule, entries
 from tests.fuzz.doors import DOORS
@@ -53,7 +53,7 @@ def test_P67_every_door_is_in_the_list() -> None:
         for name in every
         if name != "acid import" and not any(one.split(" --")[0] == name for one in NAMED)
     }
-    lacking |= {f"acid import {kind}" for kind in import_command._OPTIONS} - NAMED
+    lacking |= {f"acid import {kind}" for kind in table_commands._OPTIONS} - NAMED
     lacking |= {f"fuzz: {door}" for door in DOORS if f"`{door}`" not in LIST}
     ports = {
         name

@@ -14,8 +14,7 @@ import pytest
 from acid_platform import InvalidDefinition, NeedsSpark, Warehouse
 from acid_platform.engine.choice import LOCAL_BYTES, Choice
 from acid_platform.orchestration.resources import WarehouseResource
-from acid_platform.sql.answers import ShownResult
-from acid_platform.sql.present import engine_and_name
+from acid_platform.sql.answers import ShownResult, engine_and_name
 from tests.conftest import temporary_warehouse
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from acid_platform import UnsupportedStatement, WrongType
 from acid_platform.layout.types import parse_columns
 from acid_platform.orchestration.components import SqlAssetComponent, TableAssetComponent, rows_of
 from acid_platform.orchestration.resources import SparkResource, WarehouseResource
-from acid_platform.sql.script_tables import tables_of_script
+from acid_platform.sql.scripts import tables_of_script
 from tests.orchestration.conftest import Place, quiet
 
 SQL = "acid_platform.orchestration.components.SqlAssetComponent"

@@ -6,7 +6,7 @@ import pytest
 
 from acid_platform import UnsupportedStatement
 from acid_platform.sql.parse import parse
-from acid_platform.sql.script_tables import column_lineage
+from acid_platform.sql.scripts import column_lineage
 from acid_platform.sql.text import Query
 
 COLUMNS = {

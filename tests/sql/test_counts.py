@@ -17,7 +17,7 @@ from acid_platform.engine.results import Result
 from acid_platform.scan import arrow_scan
 from acid_platform.scan.decode import FileRead
 from acid_platform.sql.parse import parse
-from acid_platform.sql.recorded_answers import aggregated
+from acid_platform.sql.run_queries import aggregated
 from acid_platform.sql.text import Query
 from tests.conftest import temporary_warehouse
 

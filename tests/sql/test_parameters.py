@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from acid_platform import InvalidExpression, Warehouse
 from acid_platform.engine.results import Result
-from acid_platform.sql.parameters import bound, literal
 from acid_platform.sql.parse import split
+from acid_platform.sql.scripts import bound, literal
 from acid_platform.sql.text import parsed
 
 NOON = datetime.datetime(2024, 7, 1, 12)

@@ -20,14 +20,14 @@ from acid_platform import NeedsSpark, Table, Warehouse
 from acid_platform.engine.local.run_query import LocalResult
 from acid_platform.engine.results import ArrowResult, Result
 from acid_platform.scan.decode import FileRead
-from acid_platform.sql import recorded_answers
+from acid_platform.sql import run_queries
 from tests.conftest import temporary_warehouse
 
 
 @pytest.fixture(autouse=True, scope="module")
 def few_rows_are_enough() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorded_answers, "ROWS_FOR_EACH", 0)
+        patch.setattr(run_queries, "ROWS_FOR_EACH", 0)
         yield
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from acid_platform import InvalidDefinition
+from acid_platform.sql.catalog import columns_read, named, self_contained
 from acid_platform.sql.parse import parse
 from acid_platform.sql.query_tables import QueryTable, bind
 from acid_platform.sql.text import Query, query
-from acid_platform.sql.views import columns_read, named, self_contained
 
 TABLES = {
     "default.t": ("id", "v", "month", "day"),

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform import Warehouse, errors
-from acid_platform.sql.present import rows_of
+from acid_platform.sql.answers import rows_of
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

@@ -1,4 +1,4 @@
-"""Dividing INSERT, UPDATE, DELETE, TRUNCATE and LOAD DATA into the parts that their user wrote.
+"""Dividing statements that change rows into the parts that their user wrote.
 
 Only words and parentheses are looked at; each part is then parsed alone. So no part is generated
 anew, and what follows a part that can be parsed is an error.
@@ -6,31 +6,36 @@ anew, and what follows a part that can be parsed is an error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 
-from sqlglot import Token, TokenType
+from sqlglot import Token, TokenType, exp
 
+from acid_platform.engine.merge_clauses import MergeAction
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
-from acid_platform.sql.partition_specs import PartitionSpec
+from acid_platform.sql.column_lists import PartitionSpec
 from acid_platform.sql.statements import (
     Assignment,
     Delete,
     Insert,
     LoadData,
+    MergeInto,
     MultiInsert,
     Truncate,
     Update,
     ValuesRows,
+    When,
 )
 from acid_platform.sql.text import (
     Expression,
+    Parts,
     Query,
     closing,
     depth_change,
     expression,
+    is_query,
+    place,
     query,
-    tokens_of,
+    selected,
     word,
 )
 
@@ -38,132 +43,6 @@ _NOT_WITH_INSERT = {
     "BY NAME": "name the columns: INSERT INTO t (b, a) SELECT …",
     "REPLACE": "DELETE the rows that go in the same transaction, or use INSERT OVERWRITE",
 }
-_QUERY_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE")
-
-
-@dataclass(slots=True)
-class Parts:
-    """Reads a statement from the left; `at` is the number of the next token."""
-
-    text: str
-    tokens: Sequence[Token] = field(default_factory=list)
-    at: int = 0
-
-    @classmethod
-    def of(cls, text: str) -> Parts:
-        return cls(text, tokens_of(text))
-
-    @property
-    def ended(self) -> bool:
-        return self.at >= len(self.tokens)
-
-    def comes(self, *words: str) -> bool:
-        """Whether these words come next."""
-        return all(word(self.tokens, self.at + i) == one for i, one in enumerate(words))
-
-    def text_comes(self, behind: int = 0) -> bool:
-        """Whether a text in quotes comes next, or so many tokens later."""
-        tokens = self.tokens[self.at + behind :]
-        return bool(tokens) and tokens[0].token_type is TokenType.STRING
-
-    def skip(self, *words: str) -> bool:
-        """Goes behind these words if they come next."""
-        if self.comes(*words):
-            self.at += len(words)
-            return True
-        return False
-
-    def need(self, words: str, what: str) -> None:
-        if not self.skip(*words.split()):
-            raise InvalidExpression(f"not Hive SQL: {what} needs {words} {self.here}")
-
-    @property
-    def here(self) -> str:
-        """The place of the next token, for messages."""
-        if self.ended:
-            return "at its end"
-        token = self.tokens[self.at]
-        return f"before {self.text[token.start : token.end + 1]!r}, line {token.line}"
-
-    def name(self) -> tuple[str, ...]:
-        """A name of one or more parts, in lower case."""
-        parts = [self._name_part()]
-        while self.tokens[self.at : self.at + 1] and (
-            self.tokens[self.at].token_type is TokenType.DOT
-        ):
-            self.at += 1
-            parts.append(self._name_part())
-        return tuple(parts)
-
-    def _name_part(self) -> str:
-        token = None if self.ended else self.tokens[self.at]
-        quoted = token is not None and token.token_type is TokenType.IDENTIFIER
-        if token is None or not (quoted or token.text.replace("_", "a").isalnum()):
-            raise InvalidExpression(f"not Hive SQL: a name is needed {self.here}")
-        self.at += 1
-        return str(token.text).lower()
-
-    def alias(self, *following: str) -> str | None:
-        """An alias, unless the statement ends or one of the words that follow it comes."""
-        if self.skip("AS"):
-            return self._name_part()
-        if self.ended or any(self.comes(one) for one in following):
-            return None
-        return self._name_part()
-
-    def until(self, *words: str) -> str:
-        """The text before the first of these words outside of parentheses, or to the end."""
-        start = self.at
-        self.at = self.find(*words)
-        return self.slice(start, self.at)
-
-    def find(self, *words: str) -> int:
-        """The number of the first token that is one of these words, outside of parentheses and of
-        CASE … END; the number of tokens if there is none."""
-        depth = cases = 0
-        for number in range(self.at, len(self.tokens)):
-            own = word(self.tokens, number)
-            named = number > 0 and self.tokens[number - 1].token_type is TokenType.DOT
-            if not depth and not cases and not named and own in words:
-                return number
-            depth += depth_change(self.tokens[number])
-            if own == "CASE" and not named:
-                cases += 1
-            elif own == "END" and cases and not named:
-                cases -= 1
-        return len(self.tokens)
-
-    def has(self, *words: str) -> bool:
-        """Whether one of these words comes, outside of parentheses."""
-        return self.find(*words) < len(self.tokens)
-
-    def slice(self, start: int, stop: int) -> str:
-        """The text from one token to another, without the latter."""
-        if start >= stop:
-            return ""
-        return self.text[self.tokens[start].start : self.tokens[stop - 1].end + 1]
-
-    def rest(self) -> str:
-        start, self.at = self.at, len(self.tokens)
-        return self.slice(start, self.at)
-
-    def in_parentheses(self) -> list[str]:
-        """The texts between commas in the parentheses that come next."""
-        end = closing(self.tokens, self.at)
-        inner = Parts(self.text, self.tokens[:end], self.at + 1)
-        self.at = end + 1
-        return inner.between_commas()
-
-    def between_commas(self) -> list[str]:
-        texts = [] if self.ended else [self.until(",")]
-        while self.skip(","):
-            texts.append(self.until(","))
-        return texts
-
-
-def is_query(parts: Parts) -> bool:
-    """Whether a query comes next."""
-    return any(parts.comes(one) for one in _QUERY_WORDS)
 
 
 def insert(text: str) -> Insert:
@@ -309,12 +188,6 @@ def changed_table(parts: Parts) -> tuple[str, ...]:
     return name
 
 
-def selected(text: str) -> str:
-    """A query; `TABLE t` is another word for `SELECT * FROM t`."""
-    parts = Parts.of(text)
-    return f"SELECT * FROM {parts.rest()}" if parts.skip("TABLE") else text
-
-
 def only_name(text: str) -> str:
     parts = Parts.of(text)
     name = parts.name()
@@ -396,3 +269,134 @@ def assignments_of(parts: Parts, ends: Sequence[str], what: str) -> tuple[Assign
         assignments.append(Assignment(target, expression(parts.until(",", *ends))))
         if not parts.skip(","):
             return tuple(assignments)
+
+
+def merge(text: str) -> MergeInto:
+    """Raises InvalidExpression, UnsupportedStatement."""
+    parts = Parts.of(text)
+    with_clause = parts.until("MERGE") + "\n" if parts.comes("WITH") else ""
+    if parts.comes("MERGE", "WITH"):
+        raise UnsupportedStatement(
+            "MERGE WITH SCHEMA EVOLUTION is not supported; ALTER TABLE … ADD COLUMNS gives the"
+            " table the columns before"
+        )
+    parts.need("MERGE INTO", "this")
+    name = changed_table(parts)
+    alias = parts.alias("USING")
+    parts.need("USING", "MERGE")
+    source = query(f"{with_clause}SELECT * FROM {parts.until('ON', 'WHEN')}")
+    source_alias, database = _source_name(source)
+    if not parts.skip("ON"):
+        raise InvalidExpression("MERGE needs ON: MERGE INTO t USING s ON t.id = s.id WHEN …")
+    on = _no_subquery(expression(parts.until("WHEN")), "MERGE ON")
+    whens = tuple(_whens(parts, alias or name[-1]))
+    if not whens:
+        raise InvalidExpression("MERGE needs WHEN: … WHEN MATCHED THEN UPDATE SET v = s.v")
+    return MergeInto(
+        ".".join(name),
+        alias or name[-1],
+        source,
+        source_alias,
+        on,
+        whens,
+        alias is not None,
+        database,
+    )
+
+
+def _source_name(source: Query) -> tuple[str, str | None]:
+    """The name by which columns of a MERGE's source are called; with its database, '' for the
+    current one, unless an alias hides it."""
+    tree = source.tree
+    member = tree.args["from_"].this
+    if {part for part, value in tree.args.items() if value} - {"expressions", "from_", "with_"} or (
+        member.args.get("joins")
+    ):
+        raise InvalidExpression("MERGE: the source of USING is one table or one (SELECT …) AS s")
+    name = member.alias_or_name
+    if not name:
+        raise InvalidExpression("MERGE: give the source an alias: USING (SELECT …) AS s")
+    named = isinstance(member, exp.Table) and "place" in member.meta
+    hidden = not named or place(member).alias is None
+    return name.lower(), None if hidden else member.db.lower()
+
+
+def _whens(parts: Parts, table: str) -> Iterator[When]:
+    while not parts.ended:
+        start = parts.at
+        parts.need("WHEN", "MERGE")
+        matched = not parts.skip("NOT")
+        parts.need("MATCHED", "WHEN")
+        by_source = not matched and parts.skip("BY", "SOURCE")
+        changes = matched or by_source
+        if not changes and parts.skip("BY"):
+            parts.need("TARGET", "WHEN NOT MATCHED BY")
+        condition = None
+        if parts.skip("AND"):
+            condition = _no_subquery(expression(parts.until("THEN")), "MERGE WHEN")
+        parts.need("THEN", "WHEN")
+        if changes and parts.skip("DELETE"):
+            when = When(MergeAction.DELETE, condition, by_source=by_source)
+        elif changes and parts.skip("UPDATE", "SET"):
+            when = When(MergeAction.UPDATE, condition, _set(parts), by_source=by_source)
+        elif not changes and parts.skip("INSERT"):
+            when = _when_insert(parts, condition, table)
+        else:
+            parts.at = start + 1
+            parts.until("WHEN")
+            raise InvalidExpression(
+                f"MERGE: {parts.slice(start, parts.at)!r} is not possible; use UPDATE SET or DELETE"
+                " for rows of the table, INSERT for those of the source"
+            )
+        if not parts.ended and not parts.comes("WHEN"):
+            raise InvalidExpression(f"not Hive SQL: MERGE needs WHEN {parts.here}")
+        yield when
+
+
+def _set(parts: Parts) -> tuple[Assignment, ...] | None:
+    """The assignments after SET; None for `*`."""
+    after = parts.at + 1
+    if parts.comes("*") and (after == len(parts.tokens) or word(parts.tokens, after) == "WHEN"):
+        parts.at = after
+        return None
+    assignments = assignments_of(parts, ("WHEN",), "MERGE")
+    for assignment in assignments:
+        _no_subquery(assignment.value, "MERGE SET")
+    return assignments
+
+
+def _when_insert(parts: Parts, condition: Expression | None, table: str) -> When:
+    if parts.skip("*"):
+        return When(MergeAction.INSERT, condition, values=None)
+    columns: tuple[str, ...] = ()
+    if parts.comes("("):
+        columns = tuple(_inserted(one, table) for one in parts.in_parentheses())
+        if twice := [name for name in columns if columns.count(name) > 1]:
+            raise InvalidExpression(f"MERGE INSERT names column {twice[0]!r} twice")
+    parts.need("VALUES", "MERGE INSERT")
+    if not parts.comes("("):
+        raise InvalidExpression(f"not Hive SQL: VALUES needs ( {parts.here}")
+    values = tuple(
+        _no_subquery(expression(one), "MERGE INSERT VALUES") for one in parts.in_parentheses()
+    )
+    if columns and len(columns) != len(values):
+        raise InvalidExpression(
+            f"MERGE INSERT has {len(columns)} columns but {len(values)} values; give each column"
+            " one value"
+        )
+    return When(MergeAction.INSERT, condition, columns=columns, values=values)
+
+
+def _inserted(text: str, table: str) -> str:
+    """The column that INSERT names, alone or by the name of the table."""
+    parts = Parts.of(text)
+    first, *rest = parts.name()
+    return rest[0] if parts.ended and len(rest) == 1 and first == table else only_name(text)
+
+
+def _no_subquery(written: Expression, where: str) -> Expression:
+    if written.tree.find(exp.Query):
+        raise UnsupportedStatement(
+            f"a subquery in {where} is not supported; join it to the source of USING (SELECT …)"
+        )
+    return written

@@ -1,7 +1,8 @@
-"""Parameters of a script: `:name` becomes a literal of the type of its value.
+"""What a script names, from its text alone: its parameters, and its tables and columns.
 
-The script is divided as every parser divides it, so a `:name` in a literal, a comment or a name in
-backticks is none. A value can only become one literal, whatever characters it has.
+A `:name` becomes a literal of the type of its value. The script is divided as every parser divides
+it, so a `:name` in a literal, a comment or a name in backticks is none. A value can only become one
+literal, whatever characters it has.
 """
 
 from __future__ import annotations
@@ -9,13 +10,25 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from acid_platform.errors import InvalidExpression
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.layout.sql_text import pieces, sql_string
 from acid_platform.predicates.literals import MOST_DIGITS
+from acid_platform.sql.parse import parse, split
+from acid_platform.sql.scopes import ColumnsOf, full_name, stored_tables
+from acid_platform.sql.statements import Change, names_read
+from acid_platform.sql.text import DIALECT, Query
+from acid_platform.sql.time_travel import stored_name
+
+if TYPE_CHECKING:
+    from sqlglot.lineage import Node
 
 Parameters = Mapping[str, object]
 """By name: None, bool, int, float, Decimal, str, bytes, date, datetime, or numpy's scalars."""
@@ -154,3 +167,93 @@ def _timestamp(name: str, value: datetime.datetime) -> str:
         value = value.astimezone(datetime.UTC).replace(tzinfo=None)
     moment = datetime.datetime.combine(value.date(), value.time())
     return f"TIMESTAMP '{moment.isoformat(' ')}'"
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptTables:
+    """Full names of the tables and views that a script reads, and of the tables that it changes.
+
+    A name without a database is in `default`.
+    """
+
+    reads: frozenset[str]
+    changes: frozenset[str]
+    query: Query | None
+    """The script if it is one query; then it changes nothing."""
+
+
+def tables_of_script(script: str) -> ScriptTables:
+    """What one query names, or statements that change rows.
+
+    Raises UnsupportedStatement for any other script, InvalidExpression.
+    """
+    statements = [parse(statement) for statement in split(script)]
+    changing = [statement for statement in statements if isinstance(statement, Change)]
+    query = statements[0] if len(statements) == 1 and isinstance(statements[0], Query) else None
+    if query is None and (not changing or len(changing) < len(statements)):
+        raise UnsupportedStatement(
+            f"{'there is no statement: ' if not statements else ''}write one SELECT, or only"
+            " statements that change rows: INSERT, UPDATE, DELETE, MERGE, TRUNCATE or LOAD DATA"
+        )
+    return ScriptTables(
+        frozenset(name for each in statements for name in names_read(each, "default")),
+        frozenset(_full(part.table) for statement in changing for part in statement.parts),
+        query,
+    )
+
+
+def column_names(query: Query) -> list[str] | None:
+    """The names of its columns, in lower case; None if its text alone does not tell all of them."""
+    plain = (exp.Column, exp.Alias, exp.Aliases)
+    names = [name.lower() for name in query.tree.named_selects]
+    told = all(isinstance(column, plain) for column in query.tree.selects) and "*" not in names
+    return names if told else None
+
+
+def _full(name: str) -> str:
+    return name if "." in name else f"default.{name}"
+
+
+Sources = frozenset[tuple[str, str]]
+"""Full names of tables or views, each with the name of a column."""
+
+
+def column_lineage(query: Query, columns_of: ColumnsOf) -> Mapping[str, Sources]:
+    """By the name of each column of the query, in lower case; a name without a database is in
+    `default`.
+
+    A column that only a condition names is no source. Raises UnsupportedStatement for a query that
+    sqlglot does not resolve, and what `columns_of` raises.
+    """
+    from sqlglot.lineage import lineage  # only assets ask for it
+    from sqlglot.schema import MappingSchema
+
+    tree = query.tree.copy()
+    schema: dict[str, dict[str, dict[str, str]]] = {}
+    for table in stored_tables(tree):
+        database, _, name = full_name(table, "default").partition(".")
+        table.set("db", exp.to_identifier(database, quoted=True))
+        columns = columns_of(stored_name(f"{database}.{name}"))
+        schema.setdefault(database, {})[name] = dict.fromkeys(columns, "string")
+    try:
+        nodes = lineage(
+            None,
+            tree,
+            MappingSchema({**schema}, dialect=DIALECT, normalize=False),
+            dialect=DIALECT,
+            copy=False,
+            trim_selects=False,
+            validate_qualify_columns=True,
+        )
+    except (SqlglotError, ValueError) as error:
+        raise UnsupportedStatement(
+            f"the columns of this query are not resolved: {error}"
+        ) from error
+    return {name.lower(): frozenset(_sources(node)) for name, node in nodes.items()}
+
+
+def _sources(column: Node) -> Iterator[tuple[str, str]]:
+    for node in column.walk():
+        if isinstance(node.expression, exp.Table):
+            name = exp.to_column(node.name).name.lower()
+            yield stored_name(full_name(node.expression, "default")), name
