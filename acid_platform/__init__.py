@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from acid_platform.engine.merge_clauses import MergeAction, MergeClause
     from acid_platform.errors import *  # noqa: F403
-    from acid_platform.handles.database_sources import DuckDBSource, PostgresSource
     from acid_platform.handles.folder_source import FolderSource
     from acid_platform.handles.held_snapshot import Snapshot
+    from acid_platform.handles.import_sources import DuckDBSource, PostgresSource
     from acid_platform.handles.imports import ImportRows
     from acid_platform.handles.lake_sources import DeltaSource, IcebergSource
     from acid_platform.handles.table import Table
@@ -50,13 +50,13 @@ __all__ = [
 _MODULES = {
     "Constraint": "layout.constraints",
     "DeltaSource": "handles.lake_sources",
-    "DuckDBSource": "handles.database_sources",
+    "DuckDBSource": "handles.import_sources",
     "FolderSource": "handles.folder_source",
     "IcebergSource": "handles.lake_sources",
     "ImportRows": "handles.imports",
     "MergeAction": "engine.merge_clauses",
     "MergeClause": "engine.merge_clauses",
-    "PostgresSource": "handles.database_sources",
+    "PostgresSource": "handles.import_sources",
     "Snapshot": "handles.held_snapshot",
     "Table": "handles.table",
     "Transaction": "handles.transaction",

@@ -26,11 +26,10 @@ from acid_platform.formats.orc import AcidWriter, acid_schema
 from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.layout.names import VERSION_FILE
 from acid_platform.layout.types import parse_columns
-from acid_platform.scan.open import arrow_scan
+from acid_platform.scan.open import Listings, TableLayout, arrow_scan
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.selection import select
 from acid_platform.scan.source_files import RowIdentity, SourceFile
-from acid_platform.scan.table_layout import Listings, TableLayout
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidTxnList
 from acid_platform.values.arrow_types import arrow_type

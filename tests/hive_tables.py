@@ -17,7 +17,7 @@ import pytest
 from acid_platform.formats.orc import orc_schema
 from acid_platform.layout.partition_names import partition_name
 from acid_platform.layout.types import Column, parse_type
-from acid_platform.scan.table_layout import TableLayout
+from acid_platform.scan.open import TableLayout
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 from tests.acid_files import listed

@@ -343,7 +343,7 @@ def restore(
     `take-over`. Write ids above the backup's are in doubt: hidden, with their files kept, until
     `resolve`.
     """
-    from acid_platform.tables.restored_tables import restore as restore_file
+    from acid_platform.tables.adoption import restore as restore_file
 
     if bool(file) == bool(archived) or bool(archived) != bool(until):
         raise InvalidDefinition("name a backup FILE, or --archive PLACE and --until WHEN")

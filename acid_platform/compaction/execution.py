@@ -34,10 +34,9 @@ from acid_platform.layout.names import BaseName, BucketFile, DeltaName, temporar
 from acid_platform.layout.types import LOCAL_ZONE, Column
 from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
-from acid_platform.scan.open import open_entity
+from acid_platform.scan.open import TableLayout, open_entity, select_entities
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile
-from acid_platform.scan.table_layout import TableLayout, select_entities
 from acid_platform.storage import durability
 from acid_platform.storage.files import Files, asking
 from acid_platform.transactions import CompactorWriteIdList, ValidTxnList, ValidWriteIdList

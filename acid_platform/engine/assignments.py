@@ -19,7 +19,7 @@ from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column, HiveType, require_columns, unknown_column
 from acid_platform.predicates.analysis import columns_of
-from acid_platform.scan.change_rows import CHANGE_COLUMNS
+from acid_platform.scan.change_scan import CHANGE_COLUMNS
 from acid_platform.scan.scans import Scan
 
 

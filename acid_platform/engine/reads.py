@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.scan.result_columns import PLACE
+from acid_platform.scan.decode import PLACE
 from acid_platform.scan.scans import Scan
 
 if TYPE_CHECKING:

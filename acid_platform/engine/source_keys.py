@@ -76,7 +76,7 @@ class SourceKeys:
             return all(own == other for own, other in self.pairs.items())
         from acid_platform.errors import InvalidExpression
         from acid_platform.predicates.analysis import parsed
-        from acid_platform.scan.condition_regions import qualified
+        from acid_platform.scan.file_pruning import qualified
 
         values = {name.lower(): text for name, text in clause.values.items()}
         side = self.aliases[1].lower()

@@ -52,10 +52,9 @@ from acid_platform.layout.names import BaseName, original_bucket
 from acid_platform.layout.partition_names import partition_values
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import LockRequest, TableRecord
-from acid_platform.scan.arrow_scan import ArrowScan
-from acid_platform.scan.open import open_scan
-from acid_platform.scan.table_layout import TableLayout, select_entities
-from acid_platform.tables.column_changes import Changing, ColumnChange
+from acid_platform.scan.open import TableLayout, open_scan, select_entities
+from acid_platform.scan.scans import ArrowScan
+from acid_platform.tables.declaration import Changing, ColumnChange
 from acid_platform.tables.record_layout import all_columns_of, columns_of_record
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType, Statement

@@ -16,14 +16,20 @@ from acid_platform.base.file_bounds import BATCH_BYTES, MOST_COLUMNS
 from acid_platform.base.paths import user_path
 from acid_platform.errors import ImportRefused, InvalidDefinition
 from acid_platform.formats.parquet_files import batches_of, noted_schema, open_parquet
-from acid_platform.handles.csv_files import PARSED, CsvFormat, NoValue, parsed
-from acid_platform.handles.import_sources import ImportSource, chosen_fields
-from acid_platform.handles.inferred_types import TypeOfTexts, columns_of, type_of
-from acid_platform.handles.own_files import OwnFiles
+from acid_platform.handles.csv_files import (
+    PARSED,
+    CsvFormat,
+    NoValue,
+    TypeOfTexts,
+    columns_of,
+    parsed,
+    type_of,
+)
+from acid_platform.handles.import_sources import ImportSource, OwnFiles, chosen_fields
 from acid_platform.layout.names import is_hidden
 from acid_platform.layout.partition_names import partition_segment
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.scan.json_lines import fitting
+from acid_platform.scan.text_lines import fitting
 from acid_platform.storage import json_texts
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_types import (

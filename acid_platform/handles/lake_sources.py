@@ -14,8 +14,7 @@ from acid_platform.base.private_places import require_own
 from acid_platform.errors import ImportRefused
 from acid_platform.formats.parquet_files import batches_of, open_parquet, require_bounded
 from acid_platform.handles import iceberg_tables
-from acid_platform.handles.import_sources import ImportSource, chosen_fields
-from acid_platform.handles.own_files import OwnFiles
+from acid_platform.handles.import_sources import ImportSource, OwnFiles, chosen_fields
 from acid_platform.layout.types import Column
 
 

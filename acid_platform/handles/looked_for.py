@@ -19,8 +19,7 @@ from acid_platform.tables.record_layout import all_columns_of, columns_of_record
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.regions import EVERY, KeyHashes, Region, united
 from acid_platform.values.rows import Rows
-from acid_platform.write.changed_rows import NO_ROWS, ChangedRows, deleted_rows
-from acid_platform.write.publishing import WrittenDirectory
+from acid_platform.write.publishing import NO_ROWS, ChangedRows, WrittenDirectory, deleted_rows
 
 
 class _Condition(NamedTuple):
@@ -62,7 +61,7 @@ class LookedFor:
         """Notes a MERGE that has run; `every_row`: it also looked at rows without a match."""
 
         def region() -> Region:
-            from acid_platform.scan.condition_regions import region_of_condition
+            from acid_platform.scan.file_pruning import region_of_condition
 
             known = region_of_condition(on, all_columns_of(record), keys.aliases[0])
             return EVERY if every_row else known.both(keys.sought())
@@ -138,7 +137,7 @@ class LookedFor:
 
 def _of_where(record: TableRecord, where: str | None) -> _Condition:
     def region() -> Region:
-        from acid_platform.scan.condition_regions import region_of_condition  # sqlglot
+        from acid_platform.scan.file_pruning import region_of_condition  # sqlglot
 
         return region_of_condition(where, all_columns_of(record))
 

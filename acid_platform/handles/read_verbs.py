@@ -19,8 +19,7 @@ from acid_platform.layout.types import Column
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import AsOf, KeptHistory, SnapshotName, Tag
 from acid_platform.metastore.records import TableRecord
-from acid_platform.scan.open import arrow_scan
-from acid_platform.scan.table_layout import select_entities
+from acid_platform.scan.open import arrow_scan, select_entities
 from acid_platform.tables.record_layout import all_columns_of, columns_of_record
 from acid_platform.transactions import ValidWriteIdList
 from acid_platform.values.arrow_lending import ArrowLender, polars_frame, streamed, to_frame
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
     from acid_platform.handles.held_snapshot import TableSnapshot
     from acid_platform.handles.snapshot_comparison import RowDifference
     from acid_platform.handles.warehouse import Warehouse
-    from acid_platform.scan.arrow_scan import ArrowScan
     from acid_platform.scan.change_scan import ChangeScan
+    from acid_platform.scan.scans import ArrowScan
 
 
 class Reads(ArrowLender):

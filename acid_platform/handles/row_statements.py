@@ -35,8 +35,8 @@ from acid_platform.layout.types import TIMESTAMPS, UNNAMED, Column, parse_type, 
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import TableRecord
 from acid_platform.predicates.known_columns import reads_table, require_names
+from acid_platform.scan.open import select_entities
 from acid_platform.scan.scans import Scan
-from acid_platform.scan.table_layout import select_entities
 from acid_platform.tables.declaration import wider
 from acid_platform.tables.record_layout import all_columns_of, bucketing, columns_of_record
 from acid_platform.transactions import RowOperation
@@ -241,7 +241,7 @@ class MergeRows(RowStatement[MergeCounts]):
                 self._require_partition(clause, record)
 
     def run(self, work: TransactionWork, record: TableRecord) -> MergeCounts:
-        from acid_platform.scan.condition_regions import equal_columns  # sqlglot takes long
+        from acid_platform.scan.file_pruning import equal_columns  # sqlglot takes long
 
         work.lock(record, self.lock)
         work.refuse_together(record)
@@ -284,7 +284,7 @@ class MergeRows(RowStatement[MergeCounts]):
         if clause.action is not MergeAction.UPDATE or clause.values is not None:
             return clause
         from acid_platform.engine.assignments import values_of_all
-        from acid_platform.scan.condition_regions import equal_columns
+        from acid_platform.scan.file_pruning import equal_columns
 
         buckets = bucketing(record)
         placing = {column.name for column in columns_of_record(record)[1]}

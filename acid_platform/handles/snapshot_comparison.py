@@ -16,7 +16,7 @@ from acid_platform.errors import UnknownColumn
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.metastore.pasts import SnapshotName
 from acid_platform.metastore.records import PastTable
-from acid_platform.scan.change_rows import CHANGE_TYPE, DELETE, INSERT, POSTIMAGE
+from acid_platform.scan.change_scan import CHANGE_TYPE, DELETE, INSERT, POSTIMAGE
 from acid_platform.scan.scans import Scan
 
 _COUNT = "acid_count"

@@ -19,9 +19,8 @@ from acid_platform.metastore.records import (
     ViewRecord,
     WriteReport,
 )
-from acid_platform.scan.open import open_scan
+from acid_platform.scan.open import TableLayout, open_scan
 from acid_platform.scan.scans import Scan
-from acid_platform.scan.table_layout import TableLayout
 from acid_platform.tables.record_layout import directory_listing, table_layout
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 

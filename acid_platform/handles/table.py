@@ -30,8 +30,8 @@ from acid_platform.layout.partition_names import partition_name, partition_value
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import AsOf, SnapshotName, Tag
 from acid_platform.metastore.records import LockRequest, TableRecord, refuse_names_of_views
-from acid_platform.tables import column_changes
-from acid_platform.tables.column_changes import Changing
+from acid_platform.tables import declaration
+from acid_platform.tables.declaration import Changing
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.tables.table_constraints import declared_constraints
 from acid_platform.transactions import RowOperation
@@ -152,7 +152,7 @@ class Table(Reads, Writes):
         UnknownColumn for a column that exists already and for the comment of none of these,
         InvalidDefinition.
         """
-        adding = column_changes.added(declared_text(columns), comments)
+        adding = declaration.added(declared_text(columns), comments)
         self._alter_columns(lambda record: adding(record).after)
 
     def _alter_columns(self, altered: Callable[[TableRecord], TableRecord]) -> None:
@@ -187,7 +187,7 @@ class Table(Reads, Writes):
         one that it has, as Hive does, and an empty one removes it. `constraints`: as of
         `add_constraint`, where no file has to be written again. See `change_columns`.
         """
-        changing = column_changes.changed(old, column, after, comment)
+        changing = declaration.changed(old, column, after, comment)
         if not constraints:
             return self.change_columns(changing)
         if self._needs_files(changing):
@@ -201,16 +201,16 @@ class Table(Reads, Writes):
     def rename_column(self, old: str, new: str) -> int:
         """See `change_columns`."""
         require_kind("new", new, str, "the name of a column", InvalidDefinition)
-        return self.change_columns(column_changes.altered(old, new))
+        return self.change_columns(declaration.altered(old, new))
 
     def drop_columns(self, *names: str) -> int:
         """Drops columns with their values, which older snapshots keep. See `change_columns`."""
-        return self.change_columns(column_changes.dropped(names))
+        return self.change_columns(declaration.dropped(names))
 
     def replace_columns(self, columns: str, comments: Mapping[str, str] | None = None) -> int:
         """Makes these the columns: others are dropped, and new ones are NULL. See
         `change_columns`."""
-        return self.change_columns(column_changes.replaced(columns, comments))
+        return self.change_columns(declaration.replaced(columns, comments))
 
     def change_columns(self, changing: Changing) -> int:
         """Changes columns; returns the number of rows that were written again for that.

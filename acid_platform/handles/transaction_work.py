@@ -31,7 +31,7 @@ from acid_platform.metastore.records import (
     TableRecord,
     WriteReport,
 )
-from acid_platform.scan.table_layout import TableLayout
+from acid_platform.scan.open import TableLayout
 from acid_platform.tables.declaration import widened
 from acid_platform.tables.record_layout import distributed
 from acid_platform.tables.table_constraints import row_checks

@@ -306,7 +306,7 @@ class EntityDirectory:
 
     @property
     def acid_name(self) -> AcidName | None:
-        """What `scan.shadowing` compares; None for the original files."""
+        """What `scan.selection` compares; None for the original files."""
         return parse_directory(self.name)
 
 

@@ -15,7 +15,7 @@ from acid_platform.handles.transaction import Transaction, TransactionTable
 from acid_platform.layout.sql_text import quoted
 from acid_platform.orchestration.metadata import asset_key
 from acid_platform.orchestration.partition_keys import PartitionExpr, PartitionText
-from acid_platform.scan.change_rows import CHANGE_COLUMNS
+from acid_platform.scan.change_scan import CHANGE_COLUMNS
 from acid_platform.values.arrow_lending import polars_frame, to_frame
 
 Upstream = str | dg.AssetKey | dg.AssetsDefinition

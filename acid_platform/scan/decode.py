@@ -3,8 +3,7 @@
 Only columns that the result, the predicate or the row tests need are decoded, and columns that only
 the result needs are decoded only if a row matches. Of them only the rows of the result are kept and
 converted. A piece that holds most of a scan is decoded by several threads, a part of the columns
-each.
-"""
+each."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -29,23 +28,180 @@ from acid_platform.formats.keyed import (
     RowFilter,
     RowKeys,
     StoredKeys,
+    numbers_kept,
     require_operation,
 )
+from acid_platform.layout import schema
 from acid_platform.layout.external_formats import HEADER, LINES
-from acid_platform.layout.types import Column
+from acid_platform.layout.types import Column, HiveType
 from acid_platform.scan.deletes import valid_ids
-from acid_platform.scan.result_columns import PLACE, ResultColumns, Values
 from acid_platform.scan.source_files import RowIdentity, SourceFile, open_source
 from acid_platform.scan.text_lines import line_blocks, line_columns
-from acid_platform.values.arrow_numpy import values_of
-from acid_platform.values.arrow_types import (
-    bytes_as_text,
-    has_text_as_bytes,
-    is_utf8,
-)
+from acid_platform.values.arrow_numpy import filled, from_numpy, values_of
+from acid_platform.values.arrow_types import arrow_type, bytes_as_text, has_text_as_bytes, is_utf8
+from acid_platform.values.stored_values import as_declared
 
 if TYPE_CHECKING:
-    from acid_platform.scan.arrow_scan import ArrowScan
+    from acid_platform.scan.scans import ArrowScan
+
+PLACE = Column("__place", HiveType("bigint"))
+"""The place of a row in its scan: the number of its file there times FILE_PLACES, and the number of
+the row in its file. It means the same in each scan of the same files."""
+FILE_PLACES = 1 << 40
+
+ROW_ID_TYPE = pa.struct([("writeid", pa.int64()), ("bucketid", pa.int32()), ("rowid", pa.int64())])
+Values: TypeAlias = Mapping[str, pa.Array | pa.Scalar]
+_Arrays: TypeAlias = Mapping[str, pa.Array]
+
+
+class Predicate(Protocol):
+    """Keeps the rows for which `mask` is true; a NULL drops the row."""
+
+    @property
+    def columns(self) -> frozenset[str]: ...
+
+    def mask(self, values: Values) -> pa.Array | pa.Scalar: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ResultColumns:
+    """Takes the columns of a result from those that are decoded of a file."""
+
+    read: ArrowScan
+    partition: Values
+    """The values of the file's partition by column."""
+    path: str
+
+    def needed(self) -> tuple[Column, ...]:
+        """The stored columns that the result or the predicate needs."""
+        predicate = self.read.predicate
+        names = {*self.read.names, *(predicate.columns if predicate else ())}
+        return tuple(column for column in self.read.scan.columns if column.name in names)
+
+    def phases(self) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
+        """Columns that the predicate needs, and columns that only its matches need."""
+        needed, predicate = self.needed(), self.read.predicate
+        if predicate is None:
+            return needed, ()
+        return (
+            tuple(column for column in needed if column.name in predicate.columns),
+            tuple(column for column in needed if column.name not in predicate.columns),
+        )
+
+    def find(self, stored: Sequence[str]) -> dict[str, str]:
+        """Needed column → its name in the file; columns that the file lacks are left out.
+
+        Columns match by name, ignoring case, or by position if an old writer stored no names.
+        Raises CorruptFile for a name that two columns have.
+        """
+        if schema.is_positional(stored):
+            names = dict(
+                zip((column.name for column in self.read.scan.columns), stored, strict=False)
+            )
+        else:
+            names = {name.lower(): name for name in stored}
+        found = {
+            column.name: names[column.name] for column in self.needed() if column.name in names
+        }
+        if len({*stored}) < len(stored):
+            twice = [name for name in found.values() if stored.count(name) > 1]
+            if twice:
+                raise CorruptFile(
+                    f"{self.path} has two columns {twice[0]}; restore it or drop its transaction"
+                )
+        return found
+
+    def _conformed(
+        self, stored: _Arrays, rows: int, columns: Sequence[Column]
+    ) -> dict[str, pa.Array | pa.Scalar]:
+        return {
+            column.name: as_declared(
+                stored[column.name],
+                column.type,
+                f"{self.path}, column {column.name}",
+                _unit(stored[column.name].type) if self.read.as_stored else "us",
+            )
+            if column.name in stored
+            else pa.nulls(rows, arrow_type(column.type))
+            for column in columns
+        }
+
+    def kept(
+        self, keep: np.ndarray, stored: _Arrays, columns: Sequence[Column]
+    ) -> dict[str, pa.Array | pa.Scalar]:
+        """The values of the rows that are kept, by column."""
+        return self._conformed(_filtered(stored, keep), int(np.count_nonzero(keep)), columns)
+
+    def accepted(
+        self, keep: np.ndarray, stored: _Arrays, columns: Sequence[Column]
+    ) -> tuple[np.ndarray, dict[str, pa.Array | pa.Scalar]]:
+        """The rows that the predicate keeps, and their values decoded so far, by column."""
+        predicate = self.read.predicate
+        if predicate is None:
+            return keep, {**self.partition, **self.kept(keep, stored, columns)}
+        values = self._conformed(stored, len(keep), columns)
+        mask = predicate.mask({**self.partition, **values})
+        if isinstance(mask, pa.Scalar):
+            keep = keep & bool(mask.as_py())
+        else:
+            keep = keep & filled(mask, False)
+        needed = {name: array for name, array in values.items() if name in self.read.names}
+        return keep, {**self.partition, **_filtered(needed, keep)}
+
+    def batch(
+        self, values: Values, keep: np.ndarray, identity: RowKeys, first: int
+    ) -> pa.RecordBatch:
+        """The batch of the rows that are kept, of which these are the values; `identity` are the
+        keys of all rows of the piece, and `first` is the place of its first row."""
+        target, rows = self.read.schema, int(np.count_nonzero(keep))
+        if not len(target):
+            return without_columns(rows)
+        if not rows:
+            return pa.RecordBatch.from_arrays(
+                [pa.nulls(0, field.type) for field in target], schema=target
+            )
+        if PLACE.name in self.read.names:
+            values = {**values, PLACE.name: from_numpy(numbers_kept(keep, first))}
+        arrays = [
+            value if isinstance(value := values[name], pa.Array) else pa.repeat(value, rows)
+            for name in self.read.names
+        ]
+        if self.read.row_id and identity is not None:
+            w, b, r = identity.of(keep)
+            arrays.append(
+                pa.StructArray.from_arrays(
+                    [from_numpy(w), from_numpy(b.astype(np.int32)), from_numpy(r)],
+                    fields=list(ROW_ID_TYPE),
+                )
+            )
+        if self.read.as_stored:
+            target = pa.schema(
+                [(name, array.type) for name, array in zip(target.names, arrays, strict=True)]
+            )
+        return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+def _filtered(arrays: _Arrays, keep: np.ndarray) -> dict[str, pa.Array]:
+    """The rows of the mask."""
+    if keep.all():
+        return dict(arrays)
+    mask = from_numpy(keep)
+    return {name: array.filter(mask) for name, array in arrays.items()}
+
+
+def _unit(kind: pa.DataType) -> str:
+    """The unit of the timestamps in a decoded column; `us` if it has none."""
+    if pa.types.is_timestamp(kind):
+        return str(kind.unit)
+    units = {_unit(kind.field(i).type) for i in range(kind.num_fields)}
+    return "ns" if "ns" in units else "us"
+
+
+def without_columns(rows: int) -> pa.RecordBatch:
+    """A batch of so many rows and no column."""
+    nothing = pa.StructArray.from_buffers(pa.struct([]), rows, [None])
+    return pa.RecordBatch.from_struct_array(nothing)
+
 
 SMALL_BYTES = 4 << 20
 """A file up to this size is one piece of work; a larger file is split by stripe."""

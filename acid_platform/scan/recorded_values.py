@@ -19,10 +19,9 @@ import pyarrow as pa
 from acid_platform.base import arrow_functions as pc
 from acid_platform.layout.file_entries import MOST_TEXT, ColumnRange, RangeKind
 from acid_platform.layout.types import INTEGRAL, Column
-from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.deletes import DeleteKeys
 from acid_platform.scan.row_regions import trusted_bound
-from acid_platform.scan.scans import EntityScan
+from acid_platform.scan.scans import ArrowScan, EntityScan
 from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.values.arrow_numpy import scalar_of
 from acid_platform.values.arrow_types import arrow_type

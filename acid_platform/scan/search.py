@@ -18,10 +18,9 @@ from acid_platform.formats.file_access import open_file, reading
 from acid_platform.layout import names
 from acid_platform.layout.partition_names import partition_segment
 from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate, may_match
-from acid_platform.scan.arrow_scan import ArrowScan
-from acid_platform.scan.scans import EntityScan, Scan
+from acid_platform.scan.open import TableLayout
+from acid_platform.scan.scans import ArrowScan, EntityScan, Scan
 from acid_platform.scan.source_files import RowIdentity, SourceFile, read_footer
-from acid_platform.scan.table_layout import TableLayout
 from acid_platform.transactions import ValidWriteIdList
 
 _THREADS = 4

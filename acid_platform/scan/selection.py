@@ -1,9 +1,10 @@
-"""Which base, deltas and original files of an entity a snapshot sees, and what may be removed.
+"""Which files of an entity a snapshot sees, and what may be removed.
 
 The algorithm (F12) is that of Hive's AcidUtils.getAcidState. Readers, the compactor (with a
 `CompactorWriteIdList`) and the Cleaner (with the list of S17) all use it. Each of them must take
-both lists before it asks for the directories.
-"""
+both lists before it asks for the directories. File names are taken from the listing, never
+constructed: the attempt suffix of a delta and of its delete_delta may differ, or be absent from
+either (F23)."""
 
 from __future__ import annotations
 
@@ -12,20 +13,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from acid_platform.errors import (
-    CorruptFile,
-    MalformedName,
-    NotEnoughHistory,
-    UnsupportedLayout,
-)
+from acid_platform.errors import CorruptFile, MalformedName, NotEnoughHistory, UnsupportedLayout
 from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.names import (
+    FLUSH_LENGTH_SUFFIX,
     AcidName,
     BaseName,
     DeltaName,
     claims_to_be_acid,
     is_hidden,
     original_bucket,
+    parse_bucket_file,
     parse_directory,
 )
 from acid_platform.scan.acid_directory import (
@@ -35,9 +33,118 @@ from acid_platform.scan.acid_directory import (
     VisibleBase,
     VisibleDelta,
 )
-from acid_platform.scan.data_files import DataFiles, data_files
-from acid_platform.scan.shadowing import base_order, shadows
 from acid_platform.transactions import RangeResponse, ValidTxnList, ValidWriteIdList
+
+
+def shadows(one: AcidName | None, other: AcidName | None) -> bool:
+    """Whether whoever sees both directories reads only `one`; None: the original files.
+
+    A compaction replaces both deltas and delete_deltas, even if it wrote only one of the two: rows
+    that were deleted by the same write id leave no delta. The statements of one write are equals,
+    and so are the delta and delete_delta of one compaction. Of two bases with the same write id the
+    later compaction counts.
+    """
+    if isinstance(one, BaseName):
+        if isinstance(other, BaseName):
+            return base_order(other) < base_order(one)
+        return other is None or other.high <= one.write_id
+    if not isinstance(one, DeltaName) or not isinstance(other, DeltaName):
+        return False
+    if not one.low <= other.low <= other.high <= one.high:
+        return False
+    if other.high == one.high and one.statement is not None:
+        return False
+    return one.low != other.low or other.high != one.high or _earlier(other, one)
+
+
+def base_order(base: BaseName) -> tuple[int, int]:
+    """The highest of an entity's bases is read."""
+    return base.write_id, base.visibility
+
+
+def _earlier(other: DeltaName, merged: DeltaName) -> bool:
+    """Whether a delta of the same write ids was there before the compaction `merged`."""
+    return other.statement is not None or other.visibility < merged.visibility
+
+
+@dataclass(frozen=True, slots=True)
+class DataFiles:
+    """Data files of one base, delta or delete_delta, by path."""
+
+    files: tuple[FileEntry, ...]
+    raw: bool
+    """Whether the files are named like `000000_0`: LOAD DATA, or an insert-only table."""
+    zero_length: tuple[str, ...]
+    """Empty bucket files, which are not valid ORC; treated as absent."""
+    side_files: tuple[FileEntry, ...] = ()
+    """`_flush_length` files, which hold the committed length of their data file."""
+
+
+def data_files(
+    location: str, directory: str, files: Iterable[FileEntry], insert_only: bool = False
+) -> DataFiles:
+    """The data files among `files`, all of which lie below `directory`.
+
+    Hidden files are ignored, and so are nested ACID directories, which a rename onto an existing
+    directory leaves behind. `insert_only`: a file of any name, at any depth, is a data file. Raises
+    UnsupportedLayout for a file of unknown kind, whose rows would otherwise silently be missing;
+    CorruptFile for two attempts of the same bucket, for a mixture of bucket files and files
+    without ACID columns, and for a side file without its data file.
+    """
+    sides: dict[str, FileEntry] = {}
+    buckets: dict[int, FileEntry] = {}
+    plain: list[FileEntry] = []
+    empty: list[str] = []
+    for entry in sorted(files, key=lambda entry: entry.path):
+        *parents, name = entry.path.removeprefix(f"{directory}/").split("/")
+        if is_hidden(name) or any(is_hidden(p) or claims_to_be_acid(p) for p in parents):
+            continue
+        if insert_only:
+            if entry.size:
+                plain.append(entry)
+            continue
+        if name.endswith(FLUSH_LENGTH_SUFFIX):
+            sides[entry.path.removesuffix(FLUSH_LENGTH_SUFFIX)] = entry
+            continue
+        bucket = parse_bucket_file(name) if not parents else None
+        if bucket is not None and entry.size == 0:
+            empty.append(entry.path)
+        elif entry.size == 0:
+            continue
+        elif bucket is not None:
+            other = buckets.setdefault(bucket.bucket, entry)
+            if other is not entry:
+                raise CorruptFile(
+                    f"{location}: {other.path} and {entry.path} are two attempts of one bucket;"
+                    " remove the file that its writer did not commit"
+                )
+        elif original_bucket(name) is not None:
+            plain.append(entry)
+        else:
+            raise UnsupportedLayout(
+                f"{location}/{entry.path} is neither a bucket file (bucket_NNNNN[_attempt]) nor"
+                " NNNNNN_N[_copy_K]; move it out of the table"
+            )
+    if buckets and plain:
+        raise CorruptFile(
+            f"{location}/{directory} mixes bucket files with files without ACID columns, such as"
+            f" {plain[0].path}; restore the directory"
+        )
+    data = {entry.path for entry in buckets.values()}
+    for path, side in sides.items():
+        # A writer creates the side file with a first value of 0: nothing is committed yet.
+        if path not in data and side.size > 8:
+            raise CorruptFile(
+                f"{location}/{side.path} records committed rows of {path.rpartition('/')[2]}, which"
+                " is missing or empty; restore that file"
+            )
+    return DataFiles(
+        tuple(plain or buckets.values()),
+        bool(plain),
+        tuple(empty),
+        tuple(side for path, side in sides.items() if path in data),
+    )
+
 
 _Name = TypeVar("_Name", BaseName, DeltaName, AcidName)
 

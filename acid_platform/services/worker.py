@@ -50,7 +50,7 @@ from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import CompactionTransaction
 from acid_platform.metastore.records import WriteReport
 from acid_platform.metastore.tasks import CompactionTask
-from acid_platform.scan.table_layout import TableLayout
+from acid_platform.scan.open import TableLayout
 from acid_platform.services import removals, worker_id
 from acid_platform.services.explain_services import reported_rows
 from acid_platform.storage.removal import remove_at_once

@@ -20,11 +20,10 @@ from acid_platform.errors import AcidError, CorruptFile, NoSuchTxn, SnapshotExpi
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column, require_columns
 from acid_platform.metastore.client.metastore import OpenTransaction
-from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.scan.decode import Predicate
 from acid_platform.scan.deletes import NO_DELETES
 from acid_platform.scan.open import open_scan
-from acid_platform.scan.result_columns import Predicate
-from acid_platform.scan.scans import EntityScan, Scan
+from acid_platform.scan.scans import ArrowScan, EntityScan, Scan
 from acid_platform.scan.source_files import SourceFile
 from acid_platform.spark_source import keeper
 from acid_platform.spark_source.options import Options, opened

@@ -26,7 +26,7 @@ from acid_platform.engine.spark.spark_versions import installed_version
 from acid_platform.errors import InvalidDefinition, PublicationFailed
 from acid_platform.layout.types import Column
 from acid_platform.metastore.pasts import SinkBatch
-from acid_platform.scan.change_rows import CHANGE_COLUMNS
+from acid_platform.scan.change_scan import CHANGE_COLUMNS
 from acid_platform.spark_source import batch_read, batch_write, stream_read
 from acid_platform.spark_source.options import Options
 

@@ -28,17 +28,17 @@ from acid_platform.layout.types import Column
 from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.pasts import AsOf, Pin
 from acid_platform.metastore.records import TableChanges
-from acid_platform.scan.change_rows import (
+from acid_platform.scan.change_scan import (
     CHANGE_TYPE,
     DELETE,
     INSERT,
     ChangeReader,
+    ChangeScan,
     FileChanges,
     LiveRows,
     RemovedRows,
     Stamp,
 )
-from acid_platform.scan.change_scan import ChangeScan
 from acid_platform.scan.scans import partition_scalars
 from acid_platform.spark_source.batch_read import files_of_snapshot, in_groups, typed
 from acid_platform.spark_source.options import Options, opened

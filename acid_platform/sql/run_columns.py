@@ -29,7 +29,7 @@ from acid_platform.sql.column_lists import (
 )
 from acid_platform.sql.statements import ALTER, NAMES, ONE, TABLE, TEXT, CommandRun, Commands
 from acid_platform.sql.text import tokens_of
-from acid_platform.tables.column_changes import (
+from acid_platform.tables.declaration import (
     Changing,
     added,
     altered,

@@ -30,8 +30,8 @@ from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column
 from acid_platform.metastore.show_columns import Shown
 from acid_platform.predicates.known_columns import unresolved_column
-from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.recorded_values import RecordedFile, recorded_count, recorded_extreme
+from acid_platform.scan.scans import ArrowScan
 from acid_platform.sql.catalog import tables_read
 from acid_platform.sql.column_references import refuse_unknown_names
 from acid_platform.sql.pruning import bare_condition

@@ -16,23 +16,22 @@ from acid_platform.layout.names import BaseName, parse_directory
 from acid_platform.metastore.pasts import TableCommit, before_commits
 from acid_platform.metastore.records import PartitionRecord, TableChanges
 from acid_platform.scan.change_events import NO_ROWS, MarkedKeys, RemovedKeys, merged, write_events
-from acid_platform.scan.change_rows import (
+from acid_platform.scan.change_scan import (
     CHANGE_COLUMNS,
     DELETE,
     INSERT,
     ChangeReader,
+    ChangeScan,
+    EntityParts,
     LiveRows,
     NewRows,
     RemovedRows,
     Stamp,
 )
-from acid_platform.scan.change_scan import ChangeScan, EntityParts
-from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
-from acid_platform.scan.kept_keys import kept_keys
-from acid_platform.scan.open import numbered_as_deleted, open_entity
+from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, kept_keys
+from acid_platform.scan.open import TableLayout, numbered_as_deleted, open_entity
 from acid_platform.scan.selection import highest_floor, select
 from acid_platform.scan.source_files import EntitySources, SourceFile
-from acid_platform.scan.table_layout import TableLayout
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 

@@ -30,9 +30,9 @@ from acid_platform.metastore.records import (
     WriteReport,
 )
 from acid_platform.scan.acid_directory import DirectoryLine, timeline
+from acid_platform.scan.open import Listings, TableLayout
 from acid_platform.scan.selection import highest_floor, select
 from acid_platform.scan.source_files import flush_length
-from acid_platform.scan.table_layout import Listings, TableLayout
 from acid_platform.storage.files import Files, in_threads
 from acid_platform.transactions import RowOperation
 

@@ -28,7 +28,7 @@ from acid_platform.metastore.records import WriteReport
 from acid_platform.metastore.server.saving import write_copy
 from acid_platform.services import fsck
 from acid_platform.services.fsck import Check, Severity
-from acid_platform.tables.restored_tables import restore
+from acid_platform.tables.adoption import restore
 from acid_platform.transactions import RowOperation
 from tests.acid_files import contents_of
 from tests.cli.small import BUCKET, Event, Small, write_delta, write_events

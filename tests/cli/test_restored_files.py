@@ -12,7 +12,7 @@ from acid_platform.metastore.operations.compaction import TakeCompaction
 from acid_platform.metastore.operations.tables import ResolveDoubtful
 from acid_platform.metastore.records import WriteReport
 from acid_platform.services import cleaner
-from acid_platform.tables.restored_tables import restore
+from acid_platform.tables.adoption import restore
 from acid_platform.transactions import RowOperation
 from tests.acid_files import AcidTable, P, contents_of
 from tests.cli.small import Small

@@ -36,8 +36,7 @@ from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.operations.compaction import RevokeWorkers
 from acid_platform.metastore.operations.transactions import AbortMany, CommitContents
 from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
-from acid_platform.scan.open import arrow_scan
-from acid_platform.scan.table_layout import TableLayout
+from acid_platform.scan.open import TableLayout, arrow_scan
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun
 from acid_platform.storage.files import Files

@@ -16,7 +16,7 @@ from acid_platform.compaction import rewrite
 from acid_platform.metastore.operations.compaction import RevokeWorkers
 from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.rules import cleaning_survey
-from acid_platform.scan.table_layout import select_entities
+from acid_platform.scan.open import select_entities
 from acid_platform.services.worker import CompactionRun
 from acid_platform.transactions import RowOperation
 from tests.acid_files import P

@@ -16,7 +16,7 @@ from typing import Any
 
 from acid_platform import AcidError, Warehouse
 from acid_platform.metastore.client.open_transaction import OpenTransaction
-from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.scan.scans import ArrowScan
 
 MODES = (
     "count",

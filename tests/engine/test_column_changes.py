@@ -22,7 +22,7 @@ from acid_platform import (
 from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.services import cleaner
-from acid_platform.tables.column_changes import Changing, altered
+from acid_platform.tables.declaration import Changing, altered
 from tests.conftest import quick_then_slow
 
 KEPT = {"acid.history.retention": "1h"}

@@ -24,7 +24,7 @@ from pyspark.sql import Row, SparkSession
 
 from acid_platform import AlreadyScheduled, CompactionRefused, Snapshot, Table, Warehouse
 from acid_platform.handles.transaction import TransactionTable
-from acid_platform.scan.table_layout import select_entities
+from acid_platform.scan.open import select_entities
 from acid_platform.services import cleaner
 from acid_platform.tables.record_layout import table_layout
 from tests.conftest import compact_with, temporary_warehouse

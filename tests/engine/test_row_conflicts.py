@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from acid_platform import AcidError, InvalidDefinition, Table, Transaction, Warehouse, WriteConflict
 from acid_platform.storage.files import Files
-from acid_platform.write.changed_rows import deleted_rows
+from acid_platform.write.publishing import deleted_rows
 from tests.conftest import temporary_warehouse
 
 ROWS = [{"id": number, "v": "new", "p": number % 2} for number in range(8)]

@@ -34,8 +34,7 @@ from acid_platform.gateway import framing
 from acid_platform.gateway.authorization import Caller
 from acid_platform.gateway.framing import Cutter, Limits, MalformedMessage
 from acid_platform.gateway.gateway import Gateway
-from acid_platform.handles.csv_files import CsvFormat
-from acid_platform.handles.inferred_types import TypeOfTexts, type_of
+from acid_platform.handles.csv_files import CsvFormat, TypeOfTexts, type_of
 from acid_platform.layout import names
 from acid_platform.layout.formats import FileFormat, compression
 from acid_platform.layout.partition_names import (
@@ -59,12 +58,11 @@ from acid_platform.metastore.server.state_tables import write_state
 from acid_platform.metastore.server.store import Store, machine_at
 from acid_platform.predicates import analysis
 from acid_platform.predicates.arrow_predicates import arrow_predicate, may_match
-from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.deletes import load_keys
 from acid_platform.scan.file_pruning import proves
-from acid_platform.scan.json_lines import fitting
-from acid_platform.scan.scans import EntityScan, Scan
+from acid_platform.scan.scans import ArrowScan, EntityScan, Scan
 from acid_platform.scan.source_files import RowIdentity, SourceFile
+from acid_platform.scan.text_lines import fitting
 from acid_platform.sql import parse as sql_parse
 from acid_platform.sql.text import Query
 from acid_platform.storage import json_texts

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acid_platform.handles.column_totals import ColumnTotals, differences
+from acid_platform.handles.imports import ColumnTotals, differences
 from acid_platform.layout.types import Column, parse_type
 
 

@@ -26,9 +26,8 @@ from acid_platform import (
     WrongType,
 )
 from acid_platform.engine.local import placed_rows, write
-from acid_platform.handles.database_sources import DuckDBSource
 from acid_platform.handles.folder_source import FolderSource
-from acid_platform.handles.import_sources import ImportSource
+from acid_platform.handles.import_sources import DuckDBSource, ImportSource
 from acid_platform.handles.imports import Imported, ImportRows, import_table
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.operations.history import GetSinks

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from acid_platform.handles.database_sources import PostgresSource
+from acid_platform.handles.import_sources import PostgresSource
 from tests.imports.conftest import Place
 from tests.log.postgres_server import PostgresServer, missing
 

@@ -30,7 +30,7 @@ from acid_platform.base.file_bounds import BATCH_BYTES
 from acid_platform.errors import AcidError, CorruptFile, ImportRefused, OwnedByOthers
 from acid_platform.formats import parquet_files as formats
 from acid_platform.handles import iceberg_tables
-from acid_platform.handles.iceberg_files import _require_bounded_avro
+from acid_platform.handles.iceberg_tables import _require_bounded_avro
 from tests.imports.hostile import CALLS
 
 RAN = "tests.imports.hostile.Ran"
@@ -203,8 +203,8 @@ def test_P65_metadata_that_unpack_to_much_are_refused(
     assert len(manifests) == 2
     for manifest in manifests:
         _require_bounded_avro(manifest.read_bytes(), str(manifest), 1 << 20)
-    monkeypatch.setattr("acid_platform.handles.iceberg_files._SMALL", 100)
-    monkeypatch.setattr("acid_platform.handles.iceberg_files.MOST_UNPACKED", 0)
+    monkeypatch.setattr("acid_platform.handles.iceberg_tables._SMALL", 100)
+    monkeypatch.setattr("acid_platform.handles.iceberg_tables.MOST_UNPACKED", 0)
     with (
         IcebergSource(table.metadata_location) as source,
         pytest.raises(ImportRefused, match=r"\.avro unpacks to more"),

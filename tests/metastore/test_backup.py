@@ -36,7 +36,7 @@ from acid_platform.metastore.server.saving import write_copy
 from acid_platform.metastore.server.server import log_of
 from acid_platform.metastore.server.state_tables import StateTables
 from acid_platform.metastore.server.store import events_of
-from acid_platform.tables.restored_tables import highest_of
+from acid_platform.tables.adoption import highest_of
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from tests.cli.conftest import small

@@ -42,8 +42,8 @@ from acid_platform.metastore.tasks import EntityCleaning
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
 from acid_platform.tables import locations
+from acid_platform.tables.adoption import restore
 from acid_platform.tables.joining import IDENTITY
-from acid_platform.tables.restored_tables import restore
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from tests.acid_files import contents_of

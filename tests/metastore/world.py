@@ -12,7 +12,7 @@ from acid_platform.metastore.records import LockRequest, RowReport, WriteReport
 from acid_platform.metastore.rules.machine import Handled, Machine
 from acid_platform.metastore.rules.turn import Recorded
 from acid_platform.metastore.tasks import CleaningTask, CompactionTask, EntityState
-from acid_platform.scan.shadowing import shadows
+from acid_platform.scan.selection import shadows
 from acid_platform.transactions import (
     CompactorWriteIdList,
     RowOperation,

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from acid_platform.scan.arrow_scan import ArrowScan
-from acid_platform.scan.scans import Scan
+from acid_platform.scan.scans import ArrowScan, Scan
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 

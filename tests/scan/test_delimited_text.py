@@ -18,9 +18,14 @@ from pyarrow import fs
 from acid_platform import CorruptFile, UnsupportedLayout
 from acid_platform.layout.external_formats import external_format
 from acid_platform.layout.types import parse_columns
-from acid_platform.scan.json_lines import json_columns
 from acid_platform.scan.number_texts import typed_texts
-from acid_platform.scan.text_lines import CsvLines, DelimitedText, line_blocks, lines_of
+from acid_platform.scan.text_lines import (
+    CsvLines,
+    DelimitedText,
+    json_columns,
+    line_blocks,
+    lines_of,
+)
 from acid_platform.storage.files import Files
 
 LOCAL = Files(fs.LocalFileSystem())

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from acid_platform.base.recent import Recent
 from acid_platform.formats.keyed import KeyRun, StoredKeys
 from acid_platform.scan import deletes
-from acid_platform.scan import kept_keys as module
-from acid_platform.scan.deletes import DeletedRows, DeleteKeys, file_events, load_keys
-from acid_platform.scan.kept_keys import kept_keys
+from acid_platform.scan import deletes as module
+from acid_platform.scan.deletes import DeletedRows, DeleteKeys, file_events, kept_keys, load_keys
 from acid_platform.scan.open import open_scan
 from acid_platform.scan.selection import select
 from acid_platform.scan.source_files import EntitySources, SourceFile, resolve

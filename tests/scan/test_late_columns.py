@@ -16,10 +16,9 @@ from acid_platform import CorruptFile
 from acid_platform.engine.local.found_rows import places_where
 from acid_platform.formats.orc import OrcFile
 from acid_platform.scan import decode
-from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.scan.decode import PLACE
 from acid_platform.scan.open import arrow_scan
-from acid_platform.scan.result_columns import PLACE
-from acid_platform.scan.scans import Scan
+from acid_platform.scan.scans import ArrowScan, Scan
 from acid_platform.values.arrow_numpy import values_of
 from tests.acid_files import AcidTable, P, proven
 from tests.notation import txns, write_ids

@@ -13,8 +13,7 @@ from acid_platform import AcidError
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory
 from acid_platform.scan.acid_directory import AcidDirectory
-from acid_platform.scan.selection import highest_floor, select
-from acid_platform.scan.shadowing import shadows
+from acid_platform.scan.selection import highest_floor, select, shadows
 from acid_platform.transactions import RangeResponse, ValidTxnList, ValidWriteIdList
 from tests.notation import listing, txns
 from tests.strategies import MAX_ID, entity_listings, txn_lists, write_id_lists

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acid_platform.layout.names import parse_directory
-from acid_platform.scan.shadowing import shadows
+from acid_platform.scan.selection import shadows
 from tests.notation import names
 
 TABLE = """

@@ -19,9 +19,9 @@ from acid_platform import CompactionRefused, UnknownColumn, UnsupportedLayout
 from acid_platform.formats.keyed import KeyPart
 from acid_platform.formats.orc import OrcFile, open_orc
 from acid_platform.layout.types import parse_type
-from acid_platform.scan import arrow_scan as module
 from acid_platform.scan import decode
 from acid_platform.scan import deletes as deletes_module
+from acid_platform.scan import scans as module
 from acid_platform.scan.deletes import DeletedRows, DeleteKeys
 from acid_platform.scan.open import arrow_scan
 from acid_platform.values.arrow_types import arrow_type

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from acid_platform import CorruptFile, Table, UnsupportedLayout, Warehouse
 from acid_platform.engine.spark.deleted_rows import deleted_in_files
-from acid_platform.scan import kept_keys
+from acid_platform.scan import deletes
 from acid_platform.scan.deletes import DeleteKeys
 from acid_platform.scan.open import DELETE_KEYS
 from acid_platform.scan.source_files import SourceFile
@@ -27,7 +27,7 @@ def warehouse(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Warehouse]:
     """Its driver may not load a key."""
-    load = kept_keys.kept_keys
+    load = deletes.kept_keys
 
     def refuse(
         files: Files, sources: Sequence[SourceFile], write_ids: ValidWriteIdList
@@ -37,7 +37,7 @@ def warehouse(
 
     with temporary_warehouse(tmp_path / "warehouse", spark, "spark") as opened:
         opened.metastore.set(DELETE_KEYS, "0")
-        monkeypatch.setattr(kept_keys, "kept_keys", refuse)
+        monkeypatch.setattr(deletes, "kept_keys", refuse)
         yield opened
 
 

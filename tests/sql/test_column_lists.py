@@ -14,8 +14,7 @@ from acid_platform.metastore.records import TableRecord
 from acid_platform.predicates.analysis import parsed
 from acid_platform.predicates.grammar import SparkSql
 from acid_platform.sql.column_lists import ColumnList, constraint_of
-from acid_platform.tables.cheap_conditions import FUNCTIONS
-from acid_platform.tables.table_constraints import declared_constraints, row_checks
+from acid_platform.tables.table_constraints import FUNCTIONS, declared_constraints, row_checks
 
 
 @pytest.mark.parametrize(

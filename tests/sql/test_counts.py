@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from acid_platform import AcidError, Warehouse
 from acid_platform.engine.results import Result
-from acid_platform.scan import arrow_scan
+from acid_platform.scan import scans
 from acid_platform.scan.decode import FileRead
 from acid_platform.sql.parse import parse
 from acid_platform.sql.run_queries import aggregated
@@ -168,7 +168,7 @@ def test_a_count_by_partition_opens_no_file(
         table.insert([{"id": one, "p": (None, -1, 7)[one % 3]} for one in range(9)])
         table.delete("id < 4")
         table.count()  # the keys of deleted rows are kept
-        monkeypatch.setattr(arrow_scan, "open_source", lambda *_: pytest.fail("opened"))
+        monkeypatch.setattr(scans, "open_source", lambda *_: pytest.fail("opened"))
         monkeypatch.setattr(FileRead, "work", lambda *_: pytest.fail("decoded"))
         assert [table.count(), table.count("p = 7"), table.count("p IS NULL OR p < 0")] == [5, 2, 3]
         query = "SELECT count(*) AS n FROM db.t x WHERE x.p IS NULL OR p < 0"

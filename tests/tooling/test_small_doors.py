@@ -310,7 +310,7 @@ SIGNS = ["/", "#", "?", "@", ":", "[", "]", "%zz", "\\", " ", "//", "@/", "#@", 
 
 @pytest.mark.parametrize("address", ["postgresql://{}@host:5432/db", "postgres://{}@host/db?x=1"])
 def test_no_error_shows_the_password_of_an_address(address: str) -> None:
-    from acid_platform.handles.database_sources import PostgresSource
+    from acid_platform.handles.import_sources import PostgresSource
     from acid_platform.metastore.log.open_log import open_log
 
     secrets = [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from acid_platform import MalformedRows
 from acid_platform.transactions.row_sets import RowSet
-from acid_platform.write.changed_rows import NO_ROWS, ChangedRows
+from acid_platform.write.publishing import NO_ROWS, ChangedRows
 
 Key = tuple[int, int, int]
 """Write id, bucket property, rowId."""

@@ -25,8 +25,7 @@ from acid_platform.formats.file_access import (
 )
 from acid_platform.formats.keyed import Keyed
 from acid_platform.layout.types import LOCAL_ZONE, TIMESTAMPS, Column
-from acid_platform.scan.arrow_scan import ArrowScan
-from acid_platform.scan.scans import Scan
+from acid_platform.scan.scans import ArrowScan, Scan
 from acid_platform.scan.source_files import SourceFile
 from acid_platform.values.arrow_numpy import values_of
 from acid_platform.values.arrow_types import has_ancient

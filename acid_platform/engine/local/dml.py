@@ -22,9 +22,8 @@ from acid_platform.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
 from acid_platform.predicates.arrow_predicates import predicate_or_none
-from acid_platform.scan.arrow_scan import ENTITY, ArrowScan
-from acid_platform.scan.result_columns import PLACE
-from acid_platform.scan.scans import Scan
+from acid_platform.scan.decode import PLACE
+from acid_platform.scan.scans import ENTITY, ArrowScan, Scan
 from acid_platform.values.arrow_numpy import from_numpy, values_of
 from acid_platform.values.partition_texts import RowPartitions
 from acid_platform.values.stored_values import stored_rows

@@ -29,8 +29,8 @@ from acid_platform.layout.names import BucketFile
 from acid_platform.layout.schema import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.values.arrow_numpy import from_numpy
 from acid_platform.values.partition_texts import RowPartitions
-from acid_platform.write.changed_rows import ChangedRows
 from acid_platform.write.publishing import (
+    ChangedRows,
     Staging,
     WriteTarget,
     WrittenDirectory,

@@ -37,9 +37,8 @@ from acid_platform.engine.results import Result
 from acid_platform.errors import InvalidDefinition, NeedsSpark
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
-from acid_platform.scan.arrow_scan import ENTITY, ArrowScan
-from acid_platform.scan.result_columns import PLACE
-from acid_platform.scan.scans import Scan
+from acid_platform.scan.decode import PLACE
+from acid_platform.scan.scans import ENTITY, ArrowScan, Scan
 from acid_platform.values.arrow_numpy import filled, from_numpy, values_of
 from acid_platform.values.arrow_types import arrow_type, declared_columns
 from acid_platform.values.local_rows import local_table

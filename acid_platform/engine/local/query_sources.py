@@ -18,7 +18,7 @@ from acid_platform.engine.reads import ChangeRead, TableRead, columns_of
 from acid_platform.errors import AcidError, CorruptFile, NoSuchTxn, SnapshotExpired, TxnAborted
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.predicates.arrow_predicates import predicate_or_none
-from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.scan.scans import ArrowScan
 from acid_platform.values.arrow_lending import ArrowLender
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from acid_platform.engine.spark.few_calls import selected
 from acid_platform.engine.spark.spark_types import spark_schema
 from acid_platform.errors import CorruptFile, SnapshotExpired
 from acid_platform.layout.sql_text import quoted
-from acid_platform.scan.change_rows import ChangeReader, FileChanges
-from acid_platform.scan.change_scan import ChangeScan
+from acid_platform.scan.change_scan import ChangeReader, ChangeScan, FileChanges
 from acid_platform.scan.scans import partition_scalars
 from acid_platform.storage.files import Files
 

@@ -37,8 +37,7 @@ from acid_platform.engine.spark.failures import NO_DELETE
 from acid_platform.engine.spark.few_calls import selected, sent
 from acid_platform.formats.keyed import DELETE_EVENT
 from acid_platform.layout.schema import codec_in_sql
-from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
-from acid_platform.scan.kept_keys import UnreadKeys
+from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, UnreadKeys
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.source_files import SourceFile
 from acid_platform.transactions import ValidWriteIdList

@@ -44,8 +44,7 @@ from acid_platform.engine.spark.spark_versions import version_of
 from acid_platform.layout.schema import FILE_NAME_COLUMN
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
-from acid_platform.scan.deletes import DeleteKeys
-from acid_platform.scan.kept_keys import UnreadKeys
+from acid_platform.scan.deletes import DeleteKeys, UnreadKeys
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import RowIdentity, SourceFile
 

@@ -29,7 +29,7 @@ from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
 from acid_platform.predicates.analysis import columns_of
 from acid_platform.predicates.char_literals import refuse_blanks
-from acid_platform.scan.kept_keys import UnreadKeys
+from acid_platform.scan.deletes import UnreadKeys
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.source_files import RowIdentity
 

@@ -33,12 +33,7 @@ from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import FLOATING, TIMESTAMPS, Column, HiveType
 from acid_platform.storage.files import in_threads
 from acid_platform.values.refusals import LONGEST_SHOWN
-from acid_platform.write.publishing import (
-    Staging,
-    WriteTarget,
-    WrittenDirectory,
-    staging,
-)
+from acid_platform.write.publishing import Staging, WriteTarget, WrittenDirectory, staging
 from acid_platform.write.task_files import INSERTS, Received, RowKind, StagedFile
 
 BITS = "__bits"

@@ -12,7 +12,7 @@ from acid_platform.metastore.rules import kept_history, lock_index, write_set
 from acid_platform.metastore.rules.state import Departed, Ended, Entity, State
 from acid_platform.metastore.rules.table_declarations import register_partitions
 from acid_platform.metastore.rules.turn import Event
-from acid_platform.scan.shadowing import shadows
+from acid_platform.scan.selection import shadows
 from acid_platform.transactions import RowOperation, TxnState, TxnType
 from acid_platform.transactions.conflicts import Looked, WriteSetRow
 

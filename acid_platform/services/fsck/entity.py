@@ -27,9 +27,7 @@ from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
 from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, TableRecord
 from acid_platform.scan.acid_directory import AcidDirectory
-from acid_platform.scan.data_files import data_files
-from acid_platform.scan.selection import highest_floor, select
-from acid_platform.scan.shadowing import shadows
+from acid_platform.scan.selection import data_files, highest_floor, select, shadows
 from acid_platform.services.fsck.content import EntityContents
 from acid_platform.services.fsck.findings import Check, Findings, write_version_file
 from acid_platform.storage.files import Files

@@ -28,7 +28,7 @@ from acid_platform.engine.local.translation.scope import (
 from acid_platform.engine.local.translation.select_expressions import Expressions
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import FLOATING
-from acid_platform.scan.result_columns import PLACE
+from acid_platform.scan.decode import PLACE
 
 if TYPE_CHECKING:
     from acid_platform.engine.local.translation.queries import Ctes, QueryTranslator
