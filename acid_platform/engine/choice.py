@@ -9,9 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from acid_platform.base.config import Settings
-from acid_platform.engine.interface import Engine
-from acid_platform.engine.reads import TableRead
-from acid_platform.engine.results import Result
+from acid_platform.engine.interface import Engine, Result, TableRead
 from acid_platform.errors import InvalidDefinition, NeedsSpark
 from acid_platform.values.row_streams import RowStream
 from acid_platform.values.rows import Rows, is_spark_frame

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from acid_platform.engine.reads import TableRead
+from acid_platform.engine.interface import TableRead
 from acid_platform.errors import InvalidDefinition, InvalidExpression, NeedsSpark, WrongType
 from acid_platform.layout.constraints import Constraint, ConstraintKind, RowChecks
 from acid_platform.layout.sql_text import quoted

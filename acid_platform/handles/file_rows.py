@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from acid_platform.base.paths import user_path
-from acid_platform.engine.reads import TableRead
-from acid_platform.engine.results import Result
+from acid_platform.engine.interface import Result, TableRead
 from acid_platform.errors import InvalidDefinition, UnsupportedStatement, WrongType
 from acid_platform.formats.data_file import FilePath
 from acid_platform.formats.file_access import (

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+from acid_platform.engine.interface import Condition, TableRead, Where
 from acid_platform.engine.merge_clauses import (
     MergeAction,
     MergeClause,
     MergeCounts,
     require_reachable,
 )
-from acid_platform.engine.reads import Condition, TableRead, Where
 from acid_platform.engine.source_keys import SourceKeys
 from acid_platform.errors import (
     CompactionRefused,

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from acid_platform.base.config import Settings
 from acid_platform.engine.choice import Engines
-from acid_platform.engine.reads import TableRead
+from acid_platform.engine.interface import TableRead
 from acid_platform.errors import UnknownColumn
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.metastore.pasts import SnapshotName

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from acid_platform.base.table_properties import ISOLATION
 from acid_platform.base.tracing import ENGINE, statement_span
 from acid_platform.engine.choice import LOCAL_BYTES, Choice
-from acid_platform.engine.interface import Engine
-from acid_platform.engine.moment import one_moment
+from acid_platform.engine.interface import Engine, one_moment
 from acid_platform.errors import (
     OverwriteThenWrite,
     PublicationFailed,

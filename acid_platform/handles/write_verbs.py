@@ -13,8 +13,8 @@ from acid_platform.base.arguments import (
     require_list,
     require_texts,
 )
+from acid_platform.engine.interface import Condition, Where
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts, merge_clauses
-from acid_platform.engine.reads import Condition, Where
 from acid_platform.errors import InvalidExpression, UnknownColumn
 from acid_platform.handles.row_statements import (
     DeleteRows,

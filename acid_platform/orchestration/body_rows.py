@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.engine.choice import LOCAL_BYTES
-from acid_platform.engine.results import Result
+from acid_platform.engine.interface import Result
 from acid_platform.errors import WrongType
 from acid_platform.layout.types import Column
 from acid_platform.orchestration.partition_keys import literal

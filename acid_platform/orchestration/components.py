@@ -19,7 +19,7 @@ from dagster.components.resolved.core_models import ResolvedAssetAttributes
 from pydantic import Field
 
 from acid_platform.base.paths import user_path
-from acid_platform.engine.results import Result
+from acid_platform.engine.interface import Result
 from acid_platform.errors import (
     InvalidDefinition,
     InvalidExpression,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from acid_platform.engine.results import Result
+from acid_platform.engine.interface import Result
 from acid_platform.errors import (
     InvalidDefinition,
     NoSuchTable,

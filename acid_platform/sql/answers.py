@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from acid_platform.base.location import Location
 from acid_platform.display.listing import DURATIONS, SIZES, TIMES, Listing, show_table
-from acid_platform.engine.results import ArrowResult, Result
+from acid_platform.engine.interface import ArrowResult, Result
 from acid_platform.errors import AcidError, NoSuchWarehouse
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.show_columns import Shown

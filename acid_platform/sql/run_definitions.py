@@ -44,7 +44,7 @@ from acid_platform.sql.statements import (
 from acid_platform.sql.text import Query
 
 if TYPE_CHECKING:
-    from acid_platform.engine.results import Result
+    from acid_platform.engine.interface import Result
 
 
 DEFINITIONS = Commands(alone=True)

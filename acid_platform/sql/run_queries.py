@@ -21,8 +21,7 @@ from sqlglot import exp
 from acid_platform.base.config import Settings
 from acid_platform.base.per_process import usable_cores
 from acid_platform.base.recent import Recent
-from acid_platform.engine.reads import ChangeRead, Sources, TableRead
-from acid_platform.engine.results import ArrowResult, Result
+from acid_platform.engine.interface import ArrowResult, ChangeRead, Result, Sources, TableRead
 from acid_platform.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.handles.snapshot_view import ScanRequest
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN

@@ -22,8 +22,7 @@ from acid_platform.base.private_places import ScratchDirectory, scratch_director
 from acid_platform.base.recent import Recent
 from acid_platform.base.table_properties import refuse_promises
 from acid_platform.base.tracing import statement_span
-from acid_platform.engine.moment import one_moment
-from acid_platform.engine.results import Result
+from acid_platform.engine.interface import Result, one_moment
 from acid_platform.errors import (
     AcidError,
     NoSuchTable,

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from acid_platform import Warehouse, display
-from acid_platform.engine.results import Result
+from acid_platform.engine.interface import Result
 from acid_platform.metastore import show_columns
 from tests.cli.small import Small, write_delta
 

@@ -17,7 +17,7 @@ from acid_platform import (
     UnsupportedStatement,
     Warehouse,
 )
-from acid_platform.engine.results import Result
+from acid_platform.engine.interface import Result
 from acid_platform.metastore import show_columns
 from acid_platform.services import cleaner
 from tests.conftest import temporary_warehouse

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acid_platform import NeedsSpark, WrongType
-from acid_platform.engine.results import Result
+from acid_platform.engine.interface import Result
 from acid_platform.layout.types import parse_columns
 from acid_platform.orchestration.body_rows import LocalRows, body_rows
 from tests.conftest import temporary_warehouse

@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 
 from acid_platform.base.visible import visible
 from acid_platform.display.listing import show_table
-from acid_platform.engine.results import ArrowResult
+from acid_platform.engine.interface import ArrowResult
 from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore.records import ViewRecord
 from acid_platform.orchestration import checks, components, docs_site, external_assets, markdown

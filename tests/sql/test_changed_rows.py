@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform import Warehouse
+from acid_platform.engine.interface import Result
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
-from acid_platform.engine.results import Result
 from acid_platform.handles.row_statements import OverwriteRows
 from acid_platform.sql.answers import Done
 from tests.conftest import temporary_warehouse

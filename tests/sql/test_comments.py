@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from acid_platform import InvalidDefinition, UnknownColumn, Warehouse
-from acid_platform.engine.results import Result
+from acid_platform.engine.interface import Result
 from acid_platform.metastore.records import TableRecord
 from tests.conftest import temporary_warehouse
 

@@ -16,7 +16,7 @@ from acid_platform import (
     UnknownColumn,
     Warehouse,
 )
-from acid_platform.engine.results import Result
+from acid_platform.engine.interface import Result
 from acid_platform.handles.table import Table
 
 PERSON = """CREATE TABLE {name} (id int CONSTRAINT has_id NOT NULL, name string DEFAULT 'nobody',

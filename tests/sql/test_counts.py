@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acid_platform import AcidError, Warehouse
-from acid_platform.engine.results import Result
+from acid_platform.engine.interface import Result
 from acid_platform.scan import scans
 from acid_platform.scan.decode import FileRead
 from acid_platform.sql.parse import parse

@@ -19,7 +19,7 @@ import pytest
 from pyarrow import orc
 
 from acid_platform import CorruptFile, Table, Warehouse
-from acid_platform.engine.results import Result
+from acid_platform.engine.interface import Result
 from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.transactions import RowOperation

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acid_platform import InvalidExpression, Warehouse
-from acid_platform.engine.results import Result
+from acid_platform.engine.interface import Result
 from acid_platform.sql.parse import split
 from acid_platform.sql.scripts import bound, literal
 from acid_platform.sql.text import parsed

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from acid_platform import NeedsSpark, Table, Warehouse
+from acid_platform.engine.interface import ArrowResult, Result
 from acid_platform.engine.local.run_query import LocalResult
-from acid_platform.engine.results import ArrowResult, Result
 from acid_platform.scan.decode import FileRead
 from acid_platform.sql import run_queries
 from tests.conftest import temporary_warehouse

@@ -22,7 +22,7 @@ from acid_platform import (
     WriteConflict,
 )
 from acid_platform.cli.main import main
-from acid_platform.engine.results import Result
+from acid_platform.engine.interface import Result
 from acid_platform.sql import Done
 from tests.conftest import temporary_warehouse
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from acid_platform import Warehouse, errors
-from acid_platform.engine.results import Result
+from acid_platform.engine.interface import Result
 from tests.conftest import temporary_warehouse
 
 Row = dict[str, Any]

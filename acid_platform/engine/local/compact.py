@@ -14,8 +14,8 @@ import pyarrow as pa
 from acid_platform.base.per_process import usable_cores
 from acid_platform.compaction.execution import PLAIN_FILE_BYTES, Compaction, Records, rewritten
 from acid_platform.compaction.profiles import Profile, ValueSums, combine, row_id_checksum
+from acid_platform.engine.interface import EngineName
 from acid_platform.engine.local.event_files import encoding_threads, finished
-from acid_platform.engine.results import EngineName
 from acid_platform.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.formats.file_access import (
     WRITTEN_CODECS,

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from acid_platform.base.databases import in_memory, not_yet_closed
 from acid_platform.base.per_process import PerProcess
+from acid_platform.engine.interface import TableRead
 from acid_platform.engine.local.query_sources import QuerySource
 from acid_platform.engine.local.running import stoppable
 from acid_platform.engine.local.translation.casts import as_condition, cast
@@ -40,7 +41,6 @@ from acid_platform.engine.local.translation.duckdb_types import (
 )
 from acid_platform.engine.local.translation.expressions import translate_value
 from acid_platform.engine.local.translation.scope import NameScope
-from acid_platform.engine.reads import TableRead
 from acid_platform.errors import NeedsSpark, UnsupportedLayout, WrongType
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, LOCAL_ZONE, Column, HiveType, of_value
 from acid_platform.scan.scans import Scan

@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from acid_platform.engine.interface import Fixed
+from acid_platform.engine.interface import EngineName, Fixed, Result, Sources, Where
 from acid_platform.engine.local.running import Statements
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
-from acid_platform.engine.reads import Sources, Where
-from acid_platform.engine.results import EngineName, Result
 from acid_platform.engine.source_keys import SourceKeys
 from acid_platform.scan.scans import Scan
 from acid_platform.values.rows import Rows

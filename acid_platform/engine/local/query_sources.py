@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.engine.reads import ChangeRead, TableRead, columns_of
+from acid_platform.engine.interface import ChangeRead, TableRead, columns_of
 from acid_platform.errors import AcidError, CorruptFile, NoSuchTxn, SnapshotExpired, TxnAborted
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.predicates.arrow_predicates import predicate_or_none

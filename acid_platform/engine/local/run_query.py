@@ -17,6 +17,15 @@ from sqlglot.errors import SqlglotError
 from acid_platform.base import arrow_functions as pc
 from acid_platform.base.arguments import require_limit
 from acid_platform.base.recent import Recent
+from acid_platform.engine.interface import (
+    ChangeRead,
+    EngineName,
+    Result,
+    Sources,
+    TableRead,
+    columns_of,
+    one_moment,
+)
 from acid_platform.engine.local.computation import reading
 from acid_platform.engine.local.query_sources import QuerySource
 from acid_platform.engine.local.translation.duckdb_failures import batches_of
@@ -24,9 +33,6 @@ from acid_platform.engine.local.translation.duckdb_types import VOID, duckdb_typ
 from acid_platform.engine.local.translation.functions import is_momentary
 from acid_platform.engine.local.translation.queries import QueryTranslator
 from acid_platform.engine.local.translation.relations import QueryBlock, TopRows
-from acid_platform.engine.moment import one_moment
-from acid_platform.engine.reads import ChangeRead, Sources, TableRead, columns_of
-from acid_platform.engine.results import EngineName, Result
 from acid_platform.engine.spark_pieces import frame_of
 from acid_platform.errors import InvalidDefinition, NeedsSpark, UnknownColumn
 from acid_platform.layout.schema import ROW_ID_COLUMN

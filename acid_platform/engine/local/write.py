@@ -12,12 +12,11 @@ from operator import itemgetter
 
 import pyarrow as pa
 
-from acid_platform.engine.interface import Fixed
+from acid_platform.engine.interface import Fixed, Result
 from acid_platform.engine.local import running
 from acid_platform.engine.local.event_files import EventFiles, publish_events, require_writable
 from acid_platform.engine.local.placed_rows import PlacedRows, buckets_of, in_files
 from acid_platform.engine.local.row_checks import default_values, require_checked
-from acid_platform.engine.results import Result
 from acid_platform.errors import NeedsSpark, PublicationFailed
 from acid_platform.values.local_rows import local_parts
 from acid_platform.values.partition_texts import places_of

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from acid_platform.compaction.execution import PLAIN_FILE_BYTES, Compaction, Records
 from acid_platform.compaction.profiles import MODULUS, Profile, combine
 from acid_platform.compaction.rewrite import Rewrite, Rewritten, written_values
-from acid_platform.engine.results import EngineName
+from acid_platform.engine.interface import EngineName
 from acid_platform.engine.spark import jobs
 from acid_platform.engine.spark.acid_columns import KEYS
 from acid_platform.engine.spark.char_varchar import with_limited_texts

@@ -7,10 +7,8 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from acid_platform.engine.interface import Fixed
+from acid_platform.engine.interface import ArrowResult, EngineName, Fixed, Result, Sources, Where
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
-from acid_platform.engine.reads import Sources, Where
-from acid_platform.engine.results import ArrowResult, EngineName, Result
 from acid_platform.engine.source_keys import SourceKeys
 from acid_platform.engine.spark import jobs
 from acid_platform.engine.spark.dml import insert_rows, rows_to_delete, rows_to_update
@@ -55,7 +53,7 @@ class SparkEngine:
         text: str,
         sources: Sources,
         reason: str,
-        named: bool = True,  # noqa: ARG002
+        named: bool = True,
     ) -> SparkResult:
         return SparkResult(result_of(self.spark, text, sources), reason)
 

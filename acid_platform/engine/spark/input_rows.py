@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from acid_platform.engine.results import Result
+from acid_platform.engine.interface import Result
 from acid_platform.engine.spark.char_varchar import (
     as_values,
     marked_type,

@@ -20,8 +20,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from acid_platform.base.arguments import require_limit
-from acid_platform.engine.reads import ChangeRead, Sources, TableRead
-from acid_platform.engine.results import EngineName, Result
+from acid_platform.engine.interface import ChangeRead, EngineName, Result, Sources, TableRead
 from acid_platform.engine.spark.change_frames import change_frame
 from acid_platform.engine.spark.char_varchar import (
     marked_columns,

@@ -16,13 +16,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from acid_platform import AcidError, NeedsSpark
+from acid_platform.engine.interface import TableRead
 from acid_platform.engine.local.translation.casts import Typed
 from acid_platform.engine.local.translation.column_names import column_name
 from acid_platform.engine.local.translation.duckdb_failures import raise_as_ours, translated
 from acid_platform.engine.local.translation.expressions import translate_value
 from acid_platform.engine.local.translation.queries import QueryTranslator
 from acid_platform.engine.local.translation.scope import NameScope
-from acid_platform.engine.reads import TableRead
 from acid_platform.engine.spark import failures as spark_failures
 from acid_platform.engine.spark.char_varchar import stripped
 from acid_platform.scan.scans import Scan

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from acid_platform import NeedsSpark, PublicationFailed, Table, TxnAborted, Warehouse, WrongType
+from acid_platform.engine.interface import ArrowResult
 from acid_platform.engine.local import running
 from acid_platform.engine.local.placed_rows import in_files
 from acid_platform.engine.local.running import RunningStatement
-from acid_platform.engine.results import ArrowResult
 from acid_platform.formats.file_access import recorded_file
 from acid_platform.formats.orc import AcidWriter, open_orc, user_metadata
 from acid_platform.handles.transaction import TransactionTable

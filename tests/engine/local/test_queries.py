@@ -21,7 +21,7 @@ from acid_platform import (
     Warehouse,
     WrongType,
 )
-from acid_platform.engine.results import Result
+from acid_platform.engine.interface import Result
 from acid_platform.layout.types import Column
 from tests.conftest import slow_then_soak, temporary_warehouse
 from tests.engine.local import generated

@@ -15,6 +15,7 @@ from typing import Literal
 import sqlglot
 from sqlglot import exp
 
+from acid_platform.engine.interface import moment
 from acid_platform.engine.local.translation.arithmetic import (
     mean_type,
     quotient,
@@ -39,7 +40,6 @@ from acid_platform.engine.local.translation.duckdb_types import (
     spark_name,
     text,
 )
-from acid_platform.engine.moment import moment
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType
 from acid_platform.predicates.grammar import SparkSql

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from acid_platform.engine.interface import Sources, columns_of
 from acid_platform.engine.local.translation import relations
 from acid_platform.engine.local.translation.casts import Typed, as_condition, as_key, cast
 from acid_platform.engine.local.translation.duckdb_types import VOID, wider
@@ -29,7 +30,6 @@ from acid_platform.engine.local.translation.scope import (
     sortable,
 )
 from acid_platform.engine.local.translation.select_clauses import Select
-from acid_platform.engine.reads import Sources, columns_of
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import HiveType, of_value
 
