@@ -150,7 +150,7 @@ class UpdateRows(RowStatement[int]):
     lock = Statement.UPDATE
 
     def check(self, record: TableRecord) -> None:
-        from acid_platform.engine.assignments import targets_of  # sqlglot takes long
+        from acid_platform.engine.merge_clauses import targets_of  # sqlglot takes long
 
         _refuse_insert_only(record, "UPDATE")
         require_writable(record)
@@ -283,7 +283,7 @@ class MergeRows(RowStatement[MergeCounts]):
         """
         if clause.action is not MergeAction.UPDATE or clause.values is not None:
             return clause
-        from acid_platform.engine.assignments import values_of_all
+        from acid_platform.engine.merge_clauses import values_of_all
         from acid_platform.scan.file_pruning import equal_columns
 
         buckets = bucketing(record)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from acid_platform.engine.assignments import values_of_all
 from acid_platform.engine.interface import Condition, Result, Where
-from acid_platform.engine.merge_clauses import MergeAction, MergeClause
+from acid_platform.engine.merge_clauses import MergeAction, MergeClause, values_of_all
 from acid_platform.errors import (
     InvalidExpression,
     NoSuchPartition,

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acid_platform.engine.assignments import wanted_assignments
 from acid_platform.engine.interface import Condition, Where
 from acid_platform.engine.local import running
 from acid_platform.engine.local.event_files import (
@@ -18,6 +17,7 @@ from acid_platform.engine.local.event_files import (
     require_writable,
 )
 from acid_platform.engine.local.row_checks import require_checked
+from acid_platform.engine.merge_clauses import wanted_assignments
 from acid_platform.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column

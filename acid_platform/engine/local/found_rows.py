@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acid_platform.engine.assignments import SetTarget, targets_of
 from acid_platform.engine.interface import ROW_ID, Condition, TableRead
 from acid_platform.engine.local.computation import (
     POSITION,
@@ -32,6 +31,7 @@ from acid_platform.engine.local.query_sources import QuerySource
 from acid_platform.engine.local.run_query import query
 from acid_platform.engine.local.translation.duckdb_types import identifier
 from acid_platform.engine.local.translation.scope import NameScope
+from acid_platform.engine.merge_clauses import SetTarget, targets_of
 from acid_platform.errors import InvalidDefinition, NeedsSpark, UnsupportedLayout
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acid_platform.engine.assignments import expressions_of, inserted_values, wanted_assignments
 from acid_platform.engine.interface import Result
 from acid_platform.engine.local import running
 from acid_platform.engine.local.computation import (
@@ -33,7 +32,14 @@ from acid_platform.engine.local.row_checks import require_checked
 from acid_platform.engine.local.translation.duckdb_types import identifier
 from acid_platform.engine.local.translation.scope import NameScope
 from acid_platform.engine.local.write import counted
-from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
+from acid_platform.engine.merge_clauses import (
+    MergeAction,
+    MergeClause,
+    MergeCounts,
+    expressions_of,
+    inserted_values,
+    wanted_assignments,
+)
 from acid_platform.errors import InvalidDefinition, NeedsSpark
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acid_platform.engine.assignments import targets_of, wanted_assignments
 from acid_platform.engine.interface import Condition, Where
+from acid_platform.engine.merge_clauses import targets_of, wanted_assignments
 from acid_platform.engine.spark.acid_columns import KEYS, ROW_ID_STRUCT
 from acid_platform.engine.spark.char_varchar import with_limited_texts
 from acid_platform.engine.spark.few_calls import selected, types_of

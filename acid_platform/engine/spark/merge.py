@@ -18,8 +18,14 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from acid_platform.engine.assignments import expressions_of, inserted_values, wanted_assignments
-from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
+from acid_platform.engine.merge_clauses import (
+    MergeAction,
+    MergeClause,
+    MergeCounts,
+    expressions_of,
+    inserted_values,
+    wanted_assignments,
+)
 from acid_platform.engine.source_keys import SourceKeys, names_of
 from acid_platform.engine.spark.acid_columns import BUCKET, KEYS, ROW_ID, WRITE_ID
 from acid_platform.engine.spark.char_varchar import marked_columns, marked_type, with_limited_texts
