@@ -33,7 +33,7 @@ from acid_platform.compaction.execution import (
 from acid_platform.compaction.plan import CompactionPlan, CompactionSettings
 from acid_platform.compaction.profiles import compare
 from acid_platform.compaction.states import CompactionKind, Layout
-from acid_platform.engine.compaction_choice import CompactionChoice, choose
+from acid_platform.engine.choice import CompactionChoice, choose
 from acid_platform.errors import (
     CompactionMismatch,
     InvalidDefinition,

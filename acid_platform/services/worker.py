@@ -32,7 +32,7 @@ from acid_platform.compaction.plan import (
 )
 from acid_platform.compaction.profiles import Measure, compare
 from acid_platform.compaction.states import CompactionState
-from acid_platform.engine.compaction_choice import CompactionChoice, choose
+from acid_platform.engine.choice import CompactionChoice, choose
 from acid_platform.errors import (
     AcidError,
     CompactionLost,

@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from acid_platform import CompactionFailed, CompactionRefused, Table, Warehouse
-from acid_platform.engine import compaction_choice
+from acid_platform.engine import choice
 from acid_platform.engine.local import compact
 from acid_platform.formats.orc import OrcWriter, orc_schema
 from acid_platform.formats.parquet import ParquetWriter
@@ -132,7 +132,7 @@ def test_P33_what_this_process_finds_that_it_cant_copy_goes_to_spark(
         asked.append(_[-1])
         raise CompactionFailed("asked for Spark")
 
-    monkeypatch.setattr(compaction_choice, "_spark", spark)
+    monkeypatch.setattr(choice, "_spark", spark)
     done = outcome(warehouse)
     assert done.state == "failed" and "asked for Spark" in done.reason
     [reason] = asked
