@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from acid_platform import PublicationFailed, SparkMisconfigured, Table, Warehouse
 from acid_platform.base.recent import Recent
-from acid_platform.engine.spark import cache, deleted_rows, spark_readers, write
+from acid_platform.engine.spark import deleted_rows, few_calls, spark_readers, write
 from acid_platform.engine.spark.deleted_rows import DeleteBitmap
 from acid_platform.engine.spark.live_rows import READER_VARIABLE
 from acid_platform.engine.spark.session import check_session
@@ -75,7 +75,7 @@ def test_P16_P14_every_way_to_scan_gives_the_same_rows(
     reader: str,
     way: str,
 ) -> None:
-    monkeypatch.setattr(cache, "_parts", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
+    monkeypatch.setattr(few_calls, "_parts", Recent(few_calls.MAX_ENTRIES, few_calls.MAX_BYTES))
     monkeypatch.setenv(READER_VARIABLE, reader.partition("-")[0])
     monkeypatch.setattr(spark_readers, "UNION_BYTES", 0 if reader == "spark-union" else 1 << 60)
     monkeypatch.setattr(spark_readers, "UNION_LIMIT", 100)

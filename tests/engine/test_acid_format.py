@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from acid_platform import CorruptFile, SnapshotExpired, UnsupportedLayout
 from acid_platform.base.recent import Recent
-from acid_platform.engine.spark import cache, live_rows
+from acid_platform.engine.spark import few_calls, live_rows
 from acid_platform.engine.spark.failures import install_expiry
 from acid_platform.engine.spark.live_rows import READER_VARIABLE, has_acid_format
 from acid_platform.formats.orc import ACID_COLUMNS
@@ -324,7 +324,7 @@ def test_P17_timestamps_are_those_that_sparks_own_reader_gives(
         expected = sorted(map(str, given.filter("i <> 1").selectExpr(*shown).collect()))
         assert rows(table.read().selectExpr(*shown)) == expected
         monkeypatch.setenv(READER_VARIABLE, "spark")
-        monkeypatch.setattr(cache, "_parts", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
+        monkeypatch.setattr(few_calls, "_parts", Recent(few_calls.MAX_ENTRIES, few_calls.MAX_BYTES))
         assert rows(table.read().selectExpr(*shown)) == expected
 
 
@@ -365,7 +365,7 @@ def test_P17_decimals_are_those_that_sparks_own_reader_gives(
         one > 1 for place, one in enumerate(values) if place != 2
     )
     monkeypatch.setenv(READER_VARIABLE, "spark")
-    monkeypatch.setattr(cache, "_parts", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
+    monkeypatch.setattr(few_calls, "_parts", Recent(few_calls.MAX_ENTRIES, few_calls.MAX_BYTES))
     assert found == sorted(map(str, read(spark, scan).collect()))
 
 
@@ -530,7 +530,7 @@ def test_a_session_that_cannot_load_the_format_reads_by_sparks_own_reader_and_sa
     monkeypatch.setattr(live_rows, "_loaded", type(live_rows._loaded)())
     monkeypatch.setattr(live_rows, "_classes", type(live_rows._classes)())
     monkeypatch.setattr(live_rows, "_SOURCES", tmp_path / "java")
-    monkeypatch.setattr(cache, "_parts", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
+    monkeypatch.setattr(few_calls, "_parts", Recent(few_calls.MAX_ENTRIES, few_calls.MAX_BYTES))
     sources = tmp_path / "java" / "acidplatform"
     sources.mkdir(parents=True)
     (sources / "Broken.java").write_text("package acidplatform; class Broken { int x = y; }")
@@ -552,7 +552,7 @@ def test_a_later_session_of_a_process_has_the_format_too(
 ) -> None:
     """The JVM has the classes already, and the new session's executors need them."""
     monkeypatch.setattr(live_rows, "_loaded", type(live_rows._loaded)())
-    monkeypatch.setattr(cache, "_parts", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
+    monkeypatch.setattr(few_calls, "_parts", Recent(few_calls.MAX_ENTRIES, few_calls.MAX_BYTES))
     assert has_acid_format(spark)
     table = AcidTable(tmp_path, "v int").written("d1", [(1, P, row, row) for row in range(5)])
     assert read(spark, proven(scans(table))).count() == 5

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from acid_platform import CorruptFile, Table, Warehouse
 from acid_platform.base.recent import Recent
-from acid_platform.engine.spark import cache
+from acid_platform.engine.spark import few_calls
 from acid_platform.services import cleaner
 from acid_platform.transactions import NONE_OPEN
 from tests.acid_files import AcidTable, P
@@ -37,42 +37,47 @@ def filled(warehouse: Warehouse, number: int) -> Table:
 
 
 def test_files_are_resolved_once(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "_parts", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
+    monkeypatch.setattr(few_calls, "_parts", Recent(few_calls.MAX_ENTRIES, few_calls.MAX_BYTES))
     table = filled(warehouse, 10)
     assert values(table) == values(table) == [10, 10]
-    assert len(cache._parts._values) == 1
+    assert len(few_calls._parts._values) == 1
     table.insert(warehouse.spark.createDataFrame([(3, 30)], "id int, v int"))
     assert values(table) == [10, 10, 30]
-    assert len(cache._parts._values) == 2
+    assert len(few_calls._parts._values) == 2
     table.delete("id = 1")
     assert values(table) == [10, 30]
-    before = list(cache._parts._values)
+    before = list(few_calls._parts._values)
     assert values(table) == [10, 30]
-    assert list(cache._parts._values) == before
+    assert list(few_calls._parts._values) == before
     table.delete("id = 2")
     assert values(table) == [30]
-    most = 10 * cache.FILE_BYTES
-    monkeypatch.setattr(cache, "_parts", Recent(cache.MAX_ENTRIES, most))
+    most = 10 * few_calls.FILE_BYTES
+    monkeypatch.setattr(few_calls, "_parts", Recent(few_calls.MAX_ENTRIES, most))
     assert table.update({"v": "v + 1"}, "id = 3") == 1
     assert values(table) == [31]
-    assert 0 < sum(size for _, size in cache._parts._values.values()) == cache._parts._bytes <= most
+    assert (
+        0
+        < sum(size for _, size in few_calls._parts._values.values())
+        == few_calls._parts._bytes
+        <= most
+    )
 
 
 def test_reads_of_other_columns_use_the_same_frame(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache, "_parts", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
+    monkeypatch.setattr(few_calls, "_parts", Recent(few_calls.MAX_ENTRIES, few_calls.MAX_BYTES))
     table = filled(warehouse, 10)
     table.delete("id = 1")
     assert values(table) == [10]
-    before = list(cache._parts._values)
+    before = list(few_calls._parts._values)
     for columns, row in ((["v", "ID"], (10, 2)), (["id"], (2,)), (["v"], (10,)), ([], ())):
         frame = table.read(columns=columns)
         assert [tuple(found) for found in frame.collect()] == [row]
         assert frame.columns == [name.lower() for name in columns]
         leaf = frame._jdf.queryExecution().sparkPlan().collectLeaves().apply(0)
         assert {*leaf.requiredSchema().fieldNames()} == {*frame.columns}
-    assert list(cache._parts._values) == before
+    assert list(few_calls._parts._values) == before
     assert table.read(columns=["v"], row_id=True).columns == ["v", "row__id"]
     names = [f"c{number}" for number in range(70)]
     wide = warehouse.create_table("db.wide", ", ".join(f"{name} int" for name in names))

@@ -32,9 +32,8 @@ from acid_platform.engine.spark.acid_columns import (
     keys_as,
     never_pushed,
 )
-from acid_platform.engine.spark.cache import cached
 from acid_platform.engine.spark.failures import NO_DELETE
-from acid_platform.engine.spark.few_calls import selected, sent
+from acid_platform.engine.spark.few_calls import cached, selected, sent
 from acid_platform.formats.keyed import DELETE_EVENT
 from acid_platform.layout.schema import codec_in_sql
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, UnreadKeys

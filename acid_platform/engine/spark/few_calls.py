@@ -9,8 +9,8 @@ are used.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 from pyspark.sql.pandas.functions import PythonEvalType, pandas_udf
 
+from acid_platform.base.recent import Recent
 from acid_platform.engine.spark.failures import analysed, raise_as_ours
 from acid_platform.engine.spark.spark_versions import version_of
 from acid_platform.errors import InvalidExpression, SparkMisconfigured
@@ -254,3 +255,28 @@ def _member(spark: SparkSession, name: str, look_up: Callable[[], Any]) -> Any:
     if name not in members:
         members[name] = look_up()
     return members[name]
+
+
+MAX_ENTRIES = 128
+MAX_BYTES = 64 << 20
+"""The limit for everything in the cache, as memory of the JVM."""
+FILE_BYTES = 1000
+"""An estimate of the memory that the JVM needs for a file: its status and paths."""
+
+_Part = TypeVar("_Part")
+_parts: Recent[Hashable, tuple[SparkSession, Any]] = Recent(MAX_ENTRIES, MAX_BYTES)
+
+
+def cached(spark: SparkSession, key: Hashable, size: int, make: Callable[[], _Part]) -> _Part:
+    """The cached result of `make` for this key and session, or a new one. Thread-safe.
+
+    The key must have everything that `make` depends on: for files, paths and sizes. `size` is in
+    bytes.
+    """
+    key = (id(spark), key)  # the entry holds the session, so no other session gets its id
+    entry = _parts.get(key)
+    if entry is None:
+        entry = spark, make()
+        _parts.put(key, entry, size)
+    part: _Part = entry[1]
+    return part

@@ -33,7 +33,6 @@ from acid_platform.engine.spark.acid_columns import (
     never_pushed,
     row_id_type,
 )
-from acid_platform.engine.spark.cache import FILE_BYTES, cached
 from acid_platform.engine.spark.char_varchar import as_read, has_char_or_varchar, marked
 from acid_platform.engine.spark.deleted_rows import (
     DeleteBitmap,
@@ -43,7 +42,14 @@ from acid_platform.engine.spark.deleted_rows import (
     valid_events,
 )
 from acid_platform.engine.spark.failures import NO_INSERT
-from acid_platform.engine.spark.few_calls import COMPLETE, file_frame, selected, sent
+from acid_platform.engine.spark.few_calls import (
+    COMPLETE,
+    FILE_BYTES,
+    cached,
+    file_frame,
+    selected,
+    sent,
+)
 from acid_platform.engine.spark.plain_files import read_plain
 from acid_platform.engine.spark.spark_types import spark_schema, spark_type
 from acid_platform.formats.keyed import INSERT_EVENT
