@@ -263,7 +263,7 @@ class Reads(ArrowLender):
         Raises NotEnoughHistory (which says since when changes are kept), NoSuchPast, UnknownColumn,
         InvalidDefinition.
         """
-        from acid_platform.engine.spark.change_frames import changed_rows
+        from acid_platform.engine.spark.scan import changed_rows
 
         _require_reading(columns)
         first, last = _between(since, until, consumer)
