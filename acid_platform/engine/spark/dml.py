@@ -11,11 +11,10 @@ from pyspark.sql import functions as F
 from acid_platform.engine.interface import Condition, Where
 from acid_platform.engine.merge_clauses import targets_of, wanted_assignments
 from acid_platform.engine.spark.acid_columns import KEYS, ROW_ID_STRUCT
-from acid_platform.engine.spark.char_varchar import with_limited_texts
 from acid_platform.engine.spark.few_calls import selected, types_of
 from acid_platform.engine.spark.query import run_query
 from acid_platform.engine.spark.scan import scan_rows
-from acid_platform.engine.spark.spark_types import cast_text, require_assignable
+from acid_platform.engine.spark.spark_types import cast_text, require_assignable, with_limited_texts
 from acid_platform.engine.spark.write import StatementRows, arranged, place_by_hash
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted, sql_string

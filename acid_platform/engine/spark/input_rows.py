@@ -10,20 +10,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from acid_platform.engine.interface import Result
-from acid_platform.engine.spark.char_varchar import (
-    as_values,
-    marked_type,
-    stripped,
-    with_limited_texts,
-)
 from acid_platform.engine.spark.failures import INEXACT, OTHER_PARTITION
 from acid_platform.engine.spark.few_calls import selected
 from acid_platform.engine.spark.spark_types import (
+    as_values,
     cast_text,
     hive_type,
+    marked_type,
     require_assignable,
     spark_schema,
+    stripped,
     type_text,
+    with_limited_texts,
 )
 from acid_platform.engine.spark_pieces import frame_of
 from acid_platform.errors import InvalidDefinition

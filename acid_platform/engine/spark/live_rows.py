@@ -36,10 +36,14 @@ from pyspark.sql import types as T
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
 from acid_platform.engine.spark.acid_columns import ENTITY, KEYS, key_fields
-from acid_platform.engine.spark.char_varchar import as_read, has_char_or_varchar, marked
 from acid_platform.engine.spark.deleted_rows import ReadRows, deleted_keys, may_have_deleted_rows
 from acid_platform.engine.spark.few_calls import java_class, parsed, passed, selected
-from acid_platform.engine.spark.spark_types import spark_schema
+from acid_platform.engine.spark.spark_types import (
+    as_read,
+    has_char_or_varchar,
+    marked,
+    spark_schema,
+)
 from acid_platform.engine.spark.spark_versions import version_of
 from acid_platform.layout.schema import FILE_NAME_COLUMN
 from acid_platform.layout.sql_text import quoted

@@ -28,12 +28,16 @@ from acid_platform.engine.merge_clauses import (
 )
 from acid_platform.engine.source_keys import SourceKeys, names_of
 from acid_platform.engine.spark.acid_columns import BUCKET, KEYS, ROW_ID, WRITE_ID
-from acid_platform.engine.spark.char_varchar import marked_columns, marked_type, with_limited_texts
 from acid_platform.engine.spark.dml import computed, enclosed, writers
 from acid_platform.engine.spark.failures import is_connect, raise_as_ours
 from acid_platform.engine.spark.few_calls import expression, selected, types_of
 from acid_platform.engine.spark.scan import scan_rows
-from acid_platform.engine.spark.spark_types import type_text
+from acid_platform.engine.spark.spark_types import (
+    marked_columns,
+    marked_type,
+    type_text,
+    with_limited_texts,
+)
 from acid_platform.engine.spark.write import (
     BITS,
     BUCKET_OF_ROW,

@@ -21,12 +21,6 @@ from sqlglot.errors import SqlglotError
 
 from acid_platform.base.arguments import require_limit
 from acid_platform.engine.interface import ChangeRead, EngineName, Result, Sources, TableRead
-from acid_platform.engine.spark.char_varchar import (
-    marked_columns,
-    marked_type,
-    shown,
-    without_types,
-)
 from acid_platform.engine.spark.failures import (
     analysed,
     first_line,
@@ -37,6 +31,7 @@ from acid_platform.engine.spark.few_calls import over_frames
 from acid_platform.engine.spark.in_subqueries import with_unknowns
 from acid_platform.engine.spark.input_rows import column_of
 from acid_platform.engine.spark.scan import change_frame, read_frame
+from acid_platform.engine.spark.spark_types import marked_columns, marked_type, shown, without_types
 from acid_platform.errors import InvalidExpression
 from acid_platform.layout.types import Column, require_columns
 from acid_platform.predicates.char_literals import refuse_blanks

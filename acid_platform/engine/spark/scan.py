@@ -16,13 +16,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from acid_platform.engine.spark.acid_columns import ENTITY, KEYS, ROW_ID_STRUCT, key_fields
-from acid_platform.engine.spark.char_varchar import as_read, has_char_or_varchar, marked, shown
 from acid_platform.engine.spark.deleted_rows import ReadRows
 from acid_platform.engine.spark.failures import analysed, raise_as_ours
 from acid_platform.engine.spark.few_calls import FILE_BYTES, cached, filtered, selected
 from acid_platform.engine.spark.live_rows import divided, has_acid_format, read_by_format, readable
 from acid_platform.engine.spark.spark_readers import read_by_spark
-from acid_platform.engine.spark.spark_types import spark_schema
+from acid_platform.engine.spark.spark_types import (
+    as_read,
+    has_char_or_varchar,
+    marked,
+    shown,
+    spark_schema,
+)
 from acid_platform.errors import CorruptFile, SnapshotExpired
 from acid_platform.layout import schema
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN

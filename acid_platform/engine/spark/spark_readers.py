@@ -33,7 +33,6 @@ from acid_platform.engine.spark.acid_columns import (
     never_pushed,
     row_id_type,
 )
-from acid_platform.engine.spark.char_varchar import as_read, has_char_or_varchar, marked
 from acid_platform.engine.spark.deleted_rows import (
     DeleteBitmap,
     ReadRows,
@@ -51,7 +50,13 @@ from acid_platform.engine.spark.few_calls import (
     sent,
 )
 from acid_platform.engine.spark.plain_files import read_plain
-from acid_platform.engine.spark.spark_types import spark_schema, spark_type
+from acid_platform.engine.spark.spark_types import (
+    as_read,
+    has_char_or_varchar,
+    marked,
+    spark_schema,
+    spark_type,
+)
 from acid_platform.formats.keyed import INSERT_EVENT
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted, sql_string

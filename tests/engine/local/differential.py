@@ -24,7 +24,7 @@ from acid_platform.engine.local.translation.expressions import translate_value
 from acid_platform.engine.local.translation.queries import QueryTranslator
 from acid_platform.engine.local.translation.scope import NameScope
 from acid_platform.engine.spark import failures as spark_failures
-from acid_platform.engine.spark.char_varchar import stripped
+from acid_platform.engine.spark.spark_types import stripped
 from acid_platform.scan.scans import Scan
 from tests.engine.local import values
 
