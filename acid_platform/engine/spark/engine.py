@@ -11,9 +11,8 @@ from acid_platform.engine.interface import ArrowResult, EngineName, Fixed, Resul
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.source_keys import SourceKeys
 from acid_platform.engine.spark import jobs
-from acid_platform.engine.spark.dml import insert_rows, rows_to_delete, rows_to_update
+from acid_platform.engine.spark.dml import SparkMerge, insert_rows, rows_to_delete, rows_to_update
 from acid_platform.engine.spark.input_rows import as_frame, conform
-from acid_platform.engine.spark.merge import SparkMerge
 from acid_platform.engine.spark.query import SparkResult, result_of
 from acid_platform.engine.spark.write import StatementRows, write_statement
 from acid_platform.engine.spark_pieces import removed_afterwards
