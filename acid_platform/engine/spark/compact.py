@@ -13,7 +13,7 @@ from acid_platform.compaction.execution import PLAIN_FILE_BYTES, Compaction, Rec
 from acid_platform.compaction.profiles import MODULUS, Profile, combine
 from acid_platform.compaction.rewrite import Rewrite, Rewritten, written_values
 from acid_platform.engine.interface import EngineName
-from acid_platform.engine.spark import jobs
+from acid_platform.engine.spark import engine
 from acid_platform.engine.spark.acid_columns import KEYS
 from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.few_calls import selected
@@ -47,12 +47,12 @@ class SparkCompaction:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        with jobs.tagged(self._spark, self.compaction.plan.txn_id):
-            jobs.describe(self._spark, self.compaction.job, self.compaction.plan.settings.pool)
+        with engine.tagged(self._spark, self.compaction.plan.txn_id):
+            engine.describe(self._spark, self.compaction.job, self.compaction.plan.settings.pool)
             yield
 
     def cancel(self) -> None:
-        jobs.cancel(self._spark, self.compaction.plan.txn_id)
+        engine.cancel(self._spark, self.compaction.plan.txn_id)
 
     def write(self) -> Records:
         """Raises CompactionRefused for timestamps with nanoseconds in files of an insert-only

@@ -3,25 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from pyspark.sql import SparkSession
 
 from acid_platform.engine.interface import ArrowResult, EngineName, Fixed, Result, Sources, Where
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.source_keys import SourceKeys
-from acid_platform.engine.spark import jobs
 from acid_platform.engine.spark.dml import SparkMerge, insert_rows, rows_to_delete, rows_to_update
+from acid_platform.engine.spark.failures import is_connect
 from acid_platform.engine.spark.input_rows import as_frame, conform
 from acid_platform.engine.spark.query import SparkResult, result_of
 from acid_platform.engine.spark.write import StatementRows, write_statement
 from acid_platform.engine.spark_pieces import removed_afterwards
+from acid_platform.errors import SparkLost
 from acid_platform.scan.scans import Scan
 from acid_platform.values.local_rows import local_table
 from acid_platform.values.row_streams import RowStream
 from acid_platform.values.rows import Rows, is_spark_frame
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 from acid_platform.write.task_files import files_needed
+
+
+def _tag(txn_id: int) -> str:
+    return f"acid-txn-{txn_id}"
+
+
+@contextmanager
+def tagged(spark: SparkSession, txn_id: int) -> Iterator[None]:
+    """Tags the jobs that this thread starts inside the block as the transaction's."""
+    spark.addTag(_tag(txn_id))
+    try:
+        yield
+    finally:
+        with suppress(SparkLost):
+            spark.removeTag(_tag(txn_id))
+
+
+def describe(spark: SparkSession, text: str, pool: str) -> None:
+    """Sets the description that Spark's UI shows for this thread's jobs, and their scheduler pool.
+
+    `pool` empty: the default. Spark Connect has neither.
+    """
+    if not is_connect(spark):
+        spark.sparkContext.setJobDescription(text)
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool or None)  # type: ignore[arg-type]
+
+
+def cancel(spark: SparkSession | None, txn_id: int) -> None:
+    """Stops the running jobs of a transaction, if there are any."""
+    if spark is not None:
+        with suppress(SparkLost):  # nothing runs there any more
+            spark.interruptTag(_tag(txn_id))
 
 
 class SparkEngine:
@@ -41,11 +74,11 @@ class SparkEngine:
 
     @contextmanager
     def statement(self, txn: int) -> Iterator[None]:
-        with removed_afterwards(), jobs.tagged(self.spark, txn):
+        with removed_afterwards(), tagged(self.spark, txn):
             yield
 
     def cancel(self, txn: int) -> None:
-        jobs.cancel(self._used, txn)
+        cancel(self._used, txn)
 
     def query(
         self,
