@@ -174,7 +174,7 @@ class Engines:
     def _choices(self, settings: Settings, rows: Rows | None, read_bytes: int) -> Iterator[Choice]:
         preference = self.preferred_here
         if is_spark_frame(rows):
-            from acid_platform.engine.spark.jvm_death import require_alive
+            from acid_platform.engine.spark.jvm import require_alive
 
             require_alive(rows.sparkSession)  # type: ignore[union-attr, arg-type]
         if preference == "spark":

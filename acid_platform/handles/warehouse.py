@@ -120,7 +120,7 @@ class Warehouse:
         JavaMissing, SparkMisconfigured, SparkLost."""
         with self._guard:
             if self._spark is not None:
-                from acid_platform.engine.spark.jvm_death import has_ended
+                from acid_platform.engine.spark.jvm import has_ended
 
                 if has_ended(self._spark):
                     self._spark = None

@@ -14,7 +14,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 
-from acid_platform.engine.spark import failures, jvm_death
+from acid_platform.engine.spark import failures, jvm
 from acid_platform.errors import SparkLost, Transient
 from tests.connect_server import ROOT
 
@@ -54,13 +54,13 @@ def test_P60_whoever_loses_the_connection_to_a_jvm_that_ended_learns_why(
     monkeypatch.setattr(
         SparkContext, "_gateway", SimpleNamespace(proc=process, _gateway_client=client)
     )
-    monkeypatch.setattr(jvm_death, "_forget", lambda: None)
+    monkeypatch.setattr(jvm, "_forget", lambda: None)
     if end == "killed":
         client.connection = object()
-    jvm_death._watch_client(client, "2g")
+    jvm._watch_client(client, "2g")
     if end == "killed":
         assert client._get_connection() is client.connection
-        monkeypatch.setattr(jvm_death, "SOON", 0.0)
+        monkeypatch.setattr(jvm, "SOON", 0.0)
         assert client._should_retry(True, object(), Py4JNetworkError("empty"))  # it is alive
         with failures.raise_as_ours():
             pass
@@ -68,7 +68,7 @@ def test_P60_whoever_loses_the_connection_to_a_jvm_that_ended_learns_why(
         monkeypatch.setattr(
             SparkContext, "_gateway", SimpleNamespace(proc=process, _gateway_client=client)
         )
-        monkeypatch.setattr(jvm_death, "_forget", lambda: None)
+        monkeypatch.setattr(jvm, "_forget", lambda: None)
         assert process is not None
         os.kill(process.pid, signal.SIGKILL)
     for call in (

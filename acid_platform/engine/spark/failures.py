@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform import errors
 from acid_platform.base.object_store import hadoop_fault, without_connector
-from acid_platform.engine.spark.jvm_death import SOON, current
+from acid_platform.engine.spark.jvm import SOON, current
 from acid_platform.errors import (
     AcidError,
     CorruptFile,

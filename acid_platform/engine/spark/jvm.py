@@ -11,15 +11,22 @@ scheme of a store, `s3`, stands for what its connector needs.
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
 
 from acid_platform.base.object_store import BY_SCHEME, STORES
 from acid_platform.engine.spark.spark_versions import installed_version
+from acid_platform.errors import SparkLost
 
 _IN_SPARK = ("org.slf4j:slf4j-api", "commons-logging:commons-logging")
 """Spark has both. Maven leaves their descriptions alone in ~/.m2 when it chose other versions of
@@ -103,3 +110,149 @@ def _pass_on(reader: int) -> None:
         for line in lines:
             if line.rstrip() != SILENCED:
                 os.write(STDERR, line)
+
+
+SOON = 5.0
+"""Seconds in which a JVM that has closed its sockets ends."""
+_OUT_OF_MEMORY = 3
+"""The status of a JVM that ends because its heap is full (ExitOnOutOfMemoryError)."""
+_MEMORY = "spark.driver.memory"
+
+
+class _Watched:
+    """The JVM behind the sessions of a Py4J client."""
+
+    def __init__(self, process: subprocess.Popen[bytes] | None, memory: str) -> None:
+        self.process, self.memory = process, memory
+        self.ended = False
+        self._own = os.getpid()
+
+    def has_ended(self, wait: float = 0.0) -> bool:
+        """Whether it has ended, or does within so many seconds. Without a process that is known,
+        as if Spark has started this one, whoever waits has lost the connection to it."""
+        if not self.ended and os.getpid() == self._own:
+            if self.process is None:
+                self.ended = wait > 0
+            else:
+                try:
+                    self.process.wait(wait)
+                    self.ended = True
+                except subprocess.TimeoutExpired:
+                    return False
+            if self.ended:
+                _forget()
+        return self.ended
+
+    def require_alive(self, wait: float = 0.0) -> None:
+        """Raises SparkLost if it has ended, or does within so many seconds."""
+        if self.has_ended(wait):
+            raise self.error()
+
+    def error(self) -> SparkLost:
+        code = None if self.process is None else self.process.returncode
+        heap = f"its heap of {self.memory} was full"
+        if code is None:
+            why = "nobody tells why"
+        elif code == _OUT_OF_MEMORY:
+            why = heap
+        elif code < 0:
+            killed = f"it was killed by {signal.Signals(-code).name}"
+            why = f"{killed}, as a system does without memory" if code == -9 else killed
+        else:
+            why = f"its status was {code}"
+        return _lost(f"the JVM of the Spark session has ended: {why}")
+
+
+def _lost(what: str) -> SparkLost:
+    return SparkLost(
+        f"{what}; what it computed is lost. Run it again, in another session: with more memory by"
+        " ACID_SPARK_MEMORY (spark.driver.memory), or without a JVM by engine='local'"
+    )
+
+
+_watched: WeakKeyDictionary[Any, _Watched] = WeakKeyDictionary()
+"""By the client of Py4J."""
+
+
+def watch(spark: SparkSession) -> None:
+    """From now on every call of this session that finds its JVM, or its server, gone raises
+    SparkLost. Calling this again has no effect."""
+    client = getattr(getattr(spark, "_jvm", None), "_gateway_client", None)
+    if client is None:
+        _watch_server(spark)
+    elif client not in _watched:
+        _watch_client(client, str(spark.sparkContext.getConf().get(_MEMORY, "1g")))
+
+
+def has_ended(spark: SparkSession) -> bool:
+    """Whether the JVM of this session is gone; False for Spark Connect, whose server may return."""
+    client = getattr(getattr(spark, "_jvm", None), "_gateway_client", None)
+    watched = None if client is None else _watched.get(client)
+    return watched is not None and watched.has_ended()
+
+
+def current() -> _Watched | None:
+    """The JVM of this process, if there is one whose sessions are watched."""
+    gateway: Any = SparkContext._gateway
+    return None if gateway is None else _watched.get(gateway._gateway_client)
+
+
+def require_alive(spark: SparkSession) -> None:
+    """Raises SparkLost if the JVM of this session is gone, so that no other one starts in vain for
+    a frame of it."""
+    if has_ended(spark):
+        client: Any = spark._jvm._gateway_client  # type: ignore[union-attr]
+        _watched[client].require_alive()
+
+
+def _watch_client(client: Any, memory: str) -> None:
+    """Py4J asks `_should_retry` when a call has lost its connection, and nobody else."""
+    watched = _Watched(getattr(SparkContext._gateway, "proc", None), memory)
+    connect, should_retry = client._get_connection, client._should_retry
+
+    def connected() -> Any:
+        watched.require_alive()
+        try:
+            return connect()
+        except (Py4JError, OSError) as error:
+            if watched.has_ended(SOON):
+                raise watched.error() from error
+            raise
+
+    def retried(retry: Any, connection: Any, failure: Any = None) -> Any:
+        if watched.has_ended(SOON):
+            raise watched.error() from failure
+        return should_retry(retry, connection, failure)
+
+    client._get_connection, client._should_retry = connected, retried
+    _watched[client] = watched
+
+
+def _forget() -> None:
+    """Lets the next session of this process start a JVM; PySpark would return the old one."""
+    SparkSession._instantiatedSession = None
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+# --- Spark Connect -------------------------------------------------------------------------------
+
+
+def _watch_server(spark: Any) -> None:
+    """PySpark would ask a server that is gone for ten minutes."""
+    from grpc import RpcError, StatusCode  # type: ignore[import-untyped]
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    client = spark.client
+    if getattr(client, "_acid_watched", False):
+        return
+    handle = client._handle_error
+
+    def handled(error: Any, *more: Any, **named: Any) -> Any:
+        if isinstance(error, RpcError) and error.code() == StatusCode.UNAVAILABLE:
+            raise _lost(f"the Spark Connect server does not answer: {error.details()}") from error
+        return handle(error, *more, **named)
+
+    client._handle_error = handled
+    client.set_retry_policies([DefaultPolicy(max_retries=6, max_backoff=1500, jitter=0)])
+    client._acid_watched = True

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from acid_platform.base.location import is_path
 from acid_platform.base.paths import user_path
 from acid_platform.base.private_places import process_directory
-from acid_platform.engine.spark import jvm, jvm_death
+from acid_platform.engine.spark import jvm
 from acid_platform.engine.spark.few_calls import SUBSTITUTION
 from acid_platform.engine.spark.jvm import executor_variables, store_settings
 from acid_platform.errors import JavaMissing, SparkMisconfigured
@@ -334,7 +334,7 @@ def start_session(
     remote = remote or os.environ.get("ACID_SPARK_REMOTE")
     if remote:
         session = SparkSession.builder.remote(remote).getOrCreate()
-        jvm_death.watch(session)
+        jvm.watch(session)
         for name, value in _REQUIRED.items():  # per session: other sessions keep theirs
             session.conf.set(name, value)
         return check_session(session)
@@ -353,7 +353,7 @@ def check_session(session: SparkSession) -> SparkSession:
 
     Raises SparkMisconfigured, SparkLost.
     """
-    jvm_death.watch(session)
+    jvm.watch(session)
     for key, expected in _REQUIRED.items():
         value = session.conf.get(key)
         if str(value).lower() != expected.lower():
