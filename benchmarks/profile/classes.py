@@ -17,7 +17,7 @@ PYTHON_PARTS: Mapping[str, str] = {
     "acid_platform.engine.spark.task_writing": "records of written files",
     "acid_platform.compaction.profiles": "checks",
     "acid_platform.scan.deletes": "delete keys",
-    "acid_platform.engine.spark.deleted_rows": "delete keys",
+    "acid_platform.engine.spark.row_keys": "delete keys",
     "acid_platform.storage.files": "listing and reading small files",
     "acid_platform.scan.selection": "choosing files",
     "acid_platform.scan.file_pruning": "choosing files",

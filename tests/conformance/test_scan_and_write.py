@@ -18,9 +18,9 @@ from pyspark.sql import functions as F
 
 from acid_platform import PublicationFailed, SparkMisconfigured, Table, Warehouse
 from acid_platform.base.recent import Recent
-from acid_platform.engine.spark import deleted_rows, few_calls, spark_readers, write
-from acid_platform.engine.spark.deleted_rows import DeleteBitmap
+from acid_platform.engine.spark import few_calls, row_keys, spark_readers, write
 from acid_platform.engine.spark.live_rows import READER_VARIABLE
+from acid_platform.engine.spark.row_keys import DeleteBitmap
 from acid_platform.engine.spark.session import check_session
 from acid_platform.formats.orc import open_orc
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
@@ -79,7 +79,7 @@ def test_P16_P14_every_way_to_scan_gives_the_same_rows(
     monkeypatch.setenv(READER_VARIABLE, reader.partition("-")[0])
     monkeypatch.setattr(spark_readers, "UNION_BYTES", 0 if reader == "spark-union" else 1 << 60)
     monkeypatch.setattr(spark_readers, "UNION_LIMIT", 100)
-    monkeypatch.setattr(deleted_rows, "MAX_WORDS", 1 << 23 if way == "bitmap" else 0)
+    monkeypatch.setattr(row_keys, "MAX_WORDS", 1 << 23 if way == "bitmap" else 0)
     warehouse.release()
     before = warehouse.metastore.settings()[DELETE_KEYS]
     warehouse.metastore.set(DELETE_KEYS, "0" if way == "tasks" else before)
@@ -141,7 +141,7 @@ def test_P14_a_delete_in_one_partition_hides_no_row_of_another(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, where: int, most: int
 ) -> None:
     """Hive numbers the rows of each partition from 0, so the same key is in every partition."""
-    monkeypatch.setattr(deleted_rows, "FEW_GROUPS", most)
+    monkeypatch.setattr(row_keys, "FEW_GROUPS", most)
     key = DeleteKeys(np.array([5]), np.array([1 << 29]), np.array([7]))
     bitmap = DeleteBitmap.build([key if entity == where else NO_DELETES for entity in range(3)])
     assert bitmap is not None
@@ -204,7 +204,7 @@ def test_the_bitmap_answers_every_key_and_nothing_else(
     } | {(1, 3, 5, 0), (0, 0, 7, 0)}
     frame = spark.createDataFrame(sorted(gone | near), "e int, __w long, __b int, __r long")
     for most in (0, 1000):  # through the table of groups, and group by group
-        monkeypatch.setattr(deleted_rows, "FEW_GROUPS", most)
+        monkeypatch.setattr(row_keys, "FEW_GROUPS", most)
         found = frame.filter(bitmap.test(spark, "e")).collect()
         assert {tuple(row) for row in found} == gone
 

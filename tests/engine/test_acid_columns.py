@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform import CorruptFile
-from acid_platform.engine.spark import acid_columns, deleted_rows
+from acid_platform.engine.spark import row_keys
 from acid_platform.engine.spark.failures import NO_INSERT, install_expiry
 from acid_platform.engine.spark.few_calls import java_class
 from acid_platform.engine.spark.live_rows import READER_VARIABLE
@@ -43,8 +43,8 @@ def test_F24_a_file_without_acid_columns_is_an_error_and_never_rows_of_null(
 ) -> None:
     table = AcidTable(tmp_path, "v int").raw("d1", [1, 2])
     uri = table.file("d1").as_uri()
-    requested = acid_columns.event_schema(spark.createDataFrame([], "v int").schema)
-    tests = acid_columns.event_tests([uri], INSERT_EVENT, NO_INSERT)
+    requested = row_keys.event_schema(spark.createDataFrame([], "v int").schema)
+    tests = row_keys.event_tests([uri], INSERT_EVENT, NO_INSERT)
     frame = spark.read.schema(requested).orc(uri).filter(" AND ".join(tests))
     for query in (frame, frame.selectExpr("row.v").filter("v IS NULL")):
         with pytest.raises(CorruptFile, match="bucket_00000"):
@@ -92,7 +92,7 @@ def test_P14_recorded_statistics_change_no_row(
     words: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(deleted_rows, "MAX_WORDS", words)
+    monkeypatch.setattr(row_keys, "MAX_WORDS", words)
     plain = scans(updated)
     lean = proven(plain)
     assert rows(read(spark, lean, **query)) == rows(read(spark, plain, **query))

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform import CorruptFile, Table, UnsupportedLayout, Warehouse
-from acid_platform.engine.spark.deleted_rows import deleted_in_files
+from acid_platform.engine.spark.row_keys import deleted_in_files
 from acid_platform.scan import deletes
 from acid_platform.scan.deletes import DeleteKeys
 from acid_platform.scan.open import DELETE_KEYS

@@ -22,10 +22,10 @@ from acid_platform.engine.merge_clauses import (
     wanted_assignments,
 )
 from acid_platform.engine.source_keys import SourceKeys, names_of
-from acid_platform.engine.spark.acid_columns import BUCKET, KEYS, ROW_ID, ROW_ID_STRUCT, WRITE_ID
 from acid_platform.engine.spark.failures import is_connect, raise_as_ours
 from acid_platform.engine.spark.few_calls import expression, selected, types_of
 from acid_platform.engine.spark.query import run_query
+from acid_platform.engine.spark.row_keys import BUCKET, KEYS, ROW_ID, ROW_ID_STRUCT, WRITE_ID
 from acid_platform.engine.spark.scan import scan_rows
 from acid_platform.engine.spark.spark_types import (
     cast_text,

@@ -35,9 +35,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
-from acid_platform.engine.spark.acid_columns import ENTITY, KEYS, key_fields
-from acid_platform.engine.spark.deleted_rows import ReadRows, deleted_keys, may_have_deleted_rows
 from acid_platform.engine.spark.few_calls import java_class, parsed, passed, selected
+from acid_platform.engine.spark.row_keys import (
+    ENTITY,
+    KEYS,
+    ReadRows,
+    deleted_keys,
+    key_fields,
+    may_have_deleted_rows,
+)
 from acid_platform.engine.spark.spark_types import (
     as_read,
     has_char_or_varchar,

@@ -15,11 +15,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from acid_platform.engine.spark.acid_columns import ENTITY, KEYS, ROW_ID_STRUCT, key_fields
-from acid_platform.engine.spark.deleted_rows import ReadRows
 from acid_platform.engine.spark.failures import analysed, raise_as_ours
 from acid_platform.engine.spark.few_calls import FILE_BYTES, cached, filtered, selected
 from acid_platform.engine.spark.live_rows import divided, has_acid_format, read_by_format, readable
+from acid_platform.engine.spark.row_keys import ENTITY, KEYS, ROW_ID_STRUCT, ReadRows, key_fields
 from acid_platform.engine.spark.spark_readers import read_by_spark
 from acid_platform.engine.spark.spark_types import (
     as_read,

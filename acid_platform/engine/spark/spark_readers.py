@@ -19,27 +19,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from acid_platform.engine.spark.acid_columns import (
-    CHANGED_BY,
-    ENTITY,
-    KEYS,
-    NO_FIELD,
-    ROW_ID_PARTS,
-    SELECTED_KEYS,
-    VALUES,
-    event_frame,
-    event_tests,
-    key_fields,
-    never_pushed,
-    row_id_type,
-)
-from acid_platform.engine.spark.deleted_rows import (
-    DeleteBitmap,
-    ReadRows,
-    deleted_keys,
-    may_have_deleted_rows,
-    valid_events,
-)
 from acid_platform.engine.spark.failures import NO_INSERT
 from acid_platform.engine.spark.few_calls import (
     COMPLETE,
@@ -50,6 +29,25 @@ from acid_platform.engine.spark.few_calls import (
     sent,
 )
 from acid_platform.engine.spark.plain_files import read_plain
+from acid_platform.engine.spark.row_keys import (
+    CHANGED_BY,
+    ENTITY,
+    KEYS,
+    NO_FIELD,
+    ROW_ID_PARTS,
+    SELECTED_KEYS,
+    VALUES,
+    DeleteBitmap,
+    ReadRows,
+    deleted_keys,
+    event_frame,
+    event_tests,
+    key_fields,
+    may_have_deleted_rows,
+    never_pushed,
+    row_id_type,
+    valid_events,
+)
 from acid_platform.engine.spark.spark_types import (
     as_read,
     has_char_or_varchar,
