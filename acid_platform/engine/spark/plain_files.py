@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform.engine.spark.failures import TEXT_LOST
@@ -19,7 +20,7 @@ from acid_platform.formats.file_access import complete_foreign_file, recorded_fi
 from acid_platform.layout.file_entries import FileEntry, RecordedFiles
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.sql_text import quoted
-from acid_platform.layout.types import Column as TableColumn
+from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
 from acid_platform.write.publishing import WriteTarget
 from acid_platform.write.task_files import Received, StagedFile, plain_name
@@ -63,7 +64,7 @@ def _options(stored: FileFormat, writing: bool) -> dict[str, str]:
 
 
 def read_plain(
-    reader: DataFrameReader, uris: list[str], stored: FileFormat, table: Sequence[TableColumn]
+    reader: DataFrameReader, uris: list[str], stored: FileFormat, table: Sequence[Column]
 ) -> DataFrame:
     """The table's columns from its files; a value that does not fit its column is an error."""
     if stored.name != "text":
@@ -106,7 +107,7 @@ def write_plain(
     writer.partitionBy(*partition).save(uri)
 
 
-def _line(stored: FileFormat, columns: Sequence[str]) -> Column:
+def _line(stored: FileFormat, columns: Sequence[str]) -> SparkColumn:
     delimiter, null = stored.options["delimiter"], stored.options["null"]
     fields = []
     for name in columns:
@@ -165,7 +166,7 @@ def completed(
     location: str,
     paths: Sequence[str],
     stored: FileFormat,
-    columns: Sequence[TableColumn],
+    columns: Sequence[Column],
 ) -> list[FileEntry]:
     """The records of files that Spark wrote, which get the declared types if they are ORC.
 
