@@ -28,7 +28,6 @@ from acid_platform.engine.spark.few_calls import (
     selected,
     sent,
 )
-from acid_platform.engine.spark.plain_files import read_plain
 from acid_platform.engine.spark.row_keys import (
     CHANGED_BY,
     ENTITY,
@@ -55,6 +54,7 @@ from acid_platform.engine.spark.spark_types import (
     spark_schema,
     spark_type,
 )
+from acid_platform.engine.spark.task_writing import read_plain
 from acid_platform.formats.keyed import INSERT_EVENT
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted, sql_string

@@ -10,23 +10,32 @@ once.
 from __future__ import annotations
 
 import json
+import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from acid_platform.engine.spark.failures import WIDE_ROWS, RowsTooWide, raise_as_ours
+from acid_platform.engine.spark.failures import TEXT_LOST, WIDE_ROWS, RowsTooWide, raise_as_ours
 from acid_platform.engine.spark.few_calls import mapped_in_arrow
+from acid_platform.engine.spark.spark_types import spark_schema, spark_type
 from acid_platform.engine.spark.task_body import answers, write_rows
+from acid_platform.formats.file_access import complete_foreign_file, recorded_file
+from acid_platform.layout.file_entries import FileEntry, RecordedFiles
+from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column
-from acid_platform.write.task_files import Received, StagedFile, TaskTarget
+from acid_platform.storage.files import Files
+from acid_platform.write.publishing import WriteTarget
+from acid_platform.write.task_files import Received, StagedFile, TaskTarget, plain_name
 
 _ANSWER = T.StructType([T.StructField("answer", T.StringType())])
 
@@ -131,3 +140,173 @@ def _without_limit(spark: SparkSession) -> Iterator[None]:
                 _unlimited[spark] = running - 1, before
             else:
                 spark.conf.set(LIMIT, before)
+
+
+_LINE = "value"
+_PART = "part-"
+_LOCAL_WRITES = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
+"""Options for Spark's writers on a local disk. Hadoop's default class writes a checksum file beside
+each file, which nobody reads since the files are completed and renamed here. It also starts a
+`chmod` process for each file, checksum and directory: three processes for each partition."""
+
+_TIMES = {"timestampFormat": "yyyy-MM-dd HH:mm:ss[.SSSSSS]", "dateFormat": "yyyy-MM-dd"}
+_OPTIONS = {
+    "json": {"mode": "FAILFAST", **_TIMES},
+    "csv": {
+        "mode": "FAILFAST",
+        "header": "false",
+        "escape": '"',
+        "multiLine": "true",
+        "ignoreLeadingWhiteSpace": "false",
+        "ignoreTrailingWhiteSpace": "false",
+        **_TIMES,
+    },
+}
+"""In csv NULL is an empty field, and an empty string is a quoted empty field."""
+
+
+def _options(stored: FileFormat, writing: bool) -> dict[str, str]:
+    options = dict(_OPTIONS.get(stored.name, {}))
+    if stored.name == "csv":
+        options |= {"sep": stored.options["delimiter"], "nullValue": stored.options["null"]}
+        if writing:
+            options["emptyValue"] = '""'
+        elif not stored.options["null"]:
+            # Otherwise a quoted empty string would be read as NULL too; an empty field still is.
+            options["nullValue"] = "\0"
+    return options
+
+
+def read_plain(
+    reader: DataFrameReader, uris: list[str], stored: FileFormat, table: Sequence[Column]
+) -> DataFrame:
+    """The table's columns from its files; a value that does not fit its column is an error."""
+    if stored.name != "text":
+        return (
+            reader.schema(spark_schema(table))
+            .options(**_options(stored, False))
+            .load(uris, stored.name)
+        )
+    # Spark's csv reader reads an empty field as NULL, Hive's text format does not.
+    fields = F.split(F.col(_LINE), re.escape(stored.options["delimiter"]), -1)
+    return reader.text(uris).select(
+        *(
+            F.nullif(F.get(fields, F.lit(i)), F.lit(stored.options["null"]))
+            .cast(spark_type(column.type))
+            .alias(column.name)
+            for i, column in enumerate(table)
+        )
+    )
+
+
+def write_plain(
+    frame: DataFrame,
+    stored: FileFormat,
+    columns: Sequence[str],
+    partition: Sequence[str],
+    more_options: Mapping[str, str],
+    uri: str,
+) -> None:
+    """Writes `columns` of the frame into files, by `partition`.
+
+    A string that can't be stored is an error. Of the options for the writer, `compression` is for
+    ORC only.
+    """
+    options = {**more_options, **_options(stored, writing=True)}
+    if stored.name != "orc":
+        options.pop("compression")
+    if stored.name == "text":
+        frame = frame.select(_line(stored, columns).alias(_LINE), *partition)
+    writer = frame.write.mode("error").format(stored.name).options(**options)
+    writer.partitionBy(*partition).save(uri)
+
+
+def _line(stored: FileFormat, columns: Sequence[str]) -> SparkColumn:
+    delimiter, null = stored.options["delimiter"], stored.options["null"]
+    fields = []
+    for name in columns:
+        text = F.col(quoted(name)).cast("string")
+        lost = text.contains(delimiter) | text.rlike("[\r\n]") | (text == null)
+        message = F.concat(
+            F.lit(
+                f"{TEXT_LOST} column {name} can't be stored in a text file:"
+                " it has a delimiter or line end, or stands for NULL: "
+            ),
+            text,
+        )
+        checked = F.when(lost, F.raise_error(message)).otherwise(text)
+        fields.append(F.coalesce(checked, F.lit(null)))
+    return F.concat_ws(delimiter, *fields)
+
+
+def write_by_spark(
+    frame: DataFrame, target: WriteTarget, directory: str
+) -> tuple[list[StagedFile], Received]:
+    """The files that Spark writes into `directory`, and what they hold.
+
+    The frame has the partition columns, then the table's columns. Raises Spark's exceptions,
+    InvalidDefinition for too many files.
+    """
+    assert target.plain is not None
+    names, files = target.partition_names, target.files
+    options = {"compression": target.compression, **(_LOCAL_WRITES if files.local else {})}
+    values = [column.name for column in target.columns]
+    write_plain(frame, target.plain, values, names, options, files.uri(directory))
+    partitions = {
+        path: partition
+        for partition in files.partition_directories(directory, len(names))
+        for path in parts(files, f"{directory}/{partition}".rstrip("/"))
+    }
+    paths, where = list(partitions), files.uri(target.location)
+    entries = completed(frame.sparkSession, where, paths, target.plain, target.columns)
+    staged = [
+        StagedFile(path, partitions[path], False, entry)
+        for path, entry in zip(paths, entries, strict=True)
+        if entry.footer and entry.footer.rows
+    ]
+    rows = sum(file.entry.footer.rows for file in staged if file.entry.footer)
+    return staged, Received(inserted=rows)
+
+
+def parts(files: Files, directory: str) -> list[str]:
+    """The paths of the files that Spark's tasks have written into a directory, by task number."""
+    return sorted(
+        info.path for info in files.children(directory) if info.base_name.startswith(_PART)
+    )
+
+
+def completed(
+    spark: SparkSession,
+    location: str,
+    paths: Sequence[str],
+    stored: FileFormat,
+    columns: Sequence[Column],
+) -> list[FileEntry]:
+    """The records of files that Spark wrote, which get the declared types if they are ORC.
+
+    The name in a record is the one that the file of that task should get. `location` names the file
+    system. Raises Spark's exceptions, InvalidDefinition for too many files.
+    """
+    names = [plain_name(int(path.rpartition(_PART)[2].partition("-")[0])) for path in paths]
+    files, _ = Files.of(location)
+    counts = [
+        spark.read.format("avro").load(files.uri(path)).count() if stored.name == "avro" else None
+        for path in paths
+    ]
+
+    def complete(index: int) -> str:
+        files, _ = Files.of(location)
+        path = paths[index]
+        complete_foreign_file(files, path, columns, stored)
+        return str(
+            RecordedFiles((recorded_file(files, path, names[index], stored, rows=counts[index]),))
+        )
+
+    return [
+        file
+        for record in in_tasks(spark, len(paths), complete)
+        for file in RecordedFiles.parse(record).files
+    ]
