@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from acid_platform.base.config import Settings
 from acid_platform.base.table_properties import LOCAL_COMPACTION_BYTES
-from acid_platform.compaction.execution import Compaction, CompactionEngine
 from acid_platform.engine.interface import Engine, Result, TableRead
-from acid_platform.engine.local.compact import LocalCompaction, only_spark
 from acid_platform.errors import CompactionRefused, InvalidDefinition, NeedsSpark
 from acid_platform.values.row_streams import RowStream
 from acid_platform.values.rows import Rows, is_spark_frame
@@ -21,6 +19,7 @@ from acid_platform.values.rows import Rows, is_spark_frame
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from acid_platform.compaction.execution import Compaction, CompactionEngine
     from acid_platform.engine.local.engine import LocalEngine
     from acid_platform.engine.spark.engine import SparkEngine
 
@@ -222,6 +221,8 @@ def choose(engines: Engines, compaction: Compaction) -> CompactionChoice:
     With engine='local' the size does not matter, since memory is bounded. Raises NeedsSpark if only
     the local engine may run, and can't; CompactionRefused for avro, which neither can write.
     """
+    from acid_platform.engine.local.compact import LocalCompaction, only_spark
+
     location, size = compaction.plan.location, compaction.plan.input_bytes
     limit = compaction.plan.settings.local_bytes
     if compaction.plain and compaction.plain.name == "avro":

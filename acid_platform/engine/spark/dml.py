@@ -1,4 +1,11 @@
-"""INSERT, UPDATE and DELETE as frames of rows, each with one scan and one Spark job (P20)."""
+"""INSERT, UPDATE, DELETE and MERGE as frames of rows, each with one scan and one Spark job (P20).
+
+MERGE matches the source with the table once. If rows may be inserted, the source is materialised
+first, since it is read twice: to find its matches, and to join them to it, so that the rows without
+one are known. A volatile source could otherwise both change a row and insert it. So it is if rows
+of the table may be changed that no row of the source matches. The tasks that write see two source
+rows for one row side by side, and count what became of the rows.
+"""
 
 from __future__ import annotations
 

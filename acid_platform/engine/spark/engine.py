@@ -1,4 +1,7 @@
-"""Spark as an engine: every statement as one Spark job where that is possible."""
+"""Spark as an engine: every statement as one Spark job where that is possible.
+
+Jobs have a tag of their transaction, so that aborting it stops them.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +88,7 @@ class SparkEngine:
         text: str,
         sources: Sources,
         reason: str,
-        named: bool = True,
+        named: bool = True,  # noqa: ARG002
     ) -> SparkResult:
         return SparkResult(result_of(self.spark, text, sources), reason)
 

@@ -1,11 +1,15 @@
-"""Starting Spark's JVM; its stderr is passed on without one useless line.
+"""Spark's JVM: how it starts, and what its end means for those who wait for it (P60).
 
-`log4j2.properties` beside this module suppresses what Spark would log at start. Java itself warns
-about the incubator module that Spark uses, and no option suppresses that.
+Its stderr is passed on without one useless line: `log4j2.properties` beside this module suppresses
+what Spark would log at start, but Java itself warns about the incubator module that Spark uses, and
+no option suppresses that. For a warehouse in an object store, Spark needs Hadoop's connector, which
+is not in PySpark. ACID_SPARK_PACKAGES names packages in Maven Central, which Spark fetches when its
+JVM starts; the scheme of a store, `s3`, stands for what its connector needs.
 
-For a warehouse in an object store, Spark needs Hadoop's connector, which is not in PySpark.
-ACID_SPARK_PACKAGES names packages in Maven Central, which Spark fetches when its JVM starts; the
-scheme of a store, `s3`, stands for what its connector needs.
+A call into the JVM waits for bytes of a socket, which the system closes when the JVM ends. So there
+is one place to look: where Py4J, or the client of Spark Connect, has lost its connection. That a
+JVM without memory ends, and does not go on without the thread that everybody waits for, is a
+setting of ours (DEATH_OPTIONS).
 """
 
 from __future__ import annotations

@@ -1,8 +1,15 @@
-"""The six ACID columns of a file as Spark's own ORC reader gets them, and their names in frames.
+"""The keys of rows in frames: where files have them, and which of them are deleted.
 
 ORC recognises files with the six ACID columns. If the requested root schema does not have the six
-names too, ORC wraps it a second time and fails. So every scan requests all six, and tests each row
-by all of them (F24).
+names too, ORC wraps it a second time and fails. So every scan by Spark's own reader requests all
+six, and tests each row by all of them (F24).
+
+A row is identified by (partition directory, write id, bucket property, rowId). The first three form
+a group (P14). A scan tests each row by bitmaps: that of a group has one bit for each rowId from the
+lowest to the highest deleted one. All bitmaps of a scan are in one array of 64-bit words. A table
+indexed by (partition, write id, property) finds a group's words, so a row costs a few array loads
+however many deletes there are. Where bitmaps would be too large, or more keys are deleted than one
+process should hold, the rows are joined with the keys.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The read path: the sources of each partition → a DataFrame of live rows.
+"""The read path: the files of each partition as a frame of live rows, or of a table's changes.
 
 Our own format reads what it can, where the session can load it; Spark's readers read the other
 files. Both leave out rows of invalid write ids. The reader's predicate comes next, last the delete
-test where the reader has none.
+test where the reader has none. Changes are read in Spark's tasks by the reader that
+`changes_arrow` uses, so that both give the same rows.
 """
 
 from __future__ import annotations

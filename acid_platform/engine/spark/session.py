@@ -34,10 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-TASK_MODULES = (
-    "acid_platform.engine.spark.task_body",
-    "acid_platform.engine.spark.task_body",
-)
+TASK_MODULE = "acid_platform.engine.spark.task_body"
 """What executors import of ours; functions that are defined inside others go with their calls."""
 UNPACKED = "acid_environment"
 """The directory in an executor's working directory that holds the contents of the archive."""
@@ -108,8 +105,7 @@ def check_executors(session: SparkSession) -> None:
         for batch in batches:
             version = batch.column(0)[0].as_py()
             try:
-                for name in modules:
-                    importlib.import_module(name)
+                importlib.import_module(module)
             except ImportError as error:
                 text = f"can't import acid_platform ({error})"
             else:
@@ -120,7 +116,7 @@ def check_executors(session: SparkSession) -> None:
                 {"host": [socket.gethostname()], "spark": [version], "problem": [text]}
             )
 
-    modules = TASK_MODULES
+    module = TASK_MODULE
     expected = hash_of_files(str(Path(__file__).parents[2]))
     # Not a constant for Spark, so executors compute it.
     asked = session.range(0, 4, 1, 4).selectExpr(

@@ -1,4 +1,11 @@
-"""Hive types as Spark types, and which assignments preserve a value (P17)."""
+"""Hive types as Spark types, and which assignments preserve a value (P17).
+
+Spark does not tell some apart: CHAR and VARCHAR are strings, instants are timestamps. As in Hive, a
+CHAR has no trailing blanks in expressions, so that all comparisons ignore them: joins, groups,
+windows, sets and subqueries alike. Files, and the frames that callers see, hold it padded to its
+length. The metadata of a column tells its type, and for a CHAR that is padded, also under the key
+that Spark knows.
+"""
 
 from __future__ import annotations
 

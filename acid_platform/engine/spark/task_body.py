@@ -1,4 +1,4 @@
-"""What each of Spark's tasks runs for a write.
+"""What Spark's tasks run for a write or a compaction.
 
 Executors import this module, so it imports little.
 """

@@ -5,6 +5,9 @@ measures the batch after each row, which takes half the time of an INSERT. A sta
 measures each row instead: the length of its texts. If there is a row with more than WIDEST bytes,
 the job stops and runs again as Spark would run it, and later statements on that table do so at
 once.
+
+Some formats of insert-only tables, such as json, Spark alone reads and writes: then other tasks
+count the rows of the files and complete them.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The tasks write the files in their final form (`write.task_files`). The driver gets a record of
 each file, compares the counts and moves the files to their names: no row, key or footer passes
-through it. Only formats that Spark alone can write take another way (`plain_files`).
+through it. Only formats that Spark alone can write take another way (`task_writing`).
 """
 
 from __future__ import annotations
