@@ -1,4 +1,4 @@
-"""Which engine runs a statement or a compaction: Spark, or the local engine without a JVM."""
+"""Which engine runs a statement or a compaction: Spark, or the local engine without a JVM (P33)."""
 
 from __future__ import annotations
 
