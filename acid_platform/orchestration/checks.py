@@ -1,31 +1,32 @@
-"""Data quality checks with Great Expectations, on Spark frames and on one-row profiles.
+"""What is checked: expectations, also those in suites of Great Expectations.
 
-Importing Great Expectations takes seconds, so only the functions that evaluate import it. An
-expectation that can't be evaluated is an error, not a failed check.
+A suite gives its expectations, which the platform evaluates like its own. Neither its JSON file nor
+the schemas of classes, by which names and arguments are checked when a module is loaded, need an
+import of Great Expectations, which takes seconds.
 """
 
-# No `from __future__ import annotations`: Dagster reads the annotations of its functions.
+from __future__ import annotations
+
+import importlib.util
 import json
-import os
+import re
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from decimal import Decimal
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from inspect import signature
-from math import isfinite
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dagster as dg
 
+from acid_platform.base.paths import user_path
 from acid_platform.base.visible import nearest_name
-from acid_platform.errors import AcidError, CheckErrored, InvalidDefinition
-from acid_platform.orchestration import markdown
-from acid_platform.orchestration.docs_site import DocsSite
-from acid_platform.orchestration.metadata import asset_key
-from acid_platform.orchestration.resources import SparkResource, WarehouseResource
+from acid_platform.errors import InvalidDefinition
 
 if TYPE_CHECKING:
-    from acid_platform.orchestration.suites import Given
+    from great_expectations import ExpectationSuite
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,283 +66,6 @@ class Expectation:
 
 _CHECKS_HAVE_PARTITIONS = "partitions_def" in signature(dg.AssetCheckSpec.__new__).parameters
 """Not in the first versions of Dagster 1.13."""
-_PLOTTED = {
-    "unexpected_count": "failed rows",
-    "unexpected_percent": "failed rows, percent",
-    "observed_value": "observed value",
-}
-_OBSERVED = (
-    "observed_value",
-    "unexpected_count",
-    "unexpected_percent",
-    "partial_unexpected_list",
-    "unexpected_rows",
-    "profile",
-)
-"""Details of a Finding that come from the data; the others are arguments of the expectation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one expectation on the data."""
-
-    name: str
-    passed: bool
-    blocking: bool = True
-    details: Mapping[str, Any] = field(default_factory=dict)
-    docs: str = ""
-    """A Markdown page about all expectations that were evaluated together (see `data_docs`)."""
-    site: str = ""
-    """Where the same is as HTML (see `DocsSite`)."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "passed", bool(self.passed))  # it may be a numpy.bool
-
-    @property
-    def blocks(self) -> bool:
-        return self.blocking and not self.passed
-
-    def result(self, key: dg.AssetKey) -> dg.AssetCheckResult:
-        severity = dg.AssetCheckSeverity.ERROR if self.blocking else dg.AssetCheckSeverity.WARN
-        return dg.AssetCheckResult(
-            passed=self.passed,
-            asset_key=key,
-            check_name=self.name,
-            severity=severity,
-            metadata=self.metadata,
-        )
-
-    @property
-    def metadata(self) -> dict[str, dg.MetadataValue]:
-        metadata: dict[str, dg.MetadataValue] = {
-            name: dg.MetadataValue.float(value)
-            if isinstance(value, float)
-            else dg.MetadataValue.int(value)
-            for name, value in self.numbers.items()
-        }
-        metadata["details"] = dg.MetadataValue.json(
-            json.loads(json.dumps(dict(self.details), default=_plain))
-        )
-        if samples := self.samples:
-            metadata["unexpected rows"] = dg.MetadataValue.table(
-                [dg.TableRecord(sample) for sample in samples]
-            )
-        if self.docs:
-            metadata["data docs"] = dg.MetadataValue.md(self.docs)
-        if self.site:
-            served = self.site.startswith(("http://", "https://"))
-            metadata["data docs site"] = (
-                dg.MetadataValue.url(self.site) if served else dg.MetadataValue.path(self.site)
-            )
-        return metadata
-
-    @property
-    def numbers(self) -> dict[str, int | float]:
-        """What Dagster plots by run: failed rows, their share, the observed value; of a check that
-        a body evaluated, each number of its details."""
-        found = {}
-        for name, detail in self.details.items():
-            shown = _PLOTTED.get(name) or ("" if self.kind else name)
-            value = float(detail) if isinstance(detail, Decimal) else detail
-            value = value.item() if hasattr(value, "item") else value
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if shown and (whole or (isinstance(value, float) and isfinite(value))):
-                found[shown] = value
-        return found
-
-    @property
-    def samples(self) -> list[dict[str, str]]:
-        """Some failing rows: the checked column and the asset's key columns, if it has a key."""
-        column = str(self.details.get("column", "value"))
-        rows = self.details.get("unexpected_rows") or self.details.get("partial_unexpected_list")
-        return [
-            {name: str(value) for name, value in row.items()}
-            if isinstance(row, Mapping)
-            else {column: str(row)}
-            for row in rows or ()
-        ]
-
-    @property
-    def kind(self) -> str:
-        """The class name of the expectation, if Great Expectations evaluated it."""
-        return str(self.details.get("expectation", ""))
-
-    @property
-    def arguments(self) -> str:
-        return ", ".join(
-            f"{name}={value!r}"
-            for name, value in self.details.items()
-            if name not in _OBSERVED and name != "expectation"
-        )
-
-    @property
-    def observed(self) -> str:
-        """What was observed in the data; if the check passed, little is known."""
-        observations = []
-        if (count := self.details.get("unexpected_count")) is not None:
-            share = self.details.get("unexpected_percent")
-            observations.append(f"{count:,} unexpected" + (f" ({share:.3g} %)" if share else ""))
-        if (value := self.details.get("observed_value")) is not None:
-            observations.append(f"observed {value}")
-        return ", ".join(observations)
-
-    def __str__(self) -> str:
-        result = "passed" if self.passed else "FAILED"
-        return f"{self.name} {result}" + (f" {dict(self.details)}" if self.details else "")
-
-
-def _plain(value: Any) -> Any:
-    """A value that JSON lacks: numpy numbers as Python's, anything else as text."""
-    return value.item() if hasattr(value, "item") else str(value)
-
-
-def data_docs(findings: Sequence[Finding]) -> str:
-    """The content of Great Expectations' Data Docs as a Markdown page.
-
-    The page becomes metadata of the run, so every reader of Dagster's pages sees it. A link to a
-    file would only open on the machine of the run.
-    """
-    failed = [finding for finding in findings if not finding.passed]
-    lines = [
-        f"{len(findings) - len(failed)} of {len(findings)} expectations hold.",
-        "",
-        "| result | check | expectation | arguments | found |",
-        "|---|---|---|---|---|",
-        *(
-            _row(
-                (
-                    "passed" if finding.passed else "**FAILED**" if finding.blocking else "warns",
-                    finding.name,
-                    finding.kind,
-                    finding.arguments,
-                    finding.observed,
-                )
-            )
-            for finding in findings
-        ),
-    ]
-    for finding in failed:
-        if samples := finding.samples:
-            lines += [
-                "",
-                f"### Some rows that fail {markdown.as_line(finding.name)}",
-                "",
-                _row(samples[0]),
-                "|" + "---|" * len(samples[0]),
-                *(_row(sample.values()) for sample in samples),
-            ]
-    return "\n".join(lines)
-
-
-def _row(cells: Iterable[str]) -> str:
-    return "".join(f"| {markdown.as_line(cell)} " for cell in cells) + "|"
-
-
-def evaluate(
-    frame: Any,
-    expectations: Sequence[Expectation],
-    key: Sequence[str] = (),
-    site: DocsSite | None = None,
-) -> list[Finding]:
-    """Evaluate expectations on a Spark or pandas frame; returns a finding for each, in order.
-
-    The first pass over the data evaluates all of them. A second pass collects counts and examples
-    for those that fail or allow failing rows, with the columns of `key`; for HTML pages in `site`,
-    one pass collects them for all. Raises CheckErrored if an expectation can't be evaluated.
-    """
-    validator = _Validator(frame, site.table if site else "frame")
-    summary = {
-        "result_format": "SUMMARY",
-        **({"unexpected_index_column_names": list(key)} if key else {}),
-    }
-    results = validator.run(expectations, summary if site else {"result_format": "BOOLEAN_ONLY"})
-    unknown = [
-        expectation
-        for expectation in expectations
-        if not results[expectation.name]["success"] or "mostly" in expectation.arguments
-    ]
-    if unknown and not site:
-        results |= validator.run(unknown, summary)
-    for expectation in expectations:
-        if expectation not in unknown and _judges_rows(expectation.kind):
-            results[expectation.name].setdefault("unexpected_count", 0)
-    where = ""
-    if site:
-        try:
-            where = site.write(validator.context)
-        except (AcidError, OSError) as error:  # what was found is not lost for that
-            dg.get_dagster_logger().warning(f"no Data Docs in {site.place}: {error}")
-    findings = [
-        Finding(
-            expectation.name,
-            bool(results[expectation.name]["success"]),
-            expectation.blocking,
-            details_of(expectation, results[expectation.name]),
-            site=where,
-        )
-        for expectation in expectations
-    ]
-    page = data_docs(findings)
-    return [replace(finding, docs=page) for finding in findings]
-
-
-def evaluate_profile(
-    frame: Any, aggregates: Mapping[str, str], expectations: Sequence[Expectation]
-) -> list[Finding]:
-    """`evaluate` on a single row of SQL aggregates, which one Spark job computes.
-
-    `aggregates` maps column names to SQL expressions.
-    """
-    import pandas as pd
-
-    profile = (
-        frame.selectExpr(*(f"{text} AS {name}" for name, text in aggregates.items()))
-        .first()
-        .asDict()
-    )
-    findings = evaluate(pd.DataFrame([profile]), expectations)
-    return [
-        replace(finding, details={**finding.details, "profile": profile}) for finding in findings
-    ]
-
-
-def table_checks(
-    name: str, table: str, expectations: Sequence["Given"], columns: Sequence[str] | None = None
-) -> dg.AssetChecksDefinition:
-    """Checks of a whole table, as one op that reads `columns` (None: all) at one snapshot.
-
-    A run may select some of the checks, so each can be executed from its own page. Raises
-    InvalidDefinition if an expectation names a column that is not among `columns`, a class or an
-    argument that Great Expectations does not have.
-    """
-    from acid_platform.orchestration.suites import expectations_of, require_known, require_names
-
-    key = asset_key(table)
-    owner = f"the checks {name} of {table}"
-    expectations = expectations_of(expectations, owner)
-    require_names(expectations, owner)
-    refuse_quarantine(expectations, owner)
-    require_known(expectations, owner)
-    if columns is not None:
-        require_columns(expectations, columns, owner)
-
-    @dg.multi_asset_check(
-        name=name, specs=[expectation.spec(key) for expectation in expectations], can_subset=True
-    )
-    def checks(
-        context: dg.AssetCheckExecutionContext,
-        warehouse: dg.ResourceParam[WarehouseResource],
-        spark: dg.ResourceParam[SparkResource],
-    ) -> Iterator[dg.AssetCheckResult]:
-        from acid_platform.orchestration.checked_rows import CheckedRows
-
-        selected = {check.name for check in context.selected_asset_check_keys}
-        chosen = [expectation for expectation in expectations if expectation.name in selected]
-        with warehouse.open(context.run.run_id, lambda: spark.spark_session) as opened:
-            for finding in CheckedRows.of_table(opened, table, columns=columns).evaluate(chosen):
-                yield finding.result(key)
-
-    return checks
 
 
 def refuse_quarantine(expectations: Sequence[Expectation], owner: str) -> None:
@@ -374,108 +98,202 @@ def require_columns(
             )
 
 
-class _Validator:
-    """Great Expectations on one frame."""
-
-    def __init__(self, frame: Any, name: str) -> None:
-        os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # must be set before the import
-        import great_expectations as gx
-        import pandas as pd
-
-        self.frame, self.name = frame, name
-        self.context = gx.get_context(mode="ephemeral")
-        self.context.variables.progress_bars = {"globally": False}  # type: ignore[assignment]
-        sources: Any = self.context.data_sources
-        source = (
-            sources.add_pandas("frame")
-            if isinstance(frame, pd.DataFrame)
-            else sources.add_spark("frame", persist=False)
-        )
-        self.batch = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("all")
-
-    def run(
-        self, expectations: Sequence[Expectation], detail: Mapping[str, Any]
-    ) -> dict[str, dict[str, Any]]:
-        """Results by the name of the expectation, since GX does not keep their order."""
-        import great_expectations as gx
-
-        name = self.name if detail["result_format"] == "SUMMARY" else "success"
-        suite = self.context.suites.add(
-            gx.ExpectationSuite(
-                name=name,
-                expectations=[
-                    _class(expectation.kind)(
-                        **expectation.arguments, meta={"check": expectation.name}
-                    )
-                    for expectation in expectations
-                ],
-            )
-        )
-        validation = self.context.validation_definitions.add(
-            gx.ValidationDefinition(name=name, data=self.batch, suite=suite)
-        )
-        checkpoint = self.context.checkpoints.add(
-            gx.Checkpoint(
-                name=name, validation_definitions=[validation], result_format=dict(detail)
-            )
-        )
-        report = checkpoint.run(batch_parameters={"dataframe": self.frame})
-        results = {}
-        for suite_result in report.run_results.values():
-            for result in suite_result.results:
-                config: Any = result.expectation_config
-                check = config.meta["check"]
-                if message := errored(result.exception_info):
-                    raise CheckErrored(
-                        f"expectation {check!r} could not be evaluated: {message}; correct its"
-                        " arguments or the columns that it names"
-                    )
-                results[check] = {"success": result.success, **(result.result or {})}
-        return results
+if TYPE_CHECKING:
+    Given: TypeAlias = Expectation | ExpectationSuite | str | Path
+    """What `expectations=[…]` takes; a text is the path of a JSON file."""
+CHECK = "check"
+"""The key in an expectation's `meta` that names its check."""
 
 
-def _class(kind: str) -> Any:
-    """The class of an expectation, which may be one of the user's that was imported."""
-    import great_expectations as gx
-    from great_expectations.expectations.registry import get_expectation_impl
+def expectations_of(given: Iterable[Given], owner: str) -> tuple[Expectation, ...]:
+    """The expectations, those of suites included, each with the name of its check.
 
-    return getattr(gx.expectations, kind, None) or get_expectation_impl(kind)
-
-
-def _judges_rows(kind: str) -> bool:
-    """Whether the expectation passes only if no row fails it, unless it has `mostly`."""
-    from great_expectations.expectations import expectation as classes
-
-    maps = (
-        classes.ColumnMapExpectation,
-        classes.ColumnPairMapExpectation,
-        classes.MulticolumnMapExpectation,
-    )
-    return issubclass(_class(kind), maps)
-
-
-def errored(info: Mapping[str, Any] | None) -> str | None:
-    """The message of an expectation that raised an error; None if it did not.
-
-    GX's `exception_info` is either flat or has such a dict for each metric.
+    The name is `check` in the expectation's meta, else its type and columns. Only an expectation of
+    the severity critical blocks. Raises InvalidDefinition.
     """
-    if not info:
+    found: list[Expectation] = []
+    for item in given:
+        if isinstance(item, Expectation):
+            found.append(item)
+            continue
+        names = {expectation.name for expectation in found}
+        for expectation in _read(item, owner):
+            name, number = expectation.name, 1
+            while name in names:
+                number += 1
+                name = f"{expectation.name}_{number}"
+            names.add(name)
+            found.append(replace(expectation, name=name))
+    return tuple(found)
+
+
+def _read(item: object, owner: str) -> Iterator[Expectation]:
+    gx = sys.modules.get("great_expectations")  # who has an object of it has imported it
+    if isinstance(item, str | Path):
+        path = Path(user_path(item))
+        content = _json(path, owner)
+        if "expectations" not in content:
+            raise InvalidDefinition(
+                f"{owner}: {path} is no expectation suite of Great Expectations; of a checkpoint"
+                " give the suites"
+            )
+        yield from _of_suite(content["expectations"], owner)
+    elif gx and isinstance(item, gx.ExpectationSuite):
+        yield from _of_suite(_configurations(item), owner)
+    else:
+        raise InvalidDefinition(
+            f"{owner}: expectations are of Expectation, or a suite of Great Expectations, or the"
+            f" path of its JSON file, not {type(item).__name__}; of a checkpoint give the suites"
+        )
+
+
+def _json(path: Path, owner: str) -> Mapping[str, Any]:
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise InvalidDefinition(
+            f"{owner}: can't read {path}: {error.strerror}; give the path of a suite's JSON file"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidDefinition(f"{owner}: {path} is no JSON file: {error}") from error
+    return content if isinstance(content, Mapping) else {}
+
+
+def _configurations(suite: ExpectationSuite) -> list[Mapping[str, Any]]:
+    """As in a suite's file, but the values of arguments stay objects."""
+    return [
+        {
+            "type": each.configuration.type,
+            "kwargs": each.configuration.kwargs,
+            "meta": each.configuration.meta,
+            "description": each.configuration.description,
+            "severity": each.configuration.severity,
+        }
+        for each in suite.expectations
+    ]
+
+
+def _of_suite(expectations: Iterable[Mapping[str, Any]], owner: str) -> Iterator[Expectation]:
+    for each in expectations:
+        arguments = {name: value for name, value in each["kwargs"].items() if name != "batch_id"}
+        if parameter := next(filter(_is_parameter, arguments.values()), None):
+            raise InvalidDefinition(
+                f"{owner}: {each['type']} has the parameter {parameter['$PARAMETER']}, and nothing"
+                " gives it a value: write the value into the suite"
+            )
+        expectation = Expectation("", class_of_type(each["type"]), arguments)
+        named = (each.get("meta") or {}).get(CHECK)
+        parts = [each["type"].removeprefix("expect_"), *sorted(expectation.columns)]
+        # In JSON it is a text, in the object an enum of texts.
+        severity = getattr(each.get("severity"), "value", each.get("severity"))
+        yield replace(
+            expectation,
+            name=named or re.sub(r"\W", "_", "_".join(parts), flags=re.ASCII),
+            description=each.get("description") or "",
+            blocking=severity in (None, "critical"),
+        )
+
+
+def _is_parameter(value: object) -> bool:
+    return isinstance(value, Mapping) and "$PARAMETER" in value
+
+
+_NAME = re.compile(r"[A-Za-z0-9_]+")
+_OURS = "meta"
+"""The argument that the platform sets."""
+
+
+def require_names(expectations: Sequence[Expectation], owner: str) -> None:
+    """Raises InvalidDefinition for a name that Dagster does not take, or that two of them have."""
+    names = [expectation.name for expectation in expectations]
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise InvalidDefinition(
+                f"{owner}: {name!r} is no name of a check: use letters, digits and _"
+            )
+        if names.count(name) > 1:
+            raise InvalidDefinition(f"{owner}: two checks have the name {name}")
+
+
+def require_known(expectations: Sequence[Expectation], owner: str) -> None:
+    """Raises InvalidDefinition for a class that Great Expectations does not have, and for arguments
+    that the class does not take or that are missing."""
+    for expectation in expectations:
+        if why := _fault(expectation):
+            raise InvalidDefinition(f"{owner}: the check {expectation.name}: {why}")
+
+
+def _fault(expectation: Expectation) -> str | None:
+    kind, arguments = expectation.kind, expectation.arguments
+    if not isinstance(kind, str):
+        return f"give the name of the class as text, such as 'ExpectColumnToExist', not {kind!r}"
+    if _OURS in arguments:
+        return f"the platform sets {_OURS!r} itself: leave it out"
+    kinds = _kinds()
+    if kinds and kind not in kinds:
+        registry = sys.modules.get("great_expectations.expectations.registry")
+        if registry and kind in registry.list_registered_expectation_implementations():
+            return None
+        hint = _hint(kind, sorted(kinds)) or "; import the module of your own classes before"
+        return f"Great Expectations has no class {kind!r}{hint}"
+    schema = _schema(kind)
+    if schema is None:
         return None
-    shapes = [info] if "raised_exception" in info else list(info.values())
-    for shape in shapes:
-        if isinstance(shape, Mapping) and shape.get("raised_exception"):
-            return str(shape.get("exception_message") or "no message")
+    names = sorted(name for name in schema["properties"] if name not in (_OURS, "metadata"))
+    if unknown := [name for name in arguments if name not in names]:
+        own = ", ".join(name for name in names if name not in _COMMON)
+        hint = _hint(str(unknown[0]), names)
+        return f"{kind} has no argument {unknown[0]!r}; it takes {own}{hint}"
+    if missing := [name for name in schema.get("required", ()) if name not in arguments]:
+        return f"{kind} needs the argument {', '.join(map(repr, missing))}"
+    mostly = arguments.get("mostly", 1)
+    if isinstance(mostly, int | float) and not 0 <= mostly <= 1:
+        return f"mostly={mostly!r} is a share of the rows: give a number from 0 to 1"
     return None
 
 
-def details_of(expectation: Expectation, result: Mapping[str, Any]) -> dict[str, Any]:
-    details = {
-        key: value
-        for key, value in result.items()
-        if key
-        in ("observed_value", "unexpected_count", "unexpected_percent", "partial_unexpected_list")
-    }
-    rows = result.get("partial_unexpected_index_list", ())
-    if rows and isinstance(rows[0], Mapping):  # without key columns they are only positions
-        details["unexpected_rows"] = rows
-    return {"expectation": expectation.kind, **expectation.arguments, **details}
+_COMMON = frozenset(
+    ("id", "notes", "result_format", "description", "catch_exceptions", "rendered_content",
+     "severity", "windows", "batch_id", "condition_parser")
+)  # fmt: skip
+"""Arguments of every class, which messages need not name."""
+
+
+def class_of_type(kind: str) -> str:
+    """The class of a type such as `expect_column_to_exist`; of a user's own class the type."""
+    return {name.lower(): name for name in _kinds()}.get(kind.replace("_", ""), kind)
+
+
+def _hint(name: str, names: Sequence[str]) -> str:
+    near = nearest_name(name, names)
+    return f"; did you mean {near!r}?" if near else ""
+
+
+@lru_cache(1)
+def _core() -> Path | None:
+    """Where the classes are; None if the package is not installed."""
+    spec = importlib.util.find_spec("great_expectations")
+    places = spec.submodule_search_locations if spec else None
+    return Path(places[0]) / "expectations" / "core" if places else None
+
+
+@lru_cache(1)
+def _kinds() -> frozenset[str]:
+    """The names of all classes; empty if they can't be listed, so that evaluation decides."""
+    core = _core()
+    listing = core / "__init__.py" if core else None
+    if listing is None or not listing.exists():
+        return frozenset()
+    text = listing.read_text("utf-8")
+    return frozenset(re.findall(r"\b(?:Expect[A-Z]\w*|UnexpectedRowsExpectation)\b", text))
+
+
+@lru_cache(256)
+def _schema(kind: str) -> Mapping[str, Any] | None:
+    """The schema of a class; None if it has none."""
+    core = _core()
+    path = core / "schemas" / f"{kind}.json" if core else None
+    if path is None or not path.exists():
+        return None
+    schema: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return schema

@@ -31,7 +31,7 @@ from acid_platform.orchestration.resources import SparkResource, WarehouseResour
 from acid_platform.transactions import Isolation
 
 if TYPE_CHECKING:
-    from acid_platform.orchestration.suites import Given
+    from acid_platform.orchestration.checks import Given
 
 CONSUMES = "acid/consumes"
 """Metadata of an asset: the tables whose changes it consumes."""

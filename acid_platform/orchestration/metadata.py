@@ -1,7 +1,13 @@
-"""Tables in Dagster: asset keys, schemas, and what the metastore knows about their files."""
+"""Tables in Dagster: asset keys, schemas, and what the metastore knows about their files.
+
+What Dagster shows as Markdown may have texts of others (P67): a query of a view, a value of a
+refused row or a comment is written by whoever could write it, and all readers of the pages see that
+text: no link, no picture, no markup.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,13 +15,13 @@ from typing import Any
 import dagster as dg
 
 from acid_platform.base.table_properties import check
+from acid_platform.base.visible import visible
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.constraints import Constraint, ConstraintKind
 from acid_platform.layout.declarable import table_name
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.records import TableRecord
 from acid_platform.metastore.tasks import EntityState
-from acid_platform.orchestration import markdown
 
 STORAGE_KIND = "hive acid (orc)"
 
@@ -191,7 +197,7 @@ def table_schema(
     comments: Mapping[str, str],
     constraints: Sequence[Constraint],
 ) -> dg.TableSchema:
-    texts = {name.lower(): markdown.as_text(text) for name, text in comments.items() if text}
+    texts = {name.lower(): escaped_text(text) for name, text in comments.items() if text}
 
     def limits(column: str) -> dg.TableColumnConstraints:
         kinds = {one.kind for one in constraints if one.columns == (column,)}
@@ -205,3 +211,37 @@ def table_schema(
         for name, kind in partition_columns
     ]
     return dg.TableSchema(columns=[*own, *keys])
+
+
+_MARKUP = re.compile(r"[\\|<>`\[\]~*]|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])")
+_BEGINS_MARKUP = re.compile(
+    r"^([ \t]*(?:\d{1,9}(?=[.)](?:\s|$))|(?=#{1,6}(?:\s|$)|[=+-](?:[=+-]|\s|$))))", re.MULTILINE
+)
+"""What begins a line as a heading, an item of a list, or an underline of a heading does."""
+_LINKED = re.compile(r"(://|(?<=www)\.|@)", re.IGNORECASE)
+"""Within these, pages make links of addresses that are not marked as such."""
+_JOINER = "\u2060"
+"""A character without width: an address with it is none."""
+
+
+def code_block(text: str, language: str) -> str:
+    """The text as it is, as a block of code: its fence is longer than any that the text has."""
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{visible(text, lines=True)}\n{fence}"
+
+
+def escaped_text(text: str) -> str:
+    """The text with its markup escaped, for a paragraph or a description."""
+    escaped = _MARKUP.sub(r"\\\g<0>", visible(text, lines=True))
+    escaped = _BEGINS_MARKUP.sub(r"\1\\", escaped)
+    return _LINKED.sub(_JOINER + r"\1", escaped)
+
+
+def escaped_line(text: str) -> str:
+    """`escaped_text` in one line, for a heading, an item of a list or a cell of a table."""
+    return escaped_text(" ".join(text.split()))
+
+
+def escaped_items(lines: list[str]) -> str:
+    return "\n".join(f"- {escaped_line(line)}" for line in lines)

@@ -1,8 +1,12 @@
-"""The Dagster resources of a project: the warehouse, and Spark."""
+"""The resources of a project, the warehouse and Spark, and how its definitions are loaded."""
 
 from __future__ import annotations
 
 import os
+import types
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -10,7 +14,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from acid_platform.base.location import Location
 from acid_platform.engine.choice import preference_of
-from acid_platform.errors import InvalidDefinition
+from acid_platform.errors import AcidError, InvalidDefinition
 from acid_platform.handles.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -143,3 +147,38 @@ class SparkResource(OwnSettings, dg.ConfigurableResource):  # type: ignore[type-
 def _text(value: Any) -> str:
     """The value as spark-submit takes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_PLATFORM = Path(__file__).parents[1]
+
+
+def load_defs(folder: Path) -> dg.Definitions:
+    """As dg.load_from_defs_folder, which shows an error of ours three times, with all frames: here
+    it is shown once, with the line of the project that it is about."""
+    try:
+        return dg.load_from_defs_folder(path_within_project=folder)
+    except AcidError as error:
+        frames = filter(partial(_is_of, folder), _frames(error))
+        last = next(reversed(list(frames)), None)
+        told = type(error)(*error.args)
+    raise told.with_traceback(
+        last and types.TracebackType(None, last.tb_frame, last.tb_lasti, last.tb_lineno)
+    )
+
+
+def _frames(error: BaseException | None) -> Iterator[types.TracebackType]:
+    """Those of the error and of what it came from."""
+    while error is not None:
+        at = error.__traceback__
+        while at is not None:
+            yield at
+            at = at.tb_next
+        error = error.__cause__ or error.__context__
+
+
+def _is_of(folder: Path, frame: types.TracebackType) -> bool:
+    """Whether the frame is one of the project, which may have the platform and packages below."""
+    file = Path(frame.tb_frame.f_code.co_filename)
+    return file.is_relative_to(folder) and not (
+        file.is_relative_to(_PLATFORM) or "site-packages" in file.parts
+    )

@@ -16,13 +16,13 @@ import dagster as dg
 
 from acid_platform import TxnAborted
 from acid_platform.orchestration import TableDeclaration, Transaction, acid_asset
-from acid_platform.orchestration.compaction_job import IN_MEMORY, compaction_job
-from acid_platform.orchestration.ended_runs import (
+from acid_platform.orchestration.resources import WarehouseResource
+from acid_platform.orchestration.sensors import (
     abort_canceled_runs,
     abort_failed_runs,
     fail_lost_runs,
 )
-from acid_platform.orchestration.resources import WarehouseResource
+from acid_platform.orchestration.service_jobs import IN_MEMORY, compaction_job
 from tests.orchestration.local_writes import publish, stage
 
 TABLE = TableDeclaration("db.t", "v string")

@@ -46,7 +46,7 @@ job = dg.define_asset_job("orders_job", [orders])
 """
 NIGHTLY = """
 import dagster as dg
-from acid_platform.orchestration.erasure_job import cleaning_job
+from acid_platform.orchestration.service_jobs import cleaning_job
 from shop_assets.sales.orders import job, orders
 
 nightly = dg.ScheduleDefinition(job=job, cron_schedule="0 3 * * *")
@@ -130,7 +130,7 @@ def test_everything_at_the_top_of_a_module_is_found_once(folder: Path) -> None:
     (folder / "landing.py").write_text(LANDING)
     (folder / "deep").mkdir()
     (folder / "deep" / "__init__.py").write_text("import dagster as dg\n@dg.asset\ndef d(): ...\n")
-    from acid_platform.orchestration.erasure_job import cleaning_job
+    from acid_platform.orchestration.service_jobs import cleaning_job
 
     services = dg.Definitions(
         jobs=[cleaning_job], resources={"warehouse": object(), "spark": object()}

@@ -7,7 +7,9 @@ import pandas as pd
 import pytest
 
 from acid_platform import CheckErrored
-from acid_platform.orchestration.checks import Expectation, Finding, errored, evaluate
+from acid_platform.orchestration.check_results import Finding
+from acid_platform.orchestration.checks import Expectation
+from acid_platform.orchestration.evaluation import errored, evaluate
 
 FRAME = pd.DataFrame({"n": [1, 2, 300], "word": ["a", "b", None]})
 

@@ -13,8 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform import NeedsSpark
-from acid_platform.orchestration.checked_rows import PANDAS, in_pandas
-from acid_platform.orchestration.checks import Expectation, Finding, evaluate
+from acid_platform.orchestration.check_results import Finding
+from acid_platform.orchestration.checks import Expectation
+from acid_platform.orchestration.evaluation import PANDAS, evaluate, in_pandas
 
 pytestmark = pytest.mark.spark
 

@@ -13,10 +13,11 @@ from pyspark.sql import SparkSession
 
 import definitions
 from acid_platform.compaction.profiles import Invariant, Profile, measures
-from acid_platform.orchestration.checks import Expectation, evaluate, table_checks
-from acid_platform.orchestration.compaction_job import invariants, measure_frame
+from acid_platform.orchestration.checks import Expectation
+from acid_platform.orchestration.evaluation import evaluate, table_checks
 from acid_platform.orchestration.metadata import TableDeclaration, TableStats
 from acid_platform.orchestration.resources import SparkResource
+from acid_platform.orchestration.service_jobs import invariants, measure_frame
 from acid_platform.services.worker import CompactionRun
 from acid_platform.transactions import TxnType
 from tests.compaction.test_kills import made

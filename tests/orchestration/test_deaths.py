@@ -16,7 +16,7 @@ import pytest
 from dagster import DagsterRunStatus as Status
 
 from acid_platform import Warehouse
-from acid_platform.orchestration.ended_runs import (
+from acid_platform.orchestration.sensors import (
     abort_canceled_runs,
     abort_failed_runs,
     fail_lost_runs,

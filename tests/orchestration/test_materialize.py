@@ -27,9 +27,9 @@ from acid_platform.orchestration import (
     acid_asset,
     acid_multi_asset,
 )
-from acid_platform.orchestration.materialized import Uncommitted
+from acid_platform.orchestration.materialize import Uncommitted
+from acid_platform.orchestration.outputs import ensure_table
 from acid_platform.orchestration.resources import WarehouseResource
-from acid_platform.orchestration.write_modes import ensure_table
 from tests.orchestration.conftest import Place, quiet
 from tests.orchestration.local_writes import insert
 

@@ -22,15 +22,15 @@ from acid_platform.orchestration import (
     acid_asset,
     table_checks,
 )
-from acid_platform.orchestration.body_rows import LocalRows, SparkRows
-from acid_platform.orchestration.checked_rows import in_pandas
-from acid_platform.orchestration.checks import evaluate
-from acid_platform.orchestration.outputs import WriteMode
-from acid_platform.orchestration.quarantine import (
+from acid_platform.orchestration.body_rows import (
+    LocalRows,
+    SparkRows,
     _split_by_arrow,
     _split_by_spark,
     failing_rows,
 )
+from acid_platform.orchestration.evaluation import evaluate, in_pandas
+from acid_platform.orchestration.outputs import WriteMode
 from acid_platform.orchestration.resources import WarehouseResource
 from acid_platform.values.arrow_types import declared_columns
 from tests.orchestration import test_checks_agree

@@ -17,11 +17,9 @@ from acid_platform.orchestration import (
     TableInput,
     acid_asset,
     change_sensor,
-    ended_runs,
     sensors,
 )
-from acid_platform.orchestration.compaction_job import compaction_job, worker_prefix
-from acid_platform.orchestration.erasure_job import cleaning_job
+from acid_platform.orchestration.service_jobs import cleaning_job, compaction_job, worker_prefix
 from tests.metastore.processes import until
 from tests.orchestration.conftest import Place, quiet
 
@@ -274,9 +272,9 @@ def test_P2_what_an_ended_run_left_open_is_aborted(
         resources={"warehouse": place.resource},
     )
     if final_status == "FAILURE":
-        ended_runs.abort_failed_runs(context.for_run_failure())
+        sensors.abort_failed_runs(context.for_run_failure())
     else:
-        ended_runs.abort_canceled_runs(context)
+        sensors.abort_canceled_runs(context)
     assert [one for one, state in states(place).items() if state == "OPEN"] == [other.id]
     reason = place.warehouse.metastore.outcome(left_open)["reason"]
     assert reason == f"run {result.run_id} is {final_status}"
@@ -318,7 +316,7 @@ def test_P7_a_run_that_fell_silent_is_failed_and_told_why(impatient: Place) -> N
     run, alive = started(place), started(place)
     with place.resource.open(run.run_id) as dead, place.resource.open(alive.run_id) as living:
         txn, other = (one.metastore.begin(info=one.info()) for one in (dead, living))
-        lost = ended_runs.fail_lost_runs
+        lost = sensors.fail_lost_runs
         assert "none of them is lost" in tick(place, lost).skip_message
         txn.forget()  # as if the process had ended: no heartbeat any more
         until(lambda: place.warehouse.metastore.outcome(txn.id)["state"] == "a")
@@ -341,19 +339,19 @@ def test_P7_a_run_that_was_heard_of_since_is_not_lost(impatient: Place) -> None:
         txn.forget()
         until(lambda: place.warehouse.metastore.outcome(txn.id)["state"] == "a")
         place.instance.report_engine_event("its transaction was aborted", run)
-        [silent] = ended_runs.silent_runs(place.warehouse.metastore, [run.run_id])
+        [silent] = sensors.silent_runs(place.warehouse.metastore, [run.run_id])
         assert silent.txn_id == txn.id
         until(lambda: wall_ms() > silent.at + 1000)
-        assert "none of them is lost" in tick(place, ended_runs.fail_lost_runs).skip_message
+        assert "none of them is lost" in tick(place, sensors.fail_lost_runs).skip_message
         again = opened.metastore.begin(info=opened.info())  # its next attempt
-        assert list(ended_runs.silent_runs(place.warehouse.metastore, [run.run_id])) == []
+        assert list(sensors.silent_runs(place.warehouse.metastore, [run.run_id])) == []
         again.commit()
-        assert list(ended_runs.silent_runs(place.warehouse.metastore, [run.run_id])) == []
+        assert list(sensors.silent_runs(place.warehouse.metastore, [run.run_id])) == []
     assert status(place, run) is dg.DagsterRunStatus.STARTED
 
 
 def test_nothing_left_open_is_a_skip_with_its_reason(place: Place) -> None:
-    assert ended_runs.abort_run(place.warehouse, "no-such-run", "test") == ""
+    assert sensors.abort_run(place.warehouse, "no-such-run", "test") == ""
 
 
 def test_a_compaction_run_whose_table_was_dropped_succeeds(place: Place) -> None:

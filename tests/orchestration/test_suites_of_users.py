@@ -21,7 +21,7 @@ from acid_platform.orchestration import (
     acid_asset,
     table_checks,
 )
-from acid_platform.orchestration.suites import expectations_of
+from acid_platform.orchestration.checks import expectations_of
 from tests.orchestration.conftest import Place, quiet
 
 TABLE = TableDeclaration("shop.orders", "id bigint, amount double")

@@ -19,7 +19,7 @@ from acid_platform.display.listing import show_table
 from acid_platform.engine.interface import ArrowResult
 from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore.records import ViewRecord
-from acid_platform.orchestration import checks, components, docs_site, external_assets, markdown
+from acid_platform.orchestration import check_results, checks, components, evaluation, metadata
 from acid_platform.orchestration.metadata import table_schema
 
 LINK, PICTURE = "[log in](http://127.0.0.1:9/x)", "![](http://127.0.0.1:9/x.png)"
@@ -46,7 +46,7 @@ HOSTILE = [
 def queries(text: str) -> str:
     text = text.replace("'", "")
     view = ViewRecord("db.v", f"SELECT '{text}' AS y FROM db.t", (("y", "string"),))
-    return str(external_assets._of_query(view, {"db.t": ["x"]})["sql"].md_str)
+    return str(components._of_query(view, {"db.t": ["x"]})["sql"].md_str)
 
 
 def findings(text: str) -> str:
@@ -55,8 +55,8 @@ def findings(text: str) -> str:
         "partial_unexpected_index_list": [{"id": text, text: text}],
         "partial_unexpected_list": [text],
     }
-    one = checks.Finding(text, False, True, details)
-    return checks.data_docs([one, one])
+    one = check_results.Finding(text, False, True, details)
+    return check_results.data_docs([one, one])
 
 
 def comments(text: str) -> str:
@@ -71,7 +71,7 @@ def comments(text: str) -> str:
     )
     view = ViewRecord("db.v", "SELECT 1 AS x", (("x", "int"),), properties={"comment": text})
     metastore: Any = SimpleNamespace(tables=lambda: [table], views=lambda: [view])
-    shown = [known["comment"] for _, known in external_assets._known(metastore)]
+    shown = [known["comment"] for _, known in components._known(metastore)]
     columns = table_schema((("x", "int"),), (("k", "int"),), {"x": text, "k": text}, ())
     shown += [str(column.description) for column in columns.columns]
     assert len({*shown}) == 1
@@ -83,8 +83,8 @@ PRODUCERS: list[Callable[[str], str]] = [
     queries,
     findings,
     comments,
-    lambda text: markdown.items([text, text]),
-    lambda text: markdown.block(text, "sql"),
+    lambda text: metadata.escaped_items([text, text]),
+    lambda text: metadata.code_block(text, "sql"),
 ]
 
 
@@ -117,7 +117,7 @@ def test_P67_a_text_of_others_is_no_markup(producer: Callable[[str], str], text:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_P67_a_comment_of_others_is_a_paragraph(text: str) -> None:
-    page = markdown.as_text(text)
+    page = metadata.escaped_text(text)
     every = list(MarkdownIt("gfm-like", {"linkify": False}).parse(page))
     parts = [part for token in every for part in (token, *(token.children or ()))]
     plain = {"paragraph_open", "paragraph_close", "inline", "text", "softbreak", "text_special"}
@@ -129,7 +129,7 @@ def test_P67_a_comment_of_others_is_a_paragraph(text: str) -> None:
 
 def test_P67_texts_reach_dagster_s_markdown_by_one_module() -> None:
     """Metadata of Markdown comes from this module, or from a page that it made."""
-    allowed = {"markdown.block", "markdown.items", "data_docs", "self.docs", "findings[0].docs"}
+    allowed = {"code_block", "escaped_items", "data_docs", "self.docs", "findings[0].docs"}
     room = Path(checks.__file__).parent
     for file in room.glob("*.py"):
         for call in ast.walk(ast.parse(file.read_text())):
@@ -161,7 +161,7 @@ def test_P67_a_text_of_others_is_no_html(text: str) -> None:
 
 @pytest.mark.more
 def test_P67_a_refused_row_is_no_html_in_the_pages_of_great_expectations(tmp_path: Path) -> None:
-    site = docs_site.DocsSite(f"{tmp_path}/p", f"{tmp_path}/p", "db.t")
+    site = check_results.DocsSite(f"{tmp_path}/p", f"{tmp_path}/p", "db.t")
     frame = pd.DataFrame({"v": [*HOSTILE, "a"], "id": range(len(HOSTILE) + 1)})
     kinds = {
         "ExpectColumnValuesToBeInSet": {"column": "v", "value_set": ["a"]},
@@ -169,7 +169,7 @@ def test_P67_a_refused_row_is_no_html_in_the_pages_of_great_expectations(tmp_pat
         "ExpectColumnMostCommonValueToBeInSet": {"column": "v", "value_set": ["a"]},
         "ExpectColumnValuesToMatchRegex": {"column": "v", "regex": "^a$"},
     }
-    found = checks.evaluate(
+    found = evaluation.evaluate(
         frame,
         [checks.Expectation(kind, kind, arguments) for kind, arguments in kinds.items()],
         ["id", "v"],

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from acid_platform.orchestration.checks import Expectation, evaluate
-from acid_platform.orchestration.docs_site import DocsSite
+from acid_platform.orchestration.check_results import DocsSite
+from acid_platform.orchestration.checks import Expectation
+from acid_platform.orchestration.evaluation import evaluate
 from acid_platform.storage.files import Files
 from tests.stores.conftest import Bucket
 

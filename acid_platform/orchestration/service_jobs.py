@@ -1,18 +1,24 @@
-"""The Worker as a Dagster job: queued → plan → merge → validate → publish, per task of a table.
+"""The Worker and the Cleaner as jobs of Dagster (C32 to C55), and the erasure of rows.
 
-A run costs a process, and a JVM if one of its tasks needs Spark, so it handles the whole queue of
-its table. Each task is mapped, so the run's page shows the progress of each partition. Priorities
-make the steps of a task follow each other, so only one compaction transaction is open at a time. A
-failure at any step fails the task in the metastore and aborts its transaction (C32); the other
-tasks continue.
+The Worker (queued → plan → merge → validate → publish): a run costs a process, and a JVM if one of
+its tasks needs Spark, so it handles the whole queue of its table. Each task is mapped, so the run's
+page shows the progress of each partition. Priorities make the steps of a task follow each other, so
+only one compaction transaction is open at a time. A failure at any step fails the task in the
+metastore and aborts its transaction (C32); the other tasks continue.
+
+An erasure (delete → compact → clean and prove) fails if an old snapshot still needs the rows, and
+names the snapshot's holder. Launch it again when that transaction has ended: it continues where it
+had to stop. `erasure_sensor` does so for recorded requests.
 """
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
+
 import re
 import socket
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -26,14 +32,20 @@ from acid_platform.layout.declarable import table_name
 from acid_platform.metastore.operations.compaction import GetQueue
 from acid_platform.metastore.operations.tables import GetDropped
 from acid_platform.metastore.tasks import CompactionTask
-from acid_platform.orchestration.checks import Expectation, evaluate
-from acid_platform.orchestration.metadata import TableStats, asset_key
+from acid_platform.orchestration.checks import Expectation
+from acid_platform.orchestration.evaluation import evaluate
+from acid_platform.orchestration.metadata import TableStats, asset_key, escaped_items
 from acid_platform.orchestration.resources import SparkResource, WarehouseResource
-from acid_platform.services import worker_id
-from acid_platform.services.worker import CompactionRun, job_entity
+from acid_platform.services import cleaner, erasure, removals, worker_id
+from acid_platform.services.cleaner import CleaningResult
+from acid_platform.services.erasure import ErasureRequest
+from acid_platform.services.worker import CompactionOutcome, CompactionRun, job_entity
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# No `from __future__ import annotations`: Dagster reads the annotations of its functions.
+
 
 POOL = "acid_compaction"
 IN_MEMORY = "in_memory"
@@ -350,3 +362,153 @@ def _failing(attempt: Attempt) -> Iterator[None]:
                 f"{job_entity(task)} was dropped meanwhile, so there is nothing to compact: {error}"
             ) from error
         raise
+
+
+# No `from __future__ import annotations`: Dagster reads the annotations of its functions.
+
+
+@dg.op(description="Removes what no open snapshot needs; logs each path with the rule.")
+def clean(context: dg.OpExecutionContext, warehouse: dg.ResourceParam[WarehouseResource]) -> None:
+    with warehouse.open(context.run_id) as opened:
+        results = cleaner.run(opened.metastore)
+    by_table: defaultdict[str, list[CleaningResult]] = defaultdict(list)
+    for cleaned in results:
+        by_table[cleaned.table].append(cleaned)
+        for line in cleaned.removed:
+            context.log.info(f"removed {line}")
+        if left := removals.left_text(cleaned.left):
+            context.log.warning(f"the cleaning of {cleaned.table} {left}")
+    for table, cleanings in by_table.items():
+        removed = [line for cleaned in cleanings for line in cleaned.removed]
+        context.log_event(
+            dg.AssetObservation(
+                asset_key(table),
+                metadata={
+                    "cleaned": len(cleanings),
+                    "removed directories and files": len(removed),
+                    "removed": dg.MetadataValue.md(escaped_items(removed) or "nothing"),
+                },
+            )
+        )
+    failed = [cleaned for cleaned in results if cleaned.error]
+    if failed:
+        raise dg.Failure(
+            "; ".join(
+                f"{cleaned.table} {cleaned.partition or ''}: {cleaned.error}" for cleaned in failed
+            )
+            + "; each will be retried after its retry time, see SHOW COMPACTIONS"
+        )
+
+
+@dg.job(
+    executor_def=dg.in_process_executor,
+    description="Removes obsolete and aborted directories that no snapshot reads.",
+)
+def cleaning_job() -> None:
+    clean()
+
+
+REQUEST_TAG = "acid/erasure"
+"""Run tag: the id of the recorded request that the run works on and answers."""
+
+_HELD = dg.Out(io_manager_key=IN_MEMORY)
+
+
+class ErasureConfig(dg.Config):
+    """Which rows to erase."""
+
+    table: str
+    """`db.table`."""
+    where: str
+    """A SQL predicate, such as `person_id = 42`."""
+    partition: str | None = None
+    """A partition such as `month=3`; None: the whole table."""
+    end_history: bool = False
+    """Whether to end the history of the partitions that held such rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    request: ErasureRequest
+    deleted: int
+    outcomes: tuple[CompactionOutcome, ...] = ()
+    end_history: bool = False
+
+
+@dg.op(out=_HELD, description="Deletes the visible rows in one transaction.")
+def delete_rows(
+    context: dg.OpExecutionContext,
+    config: ErasureConfig,
+    warehouse: dg.ResourceParam[WarehouseResource],
+    spark: dg.ResourceParam[SparkResource],
+) -> Progress:
+    with warehouse.open(context.run_id) as opened:
+        request = ErasureRequest.of(opened.metastore, config.table, config.where, config.partition)
+        visible = opened.table(request.table).count(request.condition)
+    context.instance.add_run_tags(context.run_id, {TABLE_TAG: request.table})
+    context.log.info(f"{visible} rows of {request.table} are visible")
+    if not visible:
+        return Progress(request, 0, (), config.end_history)
+    with warehouse.open(context.run_id, lambda: spark.spark_session) as opened:
+        deleted = opened.table(request.table).delete(request.condition)
+    return Progress(request, deleted, (), config.end_history)
+
+
+@dg.op(
+    out=_HELD,
+    pool=POOL,
+    description="Runs major compactions of the partitions whose files still hold the rows.",
+)
+def compact_files(
+    context: dg.OpExecutionContext,
+    deleted: Progress,
+    warehouse: dg.ResourceParam[WarehouseResource],
+    spark: dg.ResourceParam[SparkResource],
+) -> Progress:
+    with warehouse.open(context.run_id) as opened:
+        waiting = erasure.queue(opened.metastore, deleted.request)
+    if not waiting:
+        return deleted
+    with warehouse.open(context.run_id, lambda: spark.spark_session) as opened:
+        outcomes = erasure.compact(opened, deleted.request)
+    for outcome in outcomes:
+        context.log.info(f"compaction {outcome.task.id}: {outcome.state}: {outcome.reason}")
+    return replace(deleted, outcomes=outcomes)
+
+
+@dg.op(description="Runs the Cleaner, then searches every file of the table for the rows.")
+def clean_and_prove(
+    context: dg.OpExecutionContext,
+    rewritten: Progress,
+    warehouse: dg.ResourceParam[WarehouseResource],
+) -> None:
+    with warehouse.open(context.run_id) as opened:
+        if rewritten.end_history:
+            for ended in erasure.end_history(opened.metastore, rewritten.request):
+                context.log.info(f"ended the history of {rewritten.request.table} {ended}")
+        removed = erasure.clean(opened.metastore, rewritten.request)
+        for line in removed:
+            context.log.info(f"removed {line}")
+        result = erasure.prove(
+            opened.metastore, rewritten.request, rewritten.deleted, rewritten.outcomes, removed
+        )
+        if recorded := context.run.tags.get(REQUEST_TAG):
+            erasure.answer(opened.metastore, int(recorded), result, context.run_id)
+    metadata: dict[str, dg.MetadataValue] = {
+        name: dg.MetadataValue.int(value) for name, value in result.counts.items()
+    }
+    if result.remaining:
+        metadata["what holds them"] = dg.MetadataValue.md(escaped_items([*result.reasons()]))
+    # An observation, not a materialization: nothing downstream has to start.
+    context.log_event(dg.AssetObservation(asset_key(result.request.table), metadata=metadata))
+    if not result.erased:
+        raise dg.Failure(str(result), metadata=metadata, allow_retries=False)
+    context.add_output_metadata(metadata)
+
+
+@dg.job(
+    executor_def=dg.in_process_executor,
+    description="Erases rows: once it succeeds, no file holds them any more.",
+)
+def erase() -> None:
+    clean_and_prove(compact_files(delete_rows()))
