@@ -280,7 +280,7 @@ class TableOwner(NamedTuple):
 
 
 def require_own_tables(assets: Iterable[object]) -> None:
-    """Raises InvalidDefinition if two assets have the same table."""
+    """Raises InvalidDefinition if two assets have the same table (P57)."""
     by_table: dict[str, list[TableOwner]] = {}
     for asset in assets:
         if isinstance(asset, dg.AssetsDefinition) and not asset.is_auto_created_stub:
