@@ -454,15 +454,16 @@ def import_(
 def _source(
     kind: str, place: str, columns: list[str] | None, given: dict[str, Any]
 ) -> ImportSource:
-    import acid_platform as sources  # which loads what is asked for
+    from acid_platform.handles import database_sources, folder_source, lake_sources
 
     match kind:
         case "iceberg":
-            return sources.IcebergSource(place, columns=columns, **given)
+            return lake_sources.IcebergSource(place, columns=columns, **given)
         case "delta":
-            return sources.DeltaSource(place, given.pop("snapshot", None), columns, **given)
+            version = given.pop("snapshot", None)
+            return lake_sources.DeltaSource(place, version, columns, **given)
         case "duckdb":
-            return sources.DuckDBSource(place, given["source_table"], columns)
+            return database_sources.DuckDBSource(place, given["source_table"], columns)
         case "postgres":
-            return sources.PostgresSource(place, given["source_table"], columns)
-    return sources.FolderSource(place, kind, columns, **given)
+            return database_sources.PostgresSource(place, given["source_table"], columns)
+    return folder_source.FolderSource(place, kind, columns, **given)

@@ -68,7 +68,9 @@ class ShownResult(ArrowResult):
 
     @classmethod
     def of(cls, shown: Shown, session: Callable[[], SparkSession]) -> ShownResult:
-        return cls(_in_arrow(shown), session, "a listing", shown=shown)
+        rows = shown.dicts()
+        columns = {name: _column(name, [row[name] for row in rows]) for name in shown.columns}
+        return cls(pa.table(columns), session, "a listing", shown=shown)
 
     def to_pandas(self) -> pd.DataFrame:
         """Times in UTC and durations as such."""
@@ -98,12 +100,6 @@ class ShownResult(ArrowResult):
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.to_pandas(), name)
-
-
-def _in_arrow(shown: Shown) -> pa.Table:
-    rows = shown.dicts()
-    columns = {name: _column(name, [row[name] for row in rows]) for name in shown.columns}
-    return pa.table(columns)
 
 
 def _column(name: str, values: Sequence[Any]) -> pa.Array:

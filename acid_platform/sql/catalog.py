@@ -129,15 +129,11 @@ class Catalog:
             return self.record(changes[0])
         full, as_of = unmarked(self.full(name))
         if as_of is not None:
-            if full in self.views:
-                raise UnsupportedStatement(
-                    f"{full} is a view, which has no history; name the tables that it reads"
-                )
-            if full in self.externals:
-                raise UnsupportedStatement(
-                    f"{full} is an external table, which has no history: its files are read as they"
-                    " are now"
-                )
+            self._refuse_others(
+                full,
+                "which has no history; name the tables that it reads",
+                "which has no history: its files are read as they are now",
+            )
             past = self.past(name)
             return self.record(full) if past is None else past.table
         if full not in self._records:
@@ -176,14 +172,11 @@ class Catalog:
             return None
         if marked not in self._changes:
             full, since, until = between
-            if full in self.views:
-                raise UnsupportedStatement(
-                    f"{full} is a view, whose changes nobody records; name the tables that it reads"
-                )
-            if full in self.externals:
-                raise UnsupportedStatement(
-                    f"{full} is an external table, whose changes nobody records"
-                )
+            self._refuse_others(
+                full,
+                "whose changes nobody records; name the tables that it reads",
+                "whose changes nobody records",
+            )
             self.record(full)  # an unknown name gets the error that suggests a similar one
             if self._snapshot is None:
                 raise UnsupportedStatement(f"the changes of {full} can only be read in a query")
@@ -216,17 +209,23 @@ class Catalog:
             )
         try:
             return self.record(name)
-        except NoSuchTable:
-            if full in self.views:
-                raise UnsupportedStatement(
-                    f"{full} is a view, which can only be read; name the table that it reads"
-                ) from None
-            if full in self.externals:
-                raise UnsupportedStatement(
-                    f"{full} is an external table, whose files are only read; INSERT its rows into"
-                    " another table"
-                ) from None
-            raise
+        except NoSuchTable as error:
+            found = error
+        self._refuse_others(
+            full,
+            "which can only be read; name the table that it reads",
+            "whose files are only read; INSERT its rows into another table",
+        )
+        raise found
+
+    def _refuse_others(self, full: str, view: str, external: str) -> None:
+        """Raises UnsupportedStatement, with why and what to do, for what is no table here."""
+        for names, what in (
+            (self.views, f"a view, {view}"),
+            (self.externals, f"an external table, {external}"),
+        ):
+            if full in names:
+                raise UnsupportedStatement(f"{full} is {what}")
 
     def columns(self, full: str) -> tuple[str, ...]:
         """The names of the columns of a table or view, those of partitions included."""

@@ -40,6 +40,11 @@ _DETAILS = (
     *_OPTIONS,
 )
 """The words that may follow the type of a column."""
+_OF_COLUMNS = {
+    ("NOT", "NULL"): ConstraintKind.NOT_NULL,
+    ("PRIMARY KEY",): ConstraintKind.PRIMARY_KEY,
+    ("UNIQUE",): ConstraintKind.UNIQUE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +108,9 @@ def _constraint(parts: Parts, column: str | None) -> Constraint:
     """The constraint that comes next: of a column, or of the table (None)."""
     name = parts.name()[0] if parts.skip("CONSTRAINT") else ""
     columns = (column,) if column else ()
-    if parts.skip("NOT", "NULL"):
-        constraint = Constraint(name, ConstraintKind.NOT_NULL, columns or _names(parts))
+    kinds = (kind for words, kind in _OF_COLUMNS.items() if parts.skip(*words))
+    if kind := next(kinds, None):
+        constraint = Constraint(name, kind, columns or _names(parts))
     elif parts.skip("CHECK"):
         if not parts.comes("("):
             raise InvalidExpression(f"not Hive SQL: CHECK needs ( {parts.here}")
@@ -115,10 +121,6 @@ def _constraint(parts: Parts, column: str | None) -> Constraint:
         parts.at = _first(parts.tokens, _DETAILS, start)
         text = expression(parts.slice(start, parts.at)).text
         constraint = Constraint(name, ConstraintKind.DEFAULT, columns, text)
-    elif parts.skip("PRIMARY KEY"):
-        constraint = Constraint(name, ConstraintKind.PRIMARY_KEY, columns or _names(parts))
-    elif parts.skip("UNIQUE"):
-        constraint = Constraint(name, ConstraintKind.UNIQUE, columns or _names(parts))
     elif column and parts.comes("REFERENCES"):
         constraint = _reference(parts, name, columns)
     elif not column and parts.skip("FOREIGN KEY"):

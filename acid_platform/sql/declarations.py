@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from sqlglot import exp
 
@@ -29,7 +30,7 @@ from acid_platform.metastore.show_columns import Shown
 from acid_platform.predicates.grammar import HiveSql
 from acid_platform.sql.column_lists import ColumnList
 from acid_platform.sql.run_columns import partition_names
-from acid_platform.sql.statements import CreateExternal, CreateTable, CreateView, RowFormat
+from acid_platform.sql.statements import CreateTable, CreateView, RowFormat
 from acid_platform.sql.text import (
     Edit,
     Parts,
@@ -50,7 +51,7 @@ STORED_AS = MappingProxyType(
 """STORED AS → the platform's format; formats other than ORC need insert-only tables."""
 
 
-def parse_create(text: str) -> CreateTable | CreateExternal | CreateView | None:
+def parse_create(text: str) -> CreateTable | CreateView | None:
     """None if it creates something else.
 
     Raises InvalidDefinition, InvalidExpression, and UnsupportedStatement for clauses that are not
@@ -86,18 +87,23 @@ def parse_create(text: str) -> CreateTable | CreateExternal | CreateView | None:
             f"{name}: {keys.constraints[0]} is about a partition column, which can't have a"
             " constraint"
         )
-    if any(isinstance(clause, exp.ExternalProperty) for clause in _properties(tree)):
+    comments = {**columns.comments, **keys.comments}
+    kinds = {type(clause) for clause in _properties(tree)}
+    if exp.ExternalProperty in kinds:
         if defining is not None or columns.constraints:
             what = columns.constraints[0] if columns.constraints else "AS SELECT"
             raise UnsupportedStatement(
                 f"CREATE EXTERNAL TABLE with {what} is not supported; files of others are only read"
             )
-        return _external(tree, name, {**columns.comments, **keys.comments})
+        return _external(tree, name, comments)
     if defining is not None and columns.constraints:
         raise InvalidDefinition(f"{name}: CREATE TABLE AS SELECT takes its columns from the query")
-    declared = _table(tree, name, defining, {**columns.comments, **keys.comments})
-    temporary = any(isinstance(clause, exp.TemporaryProperty) for clause in _properties(tree))
-    return replace(declared, constraints=columns.constraints, temporary=temporary)
+    return replace(
+        _table(tree, name, defining, exp.LikeProperty in kinds),
+        constraints=columns.constraints,
+        temporary=exp.TemporaryProperty in kinds,
+        comments=comments,
+    )
 
 
 def _without_details(declaration: str) -> tuple[str, ColumnList, ColumnList]:
@@ -169,52 +175,43 @@ _CLAUSES: Mapping[str, tuple[type[exp.Expr], ...]] = MappingProxyType(
 """What may stand behind the columns, beside TBLPROPERTIES."""
 
 
-@dataclass(slots=True)
-class _Declared:
-    """What the clauses of a CREATE say."""
+def _declared(what: str, tree: exp.Create, name: str) -> CreateTable:
+    """What the columns and clauses of a CREATE say, but for ROW FORMAT and STORED AS.
 
-    columns: str
-    keys: tuple[str, ...] = ()
-    clustered: tuple[tuple[str, ...], int] | None = None
-    location: str | None = None
-    like: str = ""
-    properties: dict[str, str] = field(default_factory=dict)
-
-
-def _declared(what: str, tree: exp.Create, name: str) -> _Declared:
-    """Raises UnsupportedStatement for a clause that the statement can't have."""
-    declared = _Declared("" if what == "CREATE VIEW" else _listed(name, _columns(tree)))
+    Raises UnsupportedStatement for a clause that the statement can't have.
+    """
+    listed = () if what == "CREATE VIEW" else _columns(tree)
+    columns = ", ".join(_column(name, column) for column in listed)
+    properties: dict[str, str] = {}
+    said: dict[str, Any] = {}
     for clause in _properties(tree):
         match clause:
             case _ if type(clause) is exp.Property:
-                declared.properties[clause.this.name] = clause.args["value"].name
+                properties[clause.this.name] = clause.args["value"].name
             case _ if not isinstance(clause, _CLAUSES[what]):
                 raise _unsupported(what, clause)
             case exp.PartitionedByProperty():
-                declared.keys = tuple(_column(name, key) for key in clause.this.expressions)
+                said["keys"] = tuple(_column(name, key) for key in clause.this.expressions)
             case exp.ClusteredByProperty() if not clause.args.get("sorted_by"):
-                columns = tuple(part.name.lower() for part in clause.expressions)
-                declared.clustered = columns, int(clause.args["buckets"].name)
+                buckets = tuple(part.name.lower() for part in clause.expressions)
+                said["clustered_by"] = buckets, int(clause.args["buckets"].name)
             case exp.LikeProperty() if not clause.expressions:
-                declared.like = _table_name(clause.this)
+                said["like"] = _table_name(clause.this)
             case exp.LocationProperty():
-                declared.location = clause.this.name
+                said["location"] = clause.this.name
             case exp.SchemaCommentProperty():
-                declared.properties[COMMENT] = clause.this.name
+                properties[COMMENT] = clause.this.name
             case exp.ClusteredByProperty() | exp.LikeProperty():
                 raise _unsupported(what, clause)
-    return declared
+    exists = bool(tree.args.get("exists"))
+    return CreateTable(name, columns, properties=properties, if_not_exists=exists, **said)
 
 
-def _table(
-    tree: exp.Create, name: str, defining: Query | None, comments: Mapping[str, str]
-) -> CreateTable:
+def _table(tree: exp.Create, name: str, defining: Query | None, like: bool) -> CreateTable:
     if tree.args.get("replace"):
         raise UnsupportedStatement(
             "CREATE OR REPLACE TABLE is not supported; use DROP TABLE, or INSERT OVERWRITE"
         )
-    clauses = [*_properties(tree)]
-    like = any(isinstance(clause, exp.LikeProperty) for clause in clauses)
     what = "CREATE TABLE … LIKE" if like else "CREATE TABLE"
     declared = _declared(what, tree, name)
     if like and (declared.columns or defining):
@@ -225,23 +222,13 @@ def _table(
         raise InvalidDefinition(f"{name}: CREATE TABLE AS SELECT takes its columns from the query")
     if defining is None and not declared.columns and not like:
         raise InvalidDefinition(f"{name}: a table needs columns: CREATE TABLE {name} (id int, …)")
-    files = row_format(what, clauses, _OWN_DELIMITERS)
+    files = _row_format(what, tree, _OWN_DELIMITERS)
     stored = {FILE_FORMAT.name: files.stored} if files.stored not in ("", "orc") else {}
-    return CreateTable(
-        name,
-        declared.columns,
-        declared.keys,
-        declared.clustered,
-        {**stored, **files.options, **declared.properties},
-        declared.location,
-        bool(tree.args.get("exists")),
-        defining,
-        declared.like,
-        comments,
-    )
+    properties = {**stored, **files.options, **declared.properties}
+    return replace(declared, properties=properties, query=defining)
 
 
-def _external(tree: exp.Create, name: str, comments: Mapping[str, str]) -> CreateExternal:
+def _external(tree: exp.Create, name: str, comments: Mapping[str, str]) -> CreateTable:
     what = "CREATE EXTERNAL TABLE"
     declared = _declared(what, tree, name)
     if not declared.columns:
@@ -253,25 +240,16 @@ def _external(tree: exp.Create, name: str, comments: Mapping[str, str]) -> Creat
     untyped = [key for key in declared.keys if " " not in key]
     if untyped:
         raise InvalidDefinition(f"{name}: partition column {untyped[0]} needs a type")
-    return CreateExternal(
-        name,
-        declared.columns,
-        declared.keys,
-        declared.location,
-        row_format(what, _properties(tree)),
-        declared.properties,
-        bool(tree.args.get("exists")),
-        comments,
-    )
+    return replace(declared, external=_row_format(what, tree), comments=comments)
 
 
-def row_format(
-    what: str, clauses: Iterable[exp.Expr], delimiters: Mapping[str, str] = _DELIMITERS
+def _row_format(
+    what: str, tree: exp.Create, delimiters: Mapping[str, str] = _DELIMITERS
 ) -> RowFormat:
     """What ROW FORMAT and STORED AS say. Raises UnsupportedStatement for other words in them."""
     stored, serde = "", ""
     options: dict[str, str] = {}
-    for clause in clauses:
+    for clause in _properties(tree):
         parts = {part: value for part, value in clause.args.items() if value}
         match clause:
             case exp.FileFormatProperty() if clause.this.name.lower() in STORED_AS:
@@ -302,10 +280,6 @@ def _view(tree: exp.Create, name: str, defining: Query, comments: Mapping[str, s
 
 def _columns(tree: exp.Create) -> Sequence[exp.Expr]:
     return tree.this.expressions if isinstance(tree.this, exp.Schema) else ()
-
-
-def _listed(table: str, columns: Iterable[exp.Expr]) -> str:
-    return ", ".join(_column(table, column) for column in columns)
 
 
 def _properties(tree: exp.Create) -> Iterator[exp.Expr]:
@@ -419,19 +393,18 @@ def detail_rows(
 def _stored_rows(record: TableRecord, external: ViewRecord | None) -> list[Described]:
     """How the files are stored."""
     if external is None or external.external is None:
-        return [("Stored As:", _stored_as(record), "")]
+        return [("Stored As:", _word_of(_own_format(record)), "")]
     files = external.external
-    rows = [("Stored As:", _word_of(files.format), "")]
+    rows = [("Stored As:", _word_of(files.format, "TEXTFILE"), "")]
     if files.format in SERDE_OF:
         rows.append(("SerDe Library:", SERDE_OF[files.format], ""))
     stated = stated_options(files.format, files.options)
     return [*rows, *(("", name, _visible(text)) for name, text in sorted(stated.items()))]
 
 
-def _word_of(stored: str) -> str:
+def _word_of(stored: str, other: str = "ORC") -> str:
     """The word of STORED AS for a format; OpenCSVSerde reads text files."""
-    words = {one: word.upper() for word, one in STORED_AS.items()}
-    return words.get(stored, "TEXTFILE")
+    return next((word.upper() for word, name in STORED_AS.items() if name == stored), other)
 
 
 def _visible(text: str) -> str:
@@ -439,9 +412,8 @@ def _visible(text: str) -> str:
     return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
 
 
-def _stored_as(record: TableRecord) -> str:
-    name = record.properties.get(FILE_FORMAT.name, "orc").lower()
-    return next((word.upper() for word, stored in STORED_AS.items() if stored == name), "ORC")
+def _own_format(record: TableRecord) -> str:
+    return record.properties.get(FILE_FORMAT.name, "orc").lower()
 
 
 def create_table(record: TableRecord, external: ViewRecord | None = None) -> str:
@@ -468,7 +440,7 @@ def create_table(record: TableRecord, external: ViewRecord | None = None) -> str
     if external is not None and external.external is not None:
         lines += _serde_lines(external.external)
     else:
-        lines.append(f"STORED AS {_stored_as(record)}")
+        lines.append(f"STORED AS {_word_of(_own_format(record))}")
     lines += ["LOCATION", f"  {sql_string(record.location)}"]
     if others:
         lines += ["TBLPROPERTIES (", f"{_pairs(others)})"]
@@ -484,7 +456,7 @@ def _pairs(properties: Mapping[str, str]) -> str:
 def _serde_lines(files: ExternalFiles) -> list[str]:
     """The serde of an external table, as CREATE EXTERNAL TABLE takes it."""
     if files.format not in SERDE_OF:
-        return [f"STORED AS {_word_of(files.format)}"]
+        return [f"STORED AS {_word_of(files.format, 'TEXTFILE')}"]
     lines = ["ROW FORMAT SERDE", f"  {sql_string(SERDE_OF[files.format])}"]
     if stated := stated_options(files.format, files.options):
         lines += ["WITH SERDEPROPERTIES (", f"{_pairs(stated)})"]

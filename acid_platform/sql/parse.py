@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -16,7 +16,6 @@ from acid_platform.sql.statements import (
     Change,
     Command,
     Commands,
-    CreateExternal,
     CreateTable,
     CreateView,
     Statement,
@@ -212,10 +211,7 @@ def split(script: str) -> tuple[ScriptStatement, ...]:
 
     Raises InvalidExpression for a comment that is not closed.
     """
-    return tuple(_split(script))
-
-
-def _split(script: str) -> Iterator[ScriptStatement]:
+    statements: list[ScriptStatement] = []
     text: list[str] = []
     for piece in (*pieces(script, several=True), ";"):
         if piece != ";":
@@ -223,8 +219,9 @@ def _split(script: str) -> Iterator[ScriptStatement]:
             continue
         plain = "".join(" " if part == "\n" else part for part in text).strip()
         if plain:
-            yield ScriptStatement("".join(text).strip(), plain)
+            statements.append(ScriptStatement("".join(text).strip(), plain))
         text = []
+    return tuple(statements)
 
 
 def parse(text: str | ScriptStatement) -> Statement:
@@ -241,7 +238,9 @@ def parse(text: str | ScriptStatement) -> Statement:
         case "WITH" | "FROM":
             return _with(written.text)
         case word if word in _CHANGING:
-            return _change(word, written)
+            from acid_platform.sql import parse_changes
+
+            return parse_changes.PARSERS[word](written.text)
     for commands in _tables():
         if command := commands.parse(written.plain):
             return command
@@ -277,9 +276,7 @@ def _with(text: str) -> Statement:
         if not ahead.comes(verb) or ahead.comes(verb, "AS") or ahead.comes(verb, "("):
             continue  # a name of WITH may be such a word
         if verb == "MERGE":
-            from acid_platform.sql.parse_changes import merge
-
-            return merge(text)
+            return parse_changes.merge(text)
         raise UnsupportedStatement(
             f"WITH before {verb} is not supported; write its query where it is used:"
             f" {verb} … WHERE k IN (SELECT …)"
@@ -288,26 +285,6 @@ def _with(text: str) -> Statement:
         return query(text)
     from_first = parts.find("FROM") < parts.find("INSERT")
     return (parse_changes.insert_from if from_first else parse_changes.insert)(text)
-
-
-def _change(word: str, written: ScriptStatement) -> Statement:
-    from acid_platform.sql import parse_changes
-
-    text = written.text
-    match word:
-        case "INSERT":
-            return parse_changes.insert(text)
-        case "UPDATE":
-            return parse_changes.update(text)
-        case "DELETE":
-            return parse_changes.delete(text)
-        case "TRUNCATE":
-            return parse_changes.truncate(text)
-        case "LOAD":
-            return parse_changes.load_data(text)
-    from acid_platform.sql.parse_changes import merge
-
-    return merge(text)
 
 
 def _only(text: str) -> ScriptStatement:
@@ -332,14 +309,12 @@ def _create(written: ScriptStatement) -> Command:
     if advice_on(written.plain) is not None:
         raise unsupported(written)
     match parse_create(written.text):
+        case CreateTable(external=None) as table:
+            return Command("CREATE TABLE", create_table, {"declared": table}, True)
         case CreateTable() as table:
-            return Command("CREATE TABLE", create_table, {"declared": table}, alone=True)
-        case CreateExternal() as external:
-            return Command(
-                "CREATE EXTERNAL TABLE", create_external, {"declared": external}, alone=True
-            )
+            return Command("CREATE EXTERNAL TABLE", create_external, {"declared": table}, True)
         case CreateView() as view:
-            return Command("CREATE VIEW", create_view, {"declared": view}, alone=True)
+            return Command("CREATE VIEW", create_view, {"declared": view}, True)
     raise unsupported(written)
 
 

@@ -6,7 +6,7 @@ anew, and what follows a part that can be parsed is an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sqlglot import Token, TokenType, exp
 
@@ -15,6 +15,7 @@ from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.sql.column_lists import PartitionSpec
 from acid_platform.sql.statements import (
     Assignment,
+    Change,
     Delete,
     Insert,
     LoadData,
@@ -144,12 +145,7 @@ def truncate(text: str) -> Truncate:
     parts = Parts.of(text)
     parts.need("TRUNCATE", "this")
     parts.skip("TABLE")
-    table, spec = ".".join(changed_table(parts)), _partition(parts)
-    if not parts.ended:
-        raise UnsupportedStatement(
-            f"TRUNCATE with {parts.rest()} is not supported; leave that part out"
-        )
-    return Truncate(table, spec)
+    return Truncate(*_whole(parts, "TRUNCATE"))
 
 
 def load_data(text: str) -> LoadData:
@@ -168,12 +164,18 @@ def load_data(text: str) -> LoadData:
     parts.at += 1
     overwrite = parts.skip("OVERWRITE")
     parts.need("INTO TABLE", "LOAD DATA")
+    table, spec = _whole(parts, "LOAD DATA")
+    return LoadData(table, source, spec, overwrite)
+
+
+def _whole(parts: Parts, what: str) -> tuple[str, PartitionSpec | None]:
+    """The table or partition with which a statement ends. Raises UnsupportedStatement."""
     table, spec = ".".join(changed_table(parts)), _partition(parts)
     if not parts.ended:
         raise UnsupportedStatement(
-            f"LOAD DATA with {parts.rest()} is not supported; leave that part out"
+            f"{what} with {parts.rest()} is not supported; leave that part out"
         )
-    return LoadData(table, source, spec, overwrite)
+    return table, spec
 
 
 def changed_table(parts: Parts) -> tuple[str, ...]:
@@ -400,3 +402,14 @@ def _no_subquery(written: Expression, where: str) -> Expression:
             f"a subquery in {where} is not supported; join it to the source of USING (SELECT …)"
         )
     return written
+
+
+PARSERS: Mapping[str, Callable[[str], Change]] = {
+    "INSERT": insert,
+    "UPDATE": update,
+    "DELETE": delete,
+    "MERGE": merge,
+    "TRUNCATE": truncate,
+    "LOAD": load_data,
+}
+"""By the first word of the statement."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -63,6 +63,9 @@ class Changes:
     warehouse: Warehouse
     catalog: Catalog
     txn: Transaction
+    checked: TableRecord | None = None
+    rows: UpdateRows | DeleteRows | None = None
+    """What the statement comes to while the table is declared as `checked`; see `checked_rows`."""
 
     def run(self, statement: Change) -> Done:
         """Runs the statement. Raises what the methods of Table raise."""
@@ -70,12 +73,11 @@ class Changes:
         match statement:
             case Insert() | MultiInsert():
                 return Done.changed("INSERT", self._insert(statement))
-            case Update():
-                texts, where = self._assigned(statement, record), self._where(statement, record)
-                return Done.changed("UPDATE", self.txn.run(UpdateRows(record.name, texts, where)))
-            case Delete():
-                where = self._where(statement, record)
-                return Done.changed("DELETE", self.txn.run(DeleteRows(record.name, where)))
+            case Update() | Delete():
+                change = self.rows if record == self.checked else None
+                change = change or _rows(statement, record, self._where)
+                word = "UPDATE" if isinstance(statement, Update) else "DELETE"
+                return Done.changed(word, self.txn.run(change, self.checked))
             case MergeInto():
                 counts = self.txn.run(self._merged(statement, record))
                 rows = counts.updated + counts.deleted + counts.inserted
@@ -134,24 +136,9 @@ class Changes:
             return [None]
         return matching(self.txn.view.partitions(record.name), record, statement.partition)
 
-    def _assigned(self, statement: Update, record: TableRecord) -> dict[str, str]:
-        """The texts of SET; a value with a subquery is a column of the condition."""
-        member = _member(statement, record)
-        assigned = _by_column(statement.assignments, member, "UPDATE")
-        values = _as_in_values({name: each.value for name, each in assigned.items()}, record)
-        computed = {each.target: name for name, each in subquery_values(statement).items()}
-        return {
-            name: quoted(computed[each.target]) if each.asks else bare(values[name], member)
-            for name, each in assigned.items()
-        }
-
     def _where(self, statement: Update | Delete, record: TableRecord) -> Where:
-        where, values = statement.where, tuple(subquery_values(statement))
-        if not values:
-            if where is None:
-                return None
-            if not where.tree.find(exp.Query):
-                return bare(where, _member(statement, record))
+        if not _asks(statement):
+            return _bare_where(statement, record)
         bound = bind(
             rows_of(statement, record, "1"),
             run_queries.placeholder(),
@@ -165,7 +152,7 @@ class Changes:
             own.placeholder,
             run_queries.reads_of(self.catalog, others),
             own.where,
-            values,
+            tuple(subquery_values(statement)),
             own.columns,
         )
 
@@ -205,6 +192,47 @@ class Changes:
 
 
 _ONE = "SELECT 1"
+
+
+def checked_rows(statement: Change, record: TableRecord) -> UpdateRows | DeleteRows | None:
+    """What an UPDATE or DELETE without subqueries comes to; None for any other statement.
+
+    Raises what the verb of its name raises before it locks the table.
+    """
+    if not isinstance(statement, Update | Delete) or _asks(statement):
+        return None
+    rows = _rows(statement, record, _bare_where)
+    rows.check(record)
+    return rows
+
+
+def _asks(statement: Update | Delete) -> bool:
+    """Whether the statement has a subquery."""
+    where = statement.where
+    return bool(subquery_values(statement) or (where and where.tree.find(exp.Query)))
+
+
+def _bare_where(statement: Update | Delete, record: TableRecord) -> str | None:
+    return None if statement.where is None else bare(statement.where, _member(statement, record))
+
+
+def _rows(
+    statement: Update | Delete,
+    record: TableRecord,
+    where: Callable[[Update | Delete, TableRecord], Where],
+) -> UpdateRows | DeleteRows:
+    """A value of SET with a subquery is a column of the condition."""
+    if isinstance(statement, Delete):
+        return DeleteRows(record.name, where(statement, record))
+    member = _member(statement, record)
+    assigned = _by_column(statement.assignments, member, "UPDATE")
+    values = _as_in_values({name: each.value for name, each in assigned.items()}, record)
+    computed = {each.target: name for name, each in subquery_values(statement).items()}
+    texts = {
+        name: quoted(computed[each.target]) if each.asks else bare(values[name], member)
+        for name, each in assigned.items()
+    }
+    return UpdateRows(record.name, texts, where(statement, record))
 
 
 def _member(statement: Update | Delete | MergeInto, record: TableRecord) -> FromMember:

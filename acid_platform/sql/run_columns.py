@@ -50,7 +50,7 @@ from acid_platform.tables.external_tables import (
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore
     from acid_platform.metastore.records import TableRecord, ViewRecord
-    from acid_platform.sql.statements import CreateExternal
+    from acid_platform.sql.statements import CreateTable
 
 COLUMNS = Commands(alone=True)
 _SPEC = rf"partition ?\((?:[^')]|{TEXT})+\)"
@@ -59,23 +59,19 @@ LISTED_SPECS = rf"(?P<specs>{_SPEC}(?:[ ,]*{_SPEC})*)"
 _LOCATED = re.compile(rf"[ ,]*{LISTED_SPECS}(?: ?location (?P<location>{TEXT}))?", re.IGNORECASE)
 
 
-def create_external(run: CommandRun, declared: CreateExternal) -> None:
+def create_external(run: CommandRun, declared: CreateTable) -> None:
     metastore, full = run.metastore, run.catalog.full(declared.name)
     run.catalog.require_database(full.partition(".")[0])
+    files, properties = declared.external, declared.properties
+    assert files is not None and declared.location is not None
     view = external_table(
         metastore,
         full,
         declared.columns,
         declared.keys,
         declared.location,
-        external_format(
-            full,
-            declared.format.stored,
-            declared.format.serde,
-            declared.format.options,
-            declared.properties,
-        ),
-        declared.properties,
+        external_format(full, files.stored, files.serde, files.options, properties),
+        properties,
         declared.comments,
     )
     metastore.call(DeclareView(view, declared.if_not_exists, or_replace=False))

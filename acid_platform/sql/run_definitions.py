@@ -45,6 +45,7 @@ from acid_platform.sql.text import Query
 
 if TYPE_CHECKING:
     from acid_platform.engine.interface import Result
+    from acid_platform.handles.table import Table
 
 
 DEFINITIONS = Commands(alone=True)
@@ -266,7 +267,7 @@ def drop_tag(run: CommandRun, table: str, tag: str, if_exists: bool = False) -> 
 
 
 def create_table(run: CommandRun, declared: CreateTable) -> Done | None:
-    warehouse, full = run.warehouse, run.catalog.full(declared.name)
+    full = run.catalog.full(declared.name)
     run.catalog.require_database(full.partition(".")[0])
     if declared.temporary:
         shape = _like(run, declared) if declared.like else declared
@@ -280,8 +281,13 @@ def create_table(run: CommandRun, declared: CreateTable) -> Done | None:
     untyped = [key for key in declared.keys if " " not in key]
     if untyped:
         raise InvalidDefinition(f"{full}: partition column {untyped[0]} needs a type")
-    warehouse.create_table(
-        full,
+    _made(run, declared)
+    return None
+
+
+def _made(run: CommandRun, declared: CreateTable) -> Table:
+    return run.warehouse.create_table(
+        run.catalog.full(declared.name),
         declared.columns,
         declared.keys,
         declared.clustered_by,
@@ -291,7 +297,6 @@ def create_table(run: CommandRun, declared: CreateTable) -> Done | None:
         declared.comments,
         constraints=[run.in_database(one) for one in declared.constraints],
     )
-    return None
 
 
 def _refuse_external(table: str, properties: Mapping[str, str]) -> None:
@@ -350,16 +355,8 @@ def _create_from_query(run: CommandRun, declared: CreateTable, query: Query) -> 
         keys.append(str(by_name.pop(name)) if " " not in key else key)
     if not by_name:
         raise InvalidDefinition(f"{full}: every column of the query is a partition column")
-    columns = ", ".join(f"{quoted(column.name)} {column.type}" for column in by_name.values())
-    table = warehouse.create_table(
-        full,
-        columns,
-        keys,
-        declared.clustered_by,
-        declared.properties,
-        location=declared.location,
-        comments=declared.comments,
-    )
+    columns = _listed([(column.name, str(column.type)) for column in by_name.values()])
+    table = _made(run, replace(declared, columns=columns, keys=tuple(keys), if_not_exists=False))
     try:
         rows = table.insert(result)
     except BaseException:

@@ -308,7 +308,8 @@ def from_records(warehouse: Warehouse, catalog: Catalog, query: Query) -> Result
             None if files is None else _proven(each, files, columns) for each in asked.aggregates
         ]
         unproven = sum(value is None for value in values)
-        worth_it = files and _rows_in_doubt(files) >= ROWS_FOR_EACH * unproven
+        in_doubt = sum(file.source.rows or 0 for file in files or () if not file.whole)
+        worth_it = files and in_doubt >= ROWS_FOR_EACH * unproven
         if files and here and unproven and worth_it:
             values = _read_extremes(arrow_scan, asked.aggregates, values, files, columns)
     proven = [value for value in values if value is not None]
@@ -335,10 +336,6 @@ def _proven(
         return None if rows is None else _count(rows)
     assert column is not None
     return recorded_extreme(files, column, aggregate.function == "max")
-
-
-def _rows_in_doubt(files: list[RecordedFile]) -> int:
-    return sum(file.source.rows or 0 for file in files if not file.whole)
 
 
 def _read_extremes(

@@ -38,7 +38,7 @@ from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.declarable import refuse_names
 from acid_platform.layout.formats import ACID_FORMAT
 from acid_platform.layout.types import Column, parse_columns
-from acid_platform.metastore.records import ExternalFiles, TableRecord, ViewRecord
+from acid_platform.metastore.records import ExternalFiles, LockRequest, TableRecord, ViewRecord
 from acid_platform.metastore.show_columns import Shown
 from acid_platform.predicates.analysis import shallow
 from acid_platform.sql import run_queries
@@ -319,9 +319,11 @@ class SqlSession:
             return run_queries.run(self.warehouse, at_snapshot, query)
 
     def _change(self, catalog: Catalog, statement: Change) -> Done:
-        from acid_platform.sql.run_changes import Changes  # not for a SELECT
+        from acid_platform.sql.run_changes import Changes, checked_rows  # not for a SELECT
 
         begun = False
+        checked: TableRecord | None = None
+        rows = None
 
         def change(txn: Transaction) -> Done:
             nonlocal begun
@@ -330,7 +332,7 @@ class SqlSession:
             for part in statement.parts:
                 self._known[catalog.full(part.table)] = own.target(part.table)
             with txn.writing():
-                return Changes(self.warehouse, own, txn).run(statement)
+                return Changes(self.warehouse, own, txn, checked, rows).run(statement)
 
         full = catalog.full(statement.table)
         if full in self.temporary.declared and isinstance(statement, Insert | Truncate):
@@ -341,7 +343,12 @@ class SqlSession:
         def committed(reads: Collection[str]) -> Done:
             records = [self._declared(catalog, part.table) for part in statement.parts]
             wanted = [part.lock_at_begin for part in statement.parts]
-            locks = locks_at_begin(self.warehouse, zip(records, wanted, strict=True))
+            locks: Sequence[LockRequest] = ()
+            nonlocal checked, rows
+            with suppress(AcidError):  # the transaction sees whether that is still wrong
+                rows = checked_rows(statement, records[0])
+                checked = records[0] if rows else None
+                locks = locks_at_begin(self.warehouse, zip(records, wanted, strict=True))
             reads = {*reads} - {record.name for record in records}
             return autocommit(self.warehouse, records[0].name, change, locks, sorted(reads))
 

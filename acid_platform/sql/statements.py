@@ -397,6 +397,15 @@ Change = Insert | MultiInsert | Update | Delete | MergeInto | Truncate | LoadDat
 
 
 @dataclass(frozen=True, slots=True)
+class RowFormat:
+    """ROW FORMAT and STORED AS: the format's name, a serde of Hive, and its properties."""
+
+    stored: str = ""
+    serde: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class CreateTable:
     """CREATE TABLE; `columns` is Hive's text, empty with `query`; then `keys` may lack types.
 
@@ -417,27 +426,8 @@ class CreateTable:
     constraints: tuple[Constraint, ...] = ()
     temporary: bool = False
     """Only this session sees it, until it ends."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowFormat:
-    """ROW FORMAT and STORED AS: the format's name, a serde of Hive, and its properties."""
-
-    stored: str = ""
-    serde: str = ""
-    options: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class CreateExternal:
-    name: str
-    columns: str
-    keys: tuple[str, ...]
-    location: str
-    format: RowFormat
-    properties: Mapping[str, str] = field(default_factory=dict)
-    if_not_exists: bool = False
-    comments: Mapping[str, str] = field(default_factory=dict)
+    external: RowFormat | None = None
+    """How the files of an external table are stored; None for a table of the warehouse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,7 +442,7 @@ class CreateView:
 
 
 Statement = Query | Change | Command
-"""CREATE is a command that takes a CreateTable, CreateExternal or CreateView."""
+"""CREATE is a command that takes a CreateTable or CreateView."""
 
 
 def names_read(statement: object, database: str) -> Iterator[str]:

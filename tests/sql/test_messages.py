@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from sqlglot.parser import Parser
 
-from acid_platform import Table, Warehouse
+from acid_platform import Table, UnknownColumn, Warehouse
 from acid_platform.handles.row_statements import UpdateRows
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.records import TableRecord
 from acid_platform.predicates import analysis
-from acid_platform.sql import SqlSession, text
+from acid_platform.sql import SqlSession, sql_session, text
 from tests.conftest import temporary_warehouse
 
 VERB = {"Begin": 1, "HeartbeatOne": 1, "CommitTxn": 1}
@@ -133,3 +133,23 @@ def test_a_verb_checks_itself_once(warehouse: Warehouse, monkeypatch: pytest.Mon
     monkeypatch.setattr(UpdateRows, "check", counted)
     warehouse.table("db.t").update({"v": "'c'"}, "id = 1")
     assert checked == ["db.t"]
+
+
+@pytest.mark.parametrize(
+    "wrong", ["UPDATE db.t SET x = 1", "UPDATE db.t SET v = x", "DELETE FROM db.t WHERE x = 1"]
+)
+def test_a_wrong_statement_begins_without_a_lock(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    locks, autocommit = [], sql_session.autocommit
+
+    def begun(*arguments: Any) -> Any:
+        locks.extend(arguments[3])
+        return autocommit(*arguments)
+
+    monkeypatch.setattr(sql_session, "autocommit", begun)
+    with pytest.raises(UnknownColumn):
+        warehouse.sql(wrong)
+    assert locks == []
+    warehouse.sql("DELETE FROM db.t WHERE id = 77")
+    assert [lock.table for lock in locks] == ["db.t"]
