@@ -454,16 +454,22 @@ def import_(
 def _source(
     kind: str, place: str, columns: list[str] | None, given: dict[str, Any]
 ) -> ImportSource:
-    from acid_platform.handles import database_sources, folder_source, lake_sources
+    from acid_platform import (
+        DeltaSource,
+        DuckDBSource,
+        FolderSource,
+        IcebergSource,
+        PostgresSource,
+    )
 
     match kind:
         case "iceberg":
-            return lake_sources.IcebergSource(place, columns=columns, **given)
+            return IcebergSource(place, columns=columns, **given)
         case "delta":
             version = given.pop("snapshot", None)
-            return lake_sources.DeltaSource(place, version, columns, **given)
+            return DeltaSource(place, version, columns, **given)
         case "duckdb":
-            return database_sources.DuckDBSource(place, given["source_table"], columns)
+            return DuckDBSource(place, given["source_table"], columns)
         case "postgres":
-            return database_sources.PostgresSource(place, given["source_table"], columns)
-    return folder_source.FolderSource(place, kind, columns, **given)
+            return PostgresSource(place, given["source_table"], columns)
+    return FolderSource(place, kind, columns, **given)
