@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @contextmanager
-def connect_server(log: Path) -> Iterator[str]:
-    """Yields its address; the server ends with the block."""
+def connect_server(log: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Yields its address and its process; the server ends with the block."""
     port = free_port()
     with log.open("wb") as out:
         server = subprocess.Popen(
@@ -36,7 +36,7 @@ def connect_server(log: Path) -> Iterator[str]:
 
     try:
         until(ready, 120, 0.25)
-        yield f"sc://127.0.0.1:{port}"
+        yield f"sc://127.0.0.1:{port}", server
     finally:
         server.kill()
         server.wait()

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.errors import (
+    AcidError,
     InvalidDefinition,
     NoSuchPartition,
     UnknownColumn,
@@ -167,11 +168,17 @@ def column_names(rows: Rows) -> list[str]:
     """The columns of the rows, as the rows spell them.
 
     Raises WrongType for other types, such as a generator of dicts; UnknownColumn for a name that is
-    given twice, ignoring case.
+    given twice, ignoring case; SparkLost for a frame of Spark whose JVM has ended.
     """
     names: list[str]
     if isinstance(rows, ComputedRows) or is_spark_frame(rows) or is_pandas_frame(rows):
-        names = [str(name) for name in rows.columns]  # type: ignore[union-attr]
+        try:
+            names = [str(name) for name in rows.columns]  # type: ignore[union-attr]
+        except Exception as error:
+            # Whatever keeps Spark from telling them, PySpark says that it can't parse a type.
+            if isinstance(error.__context__, AcidError):
+                raise error.__context__ from None
+            raise
     elif isinstance(rows, pa.Table | RowStream):
         names = list(rows.schema.names)
     elif _are_dicts(rows):

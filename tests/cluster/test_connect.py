@@ -29,7 +29,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         with pytest.MonkeyPatch.context() as server:
             server.setenv("ACID_SPARK_MASTER", started.url)
             server.setenv("ACID_SPARK_ARCHIVE", str(archive))
-            with connect_server(root / "server.log") as remote:
+            with connect_server(root / "server.log") as (remote, _):
                 server.undo()  # clients need to know the server only
                 yield told_by_client(remote, root / "wh")
 

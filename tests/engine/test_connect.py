@@ -35,7 +35,7 @@ EXPECTED: dict[str, Any] = {
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """What each step of over_connect.py gave, over a server of our own."""
     root = tmp_path_factory.mktemp("connect")
-    with connect_server(root / "server.log") as remote:
+    with connect_server(root / "server.log") as (remote, _):
         yield told_by_client(remote, root / "wh")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from pyspark import SparkContext
 
 from acid_platform.engine.spark import failures, jvm
 from acid_platform.errors import SparkLost, Transient
-from tests.connect_server import ROOT
+from tests.connect_server import ROOT, connect_server
 
 
 class Client:
@@ -86,69 +87,102 @@ def test_P60_whoever_loses_the_connection_to_a_jvm_that_ended_learns_why(
         pass  # the beginning of a result is no result
 
 
-_KILLED = """
+_ENDED = """
 import json, os, signal, sys, threading, time
+import pyarrow as pa
 from acid_platform import SparkLost, Warehouse
-how, path = sys.argv[1:]
+end, path, pid, *waits = sys.argv[1:]
 wh = Warehouse.open(path, engine="spark")
 table = wh.create_table("db.t", "id bigint, v string")
 table.insert([{"id": 1}])
-wait = "java_method('java.lang.Thread', 'sleep', CAST(id * 0 + 100 AS bigint))"
-def slow():
-    return wh.spark.range(100_000).selectExpr("id", f"CAST({wait} AS string) AS v")
-waits = {
-    "insert": lambda frame: table.insert(frame),
-    "merge": lambda frame: table.merge(frame, "t.id = s.id", when_not_matched_insert="*"),
-    "collect": lambda frame: frame.collect(),
-    "arrow": lambda frame: frame.toArrow(),
+text = "java_method('java.lang.Thread', 'sleep', CAST(id * 0 + 100 AS bigint))"
+if end == "full":
+    text = "array_join(collect_list(repeat(CAST(id AS string), 100000)), '')"
+def stream():
+    for number in range(40):
+        time.sleep(0.1)
+        yield pa.table({"id": [number]})
+calls = {
+    "insert": lambda: table.insert(frame),
+    "stream": lambda: table.insert(stream()),
+    "merge": lambda: table.merge(frame, "t.id = s.id", when_not_matched_insert="*"),
+    "collect": lambda: frame.collect(),
+    "arrow": lambda: frame.toArrow(),
 }
-names = {"kill": ("insert", "arrow"), "kill more": ("merge", "collect")}
-for name in names[how]:
-    frame, killed = slow(), []
-    pid = wh.spark._sc._gateway.proc.pid
+for name in waits:
+    number = "7L" if end == "full" else "id"
+    frame = wh.spark.range(100_000).selectExpr(f"{number} AS id", f"CAST({text} AS string) AS v")
+    began, jvm = time.monotonic(), int(pid) or wh.spark._sc._gateway.proc.pid
     def kill():
-        killed.append(time.monotonic())
-        os.kill(pid, signal.SIGKILL)
-    threading.Timer(2, kill).start()
+        global began
+        began = time.monotonic()
+        os.kill(jvm, signal.SIGKILL)
+    killer = threading.Timer(2, kill)
+    if end != "full":
+        killer.start()
     try:
-        waits[name](frame)
+        calls[name]()
     except SparkLost as lost:
-        print(json.dumps([name, time.monotonic() - killed[0], str(lost)]))
+        print(json.dumps([name, time.monotonic() - began, str(lost)]))
+    killer.cancel()
 try:  # the frame is of a session that is gone, and the next session is another
     table.insert(frame)
 except SparkLost:
     print(json.dumps(["frame", 0, ""]))
 table.insert([{"id": 2}], engine="local")
-assert table.insert([{"id": 3}]) == 1
+assert end == "server" or table.insert([{"id": 3}]) == 1
 print(json.dumps(["rows", 0, str(sorted(table.to_arrow()["id"].to_pylist()))]))
 wh.metastore.stop()
 """
 
 
-def _told(script: str, *arguments: str, **variables: str) -> list[list[Any]]:
-    import json
-
+def _told(*arguments: str, **variables: str) -> list[tuple[str, float, str]]:
     done = subprocess.run(
-        [sys.executable, "-c", script, *arguments],
+        [sys.executable, "-c", _ENDED, *arguments],
         cwd=ROOT,
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines() if line.startswith("[")]
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "how", ["kill", pytest.param("kill more", marks=pytest.mark.slow)], ids=["some", "others"]
+    ("waits", "end", "why", "memory"),
+    [
+        (["insert", "arrow"], "killed", "it was killed by SIGKILL", "2g"),
+        pytest.param(
+            *(["merge", "collect", "stream"], "killed", "it was killed by SIGKILL", "2g"),
+            marks=pytest.mark.slow,
+        ),
+        (["insert"], "full", "its heap of 512m was full", "512m"),
+    ],
+    ids=["killed", "killed-others", "full"],
 )
-def test_P60_a_killed_jvm_ends_each_wait_and_the_next_statement_has_another(
-    tmp_path: Path, how: str
+def test_P60_a_jvm_that_ends_ends_each_wait_and_the_next_statement_has_another(
+    tmp_path: Path, waits: list[str], end: str, why: str, memory: str
 ) -> None:
-    *waits, frame, rows = _told(_KILLED, how, str(tmp_path / "wh"))
-    assert len(waits) == 2 and frame[0] == "frame"
-    for name, seconds, why in waits:
-        assert seconds < 10, name
-        assert "it was killed by SIGKILL" in why, name
+    *lost, frame, rows = _told(end, str(tmp_path / "wh"), "0", *waits, ACID_SPARK_MEMORY=memory)
+    assert [name for name, *_ in lost] == waits and frame[0] == "frame"
+    for name, seconds, text in lost:
+        assert why in text, name
+        assert seconds < 10 or end == "full", name
     assert rows[2] == "[1, 2, 3]"
+
+
+@pytest.mark.spark
+def test_P60_a_server_of_spark_connect_that_ends_ends_each_wait(tmp_path: Path) -> None:
+    waits = ["insert", "insert", "collect", "merge"]  # it ends during the first
+    with connect_server(tmp_path / "server.log") as (remote, server):
+        told = _told(
+            *("server", str(tmp_path / "wh"), str(server.pid), *waits), ACID_SPARK_REMOTE=remote
+        )
+    *lost, frame, rows = told
+    assert [name for name, *_ in lost] == waits and frame[0] == "frame"
+    for name, seconds, text in lost:
+        assert "the Spark Connect server does not answer" in text, name
+        assert seconds < 10, name
+    assert rows[2] == "[1, 2]"

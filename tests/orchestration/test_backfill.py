@@ -73,7 +73,7 @@ def at_a_time(runs: Sequence[dg.RunRecord]) -> int:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
-    with connect_server(tmp_path / "spark.log") as remote:
+    with connect_server(tmp_path / "spark.log") as (remote, _):
         environment = {"ACID_WAREHOUSE": str(tmp_path / "wh"), "ACID_SPARK_REMOTE": remote}
         with (
             temporary_warehouse(tmp_path / "wh") as warehouse,

@@ -315,6 +315,8 @@ def raise_as_ours() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
+        if isinstance(error.__context__, AcidError):  # which PySpark has replaced by its own
+            raise error.__context__ from None
         ours = translated(error)
         if ours is None:
             raise
