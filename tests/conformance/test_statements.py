@@ -3,6 +3,9 @@ whatever engine runs it and wherever the tables are (P33)."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import pytest
 from tests.conformance.configurations import Configuration
 from tests.conformance.slt import OURS, PUBLISHED, Case, cases
 from tests.conftest import temporary_warehouse
+from tests.connect_server import ROOT, connect_server
 from tests.stores.conftest import a_bucket, a_server, opened
 
 OUR_CASES = [pytest.param(case, id=f"{case.file[:-4]} {case.test}") for case in cases(OURS)]
@@ -36,20 +40,48 @@ PUBLISHED_CASES = [
 def configuration(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Configuration]:
-    name = request.param
+    over_connect = request.param == "spark" and "ACID_SPARK_REMOTE" in os.environ
+    name = "spark-connect" if over_connect else request.param
     path: Path = tmp_path_factory.mktemp("conformance")
     if name == "s3":
         with a_server("s3") as server, a_bucket(server, path), opened() as warehouse:
             yield Configuration(name, warehouse)
         return
-    spark = request.getfixturevalue("spark") if name == "spark" else None
-    with temporary_warehouse(path / "wh", spark, name) as warehouse:
+    spark = request.getfixturevalue("spark") if request.param == "spark" else None
+    with temporary_warehouse(path / "wh", spark, request.param) as warehouse:
         yield Configuration(name, warehouse)
 
 
 @pytest.mark.parametrize("case", OUR_CASES)
 def test_P33_our_statements(configuration: Configuration, case: Case) -> None:
     configuration.check(case)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_P33_our_statements_over_spark_connect(tmp_path: Path) -> None:
+    """In a process of its own: one holds either classic sessions or those of Spark Connect."""
+    chosen = "test_P33_our_statements and spark and not connect"
+    with connect_server(tmp_path / "server.log") as (remote, _):
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                "-k",
+                chosen,
+                __file__,
+            ],
+            cwd=ROOT,
+            env={**os.environ, "ACID_SPARK_REMOTE": remote},
+            capture_output=True,
+            text=True,
+        )
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.more

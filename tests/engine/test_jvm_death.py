@@ -98,10 +98,11 @@ table.insert([{"id": 1}])
 text = "java_method('java.lang.Thread', 'sleep', CAST(id * 0 + 100 AS bigint))"
 if end == "full":
     text = "array_join(collect_list(repeat(CAST(id AS string), 100000)), '')"
-def stream():
-    for number in range(40):
-        time.sleep(0.1)
-        yield pa.table({"id": [number]})
+def stream():  # more rows than are held as a table
+    for number in range(30):
+        if number == 25:
+            kill()
+        yield pa.table({"id": [number] * 200_000})
 calls = {
     "insert": lambda: table.insert(frame),
     "stream": lambda: table.insert(stream()),
@@ -118,7 +119,7 @@ for name in waits:
         began = time.monotonic()
         os.kill(jvm, signal.SIGKILL)
     killer = threading.Timer(2, kill)
-    if end != "full":
+    if end != "full" and name != "stream":
         killer.start()
     try:
         calls[name]()
@@ -174,6 +175,7 @@ def test_P60_a_jvm_that_ends_ends_each_wait_and_the_next_statement_has_another(
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_P60_a_server_of_spark_connect_that_ends_ends_each_wait(tmp_path: Path) -> None:
     waits = ["insert", "insert", "collect", "merge"]  # it ends during the first
     with connect_server(tmp_path / "server.log") as (remote, server):

@@ -28,6 +28,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from acid_platform.base.clock import elapsed_seconds
 from acid_platform.base.object_store import BY_SCHEME, STORES
 from acid_platform.engine.spark.spark_versions import installed_version
 from acid_platform.errors import SparkLost
@@ -242,21 +243,36 @@ def _forget() -> None:
 # --- Spark Connect -------------------------------------------------------------------------------
 
 
+_ONE_LOSS = 10.0
+"""Seconds in which a server that is found gone again has not come back meanwhile."""
+
+
 def _watch_server(spark: Any) -> None:
-    """PySpark would ask a server that is gone for ten minutes."""
+    """PySpark would ask a server that is gone for ten minutes. It is asked for about five seconds,
+    and then at most once by each call of the same statement, which ends its jobs and its tags."""
     from grpc import RpcError, StatusCode  # type: ignore[import-untyped]
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
     client = spark.client
     if getattr(client, "_acid_watched", False):
         return
-    handle = client._handle_error
+    handle, lost_at = client._handle_error, -_ONE_LOSS
+
+    def is_gone(error: BaseException) -> bool:
+        return isinstance(error, RpcError) and error.code() == StatusCode.UNAVAILABLE
+
+    class Patience(DefaultPolicy):
+        def can_retry(self, error: BaseException) -> bool:
+            again = is_gone(error) and elapsed_seconds() - lost_at < _ONE_LOSS
+            return not again and super().can_retry(error)
 
     def handled(error: Any, *more: Any, **named: Any) -> Any:
-        if isinstance(error, RpcError) and error.code() == StatusCode.UNAVAILABLE:
+        nonlocal lost_at
+        if is_gone(error):
+            lost_at = elapsed_seconds()
             raise _lost(f"the Spark Connect server does not answer: {error.details()}") from error
         return handle(error, *more, **named)
 
     client._handle_error = handled
-    client.set_retry_policies([DefaultPolicy(max_retries=6, max_backoff=1500, jitter=0)])
+    client.set_retry_policies([Patience(max_retries=6, max_backoff=1500, jitter=0)])
     client._acid_watched = True
