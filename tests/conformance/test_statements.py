@@ -62,20 +62,11 @@ def test_P33_our_statements(configuration: Configuration, case: Case) -> None:
 @pytest.mark.timeout(900)
 def test_P33_our_statements_over_spark_connect(tmp_path: Path) -> None:
     """In a process of its own: one holds either classic sessions or those of Spark Connect."""
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     chosen = "test_P33_our_statements and spark and not connect"
     with connect_server(tmp_path / "server.log") as (remote, _):
         done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "pytest",
-                "-q",
-                "-p",
-                "no:cacheprovider",
-                "-k",
-                chosen,
-                __file__,
-            ],
+            [*run, "-k", chosen, __file__],
             cwd=ROOT,
             env={**os.environ, "ACID_SPARK_REMOTE": remote},
             capture_output=True,
