@@ -1,4 +1,4 @@
-"""What a client of a Spark Connect server does, for test_connect.py; in a process of its own.
+"""What a client of a Spark Connect server does beside SQL, for test_connect.py; in its own process.
 
 One process holds either classic sessions or Connect sessions, and the other tests' is classic.
 `python -m tests.engine.over_connect WAREHOUSE` prints, as JSON, what each step gave.
@@ -20,9 +20,7 @@ import definitions
 from acid_platform import (
     SnapshotExpired,
     TxnAborted,
-    UnknownColumn,
     Warehouse,
-    WrongType,
 )
 from acid_platform.orchestration import Expectation, TableDeclaration, acid_asset
 from acid_platform.orchestration.resources import SparkResource, WarehouseResource
@@ -49,54 +47,12 @@ def insert(wh: Warehouse) -> Any:
     return rows(wh)
 
 
-def read(wh: Warehouse) -> Any:
-    return rows(wh, columns=["id"], where="p = 1 AND v <> 'a'")
-
-
-def row_id(wh: Warehouse) -> Any:
-    found = wh.table("db.t").read(["id"], where="id = 1", row_id=True).first()
-    return found and found["row__id"]["writeid"]
-
-
 def update(wh: Warehouse) -> Any:
     return [wh.table("db.t").update({"v": "upper(v)"}, "id > 3"), rows(wh, where="id > 3")]
 
 
 def delete(wh: Warehouse) -> Any:
     return [wh.table("db.t").delete("id = 2"), rows(wh, columns=["id"])]
-
-
-def merge(wh: Warehouse) -> Any:
-    counts = wh.table("db.t").merge(
-        [{"id": 1, "v": "new", "p": 1}, {"id": 9, "v": "nine", "p": 2}],
-        "t.id = s.id",
-        when_matched_update={"v": "s.v"},
-        when_not_matched_insert="*",
-    )
-    return [counts.updated, counts.inserted, rows(wh, where="id IN (1, 9)")]
-
-
-def overwrite(wh: Warehouse) -> Any:
-    wh.create_table("db.o", "id int", clustered_by=(["id"], 2)).insert([{"id": 1}])
-    wh.table("db.o").overwrite([{"id": 2}, {"id": 3}])
-    return rows(wh, "db.o")
-
-
-def transaction(wh: Warehouse) -> Any:
-    with wh.transaction() as txn:
-        txn.table("db.o").insert([{"id": 4}])
-        txn.table("db.t").delete("id = 3")
-        seen = txn.table("db.o").read().count()
-    return [seen, rows(wh, "db.o")]
-
-
-def sql(wh: Warehouse) -> Any:
-    return [
-        list(row)
-        for row in wh.sql(
-            "SELECT t.p, count(*) FROM db.t t JOIN db.o o ON t.p <= o.id GROUP BY t.p ORDER BY 1"
-        ).collect()
-    ]
 
 
 def minor(wh: Warehouse) -> Any:
@@ -134,20 +90,6 @@ def expiry(wh: Warehouse) -> Any:
         return frame.collect()
     except SnapshotExpired:
         return "SnapshotExpired"
-
-
-def errors(wh: Warehouse) -> Any:
-    told = []
-    table = wh.table("db.t")
-    for wrong, kind in (
-        (lambda: table.read(where="nothing = 1").count(), UnknownColumn),
-        (lambda: table.insert([{"id": 1 << 40, "p": 1}]), WrongType),
-    ):
-        try:
-            wrong()
-        except kind as error:
-            told.append(type(error).__name__)
-    return told
 
 
 def abort(wh: Warehouse) -> Any:
@@ -224,19 +166,12 @@ def compaction_job(wh: Warehouse) -> Any:
 
 STEPS: tuple[Callable[[Warehouse], Any], ...] = (
     insert,
-    read,
-    row_id,
     update,
     delete,
-    merge,
-    overwrite,
-    transaction,
-    sql,
     minor,
     major,
     insert_only,
     expiry,
-    errors,
     abort,
     materialization,
     blocked,

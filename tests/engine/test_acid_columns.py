@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pyarrow import orc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -26,6 +23,7 @@ from acid_platform.layout.file_entries import KeyRanges
 from acid_platform.storage.files import Files
 from tests.acid_files import B1, AcidTable, P, proven
 from tests.conftest import quick_then_slow
+from tests.engine import test_acid_format as ours
 from tests.spark_scans import leaves, read, rows, scans
 
 pytestmark = pytest.mark.spark
@@ -36,6 +34,12 @@ def by_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's own reader, as in sessions that can't load our format."""
     monkeypatch.setenv(READER_VARIABLE, "spark")
     install_expiry(spark)
+
+
+test_F16_by_sparks_own_reader = (
+    ours.test_F16_the_snapshot_tells_which_rows_of_a_compacted_file_it_sees
+)
+test_P14_by_sparks_own_reader = ours.test_P14_the_rows_are_those_that_no_event_deletes
 
 
 def test_F24_a_file_without_acid_columns_is_an_error_and_never_rows_of_null(
@@ -147,16 +151,6 @@ def test_files_with_and_without_deletes_are_one_scan_that_applies_the_predicate_
     assert plan.index("> 10") < plan.index("shiftrightunsigned")
 
 
-def test_F16_rows_of_invalid_write_ids_are_tested_by_their_current_transaction(
-    tmp_path: Path, spark: SparkSession
-) -> None:
-    table = AcidTable(tmp_path, "v int").inserts(
-        "d1-3v0", [(1, P, 0, 1), (2, P, 0, 2), (3, P, 0, 3)]
-    )
-    scan = proven(scans(table, "3:M::2"))
-    assert [row.v for row in read(spark, scan).collect()] == [1, 3]
-
-
 @pytest.mark.parametrize(
     ("operation", "change"),
     [
@@ -188,36 +182,6 @@ def test_F24_a_file_that_is_not_all_complete_inserts_is_never_proven(
     assert recorded_file(files, where, "bucket_00000").keys is None
     with pytest.raises((CorruptFile, Exception), match="bucket_00000"):
         read(spark, proven(scans(table))).collect()
-
-
-KEYS = st.sets(
-    st.tuples(st.integers(1, 4), st.sampled_from([P, B1, P + 1]), st.integers(0, 200)),
-    min_size=1,
-    max_size=12,
-)
-
-
-@pytest.mark.slow
-@settings(max_examples=8, deadline=None)
-@given(base=KEYS, delta=st.sets(st.integers(0, 200), max_size=6), data=st.data())
-def test_P14_both_ways_agree_for_any_keys_and_deletes(
-    spark: SparkSession, base: set[Any], delta: set[int], data: st.DataObject
-) -> None:
-    later = [(6, P, row) for row in sorted(delta)]
-    gone = sorted(data.draw(st.sets(st.sampled_from([*sorted(base), *later, (9, P, 3)]))))
-    with TemporaryDirectory() as root:
-        table = AcidTable(Path(root), "v string")
-        table.inserts("b4v9", [(*key, str(key)) for key in sorted(base)])
-        if later:
-            table.inserts("d6", [(*key, str(key)) for key in later])
-        if gone:
-            table.deletes("D7", gone, current=7)
-        plain = scans(table)
-        expected = sorted(str(key) for key in {*base, *later} - {*gone})
-        for scan in (plain, proven(plain)):
-            assert sorted(row.v for row in read(spark, scan).collect()) == expected
-            found = read(spark, scan, row_id=True).selectExpr("v", "row__id.*").collect()
-            assert {(row.v, str(tuple(row)[1:])) for row in found} == {(v, v) for v in expected}
 
 
 def test_P26_key_ranges_are_recorded_for_whole_files_of_inserts(tmp_path: Path) -> None:
