@@ -1,8 +1,10 @@
-"""A commit that was refused left its transaction open, with its locks (P6)."""
+"""Commits and overwrites that are refused: nothing is lost, and nothing stays open (P6, P30)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,13 +22,15 @@ from acid_platform import (
     Transaction,
     TxnAborted,
     Warehouse,
+    WriteConflict,
 )
+from acid_platform.handles.transaction import autocommit
 from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import WriteReport
 from acid_platform.transactions import RowOperation
 from tests.conftest import temporary_warehouse
 from tests.contents import counts
-from tests.orchestration.local_writes import insert
+from tests.orchestration.local_writes import insert, publish, stage
 
 
 def assert_over(warehouse: Warehouse, txn: Transaction) -> None:
@@ -144,3 +148,117 @@ def test_P3_a_commit_that_was_not_decided_can_be_repeated(
             txn.commit()
     txn.commit()
     assert warehouse.table("db.t").to_arrow().num_rows == 1
+
+
+def until(holds: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if holds():
+            return
+        time.sleep(0.01)
+    raise AssertionError("the state that was waited for did not come")
+
+
+def waiting(warehouse: Warehouse) -> set[int]:
+    """Transactions whose lock is not granted."""
+    return {
+        lock["transaction_id"]
+        for lock in warehouse.metastore.locks()
+        if lock["lock_state"] == "WAITING"
+    }
+
+
+# --- with Spark ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
+    with temporary_warehouse(tmp_path_factory.mktemp("lake"), spark) as opened:
+        yield opened
+
+
+def ids(lake: Warehouse, table: str) -> list[int]:
+    return sorted(row["id"] for row in lake.table(table).to_arrow().to_pylist())
+
+
+@pytest.mark.spark
+def test_P30_a_statement_that_waited_for_an_insert_keeps_it(lake: Warehouse) -> None:
+    lake.create_table("db.waits", "id int").insert([{"id": 1}, {"id": 1}])
+    with Warehouse.open(lake.path, spark=lake.spark) as other, ThreadPoolExecutor(1) as pool:
+        inserting = other.transaction()
+        inserting.table("db.waits").insert([{"id": 2}])
+        statement = "INSERT OVERWRITE TABLE db.waits SELECT DISTINCT id FROM db.waits"
+        overwriting = pool.submit(lake.sql, statement)
+        until(lambda: bool(waiting(lake)))
+        inserting.commit()
+        overwriting.result(timeout=300)
+    assert ids(lake, "db.waits") == [1, 2]
+
+
+@pytest.mark.spark
+def test_P30_rows_that_the_transaction_has_read_before_the_insert(lake: Warehouse) -> None:
+    lake.create_table("db.reads", "id int", partitioned_by=["m int"]).insert(
+        [{"id": 1, "m": 1}, {"id": 2, "m": 2}]
+    )
+    told = r"db\.reads m=1: overwrite of .* overlaps the insert"
+    with Warehouse.open(lake.path, spark=lake.spark) as other:
+        with pytest.raises(WriteConflict, match=told), lake.transaction() as txn:
+            rows = txn.table("db.reads").to_arrow(where="m = 1")
+            beside = txn.table("db.reads").to_arrow(where="m = 2")
+            other.table("db.reads").insert([{"id": 3, "m": 1}])
+            txn.table("db.reads").overwrite(rows)
+        assert lake.metastore.locks() == []
+        # Only partitions that were written count, and nothing was inserted into this one.
+        with lake.transaction() as txn:
+            other.table("db.reads").insert([{"id": 4, "m": 1}])
+            txn.table("db.reads").overwrite(beside)
+    assert ids(lake, "db.reads") == [1, 2, 3, 4]
+
+
+def test_P30_a_lost_overwrite_fails_at_its_lock_and_not_after_its_work(
+    warehouse: Warehouse,
+) -> None:
+    txn = warehouse.transaction()
+    with Warehouse.open(warehouse.path) as other, other.transaction() as inserting:
+        insert(inserting, "db.t", ["a"])
+    with pytest.raises(WriteConflict, match=rf"transaction {txn.id} was aborted, begin again"):
+        txn.table("db.t").truncate()
+    assert txn.reports == () and warehouse.metastore.locks() == []
+    assert warehouse.table("db.t").to_arrow().num_rows == 1
+
+
+def test_P30_T40_an_overwrite_succeeds_among_endless_inserts(warehouse: Warehouse) -> None:
+    """Its second attempt is queued before it takes its snapshot; it begins without its lock, as an
+    overwrite of one partition does."""
+    warehouse.metastore.set("hive.txn.max.retrysnapshot.count", "2")  # of its attempts
+    first, second = (Warehouse.open(warehouse.path).transaction() for _ in range(2))
+    staged = stage(first, "db.t", 0, ["a"])
+    with ThreadPoolExecutor(2) as pool:
+        truncating = pool.submit(
+            autocommit, warehouse, "db.t", lambda txn: txn.table("db.t").truncate()
+        )
+        until(lambda: len(waiting(warehouse)) == 1)
+        later = pool.submit(stage, second, "db.t", 0, ["b"])
+        until(lambda: len(waiting(warehouse)) == 2)
+        publish(staged)
+        first.commit()
+        publish(later.result(timeout=60))
+        until(lambda: len(waiting(warehouse)) == 1)
+        second.commit()
+        truncating.result(timeout=60)
+    directories = [row["directory"] for row in warehouse.table("db.t").history()]
+    assert [name.partition("_")[0] for name in directories] == ["delta", "delta", "base"]
+    assert warehouse.table("db.t").to_arrow().num_rows == 0
+
+
+def test_P30_L5_a_second_statement_does_not_wait_for_waiters_on_the_first(
+    warehouse: Warehouse,
+) -> None:
+    txn = warehouse.transaction()
+    publish(stage(txn, "db.t", 0, ["a"]))
+    with ThreadPoolExecutor(1) as pool, Warehouse.open(warehouse.path) as other:
+        truncating = pool.submit(other.table("db.t").truncate)
+        until(lambda: bool(waiting(warehouse)))
+        publish(stage(txn, "db.t", 1, ["b"]))
+        txn.commit()
+        truncating.result(timeout=60)
+    assert warehouse.table("db.t").to_arrow().num_rows == 0
