@@ -32,6 +32,7 @@ from tests.acid_files import read_keys
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark
+ENGINES = pytest.mark.parametrize("engine", ["spark", "local"])
 
 ODD = ["a b", "x:y%", "é", "100%", "p=q/r", None, "'quote\"", "a+b&c"]
 
@@ -298,10 +299,11 @@ def test_P19_a_file_that_the_driver_does_not_find_publishes_nothing(
     assert os.listdir(table.location) == []
 
 
+@ENGINES
 def test_P19_a_failed_rename_takes_back_the_others(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    table = warehouse.create_table("db.r", "id int", partitioned_by=["m int"])
+    table = warehouse.create_table(f"db.r_{engine}", "id int", partitioned_by=["m int"])
     rename, calls = durability._rename, []
 
     def failing(files: Files, staged: str, final: str) -> None:
@@ -311,11 +313,11 @@ def test_P19_a_failed_rename_takes_back_the_others(
         rename(files, staged, final)
 
     monkeypatch.setattr(durability, "_rename", failing)
-    with warehouse.transaction() as txn:
+    with warehouse.using(engine), warehouse.transaction() as txn:
         with pytest.raises(PublicationFailed, match="disk gone"):
-            txn.table("db.r").insert([{"id": 1, "m": 1}, {"id": 2, "m": 2}])
+            txn.table(table.name).insert([{"id": 1, "m": 1}, {"id": 2, "m": 2}])
         monkeypatch.undo()
-        txn.table("db.r").insert([{"id": 3, "m": 1}])
+        txn.table(table.name).insert([{"id": 3, "m": 1}])
     assert [tuple(row) for row in table.read().collect()] == [(3, 1)]
     assert not any(name.startswith("_tmp") for name in os.listdir(table.location))
 
@@ -381,19 +383,22 @@ def driver_in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
+@ENGINES
 @pytest.mark.usefixtures("driver_in_new_york")
 def test_P17_the_zone_of_the_driver_moves_no_timestamp(
-    warehouse: Warehouse, spark: SparkSession
+    warehouse: Warehouse, spark: SparkSession, engine: str
 ) -> None:
     noon = datetime.datetime(2013, 7, 1, 12, 0)
     assert noon.astimezone().utcoffset() == datetime.timedelta(hours=-4)
-    table = warehouse.create_table("db.zone", "id int, at timestamp")
-    table.insert([{"id": 1, "at": noon}])
-    table.insert(pd.DataFrame({"id": [2], "at": [pd.Timestamp(noon)]}))
-    table.insert(pa.table({"id": pa.array([3], pa.int32()), "at": [noon]}))
-    table.insert(spark.sql("SELECT 4 id, TIMESTAMP_NTZ '2013-07-01 12:00:00' at"))
-    warehouse.sql("INSERT INTO db.zone VALUES (5, TIMESTAMP '2013-07-01 12:00:00')")
-    table.update({"at": "at"}, "at = TIMESTAMP '2013-07-01 12:00:00' AND id < 3")
+    table = warehouse.create_table(f"db.zone_{engine}", "id int, at timestamp")
+    with warehouse.using(engine):
+        table.insert([{"id": 1, "at": noon}])
+        table.insert(pd.DataFrame({"id": [2], "at": [pd.Timestamp(noon)]}))
+        table.insert(pa.table({"id": pa.array([3], pa.int32()), "at": [noon]}))
+        warehouse.sql(f"INSERT INTO {table.name} VALUES (5, TIMESTAMP '2013-07-01 12:00:00')")
+        table.update({"at": "at"}, "at = TIMESTAMP '2013-07-01 12:00:00' AND id < 3")
+        table.update({"at": "TIMESTAMP '2013-07-01 12:00:00'"}, "length('') = id - 3")
+    table.insert(spark.sql("SELECT 4 id, TIMESTAMP_NTZ '2013-07-01 12:00:00' at"), engine="spark")
     table.compact("major")
     found = table.read(where="at = TIMESTAMP '2013-07-01 12:00:00'")
     assert found.count() == 5

@@ -12,7 +12,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -531,48 +530,6 @@ def test_a_value_that_can_not_be_stored_is_refused(
     with pytest.raises(WrongType, match=message):
         write(warehouse.table(name))
     assert warehouse.table(name).to_arrow().to_pylist() == [{"c": "abc", "n": None, "p": 1}]
-
-
-def test_P17_the_zone_of_the_machine_moves_no_timestamp(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    noon = datetime.datetime(2013, 7, 1, 12, 0)
-    table = warehouse.create_table("db.zone", "id int, at timestamp")
-    monkeypatch.setenv("TZ", "America/New_York")
-    time.tzset()
-    try:
-        assert noon.astimezone().utcoffset() == datetime.timedelta(hours=-4)
-        table.insert([{"id": 1, "at": noon}])
-        table.insert(pd.DataFrame({"id": [2], "at": [pd.Timestamp(noon)]}))
-        table.insert(pa.table({"id": pa.array([3], pa.int32()), "at": [noon]}))
-        table.update({"at": "at"}, "at = TIMESTAMP '2013-07-01 12:00:00' AND id < 3")
-        table.update({"at": "TIMESTAMP '2013-07-01 12:00:00'"}, "length('') = id - 3")
-    finally:
-        monkeypatch.undo()
-        time.tzset()
-    assert table.to_arrow(["at"]).column(0).to_pylist() == [noon] * 3
-
-
-def test_P19_a_failed_rename_takes_back_the_others(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = warehouse.create_table("db.renamed", "id int", partitioned_by=["m int"])
-    rename, calls = durability._rename, []
-
-    def failing(files: Files, staged: str, final: str) -> None:
-        calls.append(final)
-        if len(calls) == 2:
-            raise OSError("disk gone")
-        rename(files, staged, final)
-
-    monkeypatch.setattr(durability, "_rename", failing)
-    with warehouse.transaction() as txn:
-        with pytest.raises(PublicationFailed, match="disk gone"):
-            txn.table("db.renamed").insert([{"id": 1, "m": 1}, {"id": 2, "m": 2}])
-        monkeypatch.undo()
-        txn.table("db.renamed").insert([{"id": 3, "m": 1}])
-    assert table.to_arrow().to_pylist() == [{"id": 3, "m": 1}]
-    assert [path.name for path in Path(table.location).iterdir() if path.name[0] == "_"] == []
 
 
 @pytest.mark.parametrize(
