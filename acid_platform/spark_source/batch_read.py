@@ -19,7 +19,7 @@ from acid_platform.base.location import Location
 from acid_platform.errors import AcidError, CorruptFile, NoSuchTxn, SnapshotExpired, TxnAborted
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column, require_columns
-from acid_platform.metastore.client.metastore import OpenTransaction
+from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.scan.decode import Predicate
 from acid_platform.scan.deletes import NO_DELETES
 from acid_platform.scan.open import open_scan
