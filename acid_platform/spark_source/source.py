@@ -27,7 +27,7 @@ from acid_platform.errors import InvalidDefinition, PublicationFailed
 from acid_platform.layout.types import Column
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.scan.change_scan import CHANGE_COLUMNS
-from acid_platform.spark_source import batch_read, batch_write, stream_read
+from acid_platform.spark_source import batch_write, reads
 from acid_platform.spark_source.options import Options
 
 _VERSION = installed_version()
@@ -67,9 +67,9 @@ class AcidDataSource(DataSource):
         """The columns; a Hive TIMESTAMP is a TIMESTAMP_NTZ, whatever the session's time zone."""
         options = Options.of(self.options, "any")
         if options.of_stream:
-            columns = stream_read.columns_of(options)
+            columns = reads.columns_of(options)
         else:
-            self.lease, columns = batch_read.take(options)
+            self.lease, columns = reads.take(options)
         return _spark_schema((*columns, *CHANGE_COLUMNS) if options.changes else columns)
 
     def reader(self, schema: T.StructType) -> AcidReader:
@@ -78,7 +78,7 @@ class AcidDataSource(DataSource):
     def streamReader(self, schema: T.StructType) -> AcidStreamReader:
         options = Options.of(self.options, "readStream")
         if self.lease is not None:
-            batch_read.release(options.place, self.lease)
+            reads.release(options.place, self.lease)
             self.lease = None
         return AcidStreamReader(options, schema)
 
@@ -126,13 +126,13 @@ class AcidReader(DataSourceReader):
         self._options, self._schema, self._lease = options, schema, lease
 
     def partitions(self) -> list[InputPartition]:
-        parts = batch_read.parts(self._options, self._schema.names, self._lease)
+        parts = reads.parts(self._options, self._schema.names, self._lease)
         return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:  # Spark wants one partition of an empty table too
             return iter(())
-        return batch_read.batches(partition.value, _arrow(self._schema))
+        return reads.batches(partition.value, _arrow(self._schema))
 
 
 class AcidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -143,16 +143,16 @@ class AcidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 " leave it out, and a batch has all commits that are new"
             )
         self._options, self._schema = options, schema
-        self._stream: stream_read.TableStream | None = None
+        self._stream: reads.TableStream | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """For the tasks, which only call `read`."""
         return {**self.__dict__, "_stream": None}
 
     @property
-    def stream(self) -> stream_read.TableStream:
+    def stream(self) -> reads.TableStream:
         if self._stream is None:
-            self._stream = stream_read.TableStream(self._options)
+            self._stream = reads.TableStream(self._options)
         return self._stream
 
     def initialOffset(self) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class AcidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {**self.stream.newest()}
         assert start is not None
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else None
-        return {**self.stream.latest(stream_read.offset_of(start), most)}
+        return {**self.stream.latest(reads.offset_of(start), most)}
 
     def prepareForTriggerAvailableNow(self) -> None:
         self.stream.end_here()
@@ -179,12 +179,12 @@ class AcidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         if start == end:
             return []
-        first, last = (stream_read.offset_of(stored) for stored in (start, end))
+        first, last = (reads.offset_of(stored) for stored in (start, end))
         parts = self.stream.parts(first, last, self._schema.names)
         return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return stream_read.change_batches(partition.value, _arrow(self._schema))
+        return reads.change_batches(partition.value, _arrow(self._schema))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: the next batch's lease replaces that of the last one."""

@@ -37,10 +37,10 @@ from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
-from acid_platform.spark_source import batch_read, batch_write, keeper, stream_read
+from acid_platform.spark_source import batch_write, keeper, reads
 from acid_platform.spark_source.options import Options
+from acid_platform.spark_source.reads import NOTHING, Offset, TableStream
 from acid_platform.spark_source.source import AcidStreamWriter
-from acid_platform.spark_source.stream_read import NOTHING, Offset, TableStream
 from tests.spark_source.places import KEPT, Place, place
 
 SCHEMA = pa.schema([("id", pa.int32()), ("v", pa.string()), ("p", pa.int32())])
@@ -96,7 +96,7 @@ def rows_between(stream: TableStream, start: Offset, end: Offset) -> list[tuple[
     return sorted(
         tuple(row.values())
         for part in parts
-        for batch in stream_read.change_batches(part, SCHEMA)
+        for batch in reads.change_batches(part, SCHEMA)
         for row in batch.to_pylist()
     )
 
@@ -333,7 +333,7 @@ def test_P42_a_stream_says_what_to_do_when_it_cannot_go_on(here: Place) -> None:
     with pytest.raises(NoSuchPast, match="restored"):
         stream.latest(Offset(moment=10_000, table_id=end["table_id"], write_id=9))
     with pytest.raises(StreamRefused, match="none of this data source"):
-        stream_read.offset_of({"path": "x"})
+        reads.offset_of({"path": "x"})
     wh.sql("ALTER TABLE db.t SET TBLPROPERTIES ('acid.history.retention' = '0')")
     wh.sql("DELETE FROM db.t")
     put(here, "db.t", [row(2)])
@@ -374,21 +374,21 @@ def test_P42_an_idle_stream_asks_without_a_new_transaction(here: Place) -> None:
 
 def test_P42_a_read_fails_once_its_lease_has_ended(here: Place) -> None:
     put(here, "db.t", [row(1), row(2)])
-    lease, _ = batch_read.take(options(here))
+    lease, _ = reads.take(options(here))
     names = ["p", "ID"]
-    (part,) = sent(batch_read.parts(options(here), names, lease))
+    (part,) = sent(reads.parts(options(here), names, lease))
     wanted = pa.schema([("p", pa.int32()), ("ID", pa.int32())])
-    found = [each for batch in batch_read.batches(part, wanted) for each in batch.to_pylist()]
+    found = [each for batch in reads.batches(part, wanted) for each in batch.to_pylist()]
     assert sorted(each["ID"] for each in found) == [1, 2]
-    batch_read.release(here.location, lease)
+    reads.release(here.location, lease)
     with pytest.raises(SnapshotExpired, match=r"call load\(\) again"):
-        batch_read.parts(options(here), names, lease)
+        reads.parts(options(here), names, lease)
     here.warehouse.sql("ALTER TABLE db.t SET TBLPROPERTIES ('acid.history.retention' = '0')")
     here.warehouse.sql("DELETE FROM db.t WHERE id = 1")
     here.warehouse.table("db.t").compact("major")
     cleaner.run(here.warehouse.metastore)
     with pytest.raises(SnapshotExpired, match=r"call load\(\) again"):
-        list(batch_read.batches(part, wanted))
+        list(reads.batches(part, wanted))
 
 
 def wait_until(true: Callable[[], bool], seconds: float = 30.0) -> None:
@@ -408,7 +408,7 @@ def test_P42_the_keeper_keeps_and_ends_transactions(
     monkeypatch.setattr(keeper, "_owner", lambda: psutil.Process(application.pid))
     keeper._directory.cache_clear()
     try:
-        lease, _ = batch_read.take(options(here))
+        lease, _ = reads.take(options(here))
         write = batch_write.begin(options(here), SCHEMA.names, False)
         done = tasks(write, [[row(1)]])
         time.sleep(8)
