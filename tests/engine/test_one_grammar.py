@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -156,35 +156,39 @@ def wrong(
     return found
 
 
-@pytest.mark.more
-def test_P33_a_condition_means_the_same_in_faces_of_the_local_engine(tmp_path: Path) -> None:
-    with temporary_warehouse(tmp_path, engine="local") as warehouse:
-        assert wrong(warehouse, MOST_IMPORTANT, CONDITIONS) == []
+IN_SPARK = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
 
-@pytest.mark.slow
-def test_P33_a_condition_means_the_same_in_every_face_of_the_local_engine(tmp_path: Path) -> None:
-    with temporary_warehouse(tmp_path, engine="local") as warehouse:
-        assert wrong(warehouse, CONDITIONS) == []
+@pytest.fixture
+def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Warehouse]:
+    """Its engine is the parameter."""
+    spark = request.getfixturevalue("spark") if request.param == "spark" else None
+    with temporary_warehouse(tmp_path, spark, engine=request.param) as opened:
+        yield opened
 
 
-@pytest.mark.slow
-@pytest.mark.spark
-def test_P33_a_condition_means_the_same_in_faces_of_Spark(
-    spark: SparkSession, tmp_path: Path
+@pytest.fixture
+def substituting(spark: SparkSession) -> Iterator[None]:
+    """The session replaces variables in texts."""
+    spark.conf.set("spark.sql.variable.substitute", "true")
+    yield
+    spark.conf.set("spark.sql.variable.substitute", "false")
+
+
+@pytest.mark.parametrize(
+    ("warehouse", "conditions", "reading_only"),
+    [
+        pytest.param("local", MOST_IMPORTANT, CONDITIONS, marks=pytest.mark.more, id="local"),
+        pytest.param("local", CONDITIONS, (), marks=pytest.mark.slow, id="all-local"),
+        pytest.param("spark", MOST_IMPORTANT[:3], MOST_IMPORTANT[3:], marks=IN_SPARK, id="spark"),
+        pytest.param("spark", CONDITIONS, (), marks=IN_SPARK, id="all-spark"),
+    ],
+    indirect=["warehouse"],
+)
+def test_P33_a_condition_means_the_same_in_every_face(
+    warehouse: Warehouse, conditions: Iterable[str], reading_only: Iterable[str]
 ) -> None:
-    with temporary_warehouse(tmp_path, spark, engine="spark") as warehouse:
-        assert wrong(warehouse, MOST_IMPORTANT[:3], MOST_IMPORTANT[3:]) == []
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_P33_a_condition_means_the_same_in_every_face_of_Spark(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    with temporary_warehouse(tmp_path, spark, engine="spark") as warehouse:
-        assert wrong(warehouse, CONDITIONS) == []
+    assert wrong(warehouse, conditions, reading_only) == []
 
 
 @pytest.mark.spark
@@ -218,8 +222,24 @@ def texts(every: int) -> list[str]:
     return [*parts, *(f"{mark}{other}" for mark in marks for other in ("", "'", "\\", "x${y}"))]
 
 
-def require_all_survive(warehouse: Warehouse, values: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("warehouse", "every", "substitute"),
+    [
+        pytest.param("local", 97, False, marks=pytest.mark.more, id="local"),
+        # As in a session of somebody else.
+        pytest.param("spark", 997, True, marks=IN_SPARK, id="spark"),
+        pytest.param("local", 1, False, marks=IN_SPARK[::2], id="all-local"),
+        pytest.param("spark", 1, False, marks=IN_SPARK, id="all-spark"),
+    ],
+    indirect=["warehouse"],
+)
+def test_P33_texts_survive_every_path(
+    warehouse: Warehouse, every: int, substitute: bool, request: pytest.FixtureRequest
+) -> None:
     """Sends each text as a literal through SELECT, VALUES, predicates, UPDATE and MERGE."""
+    values = texts(every)
+    if substitute:
+        request.getfixturevalue("substituting")
     table = warehouse.create_table("d.u", "id int, v string")
     literals = [sql_string(value) for value in values]
 
@@ -249,91 +269,44 @@ def require_all_survive(warehouse: Warehouse, values: list[str]) -> None:
     )
 
 
-@pytest.mark.more
-def test_P33_texts_survive_every_path_of_the_local_engine(tmp_path: Path) -> None:
-    with temporary_warehouse(tmp_path, engine="local") as warehouse:
-        require_all_survive(warehouse, texts(every=97))
-
-
-@pytest.mark.slow
-@pytest.mark.spark
-def test_P33_texts_survive_every_path_of_Spark(spark: SparkSession, tmp_path: Path) -> None:
-    spark.conf.set("spark.sql.variable.substitute", "true")  # as in a session of somebody else
-    try:
-        with temporary_warehouse(tmp_path, spark, engine="spark") as warehouse:
-            require_all_survive(warehouse, texts(every=997))
-    finally:
-        spark.conf.set("spark.sql.variable.substitute", "false")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_P33_all_of_Unicode_survives_every_path_of_the_local_engine(tmp_path: Path) -> None:
-    with temporary_warehouse(tmp_path, engine="local") as warehouse:
-        require_all_survive(warehouse, texts(every=1))
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_P33_all_of_Unicode_survives_every_path_of_Spark(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    with temporary_warehouse(tmp_path, spark, engine="spark") as warehouse:
-        require_all_survive(warehouse, texts(every=1))
-
-
 # --- names ----------------------------------------------------------------------------------------
 
 NAMES = ("a.b", "${x}", "a'b", 'a"b', "a b", "ä", "😀", "{x}", "a;b", "a--b", "a?b", ":x", "#{x}")
 NAMES += ("1", "select", "null", "true", "current_date", "a@b", "$x")
 
 
-def require_names_work(warehouse: Warehouse, names: tuple[str, ...]) -> None:
-    columns = ", ".join(f"{quoted(name)} string" for name in names)
+@pytest.mark.parametrize(
+    "warehouse",
+    [pytest.param("local", marks=pytest.mark.more), pytest.param("spark", marks=IN_SPARK)],
+    indirect=True,
+)
+def test_P33_names_with_any_character_work(warehouse: Warehouse) -> None:
+    columns = ", ".join(f"{quoted(name)} string" for name in NAMES)
     table = warehouse.create_table("d.n", f"id int, {columns}")
-    table.insert([{"id": 1, **{name: name for name in names}}])
-    everyone = " AND ".join(f"{quoted(name)} = {sql_string(name)}" for name in names)
+    table.insert([{"id": 1, **{name: name for name in NAMES}}])
+    everyone = " AND ".join(f"{quoted(name)} = {sql_string(name)}" for name in NAMES)
     assert table.count(everyone) == 1
-    query = f"SELECT {', '.join(map(quoted, names))} FROM d.n WHERE {everyone}"
-    assert warehouse.sql(query).to_arrow().to_pylist() == [{name: name for name in names}]
-    assert table.update({name: f"concat({quoted(name)}, '!')" for name in names}, everyone) == 1
-    on = " AND ".join(f"t.{quoted(n)} = concat(s.{quoted(n)}, '!')" for n in names)
-    values = {name: f"s.{quoted(name)}" for name in names}
-    table.merge([{"id": 2, **{name: name for name in names}}], on, values, None, None)
+    query = f"SELECT {', '.join(map(quoted, NAMES))} FROM d.n WHERE {everyone}"
+    assert warehouse.sql(query).to_arrow().to_pylist() == [{name: name for name in NAMES}]
+    assert table.update({name: f"concat({quoted(name)}, '!')" for name in NAMES}, everyone) == 1
+    on = " AND ".join(f"t.{quoted(n)} = concat(s.{quoted(n)}, '!')" for n in NAMES)
+    values = {name: f"s.{quoted(name)}" for name in NAMES}
+    table.merge([{"id": 2, **{name: name for name in NAMES}}], on, values, None, None)
     assert table.count(everyone) == 1
-    parts = warehouse.create_table("d.p", "id int", partitioned_by=[f"{quoted(names[1])} string"])
-    parts.insert([{"id": i, names[1]: name} for i, name in enumerate(names)])
-    for number, name in enumerate(names):
-        where = f"{quoted(names[1])} = {sql_string(name)}"
+    parts = warehouse.create_table("d.p", "id int", partitioned_by=[f"{quoted(NAMES[1])} string"])
+    parts.insert([{"id": i, NAMES[1]: name} for i, name in enumerate(NAMES)])
+    for number, name in enumerate(NAMES):
+        where = f"{quoted(NAMES[1])} = {sql_string(name)}"
         assert parts.to_arrow(["id"], where).column("id").to_pylist() == [number]
-    assert parts.delete(f"{quoted(names[1])} IN ({', '.join(map(sql_string, names))})") == len(
-        names
+    assert parts.delete(f"{quoted(NAMES[1])} IN ({', '.join(map(sql_string, NAMES))})") == len(
+        NAMES
     )
 
 
-@pytest.mark.more
-def test_P33_names_with_any_character_work_in_the_local_engine(tmp_path: Path) -> None:
-    with temporary_warehouse(tmp_path, engine="local") as warehouse:
-        require_names_work(warehouse, NAMES)
-
-
-@pytest.mark.slow
 @pytest.mark.spark
-def test_P33_names_with_any_character_work_in_Spark(spark: SparkSession, tmp_path: Path) -> None:
-    with temporary_warehouse(tmp_path, spark, engine="spark") as warehouse:
-        require_names_work(warehouse, NAMES)
-
-
-@pytest.mark.spark
-def test_P33_a_session_that_replaces_variables_in_names_is_refused(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    with temporary_warehouse(tmp_path, spark, engine="spark") as warehouse:
-        table = warehouse.create_table("d.n", "id int, `${x}` int")
-        spark.conf.set("spark.sql.variable.substitute", "true")
-        try:
-            with pytest.raises(SparkMisconfigured, match=r"spark\.sql\.variable\.substitute"):
-                table.update({"id": "2"}, "`${x}` = 5")
-        finally:
-            spark.conf.set("spark.sql.variable.substitute", "false")
+@pytest.mark.parametrize("warehouse", ["spark"], indirect=True)
+@pytest.mark.usefixtures("substituting")
+def test_P33_a_session_that_replaces_variables_in_names_is_refused(warehouse: Warehouse) -> None:
+    table = warehouse.create_table("d.n", "id int, `${x}` int")
+    with pytest.raises(SparkMisconfigured, match=r"spark\.sql\.variable\.substitute"):
+        table.update({"id": "2"}, "`${x}` = 5")
