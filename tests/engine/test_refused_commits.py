@@ -25,6 +25,7 @@ from acid_platform import (
     WriteConflict,
 )
 from acid_platform.handles.transaction import autocommit
+from acid_platform.metastore.operations.tables import RegisterPartitions
 from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import WriteReport
 from acid_platform.transactions import RowOperation
@@ -262,3 +263,20 @@ def test_P30_L5_a_second_statement_does_not_wait_for_waiters_on_the_first(
         txn.commit()
         truncating.result(timeout=60)
     assert warehouse.table("db.t").to_arrow().num_rows == 0
+
+
+@pytest.mark.parametrize("first", ["m=1", None])
+def test_P6_a_partition_that_was_overwritten_is_not_overwritten_again(
+    local: Warehouse, first: str | None
+) -> None:
+    """`make lab-chaos` found it: TRUNCATE advised to move the new base away."""
+    table = local.create_table(f"db.p_{first and 1}", "v string", partitioned_by=["m int"])
+    local.metastore.call(RegisterPartitions(table.name, ("m=1", "m=2")))
+    with local.transaction() as txn:
+        txn.table(table.name).truncate(first)
+        with pytest.raises(OverwriteThenWrite, match=r"overwrote db\.p_\w+ m=1"):
+            txn.table(table.name).truncate("m=1")
+        if first:
+            txn.table(table.name).truncate("m=2")
+    done = {(row["partition"], row["directory"]) for row in table.history()}
+    assert done == {("m=1", "base_0000001"), ("m=2", "base_0000001")}

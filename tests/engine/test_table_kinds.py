@@ -234,27 +234,6 @@ def test_columns_named_like_the_six_lose_no_row(warehouse: Warehouse, spark: Spa
     assert table.read().count() == 39_998
 
 
-def test_a_search_argument_skips_row_groups(warehouse: Warehouse, spark: SparkSession) -> None:
-    table = warehouse.create_table("db.sarg", "id int, v string")
-    table.insert(
-        spark.range(0, 200_000, 1, 1).select(
-            F.col("id").cast("int"), F.repeat(F.lit("x"), F.lit(20)).alias("v")
-        )
-    )
-    table.delete("id % 1000 = 999")
-    frame = table.read(where="id between 100000 and 100009 and length(v) > 3")
-    assert frame.count() == 10
-    spark.conf.set("spark.sql.adaptive.enabled", "false")
-    try:
-        chosen = table.read(where="id between 100000 and 100009")
-        chosen.collect()
-        plan = chosen._jdf.queryExecution().executedPlan()
-        leaf = plan.collectLeaves().apply(0)
-        assert leaf.metrics().apply("numOutputRows").value() <= 20_000
-    finally:
-        spark.conf.unset("spark.sql.adaptive.enabled")
-
-
 @pytest.mark.parametrize("name", quick_then_slow(("orc", "text"), 1))
 def test_F17_insert_only_tables_are_compacted(warehouse: Warehouse, name: str) -> None:
     table = warehouse.create_table(

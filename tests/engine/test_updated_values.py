@@ -1,8 +1,8 @@
 """trinodb/trino #14519: UPDATE of an ACID table sometimes corrupted the data.
 
 Includes earlier faults of updates: columns assigned in another order than the table's
-(review of #5861), rows from before a column was added (#6281), a filter on the partition ignored
-(#7300). Values are compared with those that Python computes.
+(review of #5861), a filter on the partition ignored (#7300). Values are compared with those that
+Python computes.
 """
 
 from __future__ import annotations
@@ -85,14 +85,3 @@ def test_updates_of_any_columns_in_any_order_leave_the_others(
             if k % 5 == remainder and row.get("p", "x") == "x":
                 row.update(new)
         assert stored(warehouse, "db.updated") == expected(rows), (number, new, where)
-
-
-def test_rows_from_before_a_column_was_added_are_updated(warehouse: Warehouse) -> None:
-    table = warehouse.create_table("db.grown", "a int, b int")
-    table.insert(warehouse.spark.createDataFrame([(1, 100), (2, 200)], "a int, b int"))
-    table.add_columns("c string")
-    table.update({"b": "1000"}, "a = 1")
-    table.update({"c": "'new'", "b": "b + 1"}, "a = 2")
-    assert stored(warehouse, "db.grown") == expected(
-        [{"a": 1, "b": 1000, "c": None}, {"a": 2, "b": 201, "c": "new"}]
-    )
