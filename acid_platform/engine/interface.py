@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from acid_platform.base.arguments import require_limit
 from acid_platform.base.visible import visible
-from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
-from acid_platform.engine.source_keys import SourceKeys
+from acid_platform.engine.merge_clauses import MergeClause, MergeCounts, SourceKeys
 from acid_platform.engine.spark_pieces import frame_of
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
@@ -89,14 +88,14 @@ class Result(ComputedRows):
     def renamed(self, names: Sequence[str]) -> Result:
         """These rows under other names, as many as there are columns."""
 
-    def or_else(self, make: Callable[[str], Result]) -> Result:  # noqa: ARG002
+    def or_else(self, make: Callable[[str], Result]) -> Result:
         """These rows; if this engine finds that it can't compute one, `make` computes all.
 
         `make` takes the reason.
         """
         return self
 
-    def held(self, most_bytes: int) -> pa.Table | Result:  # noqa: ARG002
+    def held(self, most_bytes: int) -> pa.Table | Result:
         """All rows in this process; the other engine's result if they take more than that.
 
         Raises NeedsSpark if only this engine may run.

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from acid_platform.base.config import Settings
 from acid_platform.base.table_properties import CONFLICT_DETECTION
-from acid_platform.engine.source_keys import SourceKeys, region_of_keys
+from acid_platform.engine.merge_clauses import SourceKeys, region_of_keys
 from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.metastore.records import RegionReport, RowReport, TableRecord
 from acid_platform.scan.row_regions import region_of_files, region_of_partition

@@ -15,9 +15,9 @@ from acid_platform.engine.merge_clauses import (
     MergeAction,
     MergeClause,
     MergeCounts,
+    SourceKeys,
     require_reachable,
 )
-from acid_platform.engine.source_keys import SourceKeys
 from acid_platform.errors import (
     CompactionRefused,
     InvalidExpression,

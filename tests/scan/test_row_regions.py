@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acid_platform.engine.source_keys import region_of_keys
+from acid_platform.engine.merge_clauses import region_of_keys
 from acid_platform.layout.file_entries import (
     ColumnRange,
     FileEntry,

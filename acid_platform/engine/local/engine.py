@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from acid_platform.engine.interface import EngineName, Fixed, Result, Sources, Where
 from acid_platform.engine.local.running import Statements
-from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
-from acid_platform.engine.source_keys import SourceKeys
+from acid_platform.engine.merge_clauses import MergeClause, MergeCounts, SourceKeys
 from acid_platform.scan.scans import Scan
 from acid_platform.values.rows import Rows
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory

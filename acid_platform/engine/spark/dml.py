@@ -23,12 +23,13 @@ from acid_platform.engine.merge_clauses import (
     MergeAction,
     MergeClause,
     MergeCounts,
+    SourceKeys,
     expressions_of,
     inserted_values,
+    names_of,
     targets_of,
     wanted_assignments,
 )
-from acid_platform.engine.source_keys import SourceKeys, names_of
 from acid_platform.engine.spark.failures import is_connect, raise_as_ours
 from acid_platform.engine.spark.few_calls import expression, selected, types_of
 from acid_platform.engine.spark.query import run_query

@@ -11,8 +11,7 @@ from contextlib import contextmanager, suppress
 from pyspark.sql import SparkSession
 
 from acid_platform.engine.interface import ArrowResult, EngineName, Fixed, Result, Sources, Where
-from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
-from acid_platform.engine.source_keys import SourceKeys
+from acid_platform.engine.merge_clauses import MergeClause, MergeCounts, SourceKeys
 from acid_platform.engine.spark.dml import SparkMerge, insert_rows, rows_to_delete, rows_to_update
 from acid_platform.engine.spark.failures import is_connect
 from acid_platform.engine.spark.input_rows import as_frame, conform
@@ -88,7 +87,7 @@ class SparkEngine:
         text: str,
         sources: Sources,
         reason: str,
-        named: bool = True,  # noqa: ARG002
+        named: bool = True,
     ) -> SparkResult:
         return SparkResult(result_of(self.spark, text, sources), reason)
 
