@@ -88,14 +88,14 @@ class Result(ComputedRows):
     def renamed(self, names: Sequence[str]) -> Result:
         """These rows under other names, as many as there are columns."""
 
-    def or_else(self, make: Callable[[str], Result]) -> Result:
+    def or_else(self, make: Callable[[str], Result]) -> Result:  # noqa: ARG002
         """These rows; if this engine finds that it can't compute one, `make` computes all.
 
         `make` takes the reason.
         """
         return self
 
-    def held(self, most_bytes: int) -> pa.Table | Result:
+    def held(self, most_bytes: int) -> pa.Table | Result:  # noqa: ARG002
         """All rows in this process; the other engine's result if they take more than that.
 
         Raises NeedsSpark if only this engine may run.

@@ -1,5 +1,5 @@
-"""UPDATE and MERGE, whichever engine runs them: the clauses of a MERGE, what a statement may assign,
-and the keys by which a MERGE looks for rows and inserts them, as regions of the table (P51).
+"""UPDATE and MERGE, whichever engine runs them: the clauses of a MERGE, what may be assigned, and the
+keys by which a MERGE looks for rows and inserts them, as regions of the table (P51).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from acid_platform.errors import (
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import INTEGRAL, Column, HiveType, require_columns, unknown_column
-from acid_platform.predicates.analysis import columns_of
+from acid_platform.predicates.analysis import columns_of, parsed
 from acid_platform.scan.change_scan import CHANGE_COLUMNS
 from acid_platform.scan.row_regions import FIRST_DAY, NUMBERS
 from acid_platform.scan.scans import Scan
@@ -357,8 +357,6 @@ class SourceKeys:
     def _inserts_keys(self, clause: MergeClause) -> bool:
         if clause.values is None:
             return all(own == other for own, other in self.pairs.items())
-        from acid_platform.errors import InvalidExpression
-        from acid_platform.predicates.analysis import parsed
         from acid_platform.scan.file_pruning import qualified
 
         values = {name.lower(): text for name, text in clause.values.items()}

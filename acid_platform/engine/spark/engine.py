@@ -87,7 +87,7 @@ class SparkEngine:
         text: str,
         sources: Sources,
         reason: str,
-        named: bool = True,
+        named: bool = True,  # noqa: ARG002
     ) -> SparkResult:
         return SparkResult(result_of(self.spark, text, sources), reason)
 

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 import sqlglot
 
-from acid_platform.engine.spark.in_subqueries import with_unknowns
+from acid_platform.engine.spark.query import with_unknowns
 from acid_platform.predicates.grammar import SparkSql
 from tests.engine.local import generated
 from tests.engine.local.generated import Generator
