@@ -1,5 +1,5 @@
-"""UPDATE and MERGE, whichever engine runs them: the clauses of a MERGE, what may be assigned, and the
-keys by which a MERGE looks for rows and inserts them, as regions of the table (P51).
+"""UPDATE and MERGE, whichever engine runs them: the clauses of a MERGE, what may be assigned, and
+the keys by which a MERGE looks for rows and inserts them, as regions of the table (P51).
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from acid_platform.errors import (
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import INTEGRAL, Column, HiveType, require_columns, unknown_column
-from acid_platform.predicates.analysis import columns_of, parsed
-from acid_platform.scan.change_scan import CHANGE_COLUMNS
 from acid_platform.scan.row_regions import FIRST_DAY, NUMBERS
 from acid_platform.scan.scans import Scan
 from acid_platform.transactions.regions import (
@@ -270,6 +268,9 @@ def inserted_values(
     others = [name for name in source if name.lower() not in names]
     missing = sorted(names - {name.lower() for name in own})
     if others and missing:
+        from acid_platform.predicates.analysis import columns_of  # the parser loads slowly
+        from acid_platform.scan.change_scan import CHANGE_COLUMNS
+
         read = {column.name for column in CHANGE_COLUMNS}
         for text in expressions:
             named = columns_of(text)
@@ -357,6 +358,7 @@ class SourceKeys:
     def _inserts_keys(self, clause: MergeClause) -> bool:
         if clause.values is None:
             return all(own == other for own, other in self.pairs.items())
+        from acid_platform.predicates.analysis import parsed
         from acid_platform.scan.file_pruning import qualified
 
         values = {name.lower(): text for name, text in clause.values.items()}
