@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-TASK_MODULE = "acid_platform.engine.spark.task_body"
+TASK_MODULES = (
+    "acid_platform.engine.spark.compaction_tasks",
+    "acid_platform.engine.spark.task_body",
+)
 """What executors import of ours; functions that are defined inside others go with their calls."""
 UNPACKED = "acid_environment"
 """The directory in an executor's working directory that holds the contents of the archive."""
@@ -105,7 +108,8 @@ def check_executors(session: SparkSession) -> None:
         for batch in batches:
             version = batch.column(0)[0].as_py()
             try:
-                importlib.import_module(module)
+                for name in modules:
+                    importlib.import_module(name)
             except ImportError as error:
                 text = f"can't import acid_platform ({error})"
             else:
@@ -116,7 +120,7 @@ def check_executors(session: SparkSession) -> None:
                 {"host": [socket.gethostname()], "spark": [version], "problem": [text]}
             )
 
-    module = TASK_MODULE
+    modules = TASK_MODULES
     expected = hash_of_files(str(Path(__file__).parents[2]))
     # Not a constant for Spark, so executors compute it.
     asked = session.range(0, 4, 1, 4).selectExpr(
