@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.errors import (
-    AcidError,
     InvalidDefinition,
     NoSuchPartition,
+    SparkLost,
     UnknownColumn,
     WrongType,
 )
@@ -175,9 +175,8 @@ def column_names(rows: Rows) -> list[str]:
         try:
             names = [str(name) for name in rows.columns]  # type: ignore[union-attr]
         except Exception as error:
-            # Whatever keeps Spark from telling them, PySpark says that it can't parse a type.
-            if isinstance(error.__context__, AcidError):
-                raise error.__context__ from None
+            if lost := spark_lost_behind(error):
+                raise lost from None
             raise
     elif isinstance(rows, pa.Table | RowStream):
         names = list(rows.schema.names)
@@ -199,6 +198,13 @@ def column_names(rows: Rows) -> list[str]:
             f"the rows have the column {', '.join(sorted(twice))} twice: each can be stored once"
         )
     return names
+
+
+def spark_lost_behind(error: Exception) -> SparkLost | None:
+    """What keeps PySpark from telling the columns of a frame, of which it only says that it can't
+    parse their types."""
+    behind = error.__context__ if "CANNOT_PARSE_DATATYPE" in str(error) else None
+    return behind if isinstance(behind, SparkLost) else None
 
 
 def _are_dicts(rows: object) -> TypeGuard[Sequence[Mapping[str, object]]]:

@@ -37,6 +37,7 @@ from acid_platform.values.refusals import (
     refuse_timestamp,
     refuse_too_long,
 )
+from acid_platform.values.rows import spark_lost_behind
 
 _MISSING_FILE = re.compile(r"FILE_NOT_EXIST|FileNotFoundException|does not exist")
 _ACID_FILE = re.compile(r"\S*/(?:base|delta|delete_delta)_\d+\S*/bucket_\d+\w*")
@@ -315,9 +316,7 @@ def raise_as_ours() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        if isinstance(error.__context__, AcidError):  # which PySpark has replaced by its own
-            raise error.__context__ from None
-        ours = translated(error)
+        ours = spark_lost_behind(error) or translated(error)
         if ours is None:
             raise
         raise ours from error
