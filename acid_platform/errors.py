@@ -7,7 +7,33 @@ which table, transaction or file, and what to do next.
 
 from __future__ import annotations
 
-from acid_platform.base.visible import visible
+import re
+from collections.abc import Iterator
+
+_SEEN = (
+    "\x00-\x1f\x7f-\x9f"
+    "\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff"  # breaks and directions
+    "\ud800-\udfff"  # halves of characters, which no stream can encode
+)
+
+
+_ANY = re.compile(f"[{_SEEN}]")
+
+
+_LAYOUT = "\n\t"
+
+
+def visible(text: str, lines: bool = False) -> str:
+    """The text with its control characters made visible; `lines`: but for breaks and tabs."""
+    return _ANY.sub(_kept_layout if lines else _shown, text)
+
+
+def _shown(one: re.Match[str]) -> str:
+    return one[0].encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+def _kept_layout(one: re.Match[str]) -> str:
+    return one[0] if one[0] in _LAYOUT else _shown(one)
 
 
 class AcidError(Exception):
@@ -341,5 +367,13 @@ class CheckErrored(Terminal):
 
 def error_class(name: str) -> type[AcidError]:
     """The error class with this name; AcidError for an unknown name."""
-    named = globals().get(name)
-    return named if isinstance(named, type) and issubclass(named, AcidError) else AcidError
+    return _BY_NAME.get(name, AcidError)
+
+
+def _with_subclasses(kind: type[AcidError]) -> Iterator[type[AcidError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _with_subclasses(below)
+
+
+_BY_NAME = {kind.__name__: kind for kind in _with_subclasses(AcidError)}

@@ -17,8 +17,8 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from acid_platform import CompactionFailed, Table, Warehouse
-from acid_platform.base.table_properties import LOCAL_COMPACTION_BYTES
 from acid_platform.compaction.plan import NothingToDo
+from acid_platform.layout.table_properties import LOCAL_COMPACTION_BYTES
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun, work_once
 from benchmarks.lineitem import COLUMNS, NAMES, alternated, bench_warehouse, lineitem, median

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from acid_platform import Table, Transient, Warehouse
-from acid_platform.base.table_properties import CONFLICT_DETECTION
+from acid_platform.layout.table_properties import CONFLICT_DETECTION
 from benchmarks.results import options, saved
 
 SETTINGS = ("partition", "row")

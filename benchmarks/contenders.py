@@ -29,7 +29,7 @@ from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.metastore.server.saving import write_copy
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from benchmarks.libpq import Postgres, library
 from benchmarks.upkeep import FILES
 from tests.declared import declare

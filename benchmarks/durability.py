@@ -16,7 +16,7 @@ from pathlib import Path
 from pyspark.sql import functions as F
 
 from acid_platform import Warehouse
-from acid_platform.base import disk
+from acid_platform.base import local_files
 from acid_platform.storage.durability import publish
 from benchmarks.lineitem import COLUMNS, bench_warehouse, lineitem, median, seconds
 from benchmarks.results import options, saved, show
@@ -25,12 +25,12 @@ from benchmarks.results import options, saved, show
 @contextmanager
 def unsynced() -> Iterator[None]:
     """Disables the platform's syncs in this process."""
-    real = disk.sync_path
-    disk.sync_path = lambda path: None  # noqa: ARG005, the name is part of its type
+    real = local_files.sync_path
+    local_files.sync_path = lambda path: None  # noqa: ARG005, the name is part of its type
     try:
         yield
     finally:
-        disk.sync_path = real
+        local_files.sync_path = real
 
 
 def compared(run: Callable[[], object], rounds: int) -> dict[str, float]:

@@ -16,7 +16,7 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 
 TABLES, PARTITIONS = 20, 50
 FILES = RecordedFiles.parse('[["bucket_00000",100,1]]')

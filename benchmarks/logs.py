@@ -39,7 +39,7 @@ from acid_platform.metastore.server.saving import start_saving
 from acid_platform.metastore.server.server import log_of
 from acid_platform.metastore.server.store import Store
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from benchmarks.log_worker import FILES, TABLES
 from benchmarks.results import machine, save
 from tests.crash.check import _Link as InProcess

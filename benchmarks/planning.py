@@ -41,7 +41,7 @@ from acid_platform.scan.open import arrow_scan
 from acid_platform.storage.files import Files
 from acid_platform.tables.record_layout import table_layout
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from benchmarks.results import options, saved
 
 COLUMNS = "id bigint, amount decimal(12,2), day date, name string, note string"

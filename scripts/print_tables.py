@@ -12,8 +12,7 @@ from pathlib import Path
 
 import click
 
-from acid_platform.base.config import HONOURED, REFUSED
-from acid_platform.base.table_properties import TABLE_PROPERTIES
+from acid_platform.base.config import HONOURED, REFUSED, LockSettings
 from acid_platform.cli.main import main
 from acid_platform.engine.local.translation.expressions import CONSTRUCTS
 from acid_platform.engine.local.translation.functions import (
@@ -26,16 +25,18 @@ from acid_platform.engine.local.translation.functions import (
 )
 from acid_platform.engine.local.translation.select_expressions import ENDS, RANKS, SHIFTS
 from acid_platform.engine.spark.spark_versions import VERSIONS
+from acid_platform.layout.table_properties import TABLE_PROPERTIES
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.conflicts import BY_ROW, CONFLICTING, SKEWED
-from acid_platform.transactions.locks import (
+from acid_platform.transactions.concurrency import (
+    BY_ROW,
+    CONFLICTING,
+    SKEWED,
     WAITS,
-    LockSettings,
     LockType,
     Statement,
     lock_of,
 )
-from acid_platform.transactions.regions import MOST_KEYS, MOST_SPANS
+from acid_platform.transactions.row_sets import MOST_KEYS, MOST_SPANS
 from scripts import llms_page, rights_page
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

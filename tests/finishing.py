@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow import orc
 
 from acid_platform.formats.orc import ACID_COLUMNS, AcidWriter, acid_schema, open_orc
-from acid_platform.layout.schema import RowKey, ascend
+from acid_platform.layout.acid_keys import RowKey, ascend
 from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
 

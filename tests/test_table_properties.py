@@ -10,11 +10,11 @@ import pytest
 
 import acid_platform
 from acid_platform import InvalidDefinition, Warehouse
-from acid_platform.base import table_properties
 from acid_platform.base.config import REGISTRY
-from acid_platform.base.table_properties import TABLE_PROPERTIES, check, check_change
 from acid_platform.compaction.states import Layout
+from acid_platform.layout import table_properties
 from acid_platform.layout.formats import FORMATS
+from acid_platform.layout.table_properties import TABLE_PROPERTIES, check, check_change
 
 MISSPELT = [
     ("acid.histroy.retention", "30d", "did you mean acid.history.retention?"),

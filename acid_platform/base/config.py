@@ -16,7 +16,8 @@ from enum import Enum
 from functools import lru_cache
 
 from acid_platform.errors import SettingRefused
-from acid_platform.transactions.locks import LockSettings
+
+pass
 
 
 class SettingKind(Enum):
@@ -404,3 +405,12 @@ def _checked(overrides: tuple[tuple[str, str], ...]) -> Settings:
         setting(name).parse(text)
     chosen.refuse_late_heartbeats()
     return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class LockSettings:
+    """The settings `hive.txn.xlock.write`, `.iow` and `.mergeinsert`."""
+
+    xlock_write: bool = False
+    xlock_iow: bool = True
+    xlock_mergeinsert: bool = False

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import duckdb
 
-from acid_platform.base.private_places import spill_directory
+from acid_platform.base.local_files import spill_directory
 
 Error = duckdb.Error
 """The error that DuckDB raises."""

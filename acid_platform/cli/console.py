@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from acid_platform import __version__
+from acid_platform.base.arguments import nearest_name
 from acid_platform.base.location import Location, holds_log
 from acid_platform.base.paths import is_uri, user_path
-from acid_platform.base.visible import nearest_name, visible
 from acid_platform.display import show_table
-from acid_platform.errors import AcidError, MetastoreUnavailable, NoSuchWarehouse
+from acid_platform.errors import AcidError, MetastoreUnavailable, NoSuchWarehouse, visible
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.tables.joining import join
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from acid_platform.base.metrics_page import serve_metrics
+from acid_platform.base.logs import log_to
 from acid_platform.base.paths import user_path
-from acid_platform.base.visible import log_to
+from acid_platform.base.ports import serve_metrics
 from acid_platform.cli.console import (
     METRICS,
     SESSION_OPTIONS,

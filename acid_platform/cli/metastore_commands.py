@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from acid_platform.base.metrics_page import prometheus_text
+from acid_platform.base.local_files import scratch_directory
 from acid_platform.base.paths import as_uri, user_path
-from acid_platform.base.private_places import scratch_directory
+from acid_platform.base.ports import prometheus_text
 from acid_platform.cli.console import (
     METRICS,
     WITHOUT_TLS,

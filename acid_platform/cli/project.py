@@ -20,9 +20,9 @@ from urllib.parse import unquote
 
 import click
 
+from acid_platform.base.local_files import require_own
 from acid_platform.base.location import is_path
 from acid_platform.base.paths import user_path
-from acid_platform.base.private_places import require_own
 from acid_platform.cli.console import CommandSession, LocalPath, command, main
 from acid_platform.errors import InvalidDefinition, InvalidExpression
 from acid_platform.metastore.endpoint import FILES, SYSTEM

@@ -233,7 +233,7 @@ class Runner:
         self._tell(f"{self._service.value} has stopped", state="stopped")
 
     def _measured(self, cycle: Callable[[], bool], address: str) -> Callable[[], bool]:
-        from acid_platform.base.metrics_page import serve_metrics
+        from acid_platform.base.ports import serve_metrics
 
         self._metrics = metrics = ServiceMetrics(self._service.value)
         page = serve_metrics(address, metrics.registry).address

@@ -112,7 +112,7 @@ def _live_rows(
     session: CommandSession, record: TableRecord, below: str
 ) -> Iterator[dict[str, Any]]:
     from acid_platform.predicates.analysis import partition_condition
-    from acid_platform.values.arrow_lending import far_dates_as_text, far_dates_named
+    from acid_platform.values.row_streams import far_dates_as_text, far_dates_named
 
     with session.open() as warehouse:
         table = warehouse.table(record.name)

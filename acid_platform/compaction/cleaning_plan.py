@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
-from acid_platform.base.table_properties import NO_CLEANUP
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory, temporary_owner
+from acid_platform.layout.table_properties import NO_CLEANUP
 from acid_platform.scan.acid_directory import AcidDirectory, Removable
 from acid_platform.transactions import TxnState, ValidWriteIdList
 

@@ -26,13 +26,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from acid_platform.base.config import Settings, setting
-from acid_platform.base.table_properties import (
-    JOB_PREFIX,
-    LOCAL_COMPACTION_BYTES,
-    MOST_DELTAS,
-    PUBLICATION_WAIT,
-    QUEUES,
-)
 from acid_platform.compaction.states import CompactionKind, Layout
 from acid_platform.errors import CompactionFailed
 from acid_platform.layout.file_entries import FileEntry
@@ -44,6 +37,13 @@ from acid_platform.layout.names import (
     original_bucket,
     parse_bucket_file,
     parse_directory,
+)
+from acid_platform.layout.table_properties import (
+    JOB_PREFIX,
+    LOCAL_COMPACTION_BYTES,
+    MOST_DELTAS,
+    PUBLICATION_WAIT,
+    QUEUES,
 )
 from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.transactions import CompactorWriteIdList

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base.per_process import PerProcess
+from acid_platform.base.first_use import PerProcess
 
 if TYPE_CHECKING:
     import duckdb

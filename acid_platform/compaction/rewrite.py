@@ -21,11 +21,10 @@ from pyarrow.fs import FileType
 
 from acid_platform.compaction.profiles import Profile, ValueSums
 from acid_platform.errors import CompactionMismatch
-from acid_platform.formats.data_file import WideTimestamps
+from acid_platform.formats.data_file import Keyed, KeyRun, WideTimestamps, in_key_order
 from acid_platform.formats.file_access import new_file, open_file, reading, refuse_finer
-from acid_platform.formats.keyed import Keyed, KeyRun, in_key_order
-from acid_platform.layout.file_entries import FileEntry
-from acid_platform.layout.schema import RowKey, ascend, is_positional
+from acid_platform.layout.acid_keys import RowKey, ascend
+from acid_platform.layout.file_entries import FileEntry, is_positional
 from acid_platform.layout.types import Column
 from acid_platform.scan.deletes import DeletedRows, load_keys, valid_ids
 from acid_platform.scan.source_files import RowIdentity, SourceFile

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from acid_platform.base.table_properties import LAYOUT
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import BaseName, parse_directory
+from acid_platform.layout.table_properties import LAYOUT
 from acid_platform.scan.selection import select
 from acid_platform.transactions import CompactorWriteIdList, ValidTxnList
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
-from acid_platform.base.visible import visible
+from acid_platform.errors import visible
 from acid_platform.metastore import show_columns
 
 if TYPE_CHECKING:

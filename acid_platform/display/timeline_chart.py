@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from acid_platform.base.visible import visible
 from acid_platform.display.listing import html_table, human_bytes, timeline
+from acid_platform.errors import visible
 from acid_platform.scan.acid_directory import DirectoryKind, DirectoryLine, Sight
 
 if TYPE_CHECKING:

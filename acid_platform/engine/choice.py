@@ -10,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from acid_platform.base.config import Settings
-from acid_platform.base.table_properties import LOCAL_COMPACTION_BYTES
 from acid_platform.engine.interface import Engine, Result, TableRead
 from acid_platform.errors import CompactionRefused, InvalidDefinition, NeedsSpark
+from acid_platform.layout.table_properties import LOCAL_COMPACTION_BYTES
 from acid_platform.values.row_streams import RowStream
 from acid_platform.values.rows import Rows, is_spark_frame
 

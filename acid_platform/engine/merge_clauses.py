@@ -15,8 +15,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from acid_platform.base.arguments import require_texts
-from acid_platform.base.visible import nearest_name
+from acid_platform.base.arguments import nearest_name, require_texts
 from acid_platform.errors import (
     BucketColumnUpdate,
     InvalidExpression,
@@ -28,7 +27,7 @@ from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import INTEGRAL, Column, HiveType, require_columns, unknown_column
 from acid_platform.scan.row_regions import FIRST_DAY, NUMBERS
 from acid_platform.scan.scans import Scan
-from acid_platform.transactions.regions import (
+from acid_platform.transactions.row_sets import (
     EVERY,
     MOST_KEYS,
     MOST_SPANS,

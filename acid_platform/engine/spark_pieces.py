@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from acid_platform.base.private_places import process_directory
+from acid_platform.base.local_files import process_directory
 from acid_platform.errors import PublicationFailed
-from acid_platform.values.wall_clocks import instants
+from acid_platform.values.stored_values import instants
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -28,9 +28,8 @@ from acid_platform.formats.orc import (
     written_codec,
 )
 from acid_platform.formats.parquet import ParquetData, ParquetWriter
-from acid_platform.layout.file_entries import FileEntry, Footer
+from acid_platform.layout.file_entries import FileEntry, Footer, is_positional
 from acid_platform.layout.formats import ACID_FORMAT, FileFormat
-from acid_platform.layout.schema import is_positional
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_types import has_leaf, is_decimal

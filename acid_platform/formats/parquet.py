@@ -13,14 +13,12 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from acid_platform.errors import CorruptFile
-from acid_platform.formats.data_file import ColumnOfFile, DataFile
-from acid_platform.formats.keyed import Keyed
+from acid_platform.formats.data_file import ColumnOfFile, DataFile, Keyed
 from acid_platform.formats.parquet_files import open_parquet, row_group, row_group_sizes
 from acid_platform.layout.file_entries import FileEntry, Footer
 from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
-from acid_platform.values.arrow_numpy import filled
-from acid_platform.values.arrow_types import arrow_schema, leaves
+from acid_platform.values.arrow_types import arrow_schema, filled, leaves
 
 ROW_GROUP_BYTES = 64 << 20
 """Size of the Arrow arrays in memory at which a row group is written."""

@@ -12,13 +12,6 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from acid_platform.base.table_properties import (
-    BUCKETING_VERSION,
-    FIELD_DELIMITER,
-    FILE_FORMAT,
-    NULL_TEXT,
-    TRANSACTIONAL,
-)
 from acid_platform.errors import AcidError, InvalidDefinition, NoSuchTable, TableExists
 from acid_platform.gateway import protocol
 from acid_platform.gateway.definition_calls import (
@@ -31,8 +24,15 @@ from acid_platform.gateway.definition_calls import (
 from acid_platform.gateway.hive_client import Hive, HiveRefused
 from acid_platform.gateway.protocol import load
 from acid_platform.gateway.registering import ABORTED, FROM, QUIET
-from acid_platform.layout.declarable import table_name
+from acid_platform.layout.names import table_name
 from acid_platform.layout.partition_names import parse_partition
+from acid_platform.layout.table_properties import (
+    BUCKETING_VERSION,
+    FIELD_DELIMITER,
+    FILE_FORMAT,
+    NULL_TEXT,
+    TRANSACTIONAL,
+)
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.storage.files import Files

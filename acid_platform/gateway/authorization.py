@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
 
-from acid_platform.base.recent import Recent
+from acid_platform.base.first_use import Recent
 from acid_platform.errors import InvalidDefinition, NotAuthorized
 from acid_platform.gateway.logins import ReloadedFile
 from acid_platform.gateway.needs import ANY, SEE, CallRow, Need, Verb, needs_of_commit

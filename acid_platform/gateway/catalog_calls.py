@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from acid_platform.base.name_patterns import dotted_pattern, name_pattern
+from acid_platform.base.arguments import dotted_pattern, name_pattern
 from acid_platform.base.paths import as_uri
 from acid_platform.errors import (
     NoSuchPartition,
@@ -20,8 +20,7 @@ from acid_platform.gateway import protocol
 from acid_platform.gateway.authorization import CallHandler, limited
 from acid_platform.gateway.partition_calls import counts_of
 from acid_platform.gateway.protocol import INSERT_ONLY_TABLES, load
-from acid_platform.layout.declarable import table_name
-from acid_platform.layout.names import DeltaName, parse_directory
+from acid_platform.layout.names import DeltaName, parse_directory, table_name
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, parse_partition
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import TableRecord, ViewRecord

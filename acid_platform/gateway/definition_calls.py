@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from acid_platform.base.paths import as_uri
-from acid_platform.base.table_properties import FILE_FORMAT, TRANSACTIONAL
 from acid_platform.errors import DeclarationChanged, NoSuchTable, UnsupportedStatement
 from acid_platform.gateway import protocol
 from acid_platform.gateway.authorization import LOCATIONS, CallHandler
@@ -19,7 +18,8 @@ from acid_platform.gateway.catalog_calls import VIEW
 from acid_platform.gateway.partition_calls import COUNTS, drop, keep_counts, truncate
 from acid_platform.gateway.protocol import USER, load
 from acid_platform.layout.constraints import DECLARED_ONLY, Constraint, ConstraintKind
-from acid_platform.layout.declarable import table_name
+from acid_platform.layout.names import table_name
+from acid_platform.layout.table_properties import FILE_FORMAT, TRANSACTIONAL
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import OwnerKind, TableRecord

@@ -25,7 +25,7 @@ from acid_platform.errors import (
     MalformedName,
     WriteConflict,
 )
-from acid_platform.formats.data_file import FilePath, FileWriter
+from acid_platform.formats.data_file import FilePath, FileWriter, Keyed, KeyPart, StoredKeys
 from acid_platform.formats.file_access import (
     BATCH_ROWS,
     new_file,
@@ -33,7 +33,7 @@ from acid_platform.formats.file_access import (
     reading,
     written_codec,
 )
-from acid_platform.formats.keyed import Keyed, KeyPart, StoredKeys
+from acid_platform.layout.acid_keys import bucket_numbers, codec_versions
 from acid_platform.layout.formats import FileFormat, compression, is_insert_only
 from acid_platform.layout.names import (
     BaseName,
@@ -45,7 +45,6 @@ from acid_platform.layout.names import (
     temporary_name,
 )
 from acid_platform.layout.partition_names import parse_partition, partition_name
-from acid_platform.layout.schema import bucket_numbers, codec_versions
 from acid_platform.layout.types import Column
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
@@ -53,13 +52,12 @@ from acid_platform.metastore.records import LockRequest, RegionReport, TableReco
 from acid_platform.scan.deletes import DeleteKeys, load_keys
 from acid_platform.scan.row_regions import region_of_files, region_of_partition
 from acid_platform.scan.source_files import RowIdentity, SourceFile
-from acid_platform.storage.durability import sync_published
+from acid_platform.storage.durability import Ours, remove, sync_published
 from acid_platform.storage.files import Files, asking
-from acid_platform.storage.removal import Ours, remove
 from acid_platform.tables.record_layout import columns_of_record, surveyed
 from acid_platform.tables.table_constraints import row_checks
 from acid_platform.transactions import RowOperation, TxnState, ValidWriteIdList
-from acid_platform.transactions.regions import Region, united
+from acid_platform.transactions.row_sets import Region, united
 from acid_platform.write.publishing import write_empty_file
 
 _QUERY_OF_TRINO = re.compile(r"\d{8}_\d{6}_\d{5}_[a-z0-9]{5}", re.ASCII)

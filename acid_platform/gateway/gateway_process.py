@@ -20,8 +20,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from acid_platform.base.clock import wall_ms
 from acid_platform.base.config import Settings
 from acid_platform.base.location import Location
-from acid_platform.base.metrics_page import registry_of
 from acid_platform.base.paths import is_uri, local_path
+from acid_platform.base.ports import registry_of
 from acid_platform.errors import AcidError, InvalidDefinition
 from acid_platform.gateway.authorization import LOCATIONS, Authorizer, GrantFile, imported
 from acid_platform.gateway.gateway_server import Entry

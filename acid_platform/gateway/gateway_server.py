@@ -19,13 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from acid_platform.base.strangers import (
-    FewLines,
-    Pace,
-    Strangers,
-    most_connections,
-    network_of,
-)
+from acid_platform.base.ports import FewLines, Pace, Strangers, most_connections, network_of
 from acid_platform.errors import AcidError, InvalidDefinition
 from acid_platform.gateway import framing, logins
 from acid_platform.gateway.authorization import Caller

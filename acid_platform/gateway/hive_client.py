@@ -32,7 +32,7 @@ from acid_platform.gateway.protocol import (
     load,
 )
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 
 _SECONDS = 120.0
 """How long an answer may take, or the way to the first call."""

@@ -25,8 +25,7 @@ from typing import Any, Generic, TypeVar
 from cryptography import x509
 
 from acid_platform.base.clock import wall_ms
-from acid_platform.base.disk import sync_data, sync_path
-from acid_platform.base.private_places import draft_beside
+from acid_platform.base.local_files import draft_beside, sync_data, sync_path
 from acid_platform.errors import InvalidDefinition
 
 _Stamp = tuple[int, int, int]

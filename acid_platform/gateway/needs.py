@@ -11,7 +11,7 @@ from acid_platform.gateway.external_writes import is_deletes
 from acid_platform.gateway.protocol import LOCK_TYPES, LONGEST_RANGE, OPERATIONS
 from acid_platform.metastore.records import WriteReport
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 
 
 class Verb(StrEnum):

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from acid_platform.base.table_properties import refuse_promises
 from acid_platform.errors import (
     InvalidDefinition,
     NoSuchPartition,
@@ -32,11 +31,12 @@ from acid_platform.gateway.authorization import CallHandler
 from acid_platform.gateway.protocol import load
 from acid_platform.layout import names
 from acid_platform.layout.names import STATISTICS_DIRECTORY
+from acid_platform.layout.table_properties import refuse_promises
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.files import Files
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 
 _LOG = logging.getLogger(__name__)
 _COUNT = re.compile(r"[0-9]{1,20}", re.ASCII)

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from acid_platform.base.paths import absolute, as_uri, is_uri, local_path
-from acid_platform.base.table_properties import (
+from acid_platform.errors import InvalidDefinition, NoSuchPartition, UnsupportedStatement
+from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.partition_names import DEFAULT_PARTITION, parse_partition, partition_name
+from acid_platform.layout.table_properties import (
     FIELD_DELIMITER,
     NULL_TEXT,
     TRANSACTIONAL,
     TRANSACTIONAL_KIND,
 )
-from acid_platform.errors import InvalidDefinition, NoSuchPartition, UnsupportedStatement
-from acid_platform.layout.formats import FileFormat
-from acid_platform.layout.partition_names import DEFAULT_PARTITION, parse_partition, partition_name
 from acid_platform.metastore.records import (
     PLATFORM_OWNER,
     DatabaseRecord,
@@ -31,7 +31,7 @@ from acid_platform.metastore.records import (
     ViewRecord,
 )
 from acid_platform.transactions import RowOperation, TxnState, ValidTxnList, ValidWriteIdList
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 
 _IDL = Path(__file__).with_name("hive_metastore.thrift")
 _NAME = re.compile(rb"\w{1,100}", re.ASCII)

@@ -15,22 +15,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from acid_platform.base.table_properties import (
+from acid_platform.errors import AcidError, InvalidDefinition, MalformedName
+from acid_platform.gateway import protocol
+from acid_platform.gateway.hive_client import Hive, HiveRefused
+from acid_platform.layout.names import AcidName, BaseName, is_hidden, parse_directory
+from acid_platform.layout.table_properties import (
     NO_AUTO_COMPACTION,
     NO_CLEANUP,
     REGISTERED_ABORTED,
     REGISTERED_FROM,
 )
-from acid_platform.errors import AcidError, InvalidDefinition, MalformedName
-from acid_platform.gateway import protocol
-from acid_platform.gateway.hive_client import Hive, HiveRefused
-from acid_platform.layout.names import AcidName, BaseName, is_hidden, parse_directory
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.files import Files
-from acid_platform.transactions.lists import RangeResponse, ValidWriteIdList
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
+from acid_platform.transactions.ids import RangeResponse, ValidWriteIdList
 
 FROM, ABORTED = REGISTERED_FROM.name, REGISTERED_ABORTED.name
 """The parameters of a table in another metastore."""

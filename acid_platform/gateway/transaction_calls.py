@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from acid_platform.base.config import LockSettings
 from acid_platform.errors import (
     AcidError,
     AlreadyScheduled,
@@ -51,7 +52,7 @@ from acid_platform.transactions import (
     ValidTxnList,
     ValidWriteIdList,
 )
-from acid_platform.transactions.locks import LockSettings, LockType, Statement, lock_of
+from acid_platform.transactions.concurrency import LockType, Statement, lock_of
 
 _FEW = 10
 """Tables that are asked for one by one."""

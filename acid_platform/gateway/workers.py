@@ -9,7 +9,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from acid_platform.base.strangers import network_of
+from acid_platform.base.ports import network_of
 from acid_platform.gateway.framing import Limits
 
 Work = Callable[[], None]

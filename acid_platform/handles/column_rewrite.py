@@ -16,12 +16,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from acid_platform.base.table_properties import (
-    FIELD_DELIMITER,
-    FILE_FORMAT,
-    NULL_TEXT,
-    TRANSACTIONAL_KIND,
-)
 from acid_platform.compaction.execution import (
     Compaction,
     StagedCompaction,
@@ -50,6 +44,12 @@ from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.names import BaseName, original_bucket
 from acid_platform.layout.partition_names import partition_values
+from acid_platform.layout.table_properties import (
+    FIELD_DELIMITER,
+    FILE_FORMAT,
+    NULL_TEXT,
+    TRANSACTIONAL_KIND,
+)
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import LockRequest, TableRecord
 from acid_platform.scan.open import TableLayout, open_scan, select_entities
@@ -57,7 +57,7 @@ from acid_platform.scan.scans import ArrowScan
 from acid_platform.tables.declaration import Changing, ColumnChange
 from acid_platform.tables.record_layout import all_columns_of, columns_of_record
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import LockType, Statement
+from acid_platform.transactions.concurrency import LockType, Statement
 from acid_platform.write.publishing import write_truncation
 
 

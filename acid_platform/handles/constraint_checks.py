@@ -13,7 +13,7 @@ from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.tables.table_constraints import castable, default_sql, defaults_of
-from acid_platform.values.refusals import LONGEST_SHOWN, constraint_violated
+from acid_platform.values.fitting import LONGEST_SHOWN, constraint_violated
 
 if TYPE_CHECKING:
     from acid_platform.handles.snapshot_view import SnapshotView

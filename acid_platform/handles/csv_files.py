@@ -25,8 +25,7 @@ from pyarrow import csv as arrow_csv
 from acid_platform.base import arrow_functions as pc
 from acid_platform.base.file_bounds import LONGEST_ROW, MOST_COLUMNS, MOST_FIELDS
 from acid_platform.layout.types import INTEGRAL, Column, HiveType, struct_of
-from acid_platform.values.arrow_numpy import filled
-from acid_platform.values.arrow_types import arrow_type
+from acid_platform.values.arrow_types import arrow_type, filled
 
 _WHOLE = r"^(0|-?[1-9]\d*)$"
 _TEXTS = {

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from acid_platform.base.clock import elapsed_seconds
-from acid_platform.base.recent import Recent
+from acid_platform.base.first_use import Recent
 from acid_platform.errors import MetastoreUnavailable, NoSuchTxn, OutcomeUnknown, SnapshotExpired
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.snapshot_view import ScanRequest, SnapshotView
-from acid_platform.layout.declarable import table_name
+from acid_platform.layout.names import table_name
 from acid_platform.metastore.pasts import AsOf, Pin
 from acid_platform.metastore.records import TableRecord
 from acid_platform.scan.acid_directory import AcidDirectory

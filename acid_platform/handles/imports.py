@@ -44,10 +44,9 @@ from acid_platform.metastore.records import LockRequest, TableRecord
 from acid_platform.scan.scans import ArrowScan
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import LockType, Statement
-from acid_platform.values.arrow_numpy import values_of
-from acid_platform.values.arrow_types import declared_text
-from acid_platform.values.arrow_values import BYTES_TYPES, TEXT_TYPES, is_one_of, plain_values
+from acid_platform.transactions.concurrency import LockType, Statement
+from acid_platform.values.arrow_types import declared_text, values_of
+from acid_platform.values.fitting import BYTES_TYPES, TEXT_TYPES, is_one_of, plain_values
 from acid_platform.values.row_streams import RowStream
 from acid_platform.values.rows import column_names
 

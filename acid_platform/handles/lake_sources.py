@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from acid_platform.base.local_files import require_own
 from acid_platform.base.paths import as_uri, is_uri, user_path
-from acid_platform.base.private_places import require_own
 from acid_platform.errors import ImportRefused
 from acid_platform.formats.parquet_files import batches_of, open_parquet, require_bounded
 from acid_platform.handles import iceberg_tables

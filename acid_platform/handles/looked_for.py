@@ -9,15 +9,15 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from acid_platform.base.config import Settings
-from acid_platform.base.table_properties import CONFLICT_DETECTION
 from acid_platform.engine.merge_clauses import SourceKeys, region_of_keys
 from acid_platform.layout.file_entries import RecordedFiles
+from acid_platform.layout.table_properties import CONFLICT_DETECTION
 from acid_platform.metastore.records import RegionReport, RowReport, TableRecord
 from acid_platform.scan.row_regions import region_of_files, region_of_partition
 from acid_platform.storage.files import Files
 from acid_platform.tables.record_layout import all_columns_of, columns_of_record
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.regions import EVERY, KeyHashes, Region, united
+from acid_platform.transactions.row_sets import EVERY, KeyHashes, Region, united
 from acid_platform.values.rows import Rows
 from acid_platform.write.publishing import NO_ROWS, ChangedRows, WrittenDirectory, deleted_rows
 

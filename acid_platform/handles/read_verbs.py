@@ -22,8 +22,8 @@ from acid_platform.metastore.records import TableRecord
 from acid_platform.scan.open import arrow_scan, select_entities
 from acid_platform.tables.record_layout import all_columns_of, columns_of_record
 from acid_platform.transactions import ValidWriteIdList
-from acid_platform.values.arrow_lending import ArrowLender, polars_frame, streamed, to_frame
 from acid_platform.values.arrow_types import arrow_schema
+from acid_platform.values.row_streams import ArrowLender, polars_frame, streamed, to_frame
 
 if TYPE_CHECKING:
     import pandas as pd

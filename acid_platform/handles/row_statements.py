@@ -40,7 +40,7 @@ from acid_platform.scan.scans import Scan
 from acid_platform.tables.declaration import wider
 from acid_platform.tables.record_layout import all_columns_of, bucketing, columns_of_record
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import Statement
+from acid_platform.transactions.concurrency import Statement
 from acid_platform.values.rows import Rows, are_none, column_names, require_partition_columns
 from acid_platform.write.publishing import write_truncation
 

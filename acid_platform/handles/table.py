@@ -24,8 +24,8 @@ from acid_platform.handles.snapshot_view import SnapshotView
 from acid_platform.handles.transaction import Transaction, autocommit, locks_at_begin
 from acid_platform.handles.write_verbs import Writes
 from acid_platform.layout.constraints import Constraint
-from acid_platform.layout.declarable import table_name
 from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.names import table_name
 from acid_platform.layout.partition_names import partition_name, partition_values
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import AsOf, SnapshotName, Tag
@@ -35,7 +35,7 @@ from acid_platform.tables.declaration import Changing
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.tables.table_constraints import declared_constraints
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from acid_platform.values.arrow_types import declared_text
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from acid_platform.handles.transaction_work import TransactionWork, lock_request
 from acid_platform.handles.write_verbs import Writes
 from acid_platform.metastore.client.open_transaction import UNDECIDED
 from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
-from acid_platform.transactions.locks import LockType, Statement
+from acid_platform.transactions.concurrency import LockType, Statement
 from acid_platform.values.arrow_types import declared_text
 from acid_platform.values.coercion import Coerced
 

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from acid_platform.base.table_properties import ISOLATION
-from acid_platform.base.tracing import ENGINE, statement_span
+from acid_platform.base.config import LockSettings
+from acid_platform.base.logs import ENGINE, statement_span
 from acid_platform.engine.choice import LOCAL_BYTES, Choice
 from acid_platform.engine.interface import Engine, one_moment
 from acid_platform.errors import (
@@ -22,6 +22,7 @@ from acid_platform.errors import (
 from acid_platform.handles.looked_for import LookedFor, RowReports, no_keys
 from acid_platform.handles.snapshot_view import TransactionView
 from acid_platform.layout.formats import compression
+from acid_platform.layout.table_properties import ISOLATION
 from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.metastore.records import (
@@ -35,8 +36,8 @@ from acid_platform.tables.declaration import widened
 from acid_platform.tables.record_layout import distributed
 from acid_platform.tables.table_constraints import row_checks
 from acid_platform.transactions import Isolation, RowOperation
-from acid_platform.transactions.locks import LockSettings, Statement, lock_of
-from acid_platform.transactions.regions import KeyHashes
+from acid_platform.transactions.concurrency import Statement, lock_of
+from acid_platform.transactions.row_sets import KeyHashes
 from acid_platform.values.coercion import Coerced
 from acid_platform.values.rows import Rows
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory

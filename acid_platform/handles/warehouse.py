@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from acid_platform.base.arguments import require_kind
 from acid_platform.base.location import Location
-from acid_platform.base.table_properties import COMMENT, require_property_texts
 from acid_platform.compaction.states import CompactionKind, ErasureState
 from acid_platform.engine.choice import Engines, Preference, preference_of
 from acid_platform.errors import (
@@ -28,7 +27,8 @@ from acid_platform.handles.held_snapshot import Leases, Snapshot
 from acid_platform.handles.table import Table
 from acid_platform.handles.transaction import Transaction
 from acid_platform.layout.constraints import Constraint
-from acid_platform.layout.declarable import table_name
+from acid_platform.layout.names import table_name
+from acid_platform.layout.table_properties import COMMENT, require_property_texts
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore import show_columns

@@ -9,7 +9,8 @@ A range of values may be too wide but never too narrow: an uncertain bound is le
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import Enum
@@ -262,3 +263,11 @@ def _range(kind: str, low: Any, high: Any, nulls: int, values: int) -> ColumnRan
     if range_kind is RangeKind.DECIMAL:
         low, high = (None if bound is None else Decimal(bound) for bound in (low, high))
     return ColumnRange(range_kind, low, high, nulls, bool(values))
+
+
+_POSITION_NAME = re.compile(r"_col\d+")
+
+
+def is_positional(names: Sequence[str]) -> bool:
+    """Whether all columns are named `_col0`, `_col1`, …, as old writers named them."""
+    return bool(names) and all(map(_POSITION_NAME.fullmatch, names))

@@ -1,4 +1,4 @@
-"""Names of ACID directories and data files: parsing and formatting (F1, F2).
+"""Names of tables, which become parts of paths, and of ACID directories and data files (F1, F2).
 
 Ids are integers: any number of digits is accepted, at least seven are written.
 """
@@ -6,9 +6,11 @@ Ids are integers: any number of digits is accepted, at least seven are written.
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 
-from acid_platform.errors import MalformedName
+from acid_platform.base.arguments import refuse_half_characters, require_kind
+from acid_platform.errors import InvalidDefinition, MalformedName
 
 VERSION_FILE = "_orc_acid_version"
 VERSION = b"2"
@@ -155,3 +157,81 @@ def is_written(name: str) -> bool:
     if name.startswith(".") and name.endswith(".crc"):
         name = name[1:].removesuffix(".crc")
     return _WRITTEN.fullmatch(name) is not None
+
+
+LONGEST_NAME = 255
+"""Bytes of one name in a path, on all usual file systems."""
+
+
+def refuse_path_trouble(what: str, name: str) -> None:
+    """Raises InvalidDefinition if the name can't be part of a path; `what` says whose name it is.
+
+    That holds for `/`, `.`, `..`, control characters, leading or trailing blanks, and names longer
+    than a file system allows.
+    """
+    trouble = ""
+    if name != name.strip() or name in ("", ".", ".."):
+        trouble = "is empty or a dot, or begins or ends with a blank"
+    elif "/" in name or "\\" in name:
+        trouble = "contains a path separator"
+    elif any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in name):
+        trouble = "contains a control character"
+    elif len(name.encode()) > 240:
+        trouble = "is longer than 240 bytes"
+    if trouble:
+        raise InvalidDefinition(
+            f"{what} {_shown(name)} {trouble}, so it can't be part of a path; choose another name"
+        )
+
+
+BACKTICK = "ends a name in SQL, where nothing stands for it inside of one"
+
+
+def refuse_shared_name(what: str, name: str) -> None:
+    """As `refuse_path_trouble`, and for the characters that mean something in `db.table`.
+
+    A dot separates the parts, and a star stands for all names: of tables in locks, in grants and in
+    patterns of assets. No statement can name what has a backtick in its name.
+    """
+    refuse_path_trouble(what, name)
+    for character, meaning in _MEANINGS.items():
+        if character in name:
+            raise InvalidDefinition(
+                f"{what} {_shown(name)} contains {character!r}, which {meaning}; choose another"
+                " name"
+            )
+
+
+_MEANINGS = {
+    ".": "separates a database from its tables",
+    "*": "stands for all names",
+    "`": BACKTICK,
+}
+
+
+def refuse_names(table: str, location: str | None = None) -> None:
+    """Checks the name `db.table` of a new table, and its location, before a path is looked at.
+
+    Raises InvalidDefinition.
+    """
+    database, _, short = table.partition(".")
+    refuse_shared_name("the name of a database", database)
+    refuse_shared_name("the name of a table", short)
+    for part in (location or "").split("/"):
+        refuse_half_characters(part, f"{table}: the location", InvalidDefinition)
+        if len(part.encode()) > LONGEST_NAME:
+            raise InvalidDefinition(
+                f"{table}: the location has a name of {len(part.encode())} bytes,"
+                f" {_shown(part)}, and file systems take {LONGEST_NAME}; choose a shorter one"
+            )
+
+
+def _shown(name: str) -> str:
+    return repr(name) if len(name) <= 80 else f"{name[:60]!a}… ({len(name)} characters)"
+
+
+def table_name(name: str) -> str:
+    """`db.t` in lower case; a name without a database is in `default`. Raises InvalidDefinition."""
+    require_kind("table", name, str, "a name such as 'db.t'", InvalidDefinition)
+    lower = name.strip().lower()
+    return lower if "." in lower else f"default.{lower}"

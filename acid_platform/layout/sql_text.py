@@ -15,7 +15,8 @@ import re
 import sys
 from collections.abc import Iterator
 
-from acid_platform.errors import InvalidExpression, Terminal
+from acid_platform.base.arguments import has_half_character, refuse_half_characters
+from acid_platform.errors import InvalidExpression
 
 _PIECE = re.compile(
     r"""(?P<line>--(?:\\\n|[^\r\n])*+)
@@ -41,22 +42,6 @@ _ESCAPED |= {"%": "\\%", "_": "\\_"}  # LIKE needs the backslash
 _PLAIN = re.compile(r"[\w \n\t.,()<>=+*%`-]*+", re.ASCII)
 """Matches texts that are canonical already, if they have no `--`."""
 _WITHOUT_MEANING = "{}#@?\\$;"
-_HALF = re.compile("[\ud800-\udfff]")
-"""Half of a character, which no text in UTF-8 can hold."""
-
-
-def has_half_character(text: str) -> bool:
-    """Whether a text of Python holds a lone surrogate."""
-    return _HALF.search(text) is not None
-
-
-def refuse_half_characters(
-    text: str, what: str = "the text", error: type[Terminal] = InvalidExpression
-) -> None:
-    """Raises the error for a text that no file, no message and no engine takes; `what` has it."""
-    if half := _HALF.search(text):
-        near = text[max(half.start() - 20, 0) : half.end() + 20]
-        raise error(f"{what} {near!a} holds half of a character (a lone surrogate); correct it")
 
 
 def sql_string(text: str) -> str:

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from acid_platform.base.arguments import require_kind
+from acid_platform.base.arguments import nearest_name, require_kind
 from acid_platform.base.file_bounds import MOST_NESTED
-from acid_platform.base.visible import nearest_name
 from acid_platform.errors import InvalidDefinition, UnknownColumn
 
 INTEGRAL = ("tinyint", "smallint", "int", "bigint")

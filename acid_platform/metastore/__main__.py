@@ -20,8 +20,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acid_platform.base.private_places import scratch_directory
-from acid_platform.base.visible import log_to
+from acid_platform.base.local_files import scratch_directory
+from acid_platform.base.logs import log_to
 from acid_platform.errors import AcidError, InvalidDefinition, MetastoreUnavailable
 from acid_platform.metastore.endpoint import (
     TLS_CERTIFICATE,

@@ -18,8 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from acid_platform.base.disk import make_directory, sync_path
-from acid_platform.base.private_places import draft_beside
+from acid_platform.base.local_files import draft_beside, make_directory, sync_path
 from acid_platform.errors import InvalidDefinition, MetastoreRefused
 
 DAYS = 397

@@ -35,8 +35,6 @@ json_text = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 FLAT = {"flat": True}
 """Field metadata: the fields of this record are written beside those of the outer record."""
-BRIEF = {"brief": True}
-"""Field metadata: the field is omitted while it is empty."""
 
 _WHOLE = 1 << 63
 _TEXT_FORMS = (CompactorWriteIdList, ValidWriteIdList, ValidTxnList, RecordedFiles, RowSet)

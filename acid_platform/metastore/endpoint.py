@@ -23,10 +23,16 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TextIO
 
-from acid_platform.base.disk import make_directory, sync_data, sync_path
+from acid_platform.base.local_files import (
+    make_directory,
+    own_directory,
+    parents,
+    require_own,
+    sync_data,
+    sync_path,
+)
 from acid_platform.base.location import holds_log
 from acid_platform.base.paths import user_path, without_credentials
-from acid_platform.base.private_places import own_directory, parents, require_own
 from acid_platform.errors import (
     InvalidDefinition,
     MetastoreIncompatible,

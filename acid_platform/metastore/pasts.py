@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeAlias, Union
 
 from acid_platform.errors import WrongType
-from acid_platform.metastore.codec import BRIEF
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+from acid_platform.transactions.ids import BRIEF
 
 SnapshotName: TypeAlias = Union[int, datetime, str, "AsOf"]
 """A past snapshot of a table: a write id, a time (UTC if it has no zone), a tag, or an AsOf."""

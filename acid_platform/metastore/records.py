@@ -15,13 +15,12 @@ from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.layout.names import AcidName, BaseName, parse_directory
-from acid_platform.metastore.codec import BRIEF
 from acid_platform.metastore.pasts import Cursor, Pin, TableCommit
 from acid_platform.metastore.places import Located, Places
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import LockType
-from acid_platform.transactions.regions import Region
-from acid_platform.transactions.row_sets import RowSet
+from acid_platform.transactions.concurrency import LockType
+from acid_platform.transactions.ids import BRIEF
+from acid_platform.transactions.row_sets import Region, RowSet
 
 NO_HEARTBEAT = "no heartbeat"
 """The first words of the reason with which the reaper aborts a transaction (T13)."""
@@ -103,7 +102,7 @@ class ExternalFiles(Located):
     format: str
     """`text`, `csv`, `json`, `orc` or `parquet`."""
     options: dict[str, str] = field(default_factory=dict)
-    """How lines are read, as `layout.external_formats` spells it."""
+    """How lines are read, as `layout.formats` spells it."""
     partition_columns: tuple[str, ...] = ()
     """The last columns, which no file holds."""
     partitions: dict[str, str] = field(default_factory=dict)

@@ -30,8 +30,7 @@ from acid_platform.layout.types import Column, parse_columns
 from acid_platform.orchestration.check_results import Finding, data_docs
 from acid_platform.orchestration.checks import Expectation
 from acid_platform.orchestration.partition_keys import literal
-from acid_platform.values.arrow_numpy import filled, from_numpy, scalar_of
-from acid_platform.values.arrow_types import arrow_type
+from acid_platform.values.arrow_types import arrow_type, filled, from_numpy, scalar_of
 from acid_platform.values.local_rows import local_table
 from acid_platform.values.partition_texts import partition_value
 from acid_platform.values.row_streams import RowStream

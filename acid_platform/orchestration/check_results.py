@@ -15,8 +15,8 @@ from typing import Any
 import dagster as dg
 
 from acid_platform.base.clock import wall_ms
+from acid_platform.base.local_files import scratch_directory
 from acid_platform.base.paths import user_path
-from acid_platform.base.private_places import scratch_directory
 from acid_platform.orchestration.metadata import escaped_line
 from acid_platform.storage.files import Files, asking
 

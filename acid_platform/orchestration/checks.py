@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dagster as dg
 
+from acid_platform.base.arguments import nearest_name
 from acid_platform.base.paths import user_path
-from acid_platform.base.visible import nearest_name
 from acid_platform.errors import InvalidDefinition
 
 if TYPE_CHECKING:

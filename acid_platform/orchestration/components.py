@@ -33,7 +33,7 @@ from acid_platform.errors import (
 from acid_platform.handles.csv_files import PARSED, CsvFormat, NoValue
 from acid_platform.handles.folder_source import parquet_rows
 from acid_platform.handles.transaction import Transaction
-from acid_platform.layout.declarable import table_name
+from acid_platform.layout.names import table_name
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.client.metastore import Metastore

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_type_hints
 
 import dagster as dg
 
-from acid_platform.base.visible import nearest_name
+from acid_platform.base.arguments import nearest_name
 from acid_platform.errors import InvalidDefinition
 from acid_platform.handles.transaction import Transaction
 from acid_platform.orchestration.checks import Expectation

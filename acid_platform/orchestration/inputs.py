@@ -16,7 +16,7 @@ from acid_platform.layout.sql_text import quoted
 from acid_platform.orchestration.metadata import asset_key
 from acid_platform.orchestration.partition_keys import PartitionExpr, PartitionText
 from acid_platform.scan.change_scan import CHANGE_COLUMNS
-from acid_platform.values.arrow_lending import polars_frame, to_frame
+from acid_platform.values.row_streams import polars_frame, to_frame
 
 Upstream = str | dg.AssetKey | dg.AssetsDefinition
 """The name `db.t` of a table, the key of its asset, or the asset."""

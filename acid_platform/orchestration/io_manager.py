@@ -24,7 +24,7 @@ from acid_platform.errors import InvalidDefinition, NoSuchTable, OutcomeUnknown
 from acid_platform.handles.held_snapshot import Snapshot
 from acid_platform.handles.transaction import Transaction, autocommit
 from acid_platform.handles.warehouse import Warehouse
-from acid_platform.layout.declarable import table_name
+from acid_platform.layout.names import table_name
 from acid_platform.layout.sql_text import quoted
 from acid_platform.orchestration.inputs import no_rows, reader_of, where_mapped
 from acid_platform.orchestration.materialize import Uncommitted

@@ -23,7 +23,7 @@ from acid_platform.errors import (
 )
 from acid_platform.handles.transaction import Transaction
 from acid_platform.handles.warehouse import Warehouse
-from acid_platform.layout.declarable import table_name
+from acid_platform.layout.names import table_name
 from acid_platform.metastore.records import WriteReport
 from acid_platform.orchestration.body_rows import Quarantined
 from acid_platform.orchestration.check_results import Finding, data_docs

@@ -14,11 +14,10 @@ from typing import Any
 
 import dagster as dg
 
-from acid_platform.base.table_properties import check
-from acid_platform.base.visible import visible
-from acid_platform.errors import InvalidDefinition
+from acid_platform.errors import InvalidDefinition, visible
 from acid_platform.layout.constraints import Constraint, ConstraintKind
-from acid_platform.layout.declarable import table_name
+from acid_platform.layout.names import table_name
+from acid_platform.layout.table_properties import check
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.records import TableRecord
 from acid_platform.metastore.tasks import EntityState

@@ -13,7 +13,7 @@ from dagster.components import scaffold_component
 from pydantic import BaseModel, Field, field_validator
 
 from acid_platform.errors import InvalidDefinition
-from acid_platform.layout.declarable import table_name
+from acid_platform.layout.names import table_name
 
 _EXPECTATION = {
     "name": "id_is_given",

@@ -28,7 +28,7 @@ from acid_platform.compaction.profiles import Invariant, Measure, measures
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import AcidError, CompactionLost, CompactionRefused, NoSuchTable
 from acid_platform.handles.warehouse import Warehouse
-from acid_platform.layout.declarable import table_name
+from acid_platform.layout.names import table_name
 from acid_platform.metastore.operations.compaction import GetQueue
 from acid_platform.metastore.operations.tables import GetDropped
 from acid_platform.metastore.tasks import CompactionTask

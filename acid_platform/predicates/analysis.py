@@ -11,9 +11,10 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from acid_platform.base.arguments import refuse_half_characters
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.layout.partition_names import partition_segment
-from acid_platform.layout.sql_text import canonical, quoted, refuse_half_characters, sql_string
+from acid_platform.layout.sql_text import canonical, quoted, sql_string
 from acid_platform.layout.types import INTEGRAL, Column
 from acid_platform.predicates.grammar import SparkSql
 

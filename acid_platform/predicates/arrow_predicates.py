@@ -35,8 +35,7 @@ from acid_platform.predicates.arrow_compare import (
     ordered,
 )
 from acid_platform.predicates.grammar import COMPARISONS
-from acid_platform.values.arrow_numpy import filled, from_numpy, scalar_of
-from acid_platform.values.arrow_types import arrow_type
+from acid_platform.values.arrow_types import arrow_type, filled, from_numpy, scalar_of
 from acid_platform.values.partition_texts import partition_value
 
 _FALSE = scalar_of(False, pa.bool_())

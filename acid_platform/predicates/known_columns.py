@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from acid_platform.base.visible import nearest_name
+from acid_platform.base.arguments import nearest_name
 from acid_platform.errors import InvalidExpression, UnknownColumn
-from acid_platform.layout.schema import VIRTUAL_COLUMNS
+from acid_platform.layout.acid_keys import VIRTUAL_COLUMNS
 from acid_platform.layout.sql_text import sql_string
 from acid_platform.layout.types import Column, require_columns
 

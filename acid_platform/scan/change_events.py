@@ -13,14 +13,14 @@ from itertools import pairwise
 import numpy as np
 
 from acid_platform.errors import CorruptFile
+from acid_platform.formats.data_file import DELETE_EVENT, KeyPart, require_operation
 from acid_platform.formats.file_access import reading
-from acid_platform.formats.keyed import DELETE_EVENT, KeyPart, require_operation
+from acid_platform.layout.acid_keys import Bucket
 from acid_platform.layout.names import DeltaName, parse_directory
-from acid_platform.layout.schema import Bucket
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile, open_source
 from acid_platform.storage.files import Files
-from acid_platform.values.arrow_numpy import group_begins
+from acid_platform.values.arrow_types import group_begins
 
 _NONE = np.empty(0, np.int64)
 

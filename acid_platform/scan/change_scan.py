@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.errors import CorruptFile
-from acid_platform.formats.keyed import RowFilter
+from acid_platform.formats.data_file import RowFilter
+from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.formats import ACID_FORMAT, FileFormat
-from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType, require_columns
 from acid_platform.scan.change_events import NO_EVENTS, MarkedKeys, WriteEvents, places
 from acid_platform.scan.decode import FileRead, Values, Work, without_columns
@@ -28,8 +28,7 @@ from acid_platform.scan.scans import ArrowScan, Scan, partition_scalars, read_ah
 from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
-from acid_platform.values.arrow_numpy import from_numpy, values_of
-from acid_platform.values.arrow_types import arrow_type
+from acid_platform.values.arrow_types import arrow_type, from_numpy, values_of
 
 INSERT, DELETE = "insert", "delete"
 PREIMAGE, POSTIMAGE = "update_preimage", "update_postimage"

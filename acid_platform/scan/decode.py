@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.errors import CorruptFile, NeedsSpark, UnsupportedLayout
-from acid_platform.formats.data_file import ColumnOfFile, DataFile
-from acid_platform.formats.file_access import WRITTEN_FORMATS, reading
-from acid_platform.formats.keyed import (
+from acid_platform.formats.data_file import (
     INSERT_EVENT,
     KEY,
+    ColumnOfFile,
+    DataFile,
     KeyPart,
     KeyRun,
     RowFilter,
@@ -31,14 +31,22 @@ from acid_platform.formats.keyed import (
     numbers_kept,
     require_operation,
 )
-from acid_platform.layout import schema
-from acid_platform.layout.external_formats import HEADER, LINES
+from acid_platform.formats.file_access import WRITTEN_FORMATS, reading
+from acid_platform.layout import file_entries
+from acid_platform.layout.formats import HEADER, LINES
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.scan.deletes import valid_ids
 from acid_platform.scan.source_files import RowIdentity, SourceFile, open_source
 from acid_platform.scan.text_lines import line_blocks, line_columns
-from acid_platform.values.arrow_numpy import filled, from_numpy, values_of
-from acid_platform.values.arrow_types import arrow_type, bytes_as_text, has_text_as_bytes, is_utf8
+from acid_platform.values.arrow_types import (
+    arrow_type,
+    bytes_as_text,
+    filled,
+    from_numpy,
+    has_text_as_bytes,
+    is_utf8,
+    values_of,
+)
 from acid_platform.values.stored_values import as_declared
 
 if TYPE_CHECKING:
@@ -94,7 +102,7 @@ class ResultColumns:
         Columns match by name, ignoring case, or by position if an old writer stored no names.
         Raises CorruptFile for a name that two columns have.
         """
-        if schema.is_positional(stored):
+        if file_entries.is_positional(stored):
             names = dict(
                 zip((column.name for column in self.read.scan.columns), stored, strict=False)
             )

@@ -16,15 +16,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from acid_platform.base.recent import Recent
+from acid_platform.base.first_use import Recent
 from acid_platform.errors import CorruptFile
+from acid_platform.formats.data_file import DELETE_EVENT, KeyPart, require_operation
 from acid_platform.formats.file_access import reading
-from acid_platform.formats.keyed import DELETE_EVENT, KeyPart, require_operation
-from acid_platform.layout.schema import codec_versions, decode_bucket
+from acid_platform.layout.acid_keys import codec_versions, decode_bucket
 from acid_platform.scan.source_files import SourceFile, open_source
 from acid_platform.storage.files import Files, in_threads
 from acid_platform.transactions import ValidWriteIdList
-from acid_platform.values.arrow_numpy import group_begins
+from acid_platform.values.arrow_types import group_begins
 
 _SMALL_BYTES = 1 << 17
 

@@ -23,7 +23,7 @@ from acid_platform.layout.types import Column
 from acid_platform.predicates.analysis import conjuncts, parsed
 from acid_platform.scan.row_regions import COMPARABLE, FIRST_DAY, NUMBERS, trusted_bound
 from acid_platform.scan.source_files import EntitySources
-from acid_platform.transactions.regions import EVERY, ColumnSpans, Region, Value
+from acid_platform.transactions.row_sets import EVERY, ColumnSpans, Region, Value
 
 MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,

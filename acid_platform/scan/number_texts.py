@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from acid_platform.base import arrow_functions as pc
 from acid_platform.layout.types import INTEGRAL, HiveType
-from acid_platform.values.arrow_numpy import from_numpy, values_of
-from acid_platform.values.arrow_types import arrow_type
+from acid_platform.values.arrow_types import arrow_type, from_numpy, values_of
 
 _BLANKS = "".join(map(chr, range(33)))
 """What Java's `trim` removes."""

@@ -18,11 +18,11 @@ from pyarrow import fs
 
 from acid_platform.base.config import Settings
 from acid_platform.errors import CorruptFile, NotEnoughHistory
+from acid_platform.layout.acid_keys import codec_versions
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.formats import ACID_FORMAT, FileFormat
 from acid_platform.layout.partition_names import parse_partition
-from acid_platform.layout.schema import codec_versions
 from acid_platform.layout.types import Column, require_columns
 from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.scan.deletes import DeleteKeys, kept_keys, keys_up_to, load_keys

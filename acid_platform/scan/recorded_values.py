@@ -23,8 +23,7 @@ from acid_platform.scan.deletes import DeleteKeys
 from acid_platform.scan.row_regions import trusted_bound
 from acid_platform.scan.scans import ArrowScan, EntityScan
 from acid_platform.scan.source_files import RowIdentity, SourceFile
-from acid_platform.values.arrow_numpy import scalar_of
-from acid_platform.values.arrow_types import arrow_type
+from acid_platform.values.arrow_types import arrow_type, scalar_of
 
 _DECLARED: dict[RangeKind, tuple[str, ...]] = {
     RangeKind.INTEGER: INTEGRAL,

@@ -18,20 +18,19 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base.per_process import usable_cores
+from acid_platform.base.first_use import usable_cores
 from acid_platform.formats.file_access import count_rows, reading
-from acid_platform.layout import schema
+from acid_platform.layout import acid_keys
+from acid_platform.layout.acid_keys import decode_bucket
 from acid_platform.layout.formats import ACID_FORMAT, FileFormat
 from acid_platform.layout.names import parse_bucket_file
-from acid_platform.layout.schema import decode_bucket
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.scan.decode import FILE_PLACES, PLACE, ROW_ID_TYPE, FileRead, Predicate, Work
 from acid_platform.scan.deletes import NO_DELETES, DeletedRows, DeleteKeys
 from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile, open_source
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
-from acid_platform.values.arrow_numpy import scalar_of
-from acid_platform.values.arrow_types import arrow_type
+from acid_platform.values.arrow_types import arrow_type, scalar_of
 from acid_platform.values.partition_texts import partition_value
 
 
@@ -154,7 +153,9 @@ class ArrowScan:
         columns = (*self.scan.columns, *self.scan.partition_columns, ENTITY, PLACE)
         types = {column.name: arrow_type(column.type) for column in columns}
         fields = [(name, types[name]) for name in self.names]
-        return pa.schema([*fields, (schema.ROW_ID_COLUMN, ROW_ID_TYPE)] if self.row_id else fields)
+        return pa.schema(
+            [*fields, (acid_keys.ROW_ID_COLUMN, ROW_ID_TYPE)] if self.row_id else fields
+        )
 
     def batches(self, threads: int | None = None) -> Iterator[pa.RecordBatch]:
         """Live rows in file order, decoded by `threads` threads (default: one for each core that

@@ -22,6 +22,7 @@ from enum import Enum
 from acid_platform.errors import CorruptFile
 from acid_platform.formats.data_file import DataFile, FilePath
 from acid_platform.formats.file_access import open_file, reading
+from acid_platform.layout.acid_keys import Bucket
 from acid_platform.layout.file_entries import NO_RANGES, ColumnRange, FileEntry, Footer, KeyRanges
 from acid_platform.layout.names import (
     FLUSH_LENGTH_SUFFIX,
@@ -30,7 +31,6 @@ from acid_platform.layout.names import (
     original_bucket,
     parse_bucket_file,
 )
-from acid_platform.layout.schema import Bucket
 from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.storage.files import Files, in_threads
 

@@ -20,21 +20,20 @@ import pyarrow as pa
 from acid_platform.base import arrow_functions as pc
 from acid_platform.base.file_bounds import LONGEST_ROW
 from acid_platform.errors import CorruptFile, UnsupportedLayout
-from acid_platform.layout.external_formats import (
+from acid_platform.layout.formats import (
     ESCAPE,
     ESCAPED_BY,
     NULL,
     QUOTE,
     SEPARATOR,
+    FileFormat,
     separators,
 )
-from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import INTEGRAL, Column, HiveType
 from acid_platform.scan.number_texts import typed_texts
 from acid_platform.storage.files import Files
 from acid_platform.storage.json_texts import parsed
-from acid_platform.values.arrow_numpy import from_numpy, values_of
-from acid_platform.values.arrow_types import arrow_type
+from acid_platform.values.arrow_types import arrow_type, from_numpy, values_of
 
 _AS_TEXT = ("date", "timestamp")
 _EXACT = Context(prec=100)

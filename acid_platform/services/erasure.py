@@ -32,7 +32,7 @@ from acid_platform.services import cleaner, worker, worker_id
 from acid_platform.services.cleaner import ExplainedPath, Fate
 from acid_platform.services.worker import CompactionOutcome
 from acid_platform.tables.record_layout import columns_of_record, listed_layout
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 
 if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse

@@ -15,13 +15,6 @@ from itertools import islice
 from typing import Any
 
 from acid_platform.base.config import Settings
-from acid_platform.base.table_properties import (
-    DELTA_NUM,
-    DELTA_PCT,
-    NO_AUTO_COMPACTION,
-    THRESHOLD_PREFIX,
-    THRESHOLDS,
-)
 from acid_platform.compaction.states import CompactionKind, CompactionState, Layout
 from acid_platform.errors import (
     AcidError,
@@ -32,6 +25,13 @@ from acid_platform.errors import (
     error_class,
 )
 from acid_platform.layout.formats import is_insert_only
+from acid_platform.layout.table_properties import (
+    DELTA_NUM,
+    DELTA_PCT,
+    NO_AUTO_COMPACTION,
+    THRESHOLD_PREFIX,
+    THRESHOLDS,
+)
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.tasks import EntityCounters

@@ -19,9 +19,14 @@ from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, 
 from acid_platform.metastore.tasks import DropCleaning, EntityCleaning, Unpublication
 from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.scan.selection import highest_floor, select
-from acid_platform.storage.durability import sync_removals
+from acid_platform.storage.durability import (
+    Ours,
+    remove,
+    remove_at_once,
+    remove_if_empty,
+    sync_removals,
+)
 from acid_platform.storage.files import Files
-from acid_platform.storage.removal import Ours, remove, remove_at_once, remove_if_empty
 from acid_platform.transactions import RangeResponse, TxnState, ValidTxnList, ValidWriteIdList
 
 

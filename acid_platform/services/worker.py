@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from acid_platform.base.table_properties import PUBLICATION_WAIT
 from acid_platform.compaction import execution
 from acid_platform.compaction.execution import (
     Compaction,
@@ -46,6 +45,7 @@ from acid_platform.errors import (
     StoreUnavailable,
     TxnAborted,
 )
+from acid_platform.layout.table_properties import PUBLICATION_WAIT
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import CompactionTransaction
 from acid_platform.metastore.records import WriteReport
@@ -53,7 +53,7 @@ from acid_platform.metastore.tasks import CompactionTask
 from acid_platform.scan.open import TableLayout
 from acid_platform.services import removals, worker_id
 from acid_platform.services.explain_services import reported_rows
-from acid_platform.storage.removal import remove_at_once
+from acid_platform.storage.durability import remove_at_once
 from acid_platform.tables.record_layout import table_layout
 from acid_platform.transactions import RowOperation
 from acid_platform.write.publishing import WrittenDirectory

@@ -39,8 +39,8 @@ from acid_platform.spark_source import keeper
 from acid_platform.spark_source.options import Options, opened, shared_key
 from acid_platform.storage.files import Files, asking
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import Statement
-from acid_platform.values.arrow_numpy import from_numpy
+from acid_platform.transactions.concurrency import Statement
+from acid_platform.values.arrow_types import from_numpy
 from acid_platform.values.partition_texts import places_of
 from acid_platform.values.stored_values import stored_rows
 from acid_platform.write.publishing import WriteTarget, staging

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from acid_platform.base.clock import wall_ms
+from acid_platform.base.local_files import own_directory, parents
 from acid_platform.base.location import Location
-from acid_platform.base.private_places import own_directory, parents
 from acid_platform.errors import (
     AcidError,
     NoSuchTxn,

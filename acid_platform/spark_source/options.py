@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from acid_platform.base.arguments import nearest_name
 from acid_platform.base.location import Location
-from acid_platform.base.visible import nearest_name
 from acid_platform.errors import InvalidDefinition
 from acid_platform.handles.warehouse import Warehouse
-from acid_platform.layout.declarable import table_name
+from acid_platform.layout.names import table_name
 from acid_platform.metastore.pasts import NOW, AsOf, past_named
 
 PURPOSES = {

@@ -57,7 +57,7 @@ from acid_platform.storage.files import Files
 from acid_platform.tables.open_changes import open_changes
 from acid_platform.tables.record_layout import columns_of_record, table_layout
 from acid_platform.transactions import ValidWriteIdList
-from acid_platform.values.arrow_numpy import scalar_of
+from acid_platform.values.arrow_types import scalar_of
 
 PART_BYTES = 64 << 20
 """About how many bytes of files a task reads."""

@@ -153,7 +153,7 @@ def rows_of(answer: Outcome, limit: int | None = None) -> ResultRows | None:
         return None
     if isinstance(answer, Shown):
         return ResultRows(answer.columns, tuple(answer.dicts()), note=answer.note)
-    from acid_platform.values.arrow_lending import far_dates_as_text, far_dates_named
+    from acid_platform.values.row_streams import far_dates_as_text, far_dates_named
 
     table = answer.to_arrow(None if limit is None else limit + 1)
     cut = limit is not None and table.num_rows > limit

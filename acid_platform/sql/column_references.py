@@ -21,7 +21,7 @@ from itertools import count
 from sqlglot import exp
 
 from acid_platform.errors import InvalidExpression, UnknownColumn, UnsupportedStatement
-from acid_platform.layout.schema import VIRTUAL_COLUMNS
+from acid_platform.layout.acid_keys import VIRTUAL_COLUMNS
 from acid_platform.layout.sql_text import quoted
 from acid_platform.predicates.known_columns import is_word, unresolved_column
 from acid_platform.sql.scopes import (

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from acid_platform.base.visible import nearest_name
+from acid_platform.base.arguments import nearest_name, refuse_half_characters
 from acid_platform.errors import UnsupportedStatement
-from acid_platform.layout.sql_text import pieces, refuse_half_characters
+from acid_platform.layout.sql_text import pieces
 from acid_platform.sql.run_queries import explain
 from acid_platform.sql.statements import (
     NAME,

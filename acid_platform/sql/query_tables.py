@@ -9,7 +9,7 @@ from functools import cache
 from sqlglot import exp
 
 from acid_platform.errors import InvalidDefinition, UnsupportedStatement
-from acid_platform.layout.schema import VIRTUAL_COLUMNS
+from acid_platform.layout.acid_keys import VIRTUAL_COLUMNS
 from acid_platform.layout.sql_text import quoted
 from acid_platform.sql.column_references import resolve
 from acid_platform.sql.pruning import conditions, needed_columns

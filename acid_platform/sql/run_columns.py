@@ -16,7 +16,7 @@ from acid_platform.errors import (
     TableExists,
     UnsupportedStatement,
 )
-from acid_platform.layout.external_formats import external_format
+from acid_platform.layout.formats import external_format
 from acid_platform.metastore.operations.tables import DeclareView, RegisterPartitions
 from acid_platform.metastore.show_columns import Shown
 from acid_platform.sql.answers import Done

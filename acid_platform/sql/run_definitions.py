@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from acid_platform.base.table_properties import CODEC, LAYOUT, TRANSACTIONAL_KIND, registered
 from acid_platform.errors import (
     InvalidDefinition,
     NoSuchTable,
@@ -16,6 +15,7 @@ from acid_platform.errors import (
 )
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.sql_text import quoted
+from acid_platform.layout.table_properties import CODEC, LAYOUT, TRANSACTIONAL_KIND, registered
 from acid_platform.metastore.operations.tables import (
     AlterDatabase,
     DeclareView,

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from acid_platform.base.config import REGISTRY, setting
-from acid_platform.base.table_properties import check_request
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.errors import AlreadyScheduled, NoSuchTxn, OutcomeUnknown, UnsupportedStatement
+from acid_platform.layout.table_properties import check_request
 from acid_platform.layout.types import require_columns
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.show_columns import Shown

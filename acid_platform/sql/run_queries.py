@@ -19,12 +19,11 @@ import pyarrow as pa
 from sqlglot import exp
 
 from acid_platform.base.config import Settings
-from acid_platform.base.per_process import usable_cores
-from acid_platform.base.recent import Recent
+from acid_platform.base.first_use import Recent, usable_cores
 from acid_platform.engine.interface import ArrowResult, ChangeRead, Result, Sources, TableRead
 from acid_platform.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.handles.snapshot_view import ScanRequest
-from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
+from acid_platform.layout.acid_keys import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column
 from acid_platform.metastore.show_columns import Shown
@@ -42,9 +41,9 @@ from acid_platform.sql.text import query as parsed_query
 from acid_platform.sql.time_travel import changes_between, unmarked
 from acid_platform.tables.external_tables import open_external
 from acid_platform.tables.record_layout import columns_of_record
-from acid_platform.transactions.locks import Statement as Locked
-from acid_platform.transactions.locks import lock_of
-from acid_platform.values.arrow_numpy import from_numpy
+from acid_platform.transactions.concurrency import Statement as Locked
+from acid_platform.transactions.concurrency import lock_of
+from acid_platform.values.arrow_types import from_numpy
 
 if TYPE_CHECKING:
     from acid_platform.engine.interface import Engine

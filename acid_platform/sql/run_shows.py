@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from acid_platform.base.name_patterns import name_pattern
+from acid_platform.base.arguments import name_pattern
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.errors import InvalidExpression, NeedsSpark, NoSuchPartition, UnknownColumn
 from acid_platform.layout.sql_text import sql_string

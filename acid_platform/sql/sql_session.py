@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from acid_platform.base.private_places import ScratchDirectory, scratch_directory
-from acid_platform.base.recent import Recent
-from acid_platform.base.table_properties import refuse_promises
-from acid_platform.base.tracing import statement_span
+from acid_platform.base.first_use import Recent
+from acid_platform.base.local_files import ScratchDirectory, scratch_directory
+from acid_platform.base.logs import statement_span
 from acid_platform.engine.interface import Result, one_moment
 from acid_platform.errors import (
     AcidError,
@@ -30,13 +29,14 @@ from acid_platform.errors import (
     TxnAborted,
     UnsupportedStatement,
 )
+from acid_platform.formats.data_file import Keyed
 from acid_platform.formats.file_access import new_file, to_be_stored
-from acid_platform.formats.keyed import Keyed
 from acid_platform.handles.snapshot_view import SnapshotView
 from acid_platform.handles.transaction import Transaction, autocommit, locks_at_begin
 from acid_platform.handles.warehouse import Warehouse
-from acid_platform.layout.declarable import refuse_names
 from acid_platform.layout.formats import ACID_FORMAT
+from acid_platform.layout.names import refuse_names
+from acid_platform.layout.table_properties import refuse_promises
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.records import ExternalFiles, LockRequest, TableRecord, ViewRecord
 from acid_platform.metastore.show_columns import Shown

@@ -33,7 +33,7 @@ from acid_platform.sql.scopes import full_name, stored_tables
 from acid_platform.sql.text import Expression, Query, query, tokens_of
 from acid_platform.sql.time_travel import stored_name, timestamp
 from acid_platform.tables.external_tables import as_table
-from acid_platform.transactions.locks import Statement as Locked
+from acid_platform.transactions.concurrency import Statement as Locked
 
 if TYPE_CHECKING:
     from acid_platform.handles.table import Table

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlglot import Token, exp
 
-from acid_platform.base.visible import nearest_name
+from acid_platform.base.arguments import nearest_name
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.sql.scopes import cte_of

@@ -21,10 +21,15 @@ from acid_platform.errors import (
     WarehouseMismatch,
 )
 from acid_platform.formats.file_access import matching_parts, require_exact_decimals, stored_types
-from acid_platform.layout.declarable import refuse_names
 from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.formats import ACID_FORMAT, FileFormat, is_insert_only
-from acid_platform.layout.names import BaseName, is_hidden, parse_directory, temporary_owner
+from acid_platform.layout.names import (
+    BaseName,
+    is_hidden,
+    parse_directory,
+    refuse_names,
+    temporary_owner,
+)
 from acid_platform.layout.partition_names import parse_partition
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.metastore.client.metastore import Metastore

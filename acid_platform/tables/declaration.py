@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from acid_platform.base import table_properties
 from acid_platform.base.arguments import require_kind, require_list, require_texts
-from acid_platform.base.table_properties import BUCKETING_VERSION, CODEC, LAYOUT, TRANSACTIONAL
 from acid_platform.errors import InvalidDefinition, UnknownColumn
+from acid_platform.layout import table_properties
+from acid_platform.layout.acid_keys import VIRTUAL_COLUMNS
 from acid_platform.layout.bucketing import refuse_unhashable
 from acid_platform.layout.constraints import Constraint
-from acid_platform.layout.declarable import BACKTICK
 from acid_platform.layout.formats import ACID_FORMAT, FileFormat, is_insert_only
-from acid_platform.layout.schema import VIRTUAL_COLUMNS
+from acid_platform.layout.names import BACKTICK
 from acid_platform.layout.sql_text import quoted
+from acid_platform.layout.table_properties import BUCKETING_VERSION, CODEC, LAYOUT, TRANSACTIONAL
 from acid_platform.layout.types import (
     CHAR_TYPES,
     UNNAMED,

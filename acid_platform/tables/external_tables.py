@@ -20,8 +20,7 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.formats.file_access import matching_parts, require_exact_decimals, stored_types
-from acid_platform.layout.external_formats import readable_columns
-from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.formats import FileFormat, readable_columns
 from acid_platform.layout.names import is_hidden
 from acid_platform.layout.partition_names import parse_partition, partition_segment
 from acid_platform.layout.types import (

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from acid_platform.base.disk import sync_data, sync_path
+from acid_platform.base.local_files import sync_data, sync_path
 from acid_platform.base.location import METASTORE_DIRECTORY, Location, holds_log
 from acid_platform.base.paths import is_uri
 from acid_platform.errors import MetastoreMissing, WarehouseMismatch, WarehouseNotWritable

@@ -12,15 +12,13 @@ from acid_platform.base.location import REMOTE
 from acid_platform.base.object_store import one_spelling
 from acid_platform.base.paths import absolute, is_uri, user_path
 from acid_platform.errors import InvalidDefinition, NoSuchTable, Terminal
-from acid_platform.layout.declarable import refuse_names
-from acid_platform.layout.names import is_hidden, original_bucket
+from acid_platform.layout.names import is_hidden, original_bucket, refuse_names
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import DeclareTable, GetDropped
 from acid_platform.metastore.places import below
 from acid_platform.metastore.records import TableRecord
-from acid_platform.storage.durability import make_root
+from acid_platform.storage.durability import Ours, make_root, not_ours
 from acid_platform.storage.files import Files
-from acid_platform.storage.removal import Ours, not_ours
 from acid_platform.tables.declaration import Declaration
 
 _ARCHIVE = "acid.metastore.archive"

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 
-from acid_platform.base.table_properties import BUCKETING_VERSION, DISTRIBUTION
 from acid_platform.errors import MalformedName
 from acid_platform.formats.file_access import recorded_file
 from acid_platform.layout.bucketing import Bucketing
@@ -20,6 +19,7 @@ from acid_platform.layout.names import (
     parse_bucket_file,
     parse_directory,
 )
+from acid_platform.layout.table_properties import BUCKETING_VERSION, DISTRIBUTION
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
 from acid_platform.metastore.operations.tables import GetPartitions

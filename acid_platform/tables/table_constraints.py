@@ -20,7 +20,7 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.layout.constraints import DECLARED_ONLY, Constraint, ConstraintKind, RowChecks
-from acid_platform.layout.declarable import table_name
+from acid_platform.layout.names import table_name
 from acid_platform.layout.sql_text import canonical
 from acid_platform.layout.types import CHAR_TYPES, LOCAL_ZONE, Column, HiveType, require_columns
 from acid_platform.metastore.records import TableRecord

@@ -2,15 +2,13 @@
 
 from acid_platform.transactions.ids import (
     NONE_OPEN,
+    CompactorWriteIdList,
     Isolation,
+    MalformedList,
+    RangeResponse,
     RowOperation,
     TxnState,
     TxnType,
-)
-from acid_platform.transactions.lists import (
-    CompactorWriteIdList,
-    MalformedList,
-    RangeResponse,
     ValidTxnList,
     ValidWriteIdList,
 )

@@ -1,15 +1,26 @@
-"""Sets of rows of one entity as text, and the rows that two of them share (P38)."""
+"""Which rows a transaction concerns: sets of rows as text, by their keys (P38), and regions of rows
+by their values: what a condition looked for, what an INSERT brought (P51).
+
+A region may have more rows than were looked for or inserted, never fewer: what is not known does
+not narrow it.
+"""
 
 from __future__ import annotations
 
 import re
+from base64 import b64decode, b64encode
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache, reduce
+from hashlib import blake2b
 from itertools import accumulate, chain, islice, repeat
+from typing import NamedTuple
 
 from acid_platform.errors import MalformedRows
+from acid_platform.layout.file_entries import MOST_TEXT
+from acid_platform.transactions.ids import BRIEF
 
 RowKey = tuple[int, int, int]
 """Write id, bucket property, rowId."""
@@ -110,3 +121,261 @@ def _both(mine: str, theirs: str) -> Iterator[int]:
 def _ends(firsts: Sequence[int], lengths: Sequence[int]) -> list[int]:
     """The rowId after each run."""
     return list(map(int.__add__, firsts, lengths or repeat(1)))
+
+
+MOST_SPANS = 64
+"""A column with more spans gets one, from the lowest to the highest value."""
+MOST_KEYS = 1024
+"""A region with more keys has none, and is told by its spans alone."""
+MOST_REGIONS = 64
+"""A transaction with more regions gets one for each table."""
+_SIZE = 8
+"""Bytes of a hash."""
+
+Value = int | Decimal | str
+"""A number, the days of a date since 1970, or a text, which is ordered by its code points."""
+
+
+class Span(NamedTuple):
+    """All values from `low` to `high`, both included; None: there is no bound on this side."""
+
+    low: str | None
+    high: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSpans:
+    """A row has no value in the column, or one in one of the spans."""
+
+    numbers: bool
+    """Whether the bounds are numbers, or days, and no texts."""
+    spans: tuple[Span, ...]
+
+    @classmethod
+    def of(cls, bounds: Iterable[tuple[Value | None, Value | None]]) -> ColumnSpans:
+        """Bounds are all numbers, or all texts; a long text is cut so that it stays a bound."""
+        listed = list(bounds)
+        texts = any(isinstance(bound, str) for pair in listed for bound in pair)
+        return cls(not texts, tuple(Span(_low(low), _high(high)) for low, high in listed)).few()
+
+    def few(self) -> ColumnSpans:
+        """With at most MOST_SPANS spans."""
+        if len(self.spans) <= MOST_SPANS:
+            return self
+        lows, highs = ([self._bound(one) for one in side] for side in zip(*self.spans, strict=True))
+        low = None if None in lows else str(min(lows))  # type: ignore[type-var]
+        high = None if None in highs else str(max(highs))  # type: ignore[type-var]
+        return ColumnSpans(self.numbers, (Span(low, high),))
+
+    def meets(self, other: ColumnSpans) -> bool:
+        """Whether a value may be in both."""
+        if self.numbers != other.numbers and self.spans and other.spans:
+            return True  # the column got another type in between
+        return any(
+            self._at_most(one.low, two.high) and self._at_most(two.low, one.high)
+            for one in self.spans
+            for two in other.spans
+        )
+
+    def _at_most(self, low: str | None, high: str | None) -> bool:
+        if low is None or high is None:
+            return True
+        return self._bound(low) <= self._bound(high)  # type: ignore[operator]
+
+    def _bound(self, text: str | None) -> Decimal | str | None:
+        return text if text is None or not self.numbers else _number(text)
+
+    def both(self, other: ColumnSpans) -> ColumnSpans:
+        """Spans that have every value which is in both."""
+        if self.numbers != other.numbers or len(self.spans) * len(other.spans) > MOST_SPANS:
+            return self if len(self.spans) <= len(other.spans) else other
+        return ColumnSpans(
+            self.numbers,
+            tuple(
+                Span(self._larger(one.low, two.low), self._smaller(one.high, two.high))
+                for one in self.spans
+                for two in other.spans
+                if self._at_most(one.low, two.high) and self._at_most(two.low, one.high)
+            ),
+        )
+
+    def _larger(self, one: str | None, other: str | None) -> str | None:
+        if one is None or other is None:
+            return other if one is None else one
+        return other if self._at_most(one, other) else one
+
+    def _smaller(self, one: str | None, other: str | None) -> str | None:
+        if one is None or other is None:
+            return other if one is None else one
+        return one if self._at_most(one, other) else other
+
+    def either(self, other: ColumnSpans) -> ColumnSpans | None:
+        """Spans that have the values of both; None if they can't be compared."""
+        if not self.spans or not other.spans:
+            return self if self.spans else other
+        if self.numbers != other.numbers:
+            return None
+        return ColumnSpans(self.numbers, tuple(dict.fromkeys(self.spans + other.spans))).few()
+
+
+@lru_cache(maxsize=4096)
+def _number(text: str) -> Decimal:
+    return Decimal(text)
+
+
+def _low(bound: Value | None) -> str | None:
+    return bound[:MOST_TEXT] if isinstance(bound, str) else None if bound is None else str(bound)
+
+
+def _high(bound: Value | None) -> str | None:
+    if bound is None or (isinstance(bound, str) and len(bound) > MOST_TEXT):
+        return None
+    return str(bound)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHashes:
+    """The hashes of the values that rows have in these columns, in ascending order, as base64."""
+
+    columns: tuple[str, ...]
+    hashes: str
+
+    @classmethod
+    def of(cls, columns: Sequence[str], rows: Iterable[Sequence[Value]]) -> KeyHashes | None:
+        """Hashes the values of rows in columns of any order; None if there are too many."""
+        order = sorted(range(len(columns)), key=columns.__getitem__)
+        hashes = set[bytes]()
+        for row in rows:
+            text = "\0".join(_hashed(row[place]) for place in order)
+            hashes.add(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_SIZE).digest())
+            if len(hashes) > MOST_KEYS:
+                return None
+        named = tuple(columns[place] for place in order)
+        return cls(named, _joined(hashes))
+
+    def meets(self, other: KeyHashes) -> bool:
+        """Whether a row may have a key in both."""
+        if self.columns != other.columns:
+            return True
+        return not _each(self.hashes).isdisjoint(_each(other.hashes))
+
+    def either(self, other: KeyHashes) -> KeyHashes | None:
+        """The keys of both; None if they can't be told so."""
+        hashes = _each(self.hashes) | _each(other.hashes)
+        if self.columns != other.columns or len(hashes) > MOST_KEYS:
+            return None
+        return KeyHashes(self.columns, _joined(hashes))
+
+
+def _hashed(value: Value) -> str:
+    """A text that equal values share, and only they: 5 is 5.00, and no key ends inside another."""
+    if isinstance(value, str):
+        return f"s{len(value)}:{value}"
+    if isinstance(value, Decimal):
+        whole = value.to_integral_value()
+        return f"n{int(whole)}" if whole == value else f"n{value.normalize():f}"
+    return f"n{value}"
+
+
+def _joined(hashes: Iterable[bytes]) -> str:
+    return b64encode(b"".join(sorted(hashes))).decode()
+
+
+@lru_cache(maxsize=64)
+def _each(hashes: str) -> frozenset[bytes]:
+    joined = b64decode(hashes, validate=True)
+    return frozenset(joined[at : at + _SIZE] for at in range(0, len(joined), _SIZE))
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Rows that have, in each column of `columns`, NULL or a value in one of its spans, and a key
+    among `keys`. A row that a condition looks for has no NULL there."""
+
+    columns: dict[str, ColumnSpans] = field(default_factory=dict)
+    keys: KeyHashes | None = field(default=None, metadata=BRIEF)
+
+    def meets(self, other: Region) -> bool:
+        """Whether a row that one of them looks for may be one that the other has inserted."""
+        if self.keys and other.keys and not self.keys.meets(other.keys):
+            return False
+        return all(
+            spans.meets(other.columns[name])
+            for name, spans in self.columns.items()
+            if name in other.columns
+        )
+
+    def either(self, other: Region) -> Region:
+        """A region that has the rows of both."""
+        shared = self.columns.keys() & other.columns.keys()
+        spans = {name: self.columns[name].either(other.columns[name]) for name in sorted(shared)}
+        keys = self.keys and other.keys and self.keys.either(other.keys)
+        return Region({name: each for name, each in spans.items() if each is not None}, keys)
+
+    def both(self, other: Region) -> Region:
+        """A region that has every row that is in both."""
+        spans = dict(self.columns)
+        for name, theirs in other.columns.items():
+            spans[name] = spans[name].both(theirs) if name in spans else theirs
+        return Region(spans, self.keys or other.keys)
+
+    def checked(self) -> Region:
+        """Returns the region itself. Raises MalformedRows for bounds and hashes that are none, or
+        too many: two regions are compared span by span."""
+        try:
+            for spans in self.columns.values():
+                if len(spans.spans) > MOST_SPANS:
+                    raise ValueError(f"{len(spans.spans)} spans, and {MOST_SPANS} at most")
+                for bound in (bound for span in spans.spans for bound in span if spans.numbers):
+                    if bound is not None and not _number(bound).is_finite():
+                        raise ValueError(f"{bound!r} is no number")
+            keys = b64decode(self.keys.hashes, validate=True) if self.keys else b""
+            if len(keys) % _SIZE:
+                raise ValueError("a hash is cut")
+            if len(keys) > MOST_KEYS * _SIZE:
+                raise ValueError(f"{len(keys) // _SIZE} keys, and {MOST_KEYS} at most")
+        except (ValueError, InvalidOperation) as error:
+            raise MalformedRows(
+                f"not a region of rows: {str(error)[:80] or 'no number'}"
+            ) from error
+        return self
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes as JSON."""
+        spans = sum(
+            len(name) + sum(8 + len(one.low or "") + len(one.high or "") for one in each.spans)
+            for name, each in self.columns.items()
+        )
+        return spans + (len(self.keys.hashes) if self.keys else 0)
+
+    def __str__(self) -> str:
+        """Its rows, for messages."""
+        parts = []
+        for name, spans in sorted(self.columns.items()):
+            shown = [
+                f"{span.low}"
+                if span.low == span.high
+                else f"{span.low or '…'} to {span.high or '…'}"
+                for span in spans.spans[:3]
+            ]
+            parts.append(f"{name} {', '.join(shown) or 'NULL'}{', …' * (len(spans.spans) > 3)}")
+        return " and ".join(parts) or "any row"
+
+
+EVERY = Region()
+"""All rows of a table."""
+
+
+def united(regions: Sequence[tuple[str, Region]], limit: int) -> list[tuple[str, Region]]:
+    """Regions by their tables, at most MOST_REGIONS and about `limit` bytes: if there are more, one
+    for each table, and if these are too large, all rows of each table."""
+    left = list(regions)
+    if len(left) > MOST_REGIONS or sum(region.size for _, region in left) > limit:
+        by_table: dict[str, list[Region]] = {}
+        for table, region in left:
+            by_table.setdefault(table, []).append(region)
+        left = [(table, reduce(Region.either, each)) for table, each in by_table.items()]
+        if sum(region.size for _, region in left) > limit:
+            left = [(table, EVERY) for table, _ in left]
+    return left

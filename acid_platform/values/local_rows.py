@@ -11,10 +11,9 @@ import pyarrow as pa
 from acid_platform.errors import InvalidDefinition, UnsupportedStatement
 from acid_platform.layout.types import CHAR_TYPES, Column, HiveType, unknown_column
 from acid_platform.values.arrow_types import arrow_type, is_period
-from acid_platform.values.arrow_values import fitted
 from acid_platform.values.coercion import Coerced, Coercion
+from acid_platform.values.fitting import Unfit, fitted
 from acid_platform.values.python_values import array_of, exact, is_missing, python_values
-from acid_platform.values.refusals import Unfit
 from acid_platform.values.row_streams import RowStream, table_of_parts
 from acid_platform.values.rows import (
     ComputedRows,

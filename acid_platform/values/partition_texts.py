@@ -12,15 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.errors import NeedsSpark
-from acid_platform.layout.moments import text_of_moment
 from acid_platform.layout.partition_names import (
     DEFAULT_PARTITION,
     partition_name,
     partition_segment,
+    text_of_moment,
 )
 from acid_platform.layout.types import FLOATING, INTEGRAL, TEXTS, Column, HiveType
-from acid_platform.values.arrow_numpy import filled, scalar_of
-from acid_platform.values.arrow_types import arrow_type
+from acid_platform.values.arrow_types import arrow_type, filled, scalar_of
 from acid_platform.values.coercion import cast
 
 _WHOLE_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)

@@ -17,13 +17,19 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base import arrow_functions as pc
-from acid_platform.layout.sql_text import has_half_character
+from acid_platform.base.arguments import has_half_character
 from acid_platform.layout.types import CHAR_TYPES, FLOATING, INTEGRAL, TEXTS, TIMESTAMPS, HiveType
-from acid_platform.values.arrow_numpy import filled, from_numpy, values_of
-from acid_platform.values.arrow_types import DIGITS, arrow_type
-from acid_platform.values.arrow_values import BYTES_TYPES, TEXT_TYPES, is_one_of, require_keys
+from acid_platform.values.arrow_types import DIGITS, arrow_type, filled, from_numpy, values_of
 from acid_platform.values.coercion import Coerced, Coercion, NoCast, cast, whole_value
-from acid_platform.values.refusals import Unfit, below, spelled_fields
+from acid_platform.values.fitting import (
+    BYTES_TYPES,
+    TEXT_TYPES,
+    Unfit,
+    below,
+    is_one_of,
+    require_keys,
+    spelled_fields,
+)
 
 _OF_ARROW: dict[str, type] = {
     "boolean": bool,

@@ -24,10 +24,9 @@ from acid_platform.errors import (
     WrongType,
 )
 from acid_platform.layout.types import Column
-from acid_platform.values.arrow_lending import ArrowLender
 from acid_platform.values.arrow_types import declared_columns
 from acid_platform.values.python_values import is_missing
-from acid_platform.values.row_streams import RowStream, once, table_or_stream
+from acid_platform.values.row_streams import ArrowLender, RowStream, once, table_or_stream
 
 if TYPE_CHECKING:
     import pandas as pd

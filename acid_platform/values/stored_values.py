@@ -1,8 +1,12 @@
-"""The columns of a table in its files: rows as they are stored, and values as they are declared."""
+"""The columns of a table in its files: rows as they are stored, and values as they are declared.
+
+Timestamps with and without a zone: a table's are wall clocks (P17), those of Spark instants. Spark
+has one type for both, in a session whose zone is UTC, so that only the zone has to go.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
 import numpy as np
@@ -14,6 +18,7 @@ from acid_platform.layout.types import (
     CHAR_TYPES,
     FLOATING,
     INTEGRAL,
+    LOCAL_ZONE,
     TEXTS,
     TIMESTAMPS,
     Column,
@@ -22,25 +27,31 @@ from acid_platform.layout.types import (
     of_value,
     parse_type,
 )
-from acid_platform.values.arrow_numpy import from_numpy, scalar_of, values_of
 from acid_platform.values.arrow_types import (
     HIVE_TYPE,
     arrow_type,
+    from_numpy,
     has_ancient,
+    has_leaf,
     hive_type,
     leaves,
+    scalar_of,
+    values_of,
     widens_to_decimal,
+    with_leaves,
 )
-from acid_platform.values.arrow_values import TEXT_TYPES, fitted, is_one_of
-from acid_platform.values.partition_texts import fixed_value, text_of
-from acid_platform.values.python_values import converted, given_kind
-from acid_platform.values.refusals import (
+from acid_platform.values.fitting import (
+    TEXT_TYPES,
     Unfit,
+    fitted,
+    is_one_of,
     other_partition,
     refuse_other_partition,
     refuse_timestamp,
     refuse_too_long,
 )
+from acid_platform.values.partition_texts import fixed_value, text_of
+from acid_platform.values.python_values import converted, given_kind
 
 _FIRST_LOST, _EPOCH = (scalar_of(micros, pa.int64()) for micros in (-999_000, 0))
 """ORC can't store timestamps from here up to 1970, in microseconds: 1969-12-31 23:59:59.001."""
@@ -324,3 +335,60 @@ def _microseconds(array: pa.Array, target: pa.DataType) -> pa.Array:
         nanos = array.cast(pa.timestamp("ns", target.tz)).cast(pa.int64())
         return from_numpy(np.floor_divide(values_of(nanos), 1000), nanos).cast(target)
     return array.cast(target)
+
+
+def wall_clocks(table: pa.Table, kinds: Sequence[HiveType | None]) -> pa.Table:
+    """Spark's rows as `Table.to_arrow` returns them: only what is declared as TIMESTAMP WITH LOCAL
+    TIME ZONE has a zone.
+
+    `kinds` are the declared types of the columns, None where no table declares one.
+    """
+    for place, (field, hive) in enumerate(zip(table.schema, kinds, strict=True)):
+        if not has_leaf(field.type, _is_instant):
+            continue
+        chunks = table.column(place).chunks or [pa.nulls(0, field.type)]
+        if hive is not None and any(part.kind == LOCAL_ZONE for part in hive.walk()):
+            values = pa.chunked_array([as_declared(chunk, hive, field.name) for chunk in chunks])
+        else:
+            values = _changed(chunks, _is_instant, lambda array: array.cast(pa.timestamp("us")))
+        table = table.set_column(place, field.with_type(values.type), values)
+    return table
+
+
+def in_full_batches(table: pa.Table) -> pa.Table:
+    """The rows in batches none of which is empty, or in one: Spark 4.3 makes no row of what follows
+    an empty one."""
+    if not table.num_columns:
+        return table
+    batches = [batch for batch in table.to_batches() if batch.num_rows]
+    none = table.schema.empty_table()
+    return pa.Table.from_batches(batches, table.schema) if batches else none
+
+
+def instants(table: pa.Table) -> pa.Table:
+    """The rows as Spark takes them: each timestamp is an instant, whose zone is UTC."""
+    table = in_full_batches(table)
+    for place, field in enumerate(table.schema):
+        if has_leaf(field.type, _is_wall_clock):
+            chunks = table.column(place).chunks or [pa.nulls(0, field.type)]
+            values = _changed(
+                chunks, _is_wall_clock, lambda array: array.cast(pa.timestamp("us", "UTC"))
+            )
+            table = table.set_column(place, field.with_type(values.type), values)
+    return table
+
+
+def _changed(
+    chunks: Sequence[pa.Array],
+    chosen: Callable[[pa.DataType], bool],
+    change: Callable[[pa.Array], pa.Array],
+) -> pa.ChunkedArray:
+    return pa.chunked_array([with_leaves(chunk, chosen, change) for chunk in chunks])
+
+
+def _is_instant(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and kind.tz)
+
+
+def _is_wall_clock(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and not kind.tz)

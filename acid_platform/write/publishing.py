@@ -27,21 +27,20 @@ from acid_platform.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from acid_platform.formats.data_file import FilePath
+from acid_platform.formats.data_file import KEY, FilePath
 from acid_platform.formats.file_access import WRITTEN_FORMATS, new_file, open_file, reading
-from acid_platform.formats.keyed import KEY
 from acid_platform.layout import names
+from acid_platform.layout.acid_keys import MAX_STATEMENT
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.constraints import NO_CHECKS, RowChecks
 from acid_platform.layout.file_entries import NOTHING, RecordedFiles
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import BaseName, BucketFile, DeltaName
-from acid_platform.layout.schema import MAX_STATEMENT
 from acid_platform.layout.types import Column
 from acid_platform.storage.durability import publish, used_twice
 from acid_platform.storage.files import Files, asking
 from acid_platform.transactions.row_sets import RowSet
-from acid_platform.values.arrow_numpy import group_begins
+from acid_platform.values.arrow_types import group_begins
 from acid_platform.write.task_files import RowKind, TaskTarget, plain_name
 
 _MOST_RUNS = 1 << 20

@@ -22,18 +22,16 @@ from acid_platform.errors import (
     PublicationFailed,
     SourceRowsAmbiguous,
 )
-from acid_platform.formats.data_file import FileWriter
+from acid_platform.formats.data_file import FileWriter, Keyed, KeyRun, StoredKeys
 from acid_platform.formats.file_access import new_file, to_be_stored
-from acid_platform.formats.keyed import Keyed, KeyRun, StoredKeys
+from acid_platform.layout.acid_keys import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.layout.file_entries import FileEntry, RecordedFiles
 from acid_platform.layout.formats import ACID_FORMAT
 from acid_platform.layout.names import BucketFile
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, partition_name
-from acid_platform.layout.schema import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files, asking
-from acid_platform.values.arrow_numpy import from_numpy, values_of
-from acid_platform.values.arrow_types import arrow_type
+from acid_platform.values.arrow_types import arrow_type, from_numpy, values_of
 
 DELETES, INSERTS = 1, 2
 """The bits of a row's kind: it becomes a delete event, an insert event, or both."""

@@ -9,7 +9,7 @@ PYTHON_PARTS: Mapping[str, str] = {
     "py4j": "PySpark",
     "pyspark": "PySpark",
     "acid_platform.metastore": "metastore's client",
-    "acid_platform.base.disk": "syncing files",
+    "acid_platform.base.local_files": "syncing files",
     "acid_platform.storage.durability": "publishing directories",
     "acid_platform.write.publishing": "publishing directories",
     "acid_platform.formats.orc.orc_file": "footers",

@@ -43,7 +43,7 @@ def test_the_metastores_calls_pass_the_method_that_is_counted() -> None:
         (("acid_platform.handles.table:update",), PLANNING),
         (("acid_platform.formats.file_access:recorded_file", "threading:wait"), "footers"),
         (
-            ("acid_platform.base.disk:sync_paths", "concurrent.futures._base:result"),
+            ("acid_platform.base.local_files:sync_paths", "concurrent.futures._base:result"),
             "syncing files",
         ),
         (("acid_platform.handles.table:update", "pyarrow.lib:read"), PLANNING),
@@ -99,7 +99,7 @@ def test_the_parts_add_up_to_the_wall_clock() -> None:
             "task seconds": 0.8,
         },
         "python": shares(
-            {("acid_platform.handles.table:x",): 3, ("acid_platform.base.disk:y",): 1}
+            {("acid_platform.handles.table:x",): 3, ("acid_platform.base.local_files:y",): 1}
         ),
     }
     parts = wall(profile)

@@ -41,7 +41,7 @@ from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun, revoke_dead
 from acid_platform.storage import durability
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import Statement
+from acid_platform.transactions.concurrency import Statement
 from acid_platform.write.publishing import WrittenDirectory
 from tests.acid_files import AcidTable, P, contents_of, full
 from tests.chaos.journal import Journal, now

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from acid_platform.cli.main import main
 from acid_platform.formats.orc import user_metadata
-from acid_platform.layout.schema import RowKey
+from acid_platform.layout.acid_keys import RowKey
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import WriteReport

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from acid_platform import InvalidDefinition, Warehouse
-from acid_platform.base.metrics_page import serve_metrics
+from acid_platform.base.ports import serve_metrics
 from acid_platform.cli.main import main
 from acid_platform.cli.runner import Runner, ServiceMetrics
 from acid_platform.errors import LeaseHeld, MetastoreUnavailable

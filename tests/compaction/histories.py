@@ -42,7 +42,7 @@ from acid_platform.services.worker import CompactionRun
 from acid_platform.storage.files import Files
 from acid_platform.tables.record_layout import listed_layout, table_layout
 from acid_platform.transactions import RowOperation, ValidTxnList, ValidWriteIdList
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from tests.acid_files import B1, AcidTable, P, contents_of
 from tests.declared import declare
 from tests.finishing import finish

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from acid_platform import AcidError, CompactionRefused, NeedsSpark, Warehouse
-from acid_platform.base.table_properties import LOCAL_COMPACTION_BYTES
 from acid_platform.cli.runner import Runner
 from acid_platform.compaction.plan import CompactionSettings
 from acid_platform.engine.choice import choose
 from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.table_properties import LOCAL_COMPACTION_BYTES
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.services.worker import CompactionRun, work_once
 from tests.compaction.test_kills import made, rows

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from acid_platform import AlreadyScheduled, Table, Warehouse
-from acid_platform.base.table_properties import PUBLICATION_WAIT
+from acid_platform.layout.table_properties import PUBLICATION_WAIT
 from acid_platform.metastore.operations.compaction import GetMoment, GetUnpublished
 from acid_platform.metastore.operations.other_engines import CheckLock, RequestLock
 from acid_platform.metastore.operations.transactions import CommitTxn, OpenBatch
@@ -20,7 +20,7 @@ from acid_platform.services import cleaner, initiator
 from acid_platform.services.worker import CompactionOutcome, revoke_dead, work_once
 from acid_platform.storage import durability
 from acid_platform.transactions import TxnType
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from tests.compaction.test_kills import killed
 from tests.conftest import few_then_more, temporary_warehouse
 

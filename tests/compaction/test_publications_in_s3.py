@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from acid_platform import Warehouse
-from acid_platform.base.table_properties import PUBLICATION_WAIT
 from acid_platform.compaction import execution as compaction
+from acid_platform.layout.table_properties import PUBLICATION_WAIT
 from acid_platform.metastore.operations.compaction import GetUnpublished
 from acid_platform.services.worker import work_once
 from tests.compaction.test_publications import NAME, Foreigner, changed, rows

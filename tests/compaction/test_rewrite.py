@@ -21,8 +21,8 @@ from acid_platform import CompactionFailed, CompactionMismatch, CorruptFile
 from acid_platform.compaction import rewrite as module
 from acid_platform.compaction.rewrite import Rewrite, Rewritten, rewrite_bucket
 from acid_platform.engine.local import compact
+from acid_platform.formats.data_file import Keyed
 from acid_platform.formats.file_access import recorded_file
-from acid_platform.formats.keyed import Keyed
 from acid_platform.formats.orc import acid_schema, finish_plain_file, open_orc, orc_file, orc_schema
 from acid_platform.formats.orc.dump import events, metadata
 from acid_platform.formats.orc.tail import declared_footer, footer_of

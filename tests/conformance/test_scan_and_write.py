@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform import PublicationFailed, SparkMisconfigured, Table, Warehouse
-from acid_platform.base.recent import Recent
+from acid_platform.base.first_use import Recent
 from acid_platform.engine.spark import few_calls, row_keys, spark_readers, write
 from acid_platform.engine.spark.live_rows import READER_VARIABLE
 from acid_platform.engine.spark.row_keys import DeleteBitmap

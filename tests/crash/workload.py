@@ -28,7 +28,7 @@ from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.services import cleaner
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from tests.acid_files import contents_of
 
 COLUMNS = "id int, v string"
@@ -207,9 +207,9 @@ def spark(warehouse: Warehouse) -> Iterator[Step]:
 
 def leave_out(what: str) -> None:
     """Disables some syncs, as in a program with that fault."""
-    from acid_platform.base import disk
+    from acid_platform.base import local_files
 
-    real = disk.sync_path
+    real = local_files.sync_path
 
     def sync_path(path: str | os.PathLike[str]) -> None:
         name = os.fspath(path)
@@ -221,7 +221,7 @@ def leave_out(what: str) -> None:
         if what not in ("all", kind):
             real(path)
 
-    disk.sync_path = sync_path
+    local_files.sync_path = sync_path
 
 
 def main(root: str, states: str, kind: str, left_out: str = "") -> None:

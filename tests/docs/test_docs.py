@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 from acid_platform import orchestration
 from acid_platform.base.config import REGISTRY
 from acid_platform.base.location import Location
-from acid_platform.base.table_properties import TABLE_PROPERTIES
 from acid_platform.cli.main import main
+from acid_platform.layout.table_properties import TABLE_PROPERTIES
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.orchestration.resources import SparkResource, WarehouseResource
 from scripts import print_tables

@@ -14,7 +14,7 @@ import yaml
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
-from acid_platform.base.metrics_page import prometheus_text
+from acid_platform.base.ports import prometheus_text
 from acid_platform.cli.runner import ServiceMetrics
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.gateway_process import GatewayMetrics

@@ -17,8 +17,8 @@ from acid_platform.engine.spark import row_keys
 from acid_platform.engine.spark.failures import NO_INSERT, install_expiry
 from acid_platform.engine.spark.few_calls import java_class
 from acid_platform.engine.spark.live_rows import READER_VARIABLE
+from acid_platform.formats.data_file import INSERT_EVENT
 from acid_platform.formats.file_access import recorded_file
-from acid_platform.formats.keyed import INSERT_EVENT
 from acid_platform.layout.file_entries import KeyRanges
 from acid_platform.storage.files import Files
 from tests.acid_files import B1, AcidTable, P, proven

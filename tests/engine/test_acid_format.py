@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform import CorruptFile, SnapshotExpired, UnsupportedLayout
-from acid_platform.base.recent import Recent
+from acid_platform.base.first_use import Recent
 from acid_platform.engine.spark import few_calls, live_rows
 from acid_platform.engine.spark.failures import install_expiry
 from acid_platform.engine.spark.live_rows import READER_VARIABLE, has_acid_format

@@ -25,7 +25,7 @@ from acid_platform.metastore.operations.tables import DeclareView
 from acid_platform.metastore.records import ViewRecord
 from acid_platform.services import cleaner
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import Statement
+from acid_platform.transactions.concurrency import Statement
 from acid_platform.write.publishing import WrittenDirectory
 from tests.acid_files import AcidTable, P, contents_of, full
 from tests.conftest import temporary_warehouse

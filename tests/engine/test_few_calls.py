@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from acid_platform import CorruptFile, InvalidExpression, Table, UnknownColumn, Warehouse
-from acid_platform.base.recent import Recent
+from acid_platform.base.first_use import Recent
 from acid_platform.engine.spark import few_calls
 from acid_platform.engine.spark.few_calls import (
     over_frames,

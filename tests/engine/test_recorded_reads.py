@@ -15,7 +15,7 @@ from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.services import cleaner
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from tests.acid_files import AcidTable, P, contents_of
 from tests.conftest import temporary_warehouse
 

@@ -11,7 +11,7 @@ from acid_platform import NotEnoughHistory, SnapshotExpired, UnknownColumn, Ware
 from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.transactions import NONE_OPEN, RowOperation
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from tests.acid_files import AcidTable, P, contents_of
 from tests.conftest import temporary_warehouse
 from tests.runs import without_java

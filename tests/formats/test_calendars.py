@@ -15,15 +15,10 @@ from pyspark.sql import SparkSession
 
 from acid_platform import CompactionRefused
 from acid_platform.formats.orc import open_orc
-from acid_platform.formats.orc.calendars import (
-    as_written,
-    from_julian,
-    to_be_stored,
-    to_julian,
-)
 from acid_platform.formats.orc.dump import events
 from acid_platform.formats.orc.orc_file import replace_footer
 from acid_platform.formats.orc.tail import is_proleptic
+from acid_platform.formats.orc.writer_clocks import as_written, from_julian, to_be_stored, to_julian
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_types import FIRST_GREGORIAN
 from tests.acid_files import AcidTable, P

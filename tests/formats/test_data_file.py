@@ -7,8 +7,7 @@ import inspect
 import numpy as np
 import pytest
 
-from acid_platform.formats.data_file import DataFile
-from acid_platform.formats.keyed import Keyed, StoredKeys
+from acid_platform.formats.data_file import DataFile, Keyed, StoredKeys
 from acid_platform.formats.orc.orc_file import OrcFile
 from acid_platform.formats.parquet import ParquetData
 

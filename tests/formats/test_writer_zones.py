@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from acid_platform import UnsupportedLayout
 from acid_platform.formats.orc import open_orc
-from acid_platform.formats.orc.writer_zones import java_zone, zone_rules
+from acid_platform.formats.orc.writer_clocks import java_zone, zone_rules
 from acid_platform.storage.files import Files
 from tests.conftest import MOSTLY_LOCAL, compact_with, temporary_warehouse
 

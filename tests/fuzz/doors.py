@@ -25,17 +25,16 @@ from typing import Any
 import pyarrow as pa
 
 from acid_platform import AcidError
-from acid_platform.base import table_properties
+from acid_platform.formats.data_file import KeyPart
 from acid_platform.formats.file_access import count_rows
-from acid_platform.formats.keyed import KeyPart
 from acid_platform.formats.orc import open_strange_orc, reading
-from acid_platform.formats.orc.ranges import column_ranges, key_ranges
+from acid_platform.formats.orc.column_statistics import column_ranges, key_ranges
 from acid_platform.gateway import framing
 from acid_platform.gateway.authorization import Caller
 from acid_platform.gateway.framing import Cutter, Limits, MalformedMessage
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.handles.csv_files import CsvFormat, TypeOfTexts, type_of
-from acid_platform.layout import names
+from acid_platform.layout import names, table_properties
 from acid_platform.layout.formats import FileFormat, compression
 from acid_platform.layout.partition_names import (
     DEFAULT_PARTITION,

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import pytest
 
-from acid_platform.base.strangers import FewLines
+from acid_platform.base.ports import FewLines
 from acid_platform.gateway import framing
 from acid_platform.gateway.authorization import Caller
 from acid_platform.gateway.client_connection import ClientConnection

@@ -27,7 +27,7 @@ from acid_platform.metastore.codec import encode
 from acid_platform.metastore.operations.base import OPERATIONS, MetastoreOperation
 from acid_platform.metastore.rules import turn
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
-from acid_platform.transactions.regions import KeyHashes
+from acid_platform.transactions.row_sets import KeyHashes
 from tests.conftest import few_then_more
 from tests.gateway.clients import m
 from tests.gateway.test_protocol import message

@@ -13,7 +13,7 @@ from acid_platform.gateway.gateway_server import GatewayServer
 from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.metastore.records import LockRequest
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from tests.acid_files import P
 from tests.gateway.clients import (
     ACQUIRED,

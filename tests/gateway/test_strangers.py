@@ -17,9 +17,15 @@ from prometheus_client import CollectorRegistry, Gauge
 from thriftpy2.thrift import TApplicationException
 
 from acid_platform import InvalidDefinition, Warehouse
-from acid_platform.base import strangers
-from acid_platform.base.metrics_page import MOST, serve_metrics
-from acid_platform.base.strangers import FewLines, Pace, Strangers, network_of
+from acid_platform.base import ports
+from acid_platform.base.ports import (
+    MOST_READERS,
+    FewLines,
+    Pace,
+    Strangers,
+    network_of,
+    serve_metrics,
+)
 from acid_platform.gateway import logins
 from acid_platform.gateway.gateway_server import Entry, GatewayServer
 from acid_platform.gateway.hive_client import PASSWORD, Hive
@@ -82,7 +88,7 @@ def test_P75_descriptors_are_kept_back(monkeypatch: pytest.MonkeyPatch) -> None:
     raised: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: raised.append(limits))
-    assert strangers.most_connections() == 4096 - strangers.KEPT_BACK
+    assert ports.most_connections() == 4096 - ports.KEPT_BACK
     assert raised == [(4096, 4096)]
 
 
@@ -194,7 +200,7 @@ def test_P75_half_sent_requests_keep_nobody_from_the_numbers() -> None:
             with urllib.request.urlopen(page.address, timeout=5) as answer:
                 assert b"here 1.0" in answer.read()
         assert threading.active_count() - threads <= 2  # who holds them, and who reads
-        assert len(page._strangers) <= MOST
+        assert len(page._strangers) <= MOST_READERS
     page.close()
 
 

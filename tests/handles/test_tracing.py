@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from acid_platform import Warehouse, WrongType
-from acid_platform.base import tracing
+from acid_platform.base import logs
 from tests.conftest import temporary_warehouse
 
 
@@ -30,7 +30,7 @@ def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
 def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(tracing, "_tracer", lambda: provider.get_tracer("acid_platform"))
+    monkeypatch.setattr(logs, "_tracer", lambda: provider.get_tracer("acid_platform"))
     return exporter
 
 
@@ -64,19 +64,19 @@ def test_without_the_package_nothing_is_traced(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    tracing._tracer.cache_clear()
+    logs._tracer.cache_clear()
     try:
         warehouse.sql("INSERT INTO db.t VALUES (2)")
-        assert tracing._tracer() is None
+        assert logs._tracer() is None
     finally:
-        tracing._tracer.cache_clear()
+        logs._tracer.cache_clear()
     assert warehouse.table("db.t").count() == 1
 
 
 def test_logs_have_the_ids_of_the_statement(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.handler.addFilter(tracing.StatementIds())
+    caplog.handler.addFilter(logs.StatementIds())
     caplog.handler.setFormatter(logging.Formatter("%(acid_transaction)d %(acid_run)s %(message)s"))
-    with tracing.statement_span("write db.t", 7, "run-1"):
+    with logs.statement_span("write db.t", 7, "run-1"):
         logging.getLogger("acid_platform.write").warning("slow")
     logging.getLogger("other").warning("idle")
     assert caplog.text == "7 run-1 slow\n0  idle\n"

@@ -25,7 +25,7 @@ import pytest
 from pyarrow import parquet
 
 from acid_platform import DeltaSource, DuckDBSource, FolderSource, IcebergSource
-from acid_platform.base import databases, private_places
+from acid_platform.base import databases, local_files
 from acid_platform.base.file_bounds import BATCH_BYTES
 from acid_platform.errors import AcidError, CorruptFile, ImportRefused, OwnedByOthers
 from acid_platform.formats import parquet_files as formats
@@ -341,7 +341,7 @@ def test_P68_pyiceberg_reads_no_configuration_of_another_user(
     table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(private_places, "_own", lambda _: set())
+    monkeypatch.setattr(local_files, "_own", lambda _: set())
     with IcebergSource(table.metadata_location):
         pass
     (tmp_path / ".pyiceberg.yaml").write_text("catalog: {}")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from acid_platform import AcidError
-from acid_platform.base.table_properties import PUBLICATION_WAIT
+from acid_platform.layout.table_properties import PUBLICATION_WAIT
 from acid_platform.services import cleaner, worker
 from acid_platform.storage import durability
 from tests.interop.checks import Checks

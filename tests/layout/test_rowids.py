@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acid_platform import CorruptFile, InvalidDefinition
-from acid_platform.layout.schema import Bucket, decode_bucket
+from acid_platform.layout.acid_keys import Bucket, decode_bucket
 
 VECTORS = [
     (0, 0, 536870912, 0x20000000),

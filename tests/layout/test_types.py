@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acid_platform import InvalidDefinition
-from acid_platform.layout.schema import cheapest
+from acid_platform.engine.spark.scan import cheapest
 from acid_platform.layout.types import HiveType, parse_columns, parse_type
 
 PRIMITIVES = [

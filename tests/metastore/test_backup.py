@@ -38,7 +38,7 @@ from acid_platform.metastore.server.state_tables import StateTables
 from acid_platform.metastore.server.store import events_of
 from acid_platform.tables.adoption import highest_of
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from tests.cli.conftest import small
 from tests.cli.small import Small
 from tests.contents import counts

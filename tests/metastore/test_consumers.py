@@ -13,7 +13,7 @@ from acid_platform import errors
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.pasts import CursorMove
 from acid_platform.metastore.records import LockRequest
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from tests.conftest import few_then_more
 from tests.metastore.world import World
 

@@ -10,7 +10,7 @@ from acid_platform import errors
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.tasks import DropCleaning
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from tests.metastore.world import World
 
 FIRST = {"write_id": 1, "time": None, "tag": None}

@@ -44,7 +44,7 @@ from acid_platform.metastore.operations.transactions import (
 from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
 from acid_platform.metastore.server.store import Store, machine_at
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from benchmarks.metastore import fill
 from tests.contents import counts
 from tests.declared import declare

@@ -45,7 +45,7 @@ from acid_platform.tables import locations
 from acid_platform.tables.adoption import restore
 from acid_platform.tables.joining import IDENTITY
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from tests.acid_files import contents_of
 from tests.cli.small import write_delta
 from tests.metastore.processes import end, gone, until

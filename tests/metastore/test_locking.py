@@ -8,7 +8,7 @@ import pytest
 
 from acid_platform import LockNotAcquired, LockTimeout, NoSuchTable, TxnAborted
 from acid_platform.metastore.records import LockRequest
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from tests.metastore.world import INSERT, SELECT, UPDATE, E, R, W, World, X
 
 _BEGIN = {"kind": 0, "locks": [], "wait": 0, "zero_wait": None, "info": {}, "tables": []}

@@ -93,7 +93,7 @@ def test_P28_a_snapshot_is_given_the_files_of_a_dropped_partition(world: World) 
 
 def drop(world: World, table: str, partition: str | None) -> None:
     from acid_platform.metastore.records import LockRequest
-    from acid_platform.transactions.locks import LockType
+    from acid_platform.transactions.concurrency import LockType
 
     txn = world.begin(LockRequest(table, LockType.EXCLUSIVE, None, partition))
     world.call("drop", txn=txn.id, name=table, partition=partition)

@@ -64,7 +64,7 @@ from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
 from acid_platform.metastore.tasks import DropCleaning
 from acid_platform.metastore.wire import Channel
 from acid_platform.transactions import RowOperation, TxnType, ValidTxnList
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from tests.contents import counts
 from tests.declared import declare
 from tests.metastore.processes import gone, until

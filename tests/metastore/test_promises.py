@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from acid_platform import Warehouse
-from acid_platform.base.table_properties import refuse_promises
 from acid_platform.errors import InvalidDefinition
 from acid_platform.gateway.partition_calls import _placed as placed
+from acid_platform.layout.table_properties import refuse_promises
 from acid_platform.metastore.operations.tables import AlterTable
 from tests.conftest import temporary_warehouse
 

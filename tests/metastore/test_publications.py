@@ -17,7 +17,7 @@ from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server import stored_kinds
 from acid_platform.metastore.tasks import CompactionTask, Unpublication
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from tests.metastore.test_other_engines import ask, opened
 from tests.metastore.world import INSERT, E, R, W, Waits, World
 

@@ -23,7 +23,7 @@ from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.server import stored_kinds
 from acid_platform.metastore.server.store import Store, Unsaved, machine_at
 from acid_platform.transactions import TxnType
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from acid_platform.transactions.row_sets import RowSet
 from tests.metastore.world import DELETE, INSERT, UPDATE, Txn, Waits, World
 

@@ -15,11 +15,12 @@ from acid_platform import (
     TableExists,
     UnsupportedStatement,
 )
+from acid_platform.base.config import LockSettings
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import LockSettings, LockType, Statement, lock_of
+from acid_platform.transactions.concurrency import LockType, Statement, lock_of
 from tests.contents import counts
 from tests.metastore.world import DELETE, INSERT, UPDATE, E, R, Txn, W, World, X
 

@@ -12,9 +12,9 @@ from acid_platform import MalformedRows, WriteConflict
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.records import LockRequest, RegionReport
 from acid_platform.metastore.server import stored_kinds
-from acid_platform.transactions import regions
-from acid_platform.transactions.conflicts import Looked
-from acid_platform.transactions.regions import ColumnSpans, KeyHashes, Region, Span
+from acid_platform.transactions import row_sets
+from acid_platform.transactions.concurrency import Looked
+from acid_platform.transactions.row_sets import ColumnSpans, KeyHashes, Region, Span
 from tests.metastore.world import INSERT, E, Txn, W, World, X
 
 
@@ -132,8 +132,8 @@ def test_P51_beyond_the_memory_the_oldest_count_as_if_they_looked_for_all_rows(
         Region({"id": ColumnSpans(True, (Span("NaN", None),))}),
         Region({}, KeyHashes(("id",), "AAAA")),
         Region({}, KeyHashes(("id",), "not base64")),
-        Region({"id": ColumnSpans(True, (Span("1", "1"),) * (regions.MOST_SPANS + 1))}),
-        Region({}, KeyHashes(("id",), b64encode(bytes(8 * regions.MOST_KEYS + 8)).decode())),
+        Region({"id": ColumnSpans(True, (Span("1", "1"),) * (row_sets.MOST_SPANS + 1))}),
+        Region({}, KeyHashes(("id",), b64encode(bytes(8 * row_sets.MOST_KEYS + 8)).decode())),
     ],
 )
 def test_P51_a_region_that_is_none_aborts_the_commit(world: World, region: Region) -> None:
@@ -146,6 +146,6 @@ def test_P51_a_region_that_is_none_aborts_the_commit(world: World, region: Regio
 
 def test_P51_a_commit_has_a_bounded_number_of_regions(world: World) -> None:
     txn = world.write()
-    sought = [encode(RegionReport("t", Region()))] * (regions.MOST_REGIONS + 1)
+    sought = [encode(RegionReport("t", Region()))] * (row_sets.MOST_REGIONS + 1)
     with pytest.raises(MalformedRows, match="65 regions of rows of t: 64 at most"):
         world.call("commit", txn=txn.id, writes=[], sought=sought)

@@ -44,7 +44,7 @@ from acid_platform.metastore.server.state_file import Origin, StateFile, open_st
 from acid_platform.metastore.server.state_tables import VIEWS, StateTables, write_state
 from acid_platform.metastore.server.store import Store, Unsaved, machine_at
 from acid_platform.transactions import TxnState
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from tests.clocks import ManualClock
 from tests.declared import declare
 from tests.metastore.processes import ask, until

@@ -34,7 +34,7 @@ from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.server import connections
 from acid_platform.metastore.server.metrics import Histogram
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from tests.crowds import held
 from tests.declared import declare
 from tests.metastore.processes import ask, end, gone, until

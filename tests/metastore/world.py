@@ -20,7 +20,7 @@ from acid_platform.transactions import (
     ValidTxnList,
     ValidWriteIdList,
 )
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from tests.clocks import ManualClock
 from tests.contents import counts
 

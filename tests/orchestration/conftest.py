@@ -16,7 +16,7 @@ from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.orchestration.resources import WarehouseResource
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from tests.conftest import temporary_warehouse
 from tests.contents import counts
 

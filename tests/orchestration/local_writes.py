@@ -13,7 +13,7 @@ from pathlib import Path
 from acid_platform import Transaction
 from acid_platform.layout.names import temporary_name
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import Statement
+from acid_platform.transactions.concurrency import Statement
 from acid_platform.write.publishing import WrittenDirectory
 from tests.acid_files import AcidTable, P, contents_of, full
 

@@ -14,10 +14,9 @@ import pyarrow as pa
 import pytest
 from markdown_it import MarkdownIt
 
-from acid_platform.base.visible import visible
 from acid_platform.display.listing import show_table
 from acid_platform.engine.interface import ArrowResult
-from acid_platform.errors import InvalidDefinition
+from acid_platform.errors import InvalidDefinition, visible
 from acid_platform.metastore.records import ViewRecord
 from acid_platform.orchestration import check_results, checks, components, evaluation, metadata
 from acid_platform.orchestration.metadata import table_schema

@@ -28,10 +28,10 @@ from acid_platform.transactions import (
     RangeResponse,
     ValidTxnList,
     ValidWriteIdList,
-    lists,
+    ids,
 )
-from acid_platform.transactions.conflicts import CHANGED, Changed
-from acid_platform.transactions.regions import Region
+from acid_platform.transactions.concurrency import CHANGED, Changed
+from acid_platform.transactions.row_sets import Region
 from tests.judge.verdict import ON_REQUEST, PROMISED
 from tests.recorder.rounds import Rounds
 from tests.simulation.mutations import MUTATIONS, Cell, Faulty
@@ -75,7 +75,7 @@ def _late(real: Any, store: Store, events: Any) -> None:
 
 
 def _above_open(_real: Any, lists: ValidWriteIdList) -> CompactorWriteIdList:
-    return CompactorWriteIdList(lists.high_watermark, (), lists.aborted, NONE_OPEN, lists.table)
+    return CompactorWriteIdList(ids.high_watermark, (), ids.aborted, NONE_OPEN, ids.table)
 
 
 def _again(real: Any, *args: Any) -> Any:
@@ -134,18 +134,18 @@ TEETH: tuple[Tooth, ...] = (
         "T41",
         "a snapshot misses the last two transactions",
         ValidTxnList.for_reader,
-        lambda real, lists, me: real(lists, max(1, me - 2)),
+        lambda real, lists, me: real(ids, max(1, me - 2)),
     ),
     Faulty(
         "S4",
         "a transaction does not see its own writes",
         ValidWriteIdList.seeing,
-        lambda _real, lists, _own: lists,
+        lambda _real, lists, _own: ids,
     ),
     Faulty(
         "S14",
         "all of a directory counts as valid",
-        lists._IdList.range_valid,
+        ids._IdList.range_valid,
         lambda _real, _lists, _low, _high: RangeResponse.ALL,
     ),
     Faulty(

@@ -16,7 +16,7 @@ import pytest
 from pyarrow import fs
 
 from acid_platform import CorruptFile, UnsupportedLayout
-from acid_platform.layout.external_formats import external_format
+from acid_platform.layout.formats import external_format
 from acid_platform.layout.types import parse_columns
 from acid_platform.scan.number_texts import typed_texts
 from acid_platform.scan.text_lines import (

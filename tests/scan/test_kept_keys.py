@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acid_platform.base.recent import Recent
-from acid_platform.formats.keyed import KeyRun, StoredKeys
+from acid_platform.base.first_use import Recent
+from acid_platform.formats.data_file import KeyRun, StoredKeys
 from acid_platform.scan import deletes
 from acid_platform.scan import deletes as module
 from acid_platform.scan.deletes import DeletedRows, DeleteKeys, file_events, kept_keys, load_keys

@@ -19,7 +19,7 @@ from acid_platform.scan import decode
 from acid_platform.scan.decode import PLACE
 from acid_platform.scan.open import arrow_scan
 from acid_platform.scan.scans import ArrowScan, Scan
-from acid_platform.values.arrow_numpy import values_of
+from acid_platform.values.arrow_types import values_of
 from tests.acid_files import AcidTable, P, proven
 from tests.notation import txns, write_ids
 

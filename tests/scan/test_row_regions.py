@@ -25,8 +25,8 @@ from acid_platform.layout.types import parse_columns
 from acid_platform.predicates.arrow_predicates import arrow_predicate
 from acid_platform.scan.file_pruning import equal_columns, region_of_condition
 from acid_platform.scan.row_regions import FIRST_DAY, region_of_files, region_of_partition
-from acid_platform.transactions import regions
-from acid_platform.transactions.regions import EVERY, ColumnSpans, KeyHashes, Region, united
+from acid_platform.transactions import row_sets
+from acid_platform.transactions.row_sets import EVERY, ColumnSpans, KeyHashes, Region, united
 from acid_platform.values.arrow_types import arrow_schema
 from tests.scan.test_file_pruning import COLUMNS, PREDICATES, ROWS
 
@@ -89,8 +89,8 @@ def test_P51_what_joins_regions_loses_no_row(
     one: str, other: str, word: str, rows: list[Row], most: int
 ) -> None:
     """Also if spans and regions are few."""
-    before = regions.MOST_SPANS
-    regions.MOST_SPANS = most
+    before = row_sets.MOST_SPANS
+    row_sets.MOST_SPANS = most
     try:
         sides = [region_of_condition(each, TYPES) for each in (one, other)]
         joined = sides[0].both(sides[1]) if word == "AND" else sides[0].either(sides[1])
@@ -102,7 +102,7 @@ def test_P51_what_joins_regions_loses_no_row(
             for limit in (0, 60, 10_000):
                 assert any(region.meets(found) for _, region in united(told * most * 40, limit))
     finally:
-        regions.MOST_SPANS = before
+        row_sets.MOST_SPANS = before
 
 
 @pytest.mark.more

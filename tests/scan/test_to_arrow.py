@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyarrow import orc, parquet
 
 from acid_platform import CompactionRefused, UnknownColumn, UnsupportedLayout
-from acid_platform.formats.keyed import KeyPart
+from acid_platform.formats.data_file import KeyPart
 from acid_platform.formats.orc import OrcFile, open_orc
 from acid_platform.layout.types import parse_type
 from acid_platform.scan import decode

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import LockRequest
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from tests.simulation.actors import PARTITIONS, Actor
 from tests.simulation.rules import DEFAULT
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from acid_platform.metastore.codec import encode
-from acid_platform.transactions.regions import EVERY, ColumnSpans, KeyHashes, Region
+from acid_platform.transactions.row_sets import EVERY, ColumnSpans, KeyHashes, Region
 
 KEYS = range(4)
 Found = frozenset[tuple[int, int]]

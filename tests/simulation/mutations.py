@@ -42,12 +42,10 @@ from acid_platform.transactions import (
     TxnState,
     ValidTxnList,
     ValidWriteIdList,
-    conflicts,
-    locks,
+    concurrency,
 )
-from acid_platform.transactions.locks import LockType
-from acid_platform.transactions.regions import ColumnSpans, KeyHashes, Region
-from acid_platform.transactions.row_sets import RowSet
+from acid_platform.transactions.concurrency import LockType
+from acid_platform.transactions.row_sets import ColumnSpans, KeyHashes, Region, RowSet
 from tests.simulation.simulator import STEADY, WALL
 from tests.simulation.storage import MemoryLog
 
@@ -244,18 +242,18 @@ _O = RowOperation.OVERWRITE
 
 # fmt: off
 _TABLES = (
-    Cell("T31", "two deletes do not conflict", conflicts.CONFLICTING, (_D, _D), 16),
-    Cell("T31", "an update does not conflict with a delete", conflicts.CONFLICTING, (_U, _D), 6),
-    Cell("T31", "an insert conflicts with an update", conflicts.CONFLICTING, (_I, _U)),
-    Cell("L2", "an update goes in beside an exclusive writer", locks.WAITS, (_W, _X), 5),
-    Cell("L2", "two exclusive writers", locks.WAITS, (_X, _X)),
-    Cell("L2", "a reader beside a drop", locks.WAITS, (_R, _E)),
-    Cell("L2", "a drop beside a reader", locks.WAITS, (_E, _R)),
-    Cell("L2", "readers wait for writers", locks.WAITS, (_R, _W)),
-    Cell("P30", "an overwrite does not conflict with inserts", conflicts.CONFLICTING, (_O, _I)),
-    Cell("P30", "an overwrite does not conflict with a delete", conflicts.CONFLICTING, (_O, _D), 6),
-    Cell("P30", "two overwrites do not conflict", conflicts.CONFLICTING, (_O, _O), 21),
-    Cell("P30", "an insert conflicts with an overwrite", conflicts.CONFLICTING, (_I, _O), 4),
+    Cell("T31", "two deletes do not conflict", concurrency.CONFLICTING, (_D, _D), 16),
+    Cell("T31", "an update does not conflict with a delete", concurrency.CONFLICTING, (_U, _D), 6),
+    Cell("T31", "an insert conflicts with an update", concurrency.CONFLICTING, (_I, _U)),
+    Cell("L2", "an update goes in beside an exclusive writer", concurrency.WAITS, (_W, _X), 5),
+    Cell("L2", "two exclusive writers", concurrency.WAITS, (_X, _X)),
+    Cell("L2", "a reader beside a drop", concurrency.WAITS, (_R, _E)),
+    Cell("L2", "a drop beside a reader", concurrency.WAITS, (_E, _R)),
+    Cell("L2", "readers wait for writers", concurrency.WAITS, (_R, _W)),
+    Cell("P30", "an overwrite does not conflict with inserts", concurrency.CONFLICTING, (_O, _I)),
+    Cell("P30", "an overwrite conflicts with no delete", concurrency.CONFLICTING, (_O, _D), 6),
+    Cell("P30", "two overwrites do not conflict", concurrency.CONFLICTING, (_O, _O), 21),
+    Cell("P30", "an insert conflicts with an overwrite", concurrency.CONFLICTING, (_I, _O), 4),
 )
 
 _LIFE = (
@@ -294,14 +292,14 @@ _LOCKS = (
                state, replace(entry, components=entry.components[:1]))),
     Faulty("L5", "own locks block", locking.first_block,
            lambda real, state, entry: real(state, replace(entry, txn_id=0))),
-    Faulty("L6", "a lock of the database guards nothing", locks.same_resource,
+    Faulty("L6", "a lock of the database guards nothing", concurrency.same_resource,
            lambda real, first, second: first.table and second.table and real(first, second), 4),
     Faulty("L10", "no read is refused at once", locking.stand_in_line,
            lambda real, turn, entry, needs, _zero_wait=False: real(turn, entry, needs)),
     Faulty("L11", "a wait is never over", locking.expire_waits, _always(None)),
     Faulty("L15", "what a transaction holds may be unlocked", other_engine_requests.unlock,
            _unlocked, 11),
-    Faulty("P46", "a publication meets only publications", locks.blocked_by,
+    Faulty("P46", "a publication meets only publications", concurrency.blocked_by,
            lambda real, asked, held: real(
                replace(asked, other_engine=False), replace(held, other_engine=False)), 24),
     Faulty("P46", "somebody ends the publication of a compaction that goes on",
@@ -314,14 +312,14 @@ _CONFLICTS = (
     Faulty("T27", "the partitions of a dynamic write are not looked at",
            commits._touched, _locked_alone),
     Faulty("T31", "a commit without the conflict check", write_set.conflict, _always(None)),
-    Faulty("T32", "who opened at the commit id does not overlap", conflicts.overlaps,
+    Faulty("T32", "who opened at the commit id does not overlap", concurrency.overlaps,
            lambda _real, mine, theirs: (
                mine.txn_id != theirs.txn_id and mine.txn_id < theirs.commit_id), 20),
-    Faulty("T37", "nothing is the same entity", conflicts.same_entity, _always(False)),
+    Faulty("T37", "nothing is the same entity", concurrency.same_entity, _always(False)),
     Faulty("T40", "no write is ever stale", txns.stale, _always(False)),
     Faulty("T44", "the write set is purged one commit early", write_set.purge,
            lambda real, state, writers: real(state, writers + 1), 175),
-    Faulty("P6", "nothing is said about writes below an overwrite", conflicts.conflicts,
+    Faulty("P6", "nothing is said about writes below an overwrite", concurrency.conflicts,
            lambda real, mine, theirs: real(replace(mine, write_id=0), theirs), 27),
     Faulty("P30", "a lock for an overwrite is an overwrite", commits._as_done,
            lambda _real, component, _overwritten: component, 32),
@@ -344,7 +342,7 @@ _CONFLICTS = (
            _snapshot_without("looked", lambda _row: True), 13),
     Faulty("P51", "who looked is forgotten one commit early", write_set.purge,
            lambda real, state, writers: real(state, writers + 1), 13),
-    *(Cell("P51", f"the cell {key}", conflicts.SKEWED, key, 13) for key in conflicts.SKEWED),
+    *(Cell("P51", f"the cell {key}", concurrency.SKEWED, key, 13) for key in concurrency.SKEWED),
 )
 
 _SNAPSHOTS = (

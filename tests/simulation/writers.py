@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import LockRequest
 from acid_platform.transactions import RowOperation, ValidTxnList, ValidWriteIdList
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from tests.simulation.actors import PARTITIONS, Actor, Reader, Session
 from tests.simulation.checks import check_read
 from tests.simulation.disk import Directory, Place

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from acid_platform import InvalidExpression, Table, UnknownColumn, UnsupportedStatement, Warehouse
-from acid_platform.base.visible import nearest_name
+from acid_platform.base.arguments import nearest_name
 from acid_platform.engine.spark.failures import translated
 from acid_platform.handles.transaction import TransactionTable
 from acid_platform.sql.column_references import refuse_unknown_names

@@ -9,7 +9,7 @@ import pytest
 from pyarrow import fs
 
 from acid_platform import PublicationFailed, WarehouseNotWritable
-from acid_platform.base import disk
+from acid_platform.base import local_files
 from acid_platform.storage.durability import make_root, publish, sync, sync_removals
 from acid_platform.storage.files import Files
 
@@ -20,13 +20,13 @@ FILES = Files.of("/")[0]
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Paths in the order in which they were synced."""
     paths: list[str] = []
-    real = disk.sync_path
+    real = local_files.sync_path
 
     def sync_path(path: str | os.PathLike[str]) -> None:
         real(path)
         paths.append(os.fspath(path))
 
-    monkeypatch.setattr(disk, "sync_path", sync_path)
+    monkeypatch.setattr(local_files, "sync_path", sync_path)
     return paths
 
 
@@ -73,14 +73,14 @@ def test_P27_a_sync_that_fails_fails_the_statement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, all_or_none: bool
 ) -> None:
     moves = staged(tmp_path, "delta_1", "delta_2")
-    real = disk.sync_path
+    real = local_files.sync_path
 
     def failing(path: str) -> None:
         if (path == str(tmp_path)) == (when == "after"):
             raise OSError(5, "Input/output error", path)
         real(path)
 
-    monkeypatch.setattr(disk, "sync_path", failing)
+    monkeypatch.setattr(local_files, "sync_path", failing)
     with pytest.raises(PublicationFailed, match=r"Input/output error.*nothing was committed"):
         publish(FILES, str(tmp_path), moves, all_or_none=all_or_none)
     left = {entry.name for entry in tmp_path.iterdir()}

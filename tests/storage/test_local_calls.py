@@ -18,7 +18,7 @@ import pytest
 from pyarrow import fs
 
 from acid_platform import Warehouse
-from acid_platform.base import disk
+from acid_platform.base import local_files
 from acid_platform.services import cleaner
 from acid_platform.storage import files as module
 from tests.conftest import temporary_warehouse
@@ -73,7 +73,7 @@ def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wareh
         return call
 
     for number, name in enumerate(("fsync", "fdatasync")):
-        monkeypatch.setattr(disk.os, name, synced(number))
+        monkeypatch.setattr(local_files.os, name, synced(number))
     with temporary_warehouse(tmp_path / "wh", engine="local") as opened:
         yield opened
 

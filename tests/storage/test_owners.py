@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform.base import private_places
+from acid_platform.base import local_files
 from acid_platform.cli.project import enter_project
 from acid_platform.errors import OwnedByOthers
 from acid_platform.metastore.endpoint import Endpoint, Home
@@ -51,11 +51,11 @@ def test_P68_settings_in_a_project_of_another_user_are_refused(
     with pytest.raises(OwnedByOthers, match=f"with the id {OTHER}: what is there would choose"):
         enter_project(project / "mine", environment)
     assert environment == {}
-    elsewhere = {private_places.SAFE: str(project / "mine")}
+    elsewhere = {local_files.SAFE: str(project / "mine")}
     with pytest.raises(OwnedByOthers):
         enter_project(project / "mine", elsewhere)
     for safe in ("*", str(project), f"/elsewhere:{project}/mine/.."):
-        environment = {private_places.SAFE: safe}
+        environment = {local_files.SAFE: safe}
         enter_project(project / "mine", environment)
         assert environment["JAVA_HOME"] == "/theirs"
 
@@ -83,10 +83,10 @@ def test_P68_a_user_obeys_own_files_and_under_sudo_those_of_the_caller(
     given_away(tmp_path)
     monkeypatch.setattr(os, "geteuid", lambda: user)
     if allowed:
-        private_places.require_own(tmp_path, "absent", environment=environment)
+        local_files.require_own(tmp_path, "absent", environment=environment)
     else:
         with pytest.raises(OwnedByOthers):
-            private_places.require_own(tmp_path, "absent", environment=environment)
+            local_files.require_own(tmp_path, "absent", environment=environment)
 
 
 def test_P68_a_link_of_another_user_is_not_followed(
@@ -94,10 +94,10 @@ def test_P68_a_link_of_another_user_is_not_followed(
 ) -> None:
     (tmp_path / "own").touch()
     (tmp_path / ".env").symlink_to(tmp_path / "own")
-    private_places.require_own(tmp_path, ".env")
+    local_files.require_own(tmp_path, ".env")
     given_away(tmp_path / ".env")
     with pytest.raises(OwnedByOthers):
-        private_places.require_own(tmp_path, ".env")
+        local_files.require_own(tmp_path, ".env")
 
 
 def test_P68_a_metastore_of_another_user_is_neither_asked_nor_started(

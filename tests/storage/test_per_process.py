@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from acid_platform.base.per_process import PerProcess
+from acid_platform.base.first_use import PerProcess
 from acid_platform.compaction.profiles import ValueSums
 from acid_platform.engine.local.computation import connect
 

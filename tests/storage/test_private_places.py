@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform.base import private_places
+from acid_platform.base import local_files
 from acid_platform.errors import OwnedByOthers
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.server import state_tables
@@ -32,17 +32,17 @@ def mode(path: str | Path) -> int:
 
 def test_P69_places_are_for_their_owner_and_have_names_that_nobody_guesses(tmp_path: Path) -> None:
     with (
-        private_places.scratch_directory("a", tmp_path) as first,
-        private_places.scratch_directory("a", tmp_path) as second,
+        local_files.scratch_directory("a", tmp_path) as first,
+        local_files.scratch_directory("a", tmp_path) as second,
     ):
         assert first != second
         assert mode(first) == mode(second) == 0o700
     assert not list(tmp_path.iterdir())
-    with private_places.create_private(tmp_path / "key"):
+    with local_files.create_private(tmp_path / "key"):
         assert mode(tmp_path / "key") == 0o600
     with pytest.raises(FileExistsError):
-        private_places.create_private(tmp_path / "key")
-    file, draft = private_places.draft_beside(tmp_path / "key")
+        local_files.create_private(tmp_path / "key")
+    file, draft = local_files.draft_beside(tmp_path / "key")
     with file:
         assert draft.parent == tmp_path
         assert mode(draft) == 0o600
@@ -51,7 +51,7 @@ def test_P69_places_are_for_their_owner_and_have_names_that_nobody_guesses(tmp_p
 def test_P69_the_directory_of_a_process_ends_with_it_and_not_with_its_forks(tmp_path: Path) -> None:
     code = (
         "import os, sys, multiprocessing\n"
-        "from acid_platform.base.private_places import process_directory\n"
+        "from acid_platform.base.local_files import process_directory\n"
         "def made(): print(process_directory('t'), flush=True)\n"
         "made()\n"
         "child = multiprocessing.get_context('fork').Process(target=made)\n"
@@ -81,9 +81,9 @@ def test_P69_a_known_name_that_others_may_use_is_refused(tmp_path: Path, found: 
         "a file": lambda: place.touch(0o600),
     }[found]()
     with pytest.raises(OwnedByOthers, match="acid-1000 is no directory of this user alone"):
-        private_places.own_directory(place)
+        local_files.own_directory(place)
     own = tmp_path / "own"
-    assert private_places.own_directory(own) == private_places.own_directory(own) == own
+    assert local_files.own_directory(own) == local_files.own_directory(own) == own
     assert mode(own) == 0o700
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
+from acid_platform.storage.durability import Ours, remove
 from acid_platform.storage.files import Files
-from acid_platform.storage.removal import Ours, remove
 
 RECORDED = frozenset(
     {

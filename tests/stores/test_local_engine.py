@@ -21,8 +21,8 @@ from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.server.saving import write_copy
 from acid_platform.services import cleaner, worker
 from acid_platform.services.fsck import Check, examine
+from acid_platform.storage.durability import remove_if_empty
 from acid_platform.storage.files import Files
-from acid_platform.storage.removal import remove_if_empty
 from tests.stores.conftest import Bucket
 
 Rows = list[tuple[Any, ...]]

@@ -20,10 +20,11 @@ from rich.console import Console
 
 from acid_platform import Warehouse, errors
 from acid_platform.base.location import Location
+from acid_platform.base.logs import OneLine
 from acid_platform.base.paths import parts_of_url, without_credentials
-from acid_platform.base.visible import OneLine, visible
 from acid_platform.cli.main import main
 from acid_platform.display import show_table
+from acid_platform.errors import visible
 from acid_platform.formats.orc import open_strange_orc
 from acid_platform.formats.orc.protobuf import (
     UnreadableMessage,

@@ -20,7 +20,7 @@ from packaging.specifiers import SpecifierSet
 from pydantic import ValidationError
 
 from acid_platform import InvalidDefinition
-from acid_platform.layout.declarable import table_name
+from acid_platform.layout.names import table_name
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = ["cleaning_job", "compaction_job", "erase"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.conflicts import (
+from acid_platform.transactions.concurrency import (
     CHANGED,
     CONFLICTING,
     SKEWED,
@@ -23,7 +23,7 @@ from acid_platform.transactions.conflicts import (
     same_entity,
     skew,
 )
-from acid_platform.transactions.regions import ColumnSpans, Region
+from acid_platform.transactions.row_sets import ColumnSpans, Region
 
 I, U, D = RowOperation.INSERT, RowOperation.UPDATE, RowOperation.DELETE  # noqa: E741
 O = RowOperation.OVERWRITE  # noqa: E741

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acid_platform import InvalidDefinition
+from acid_platform.base.config import LockSettings
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.locks import (
+from acid_platform.transactions.concurrency import (
     STATEMENT_LOCKS,
     WAITS,
     LockComponent,
     LockLevel,
-    LockSettings,
     LockType,
     Statement,
     blocked_by,

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from acid_platform.values.arrow_numpy import filled, from_numpy, scalar_of, values_of
+from acid_platform.values.arrow_types import filled, from_numpy, scalar_of, values_of
 
 KINDS = [
     pa.bool_(),
@@ -116,7 +116,7 @@ def test_nothing_here_imports_pandas() -> None:
     program = """
 import datetime, sys
 import numpy as np, pyarrow as pa
-from acid_platform.values.arrow_numpy import filled, from_numpy, scalar_of, values_of
+from acid_platform.values.arrow_types import filled, from_numpy, scalar_of, values_of
 values_of(pa.chunked_array([], pa.int64()))
 array = from_numpy(np.arange(3), from_numpy(np.arange(3)))
 for value, kind in ((1, pa.int8()), (.5, pa.float32()), ("x", pa.string()), (True, pa.bool_()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from acid_platform.values.arrow_lending import to_frame
+from acid_platform.values.row_streams import to_frame
 
 LARGE = (1 << 53) + 1
 VALUES = [

@@ -10,7 +10,7 @@ import pytest
 
 from acid_platform import Warehouse, WrongType
 from acid_platform.sql.answers import rows_of
-from acid_platform.values.arrow_lending import far_dates_as_text, far_dates_named
+from acid_platform.values.row_streams import far_dates_as_text, far_dates_named
 
 DAYS = {3_670_000: "12018-02-13", -800_000: "-0221-09-04"}
 

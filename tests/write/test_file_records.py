@@ -16,8 +16,8 @@ from pyarrow import orc
 from acid_platform import CorruptFile
 from acid_platform.formats.file_access import recorded_file
 from acid_platform.formats.orc import open_orc
+from acid_platform.formats.orc.column_statistics import MOST_COLUMNS, column_ranges, key_ranges
 from acid_platform.formats.orc.protobuf import delimited, fields, number
-from acid_platform.formats.orc.ranges import MOST_COLUMNS, column_ranges, key_ranges
 from acid_platform.formats.orc.tail import STATISTICS, footer_of
 from acid_platform.layout.file_entries import (
     MOST_TEXT,

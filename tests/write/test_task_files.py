@@ -22,7 +22,7 @@ from acid_platform import (
 from acid_platform.formats.file_access import recorded_file
 from acid_platform.formats.orc import AcidWriter, OrcWriter
 from acid_platform.formats.orc.dump import events
-from acid_platform.layout.schema import Bucket
+from acid_platform.layout.acid_keys import Bucket
 from acid_platform.layout.types import parse_columns
 from acid_platform.storage.files import Files
 from acid_platform.write import task_files

@@ -11,24 +11,23 @@ from operator import attrgetter
 
 import pyarrow as pa
 
-from acid_platform.base.per_process import usable_cores
+from acid_platform.base.first_use import usable_cores
 from acid_platform.compaction.execution import PLAIN_FILE_BYTES, Compaction, Records, rewritten
 from acid_platform.compaction.profiles import Profile, ValueSums, combine, row_id_checksum
 from acid_platform.engine.interface import EngineName
 from acid_platform.engine.local.event_files import encoding_threads, finished
 from acid_platform.errors import NeedsSpark, UnsupportedLayout
+from acid_platform.formats.data_file import Keyed
 from acid_platform.formats.file_access import (
     WRITTEN_CODECS,
     WRITTEN_FORMATS,
     new_file,
     refuse_finer,
 )
-from acid_platform.formats.keyed import Keyed
 from acid_platform.layout.types import LOCAL_ZONE, TIMESTAMPS, Column
 from acid_platform.scan.scans import ArrowScan, Scan
 from acid_platform.scan.source_files import SourceFile
-from acid_platform.values.arrow_numpy import values_of
-from acid_platform.values.arrow_types import has_ancient
+from acid_platform.values.arrow_types import has_ancient, values_of
 from acid_platform.write.task_files import plain_name
 
 

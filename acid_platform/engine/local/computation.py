@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base.databases import in_memory, not_yet_closed
-from acid_platform.base.per_process import PerProcess
+from acid_platform.base.first_use import PerProcess
 from acid_platform.engine.interface import TableRead
 from acid_platform.engine.local.query_sources import QuerySource
 from acid_platform.engine.local.running import stoppable
@@ -44,8 +44,7 @@ from acid_platform.engine.local.translation.scope import NameScope
 from acid_platform.errors import NeedsSpark, UnsupportedLayout, WrongType
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, LOCAL_ZONE, Column, HiveType, of_value
 from acid_platform.scan.scans import Scan
-from acid_platform.values.arrow_numpy import from_numpy
-from acid_platform.values.arrow_types import arrow_type
+from acid_platform.values.arrow_types import arrow_type, from_numpy
 
 MEMORY_SHARE = 0.25
 """The part of the machine's memory that queries may take before they spill to disk."""

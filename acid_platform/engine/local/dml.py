@@ -19,12 +19,12 @@ from acid_platform.engine.local.event_files import (
 from acid_platform.engine.local.row_checks import require_checked
 from acid_platform.engine.merge_clauses import wanted_assignments
 from acid_platform.errors import NeedsSpark, UnsupportedLayout
-from acid_platform.layout.schema import ROW_ID_COLUMN
+from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
 from acid_platform.predicates.arrow_predicates import predicate_or_none
 from acid_platform.scan.decode import PLACE
 from acid_platform.scan.scans import ENTITY, ArrowScan, Scan
-from acid_platform.values.arrow_numpy import from_numpy, values_of
+from acid_platform.values.arrow_types import from_numpy, values_of
 from acid_platform.values.partition_texts import RowPartitions
 from acid_platform.values.stored_values import stored_rows
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory

@@ -17,17 +17,16 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base.per_process import LastingThreads, PerProcess, usable_cores
+from acid_platform.base.first_use import LastingThreads, PerProcess, usable_cores
 from acid_platform.engine.local import running
 from acid_platform.errors import InvalidDefinition, NeedsSpark, PublicationFailed
-from acid_platform.formats.data_file import FileWriter
+from acid_platform.formats.data_file import FileWriter, Keyed, KeyRun, StoredKeys
 from acid_platform.formats.file_access import WRITTEN_CODECS, WRITTEN_FORMATS, new_file
-from acid_platform.formats.keyed import Keyed, KeyRun, StoredKeys
+from acid_platform.layout.acid_keys import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.layout.file_entries import FileEntry, RecordedFiles
 from acid_platform.layout.formats import ACID_FORMAT
 from acid_platform.layout.names import BucketFile
-from acid_platform.layout.schema import MAX_BUCKET, Bucket, bucket_numbers
-from acid_platform.values.arrow_numpy import from_numpy
+from acid_platform.values.arrow_types import from_numpy
 from acid_platform.values.partition_texts import RowPartitions
 from acid_platform.write.publishing import (
     ChangedRows,

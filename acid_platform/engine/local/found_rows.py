@@ -33,13 +33,13 @@ from acid_platform.engine.local.translation.duckdb_types import identifier
 from acid_platform.engine.local.translation.scope import NameScope
 from acid_platform.engine.merge_clauses import SetTarget, targets_of
 from acid_platform.errors import InvalidDefinition, NeedsSpark, UnsupportedLayout
-from acid_platform.layout.schema import ROW_ID_COLUMN
+from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
 from acid_platform.predicates.analysis import paths_of
 from acid_platform.scan.decode import PLACE
 from acid_platform.scan.scans import Scan
-from acid_platform.values.arrow_numpy import values_of
+from acid_platform.values.arrow_types import values_of
 
 
 @dataclass(frozen=True, slots=True)

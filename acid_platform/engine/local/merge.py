@@ -41,15 +41,20 @@ from acid_platform.engine.merge_clauses import (
     wanted_assignments,
 )
 from acid_platform.errors import InvalidDefinition, NeedsSpark
-from acid_platform.layout.schema import ROW_ID_COLUMN
+from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
 from acid_platform.scan.decode import PLACE
 from acid_platform.scan.scans import ENTITY, ArrowScan, Scan
-from acid_platform.values.arrow_numpy import filled, from_numpy, values_of
-from acid_platform.values.arrow_types import arrow_type, declared_columns
+from acid_platform.values.arrow_types import (
+    arrow_type,
+    declared_columns,
+    filled,
+    from_numpy,
+    values_of,
+)
+from acid_platform.values.fitting import source_rows_ambiguous
 from acid_platform.values.local_rows import local_table
 from acid_platform.values.partition_texts import places_of
-from acid_platform.values.refusals import source_rows_ambiguous
 from acid_platform.values.rows import Rows, column_names
 from acid_platform.values.stored_values import assigned, stored_rows
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory

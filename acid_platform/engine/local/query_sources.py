@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from acid_platform.engine.interface import ChangeRead, TableRead, columns_of
 from acid_platform.errors import AcidError, CorruptFile, NoSuchTxn, SnapshotExpired, TxnAborted
-from acid_platform.layout.schema import ROW_ID_COLUMN
+from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.predicates.arrow_predicates import predicate_or_none
 from acid_platform.scan.scans import ArrowScan
-from acid_platform.values.arrow_lending import ArrowLender
+from acid_platform.values.row_streams import ArrowLender
 
 if TYPE_CHECKING:
     from acid_platform.scan.change_scan import ChangeScan

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.constraints import Constraint, ConstraintKind, RowChecks
 from acid_platform.layout.types import Column
+from acid_platform.values.fitting import LONGEST_SHOWN, constraint_violated
 from acid_platform.values.partition_texts import text_of
-from acid_platform.values.refusals import LONGEST_SHOWN, constraint_violated
 
 _ROWS = "acid_rows"
 """The name of the rows in DuckDB."""

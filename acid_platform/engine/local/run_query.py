@@ -16,7 +16,7 @@ from sqlglot.errors import SqlglotError
 
 from acid_platform.base import arrow_functions as pc
 from acid_platform.base.arguments import require_limit
-from acid_platform.base.recent import Recent
+from acid_platform.base.first_use import Recent
 from acid_platform.engine.interface import (
     ChangeRead,
     EngineName,
@@ -35,13 +35,12 @@ from acid_platform.engine.local.translation.queries import QueryTranslator
 from acid_platform.engine.local.translation.relations import QueryBlock, TopRows
 from acid_platform.engine.spark_pieces import frame_of
 from acid_platform.errors import InvalidDefinition, NeedsSpark, UnknownColumn
-from acid_platform.layout.schema import ROW_ID_COLUMN
+from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import canonical
 from acid_platform.layout.types import Column, HiveType, of_value
 from acid_platform.predicates.grammar import SparkSql
-from acid_platform.values.arrow_numpy import values_of
-from acid_platform.values.arrow_types import HIVE_TYPE, arrow_type, declared_columns
-from acid_platform.values.wall_clocks import instants
+from acid_platform.values.arrow_types import HIVE_TYPE, arrow_type, declared_columns, values_of
+from acid_platform.values.stored_values import instants
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

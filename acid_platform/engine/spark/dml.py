@@ -53,15 +53,15 @@ from acid_platform.engine.spark.write import (
     write_statement,
 )
 from acid_platform.errors import SourceRowsAmbiguous
+from acid_platform.layout.acid_keys import ROW_ID_COLUMN, Bucket
 from acid_platform.layout.bucketing import Bucketing
-from acid_platform.layout.schema import ROW_ID_COLUMN, Bucket
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.layout.types import HiveType
 from acid_platform.predicates.analysis import columns_of
 from acid_platform.predicates.char_literals import refuse_blanks
 from acid_platform.scan.scans import Scan
-from acid_platform.values.refusals import source_rows_ambiguous
+from acid_platform.values.fitting import source_rows_ambiguous
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 from acid_platform.write.task_files import DELETES, INSERTS, RowKind, files_needed
 

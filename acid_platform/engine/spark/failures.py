@@ -29,8 +29,8 @@ from acid_platform.errors import (
     UnsupportedStatement,
     WrongType,
 )
-from acid_platform.formats.keyed import DELETE_EVENT, INSERT_EVENT, wrong_operation
-from acid_platform.values.refusals import (
+from acid_platform.formats.data_file import DELETE_EVENT, INSERT_EVENT, wrong_operation
+from acid_platform.values.fitting import (
     constraint_violated,
     refuse_early_day,
     refuse_other_partition,

@@ -32,7 +32,7 @@ from acid_platform.values.arrow_types import declared_columns
 from acid_platform.values.local_rows import local_parts, local_table
 from acid_platform.values.row_streams import RowStream
 from acid_platform.values.rows import Rows
-from acid_platform.values.wall_clocks import in_full_batches
+from acid_platform.values.stored_values import in_full_batches
 from acid_platform.write.task_files import files_needed
 
 

@@ -51,7 +51,7 @@ from acid_platform.engine.spark.spark_types import (
     spark_schema,
 )
 from acid_platform.engine.spark.spark_versions import version_of
-from acid_platform.layout.schema import FILE_NAME_COLUMN
+from acid_platform.layout.acid_keys import FILE_NAME_COLUMN
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
 from acid_platform.scan.deletes import DeleteKeys, UnreadKeys

@@ -40,7 +40,7 @@ from acid_platform.predicates.grammar import SparkSql
 from acid_platform.predicates.known_columns import require_names, unresolved_column
 from acid_platform.scan.scans import Scan
 from acid_platform.values.arrow_types import is_utf8
-from acid_platform.values.wall_clocks import wall_clocks
+from acid_platform.values.stored_values import wall_clocks
 
 
 @dataclass(frozen=True, repr=False)

@@ -28,8 +28,8 @@ from pyspark.sql import types as T
 from acid_platform.engine.spark.failures import NO_DELETE
 from acid_platform.engine.spark.few_calls import cached, file_frame, selected, sent
 from acid_platform.formats import orc
-from acid_platform.formats.keyed import DELETE_EVENT
-from acid_platform.layout.schema import ROW_ID_COLUMN, codec_in_sql
+from acid_platform.formats.data_file import DELETE_EVENT
+from acid_platform.layout.acid_keys import ROW_ID_COLUMN, codec_in_sql
 from acid_platform.layout.sql_text import sql_string
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, UnreadKeys
 from acid_platform.scan.scans import Scan

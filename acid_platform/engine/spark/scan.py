@@ -8,7 +8,7 @@ test where the reader has none. Changes are read in Spark's tasks by the reader 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 
@@ -29,8 +29,7 @@ from acid_platform.engine.spark.spark_types import (
     spark_schema,
 )
 from acid_platform.errors import CorruptFile, SnapshotExpired
-from acid_platform.layout import schema
-from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
+from acid_platform.layout.acid_keys import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
 from acid_platform.predicates.analysis import columns_of
@@ -65,7 +64,7 @@ def scan_rows(
         needed = {*(name.lower() for name in names), *read}
         columns = tuple(column for column in columns if column.name in needed)
     if not columns:  # files without ACID columns have no other column to count rows by
-        columns = (schema.cheapest(scan.columns) or scan.columns[0],)
+        columns = (cheapest(scan.columns) or scan.columns[0],)
 
     def live(rows: ReadRows) -> DataFrame:
         """The rows that the predicate accepts and that are not deleted."""
@@ -257,3 +256,30 @@ def changed_rows(
     session = spark()
     with raise_as_ours():
         return analysed(shown(change_frame(session, narrowed)))
+
+
+_WIDTH = {
+    "boolean": 1,
+    "tinyint": 1,
+    "smallint": 2,
+    "int": 4,
+    "date": 4,
+    "float": 4,
+    "bigint": 8,
+    "double": 8,
+    "decimal": 9,
+    "timestamp": 12,
+    "string": 20,
+    "varchar": 20,
+    "char": 20,
+    "binary": 40,
+}
+
+
+def cheapest(columns: Iterable[Column]) -> Column | None:
+    """The column that is cheapest to decode, for a scan that needs no column but has to name one.
+
+    None if no column has a primitive type.
+    """
+    flat = [column for column in columns if not column.type.nested]
+    return min(flat, key=lambda column: _WIDTH.get(column.type.kind, 99), default=None)

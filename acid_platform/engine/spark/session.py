@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from acid_platform.base.local_files import process_directory
 from acid_platform.base.location import is_path
 from acid_platform.base.paths import user_path
-from acid_platform.base.private_places import process_directory
 from acid_platform.engine.spark import jvm
 from acid_platform.engine.spark.few_calls import SUBSTITUTION
 from acid_platform.engine.spark.jvm import executor_variables, store_settings

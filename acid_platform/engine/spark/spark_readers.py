@@ -55,8 +55,8 @@ from acid_platform.engine.spark.spark_types import (
     spark_type,
 )
 from acid_platform.engine.spark.task_writing import read_plain
-from acid_platform.formats.keyed import INSERT_EVENT
-from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
+from acid_platform.formats.data_file import INSERT_EVENT
+from acid_platform.layout.acid_keys import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column
 from acid_platform.scan.decode import ROW_ID_TYPE

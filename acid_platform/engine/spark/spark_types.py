@@ -30,7 +30,7 @@ from acid_platform.layout.types import (
     parse_type,
     struct_of,
 )
-from acid_platform.values.refusals import Unfit, below, spelled_fields
+from acid_platform.values.fitting import Unfit, below, spelled_fields
 
 _SPARK: dict[str, T.DataType] = {
     "boolean": T.BooleanType(),

@@ -24,14 +24,14 @@ from acid_platform.engine.spark.spark_versions import version_of
 from acid_platform.engine.spark.task_writing import in_large_batches, write_by_spark, write_in_tasks
 from acid_platform.errors import PublicationFailed
 from acid_platform.formats.file_access import WRITTEN_CODECS, require_codec
+from acid_platform.layout.acid_keys import number_in_sql
 from acid_platform.layout.bucketing import Bucketing, bucket_ids
 from acid_platform.layout.file_entries import FileEntry, RecordedFiles
 from acid_platform.layout.partition_names import DEFAULT_PARTITION
-from acid_platform.layout.schema import number_in_sql
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import FLOATING, TIMESTAMPS, Column, HiveType
 from acid_platform.storage.files import in_threads
-from acid_platform.values.refusals import LONGEST_SHOWN
+from acid_platform.values.fitting import LONGEST_SHOWN
 from acid_platform.write.publishing import Staging, WriteTarget, WrittenDirectory, staging
 from acid_platform.write.task_files import INSERTS, Received, RowKind, StagedFile
 

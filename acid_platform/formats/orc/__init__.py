@@ -1,6 +1,5 @@
 """ORC files, from their bytes up. The room of formats knows of ORC what is named here."""
 
-from acid_platform.formats.orc.calendars import to_be_stored
 from acid_platform.formats.orc.events import (
     ACID_COLUMNS,
     BUCKET,
@@ -20,10 +19,10 @@ from acid_platform.formats.orc.orc_file import (
     open_orc,
     open_strange_orc,
 )
-from acid_platform.formats.orc.pyorc_rows import orc_fields, orc_schema
 from acid_platform.formats.orc.stored_columns import WRITTEN_CODECS, require_codec, written_codec
-from acid_platform.formats.orc.whole_files import reading
+from acid_platform.formats.orc.strange_files import orc_fields, orc_schema, reading
 from acid_platform.formats.orc.writer import AcidWriter, OrcWriter
+from acid_platform.formats.orc.writer_clocks import to_be_stored
 
 __all__ = [
     "ACID_COLUMNS",

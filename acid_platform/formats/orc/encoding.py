@@ -19,8 +19,7 @@ from acid_platform.base import arrow_functions as pc
 from acid_platform.formats.orc.column_statistics import ColumnStatistics, float_bounds
 from acid_platform.formats.orc.runs import Runs, bits, integers, octets, seek_bit, varints
 from acid_platform.layout.types import HiveType
-from acid_platform.values.arrow_numpy import from_numpy, values_of
-from acid_platform.values.arrow_types import arrow_type, offsets_of
+from acid_platform.values.arrow_types import arrow_type, from_numpy, offsets_of, values_of
 
 _EPOCH = 1_420_070_400
 """2015-01-01 in seconds since 1970: ORC counts timestamps from there."""

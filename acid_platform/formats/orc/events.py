@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.formats.keyed import DELETE_EVENT, INSERT_EVENT, Keyed, KeyRun
-from acid_platform.layout.schema import RowKey
+from acid_platform.formats.data_file import DELETE_EVENT, INSERT_EVENT, Keyed, KeyRun
+from acid_platform.layout.acid_keys import RowKey
 from acid_platform.layout.types import Column
-from acid_platform.values.arrow_numpy import from_numpy
-from acid_platform.values.arrow_types import arrow_type
+from acid_platform.values.arrow_types import arrow_type, from_numpy
 
 OPERATION = "operation"
 ORIGINAL_TRANSACTION = "originalTransaction"

@@ -14,26 +14,32 @@ from pyarrow import orc
 from acid_platform.base import arrow_functions as pc
 from acid_platform.base.object_store import store_fault
 from acid_platform.errors import CompactionRefused, CorruptFile, UnsupportedLayout
-from acid_platform.formats.data_file import ColumnOfFile, DataFile, WideTimestamps
-from acid_platform.formats.keyed import (
+from acid_platform.formats.data_file import (
     DELETE_EVENT,
     INSERT_EVENT,
+    ColumnOfFile,
+    DataFile,
     Keyed,
     KeyPart,
     KeyRun,
     StoredKeys,
+    WideTimestamps,
     require_operation,
 )
-from acid_platform.formats.orc.calendars import as_written
+from acid_platform.formats.orc.column_statistics import column_ranges, key_ranges
 from acid_platform.formats.orc.events import KEY_INDEX, RAW_TEXT, UPDATES, index_flaw, is_acid
-from acid_platform.formats.orc.lone_stripes import exact_decimals, lone_stripe
-from acid_platform.formats.orc.pyorc_rows import (
+from acid_platform.formats.orc.strange_files import (
     beyond_nanoseconds,
+    exact_decimals,
     has_nanoseconds,
     in_microseconds,
+    lone_stripe,
+    reading,
+    replace_footer,
+    require_found_by_name,
+    require_shallow_types,
     wide_timestamps,
 )
-from acid_platform.formats.orc.ranges import column_ranges, key_ranges
 from acid_platform.formats.orc.tail import (
     Postscript,
     declared_footer,
@@ -45,19 +51,22 @@ from acid_platform.formats.orc.tail import (
     read_updates,
     stripes,
 )
-from acid_platform.formats.orc.whole_files import (
-    reading,
-    replace_footer,
-    require_found_by_name,
-    require_shallow_types,
+from acid_platform.formats.orc.writer_clocks import (
+    as_written,
+    has_wall_clocks,
+    on_the_clock,
+    zone_of,
 )
-from acid_platform.formats.orc.writer_zones import has_wall_clocks, on_the_clock, zone_of
-from acid_platform.layout.file_entries import ColumnRange, Footer, KeyRanges, RangeKind
-from acid_platform.layout.schema import is_positional
+from acid_platform.layout.file_entries import (
+    ColumnRange,
+    Footer,
+    KeyRanges,
+    RangeKind,
+    is_positional,
+)
 from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
-from acid_platform.values.arrow_numpy import filled, values_of
-from acid_platform.values.arrow_types import has_ancient, has_leaf, leaves
+from acid_platform.values.arrow_types import filled, has_ancient, has_leaf, leaves, values_of
 
 BATCH_ROWS = 1 << 17
 """Rows to decode at a time; a stripe may have millions."""

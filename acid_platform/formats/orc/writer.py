@@ -18,8 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.errors import CorruptFile
-from acid_platform.formats.keyed import Keyed
-from acid_platform.formats.orc.column_statistics import ColumnStatistics, message
+from acid_platform.formats.data_file import Keyed
+from acid_platform.formats.orc.column_statistics import (
+    ColumnStatistics,
+    column_ranges,
+    key_ranges,
+    message,
+)
 from acid_platform.formats.orc.encoding import (
     EncodedColumn,
     StreamKind,
@@ -35,16 +40,14 @@ from acid_platform.formats.orc.events import (
     user_metadata,
 )
 from acid_platform.formats.orc.protobuf import delimited, number, packed
-from acid_platform.formats.orc.ranges import column_ranges, key_ranges
 from acid_platform.formats.orc.stored_columns import BLOCK, StoredColumn, require_codec
+from acid_platform.formats.orc.strange_files import require_found_by_name
 from acid_platform.formats.orc.tail import KINDS, MAGIC, user_metadata_fields, write_updates
-from acid_platform.formats.orc.whole_files import require_found_by_name
+from acid_platform.layout.acid_keys import RowKey, ascend
 from acid_platform.layout.file_entries import FileEntry, Footer
-from acid_platform.layout.schema import RowKey, ascend
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.storage.files import Files
-from acid_platform.values.arrow_numpy import values_of
-from acid_platform.values.arrow_types import arrow_type, is_utf8
+from acid_platform.values.arrow_types import arrow_type, is_utf8, values_of
 
 STRIPE_BYTES = 64 << 20
 """Size of the Arrow arrays in memory at which a stripe is written."""

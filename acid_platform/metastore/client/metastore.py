@@ -29,7 +29,7 @@ from acid_platform.metastore.places import Places, placed
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord, ViewRecord
 from acid_platform.metastore.show_columns import history_entries
 from acid_platform.transactions import TxnType
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 
 if TYPE_CHECKING:
     from acid_platform.metastore.tasks import CompactionTask, EntityCounters, EntityState

@@ -19,7 +19,7 @@ from acid_platform.errors import (
     Terminal,
     TxnAborted,
 )
-from acid_platform.layout.declarable import table_name
+from acid_platform.layout.names import table_name
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import (
@@ -39,7 +39,7 @@ from acid_platform.transactions import (
     ValidTxnList,
     ValidWriteIdList,
 )
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore

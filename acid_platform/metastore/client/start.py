@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from acid_platform.base.private_places import scratch_file
+from acid_platform.base.local_files import scratch_file
 from acid_platform.errors import MetastoreInUse, MetastoreUnavailable, error_class
 from acid_platform.metastore.endpoint import Home, absolute_files
 

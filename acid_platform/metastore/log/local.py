@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from acid_platform.base.disk import sync_data, sync_path
+from acid_platform.base.local_files import sync_data, sync_path
 from acid_platform.errors import MetastoreDamaged
 from acid_platform.metastore.log import segment
 from acid_platform.metastore.log.contract import Batch, Leader, PositionTaken

@@ -14,10 +14,9 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Protocol
 
-from acid_platform.base.disk import make_directory, sync_path
+from acid_platform.base.local_files import create_private, make_directory, sync_path
 from acid_platform.base.object_store import BY_SCHEME
 from acid_platform.base.paths import local_path
-from acid_platform.base.private_places import create_private
 from acid_platform.errors import InvalidDefinition
 
 _DRAFT = ".draft-"

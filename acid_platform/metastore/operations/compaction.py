@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from acid_platform.compaction.states import ErasureState
-from acid_platform.metastore.codec import BRIEF, FLAT
+from acid_platform.metastore.codec import FLAT
 from acid_platform.metastore.operations.base import MetastoreOperation, Unrecorded
 from acid_platform.metastore.operations.transactions import Granted, Ticket
 from acid_platform.metastore.places import Located, Places
@@ -23,6 +23,7 @@ from acid_platform.metastore.tasks import (
     Unpublication,
 )
 from acid_platform.transactions import CompactorWriteIdList
+from acid_platform.transactions.ids import BRIEF
 
 # --- answers ------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from acid_platform.layout.constraints import Constraint
-from acid_platform.metastore.codec import BRIEF
 from acid_platform.metastore.operations.base import MetastoreOperation, Unrecorded
 from acid_platform.metastore.records import (
     PLATFORM_OWNER,
@@ -18,6 +17,7 @@ from acid_platform.metastore.records import (
     ViewRecord,
     WriteReport,
 )
+from acid_platform.transactions.ids import BRIEF
 
 # --- answers ------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from acid_platform.metastore.codec import BRIEF, FLAT
+from acid_platform.metastore.codec import FLAT
 from acid_platform.metastore.operations.base import MetastoreOperation, Unrecorded
 from acid_platform.metastore.pasts import CursorMove, SinkBatch
 from acid_platform.metastore.places import Located, Places
@@ -22,7 +22,8 @@ from acid_platform.metastore.records import (
     WriteReport,
 )
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
+from acid_platform.transactions.ids import BRIEF
 
 # --- answers ------------------------------------------------------------------------------------
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
-from acid_platform.base.table_properties import CONSUMER_RETENTION, HISTORY_RETENTION
 from acid_platform.compaction.states import CompactionState
+from acid_platform.layout.table_properties import CONSUMER_RETENTION, HISTORY_RETENTION
 from acid_platform.metastore.pasts import Pin, TableCommit, utc_text
 from acid_platform.metastore.records import Holder
 from acid_platform.metastore.rules import kept_history

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from acid_platform.base import table_properties
 from acid_platform.errors import (
     AcidError,
     DeclarationChanged,
@@ -19,6 +18,7 @@ from acid_platform.errors import (
     TxnAborted,
     WriteConflict,
 )
+from acid_platform.layout import table_properties
 from acid_platform.layout.names import DeltaName, parse_directory, span
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import Cursor, Sink
@@ -48,9 +48,8 @@ from acid_platform.metastore.rules.table_declarations import (
 from acid_platform.metastore.rules.turn import Event, Turn, handles
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.transactions import RowOperation, TxnState, TxnType
-from acid_platform.transactions.conflicts import InTable, Looked, WriteSetRow
-from acid_platform.transactions.regions import MOST_REGIONS
-from acid_platform.transactions.row_sets import RowSet
+from acid_platform.transactions.concurrency import InTable, Looked, WriteSetRow
+from acid_platform.transactions.row_sets import MOST_REGIONS, RowSet
 
 
 @handles(ops.CommitTxn)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from acid_platform.base import table_properties
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.errors import (
     AcidError,
@@ -13,6 +12,7 @@ from acid_platform.errors import (
     InvalidDefinition,
     NoSuchPartition,
 )
+from acid_platform.layout import table_properties
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import EntityDirectory
 from acid_platform.metastore.rules import locking

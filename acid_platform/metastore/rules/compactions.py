@@ -16,7 +16,6 @@ from dataclasses import field, replace
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import AcidError, CompactionLost, InvalidDefinition
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.codec import BRIEF
 from acid_platform.metastore.records import LockRequest, RecordedDirectory
 from acid_platform.metastore.rules import kept_history, locking
 from acid_platform.metastore.rules.commits import end
@@ -28,7 +27,8 @@ from acid_platform.metastore.rules.turn import Event, Past, Turn, handles
 from acid_platform.metastore.rules.txns import granted, open_txn, require_open
 from acid_platform.metastore.tasks import CompactionTask, QueuedTask, Unpublication
 from acid_platform.transactions import RowOperation, TxnState, TxnType, ValidTxnList
-from acid_platform.transactions.locks import LockComponent, LockType
+from acid_platform.transactions.concurrency import LockComponent, LockType
+from acid_platform.transactions.ids import BRIEF
 
 _W, _R = CompactionState.WORKING, CompactionState.READY_FOR_CLEANING
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from acid_platform.errors import DeclarationChanged, ForeignLocation, NoSuchTable
-from acid_platform.layout.declarable import table_name
 from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.names import table_name
 from acid_platform.metastore.records import PartitionRecord, TableRecord, ViewRecord
 from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.rules.snapshots import first_snapshot

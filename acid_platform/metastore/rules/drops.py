@@ -15,8 +15,7 @@ from acid_platform.metastore.rules.turn import Event, Turn
 from acid_platform.metastore.rules.txns import WriteIdAllocated
 from acid_platform.metastore.tasks import DropTask
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.conflicts import WriteSetRow
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType, WriteSetRow
 
 
 def drop(turn: Turn, operation: ops.Drop) -> None:

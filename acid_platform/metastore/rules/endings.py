@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import field, replace
 from typing import NamedTuple
 
-from acid_platform.metastore.codec import BRIEF
 from acid_platform.metastore.pasts import Cursor, Sink
 from acid_platform.metastore.records import HistoryRow, RecordedDirectory
 from acid_platform.metastore.rules import kept_history, lock_index, write_set
@@ -14,7 +13,8 @@ from acid_platform.metastore.rules.table_declarations import register_partitions
 from acid_platform.metastore.rules.turn import Event
 from acid_platform.scan.selection import shadows
 from acid_platform.transactions import RowOperation, TxnState, TxnType
-from acid_platform.transactions.conflicts import Looked, WriteSetRow
+from acid_platform.transactions.concurrency import Looked, WriteSetRow
+from acid_platform.transactions.ids import BRIEF
 
 
 class Placed(NamedTuple):

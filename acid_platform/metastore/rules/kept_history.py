@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
 
-from acid_platform.base.table_properties import (
+from acid_platform.layout.table_properties import (
     CONSUMER_RETENTION,
     HISTORY_RETENTION,
     TableProperty,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from acid_platform.metastore.rules.state import LockEntry, State
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 
 
 def add_lock(state: State, entry: LockEntry) -> None:

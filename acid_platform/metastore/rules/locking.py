@@ -19,7 +19,7 @@ from acid_platform.errors import (
     ReadOnlyTxn,
     SnapshotExpired,
 )
-from acid_platform.layout.declarable import table_name
+from acid_platform.layout.names import table_name
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.codec import FLAT, encode
 from acid_platform.metastore.records import LockRequest
@@ -38,7 +38,7 @@ from acid_platform.metastore.rules.table_declarations import normal_partition
 from acid_platform.metastore.rules.turn import Event, Parked, Turn, error_reply
 from acid_platform.metastore.tasks import CompactionTask
 from acid_platform.transactions import RowOperation, TxnType
-from acid_platform.transactions.locks import (
+from acid_platform.transactions.concurrency import (
     WAITS,
     LockComponent,
     LockType,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from acid_platform.base.table_properties import HISTORY_RETENTION
 from acid_platform.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory
+from acid_platform.layout.table_properties import HISTORY_RETENTION
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import AsOf, KeptHistory, Pin, Tag, tag_mistaken_for, utc_text
 from acid_platform.metastore.records import PastTable, TableRecord

@@ -19,7 +19,7 @@ from difflib import get_close_matches
 
 from acid_platform.base.config import Settings
 from acid_platform.errors import NoSuchTable
-from acid_platform.layout.declarable import table_name
+from acid_platform.layout.names import table_name
 from acid_platform.metastore.codec import FLAT
 from acid_platform.metastore.operations.base import Answer
 from acid_platform.metastore.pasts import Cursor, Pin, Sink, TableCommit, Tag
@@ -37,8 +37,7 @@ from acid_platform.metastore.records import (
 from acid_platform.metastore.rules.timers import NEVER, Timers
 from acid_platform.metastore.tasks import CompactionTask, DropTask, ErasureTask, QueuedTask
 from acid_platform.transactions import RowOperation, TxnState, TxnType
-from acid_platform.transactions.conflicts import Looked, WriteSetRow
-from acid_platform.transactions.locks import LockComponent, LockType
+from acid_platform.transactions.concurrency import LockComponent, LockType, Looked, WriteSetRow
 
 Entity = tuple[int, str | None]
 """Table id and partition (None: unpartitioned, or dynamic partitions that are not known yet)."""

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from acid_platform.base import table_properties
 from acid_platform.errors import InvalidDefinition, LockNotAcquired, NoSuchPartition, TableExists
-from acid_platform.layout.declarable import refuse_path_trouble, refuse_shared_name, table_name
+from acid_platform.layout import table_properties
+from acid_platform.layout.names import refuse_path_trouble, refuse_shared_name, table_name
 from acid_platform.layout.partition_names import parse_partition, partition_name
 from acid_platform.layout.types import folded
 from acid_platform.metastore import operations as ops

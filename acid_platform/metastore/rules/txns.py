@@ -14,7 +14,7 @@ from acid_platform.errors import (
     TxnAborted,
     UnsupportedStatement,
 )
-from acid_platform.layout.declarable import table_name
+from acid_platform.layout.names import table_name
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.codec import FLAT
 from acid_platform.metastore.records import ClientInfo

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, replace
 
-from acid_platform.base.table_properties import refuse_promises
+from acid_platform.base.arguments import refuse_half_characters
 from acid_platform.errors import DeclarationChanged, InvalidDefinition, NoSuchTable, TableExists
-from acid_platform.layout.declarable import refuse_shared_name, table_name
-from acid_platform.layout.sql_text import refuse_half_characters
+from acid_platform.layout.names import refuse_shared_name, table_name
+from acid_platform.layout.table_properties import refuse_promises
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import PLATFORM_OWNER, DatabaseRecord, OwnerKind, ViewRecord
 from acid_platform.metastore.rules.state import EarlierView, State

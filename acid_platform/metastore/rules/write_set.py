@@ -18,9 +18,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
-from acid_platform.base.table_properties import CONFLICT_DETECTION
 from acid_platform.errors import NoSuchTable
 from acid_platform.layout.file_entries import RecordedFiles
+from acid_platform.layout.table_properties import CONFLICT_DETECTION
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.records import EntityDirectory, RegionReport, TableRecord
 from acid_platform.metastore.rules.declared import seen_table
@@ -28,10 +28,9 @@ from acid_platform.metastore.rules.snapshots import snapshot
 from acid_platform.metastore.rules.state import Component, Entity, State, TableState, Txn
 from acid_platform.metastore.rules.turn import Past
 from acid_platform.scan.row_regions import region_of_files, region_of_partition
-from acid_platform.transactions import RowOperation, ValidTxnList, conflicts
-from acid_platform.transactions.conflicts import InTable, Looked, Touched, WriteSetRow
-from acid_platform.transactions.regions import EVERY, Region
-from acid_platform.transactions.row_sets import RowSet
+from acid_platform.transactions import RowOperation, ValidTxnList, concurrency
+from acid_platform.transactions.concurrency import InTable, Looked, Touched, WriteSetRow
+from acid_platform.transactions.row_sets import EVERY, Region, RowSet
 
 Changed = Mapping[tuple[int, str | None, RowOperation], RowSet]
 """The rows that a transaction changed, by table id, partition and operation (P38)."""
@@ -62,7 +61,7 @@ def conflict(
                 touched.write_id,
                 (changed or {}).get((touched.table_id, partition, touched.operation)),
             )
-            reason = conflicts.conflicts(mine, theirs)
+            reason = concurrency.conflicts(mine, theirs)
             if reason is None:
                 continue
             if serial or touched.operation is RowOperation.OVERWRITE:
@@ -78,7 +77,7 @@ def skew(state: State, txn: Txn, mine: Looked) -> tuple[Entity, str] | None:
     see, and this one have each inserted what the other looked for (P51); or None."""
     own: ValidTxnList | None = None
     for theirs in state.looked[bisect_left(state.looked, txn.txn_id, key=_BY_COMMIT) :]:
-        found = conflicts.skew(mine, theirs)
+        found = concurrency.skew(mine, theirs)
         if found is not None:
             own = own or snapshot(state, txn)
             if own is None or not own.is_valid(theirs.txn_id):
@@ -298,13 +297,15 @@ def _changes(
         if not unseen or not region.meets(region_of_partition(entity[1], keys)):
             continue
         for one in unseen:
-            counts = conflicts.CHANGED[one.base, one.deletes, one.compacted]
-            if counts is conflicts.Changed.ITS_ROWS and region.columns:
+            counts = concurrency.CHANGED[one.base, one.deletes, one.compacted]
+            if counts is concurrency.Changed.ITS_ROWS and region.columns:
                 files = region_of_files(_files(state, past, entity, one), columns, region.columns)
                 counts = (
-                    conflicts.Changed.ANY_ROW if region.meets(files) else conflicts.Changed.NOTHING
+                    concurrency.Changed.ANY_ROW
+                    if region.meets(files)
+                    else concurrency.Changed.NOTHING
                 )
-            if counts is not conflicts.Changed.NOTHING:
+            if counts is not concurrency.Changed.NOTHING:
                 yield entity, one.txn
 
 

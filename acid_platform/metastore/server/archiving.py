@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from acid_platform.base.clock import wall_ms
+from acid_platform.base.local_files import scratch_directory
 from acid_platform.base.paths import as_uri
-from acid_platform.base.private_places import scratch_directory
 from acid_platform.metastore.log.contract import Batch, Log, first_after
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.objects import ObjectLog

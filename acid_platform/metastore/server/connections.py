@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from acid_platform.base.strangers import FewLines, Pace, Strangers, most_connections
+from acid_platform.base.ports import FewLines, Pace, Strangers, most_connections
 from acid_platform.metastore import wire
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from acid_platform.base.private_places import scratch_directory
+from acid_platform.base.local_files import scratch_directory
 from acid_platform.errors import BackupRefused
 from acid_platform.metastore.log.contract import Batch, Log, first_after
 from acid_platform.metastore.pasts import utc_text

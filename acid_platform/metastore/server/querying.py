@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from acid_platform.base.databases import Error
-from acid_platform.base.private_places import scratch_directory
+from acid_platform.base.local_files import scratch_directory
 from acid_platform.errors import AcidError, InvalidExpression, MetastoreUnavailable
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.start import environment

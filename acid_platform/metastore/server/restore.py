@@ -11,9 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from acid_platform.base.clock import wall_ms
-from acid_platform.base.disk import sync_path
+from acid_platform.base.local_files import scratch_directory, sync_path
 from acid_platform.base.paths import user_path
-from acid_platform.base.private_places import scratch_directory
 from acid_platform.errors import BackupRefused, MetastoreDamaged, MetastoreIncompatible
 from acid_platform.metastore.endpoint import Ground, Home, refuse_network_file_system, take_lock
 from acid_platform.metastore.log.contract import Log

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from acid_platform.base.databases import Error
-from acid_platform.base.private_places import scratch_directory
+from acid_platform.base.local_files import scratch_directory
 from acid_platform.errors import BackupRefused, MetastoreDamaged
 from acid_platform.metastore.client.start import environment
 from acid_platform.metastore.log.contract import Log

@@ -23,7 +23,7 @@ from pathlib import Path
 import psutil
 
 from acid_platform.base.clock import Clock, SystemClock
-from acid_platform.base.metrics_page import registry_of, serve_metrics
+from acid_platform.base.ports import registry_of, serve_metrics
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import (
     AcidError,

@@ -22,7 +22,7 @@ from typing import Any
 import duckdb
 
 from acid_platform.base import databases
-from acid_platform.base.recent import Recent
+from acid_platform.base.first_use import Recent
 from acid_platform.errors import MetastoreDamaged, MetastoreIncompatible
 from acid_platform.metastore.codec import decode
 from acid_platform.metastore.log.contract import Batch

@@ -14,8 +14,7 @@ from typing import Any
 import duckdb
 
 from acid_platform.base import databases
-from acid_platform.base.disk import sync_path
-from acid_platform.base.private_places import scratch_directory
+from acid_platform.base.local_files import scratch_directory, sync_path
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.metastore.codec import json_text
 from acid_platform.metastore.rules.state import State

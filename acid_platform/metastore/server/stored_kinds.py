@@ -46,7 +46,7 @@ from acid_platform.metastore.rules.state import (
     WriteIdRow,
 )
 from acid_platform.metastore.tasks import CompactionTask, DropTask, ErasureTask, QueuedTask
-from acid_platform.transactions.conflicts import Looked, WriteSetRow
+from acid_platform.transactions.concurrency import Looked, WriteSetRow
 
 Columns = dict[str, str]
 """Columns with their types: BIGINT, BOOLEAN, VARCHAR, or JSON, which is text."""

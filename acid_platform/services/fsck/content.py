@@ -15,12 +15,11 @@ from typing import TypeVar
 import numpy as np
 
 from acid_platform.errors import AcidError, CorruptFile, UnsupportedLayout
-from acid_platform.formats.data_file import FilePath
+from acid_platform.formats.data_file import DELETE_EVENT, INSERT_EVENT, FilePath, KeyPart
 from acid_platform.formats.file_access import count_rows, open_file, reading
-from acid_platform.formats.keyed import DELETE_EVENT, INSERT_EVENT, KeyPart
+from acid_platform.layout.acid_keys import RowKey, ascending_steps, decode_bucket
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import FLUSH_LENGTH_SUFFIX, parse_bucket_file
-from acid_platform.layout.schema import RowKey, ascending_steps, decode_bucket
 from acid_platform.metastore.records import EntityDirectory
 from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, valid_ids
@@ -29,7 +28,7 @@ from acid_platform.scan.source_files import RowIdentity, SourceFile, open_source
 from acid_platform.services.fsck.findings import Check, Findings
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
-from acid_platform.values.arrow_numpy import group_begins
+from acid_platform.values.arrow_types import group_begins
 
 _NOTHING = np.empty(0, np.int64)
 _RESTORE = "restore the file from a copy of the warehouse, or abort what needs it"

@@ -22,7 +22,7 @@ from acid_platform import (
     Table,
     Warehouse,
 )
-from acid_platform.base.recent import Recent
+from acid_platform.base.first_use import Recent
 from acid_platform.handles import held_snapshot
 from acid_platform.handles.held_snapshot import MOST_SCANS
 from acid_platform.metastore.client.link import Link
@@ -32,7 +32,7 @@ from acid_platform.sql.catalog import Catalog
 from acid_platform.sql.parse import parse
 from acid_platform.sql.run_queries import plan
 from acid_platform.sql.text import Query
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.concurrency import LockType
 from tests.conftest import temporary_warehouse
 from tests.metastore.processes import until
 from tests.storage.test_per_process import in_child

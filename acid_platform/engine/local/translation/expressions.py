@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from acid_platform.base.visible import nearest_name
+from acid_platform.base.arguments import nearest_name
 from acid_platform.engine.local.translation import arithmetic, case_expressions, text_patterns
 from acid_platform.engine.local.translation.casts import (
     Typed,

@@ -1,4 +1,4 @@
-"""A span of OpenTelemetry for each statement, and the ids of its transaction and run for logs.
+"""Spans of OpenTelemetry and logs: an entry is one line, and tells its transaction and run.
 
 Without the package `opentelemetry-api` there are no spans. Who wants them configures OpenTelemetry,
 or starts the process by `opentelemetry-instrument`.
@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from typing import Any
+
+from acid_platform.errors import visible
 
 TRANSACTION, RUN, ENGINE = (f"acid_platform.{name}" for name in ("transaction", "run_id", "engine"))
 _NOW: ContextVar[tuple[int, str]] = ContextVar("statement", default=(0, ""))
@@ -54,3 +56,20 @@ class StatementIds(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         record.acid_transaction, record.acid_run = _NOW.get()
         return True
+
+
+class OneLine(logging.Formatter):
+    """An entry of a log is one line; those of a traceback follow it, each indented."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return visible(super().formatMessage(record))
+
+    def formatException(self, ei: object) -> str:
+        trace = super().formatException(ei)  # type: ignore[arg-type]
+        return "\n".join(f"    {visible(line)}" for line in trace.split("\n"))
+
+
+def log_to(handler: logging.Handler, fields: str) -> None:
+    """Sends every log of this process to the handler, with these fields before each message."""
+    handler.setFormatter(OneLine(f"{fields} %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -1,57 +1,22 @@
-"""Row keys: their bucket property (F10) and their order; virtual columns."""
+"""Keys of rows: their bucket property (F10), their order, and the column in which a query sees
+them.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from acid_platform.errors import CorruptFile, InvalidDefinition
-from acid_platform.layout.types import Column
 
 if TYPE_CHECKING:
     import numpy as np
 
-
 ROW_ID_COLUMN, FILE_NAME_COLUMN = VIRTUAL_COLUMNS = ("row__id", "input__file__name")
 """Columns that every table has when they are named, but that `*` does not include."""
-_POSITIONAL = re.compile(r"_col\d+")
 
 RowKey = tuple[int, int, int]
 """(originalTransaction, bucket property, rowId)."""
-
-
-def is_positional(names: Sequence[str]) -> bool:
-    """Whether all columns are named `_col0`, `_col1`, …, as old writers named them."""
-    return bool(names) and all(map(_POSITIONAL.fullmatch, names))
-
-
-_WIDTH = {
-    "boolean": 1,
-    "tinyint": 1,
-    "smallint": 2,
-    "int": 4,
-    "date": 4,
-    "float": 4,
-    "bigint": 8,
-    "double": 8,
-    "decimal": 9,
-    "timestamp": 12,
-    "string": 20,
-    "varchar": 20,
-    "char": 20,
-    "binary": 40,
-}
-
-
-def cheapest(columns: Iterable[Column]) -> Column | None:
-    """The column that is cheapest to decode, for a scan that needs no column but has to name one.
-
-    None if no column has a primitive type.
-    """
-    flat = [column for column in columns if not column.type.nested]
-    return min(flat, key=lambda column: _WIDTH.get(column.type.kind, 99), default=None)
 
 
 MAX_BUCKET = 4095

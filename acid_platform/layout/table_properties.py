@@ -11,11 +11,9 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from acid_platform.base.arguments import require_texts
+from acid_platform.base.arguments import nearest_name, refuse_half_characters, require_texts
 from acid_platform.base.config import REGISTRY, Setting, SettingKind, Treatment, Value
-from acid_platform.base.visible import nearest_name
 from acid_platform.errors import InvalidDefinition, SettingRefused
-from acid_platform.layout.sql_text import refuse_half_characters
 
 THRESHOLD_PREFIX = "compactorthreshold."
 JOB_PREFIX = "compactor."

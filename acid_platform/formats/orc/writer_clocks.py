@@ -1,14 +1,16 @@
-"""Timestamps of stripes that name another time zone than UTC, as ORC's Java reader shows them.
+"""Days and times as the writer of a file meant them: its calendar, and the zone of its clock.
 
-Hive 2 and others store an instant, and the wall clock time follows from the writer's zone. Arrow's
-library takes the offsets from the operating system, where they begin long before 1900, and moves
-some fractions of a second by a second near 1970. So Arrow is given such a stripe as if it were in
-UTC, and the wall clock times are computed here (P17).
+Days before 15 October 1582: Hive and Spark write Julian days and convert them back when they read.
+A file's footer names its calendar only if it is the proleptic Gregorian one. Arrow treats every day
+as Gregorian, so it would show 0001-01-01 two days early.
 
-ORC's Java writer stores a timestamp as an instant beside the name of its zone, and ORC's Java
-reader takes the wall clock time from `java.util.TimeZone`. That class knows no offset before 1900
-(it takes the present one), and after 2037 only what two yearly rules say. Its table, `tzdb.dat`,
-is of another release of the tz database than that of the operating system or of Python.
+Timestamps of stripes that name another time zone than UTC: Hive 2 and others store an instant, and
+the wall clock time follows from the writer's zone. Arrow's library takes the offsets from the
+operating system, where they begin long before 1900, and moves some fractions of a second by a
+second near 1970. So Arrow is given such a stripe as if it were in UTC, and the wall clock times are
+computed here (P17), as ORC's Java reader does by `java.util.TimeZone`. That class knows no offset
+before 1900 (it takes the present one), and after 2037 only what two yearly rules say. Its table,
+`tzdb.dat`, is of another release of the tz database than that of the operating system or of Python.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import os
 import re
 import shutil
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
@@ -28,12 +30,80 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.errors import CorruptFile, UnsupportedLayout
-from acid_platform.formats.orc.lone_stripes import ZONE, stripe_footer
 from acid_platform.formats.orc.protobuf import fields
-from acid_platform.values.arrow_types import has_leaf, with_leaves
+from acid_platform.formats.orc.strange_files import ZONE, stripe_footer
+from acid_platform.values.arrow_types import (
+    FIRST_GREGORIAN,
+    has_ancient,
+    has_leaf,
+    integer_of,
+    units_per_day,
+    with_leaves,
+)
 
 if TYPE_CHECKING:
     from acid_platform.formats.orc.orc_file import OrcFile
+
+
+def as_written(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch of a file that names no calendar, with its days as the writer meant them."""
+    return pa.RecordBatch.from_arrays(
+        [_mapped(column, from_julian) for column in batch.columns], schema=batch.schema
+    )
+
+
+def to_be_stored(array: pa.Array) -> pa.Array:
+    """The array with its dates and timestamps as a file that names no calendar stores them.
+
+    The days from 5 to 14 October 1582, which that calendar leaves out, become 15 October, as in
+    Spark.
+    """
+    return _mapped(array, to_julian) if has_ancient(array) else array
+
+
+def from_julian(days: np.ndarray) -> np.ndarray:
+    """Julian days since 1970, int64 (n,), as Gregorian days that show the same date.
+
+    29 February of a year that is not a Gregorian leap year becomes 1 March, as in Spark.
+    """
+    number = days + 2_440_588 + 32_082  # since 1 March of the year -4800
+    year = (4 * number + 3) // 1461
+    rest = number - 1461 * year // 4
+    month = (5 * rest + 2) // 153
+    day = rest - (153 * month + 2) // 5
+    months = 12 * (year - 4800 - 1970) + month + 2
+    first = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    return np.where(days < FIRST_GREGORIAN, first + day, days)
+
+
+def to_julian(days: np.ndarray) -> np.ndarray:
+    """Gregorian days since 1970, int64 (n,), as Julian days that show the same date."""
+    ancient = np.minimum(days, FIRST_GREGORIAN).astype("datetime64[D]")
+    first = ancient.astype("datetime64[M]")
+    months = first.astype(np.int64) + 12 * 1970
+    month = months % 12 + 1
+    early = month < 3
+    year = months // 12 + 4800 - early
+    day = (ancient - first).astype(np.int64) + 1
+    number = day + (153 * (month + 12 * early - 3) + 2) // 5 + 365 * year + year // 4 - 32_083
+    return np.where(days < FIRST_GREGORIAN, np.minimum(number - 2_440_588, FIRST_GREGORIAN), days)
+
+
+def shown_day(day: int) -> int:
+    """A day of a file that does not name its calendar, as a Gregorian day since 1970."""
+    return int(from_julian(np.array([day]))[0]) if day < FIRST_GREGORIAN else day
+
+
+def _mapped(array: pa.Array, renumbered: Callable[[np.ndarray], np.ndarray]) -> pa.Array:
+    def changed(leaf: pa.Array) -> pa.Array:
+        kind, per_day = leaf.type, units_per_day(leaf.type)
+        stored = leaf.cast(integer_of(kind)).fill_null(0).to_numpy(zero_copy_only=False)
+        days, rest = np.divmod(stored.astype(np.int64), per_day)
+        made = renumbered(days) * per_day + rest
+        missing = leaf.is_null().to_numpy(zero_copy_only=False)
+        return pa.array(made, integer_of(kind), mask=missing).cast(kind)
+
+    return with_leaves(array, lambda kind: units_per_day(kind) > 0, changed)
 
 
 _FIRST = -2_208_988_800
@@ -41,8 +111,8 @@ _FIRST = -2_208_988_800
 _LAST_YEAR = 2037
 _LAST = 2_145_916_799
 """The last second of 2037 in UTC, where it ends."""
-_DAY = 86_400
-_CYCLE = 146_097 * _DAY
+_DAY_SECONDS = 86_400
+_CYCLE = 146_097 * _DAY_SECONDS
 """The days of the Gregorian calendar repeat after 400 years."""
 _EPOCH = date(1970, 1, 1)
 _RULES = 1
@@ -137,7 +207,7 @@ def java_zone(rules: bytes) -> JavaZone:
     cut = changes[-1] > _LAST
     last = _LAST_YEAR if cut else (_EPOCH + timedelta(seconds=changes[-1] + offsets[-1])).year
     if cut:  # Java guesses rules from the last two changes of its table
-        return _of(raw, table, ends=_LAST + 1 - 365 * _DAY)
+        return _of(raw, table, ends=_LAST + 1 - 365 * _DAY_SECONDS)
     if len(yearly) > 1:
         coming = [rule.change(year) for year in range(last + 1, last + 402) for rule in yearly]
         return _of(raw, [*table, *sorted(coming)], repeats=min(coming)[0])
@@ -203,7 +273,7 @@ class _Rule:
             day = date(year, self.month, self.day)
             if self.weekday:
                 day += timedelta(days=(self.weekday - day.isoweekday()) % 7)
-        wall = (day - _EPOCH).days * _DAY + self.time
+        wall = (day - _EPOCH).days * _DAY_SECONDS + self.time
         shift = {_UTC: 0, _WALL: self.before, _STANDARD: self.standard}[self.clock]
         return wall - shift, self.after
 

@@ -1,0 +1,392 @@
+"""ORC files that others wrote, where Arrow's reader needs care (P64): checks before one is opened,
+errors of damaged ones, other footers, a stripe as a file of its own, and rows through pyorc.
+
+ORC's library for C++ is right only about files that say enough of themselves. What others left out
+is told here: that timestamps are to be taken for UTC (`writer_clocks`), and the scale of decimals.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyorc
+
+from acid_platform.base.file_bounds import LARGEST_FOOTER
+from acid_platform.base.object_store import store_fault
+from acid_platform.errors import CorruptFile, InvalidDefinition, UnsupportedLayout
+from acid_platform.formats.orc.protobuf import UnreadableMessage, delimited, fields, number
+from acid_platform.formats.orc.tail import (
+    MAGIC,
+    ROWS,
+    STATISTICS,
+    STRIPES,
+    USER_METADATA,
+    Postscript,
+    Stripe,
+    require_bounds,
+    require_shallow,
+    stripes,
+    with_scale,
+)
+from acid_platform.layout.types import HiveType, parse_type
+from acid_platform.storage.files import Files
+from acid_platform.values.arrow_types import has_leaf, leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from acid_platform.formats.orc.orc_file import OrcFile
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Arrow's errors inside the block become CorruptFile with the file and the next step, or
+    StoreRefused and StoreUnavailable if the store is to blame."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise CorruptFile(
+            f"{path} was listed but is gone; read again if the Cleaner removed it, else restore it"
+        ) from error
+    except (pa.ArrowException, OSError, UnicodeDecodeError, UnreadableMessage) as error:
+        if fault := store_fault(error, path):
+            raise fault from error
+        if isinstance(error, pa.ArrowNotImplementedError):
+            raise UnsupportedLayout(f"{path} holds what is not read: {error}") from error
+        raise CorruptFile(
+            f"{path} can't be read: {error}; restore it or drop its transaction"
+        ) from error
+
+
+def require_shallow_types(files: Files, path: str, length: int | None = None) -> None:
+    """Raises CorruptFile for an ORC file whose types would crash Arrow and pyorc, before they see
+    them; also for a footer that can't be opened. Raises UnsupportedLayout for a file of values that
+    are no rows, StoreRefused, StoreUnavailable."""
+    with reading(path), files.open(path) as stream:
+        size = stream.size() if length is None else length
+        postscript, tail = Postscript.read(stream, size, path)
+        whole = postscript.footer_length + postscript.size
+        if whole > min(size, LARGEST_FOOTER):
+            raise CorruptFile(f"{path} has an ORC footer of {whole:,} bytes")
+        if whole > len(tail):
+            stream.seek(size - whole)
+            tail = bytes(stream.read(whole))
+    footer = tail[len(tail) - whole : len(tail) - postscript.size]
+    opened = postscript.opened(footer, path)
+    require_shallow(opened, path)
+    require_bounds(opened, size, path)
+
+
+def require_found_by_name(fields: Iterable[pa.Field], path: str) -> None:
+    """Raises UnsupportedLayout for a column `a.b` before a struct `a` with a field `b`: Arrow finds
+    columns by such paths, and would read the field."""
+    seen: set[str] = set()
+    for field in fields:
+        for name in sorted(seen.intersection(_paths_below(field))):
+            raise UnsupportedLayout(
+                f"{path}, column `{name}` is named as a field of the struct `{field.name}`, which"
+                " comes after it: ORC's readers can't tell them apart; rename one of them"
+            )
+        if "." in field.name:
+            seen.add(field.name)
+
+
+def _paths_below(field: pa.Field) -> Iterator[str]:
+    for inner in field.type if pa.types.is_struct(field.type) else ():
+        path = inner.with_name(f"{field.name}.{inner.name}")
+        yield path.name
+        yield from _paths_below(path)
+
+
+def replace_footer(files: Files, path: str, footer: bytes) -> None:
+    """Give another footer to a finished ORC file that nobody reads yet. Raises CorruptFile."""
+    size = files.system.get_file_info(path).size
+    with files.system.open_input_file(path) as stream:
+        old, _ = Postscript.read(stream, size, path)
+    start, chunks = size - old.footer_length - old.size, old.chunks(footer)
+    tail = chunks + old.renewed(len(chunks))
+    if files.local:
+        with open(path, "r+b") as handle:
+            handle.truncate(start)
+            handle.seek(0, 2)
+            handle.write(tail)
+    else:  # only a local file can be truncated: rewrite it
+        files.write(path, files.read(path)[:start] + tail)
+
+
+_GMT = "GMT"
+_HEADER_LENGTH, _CONTENT_LENGTH = 1, 2
+_LEFT_OUT = (_HEADER_LENGTH, _CONTENT_LENGTH, STRIPES, USER_METADATA, ROWS, STATISTICS)
+ZONE = 3
+"""The field of a stripe's footer that names the zone of its timestamps."""
+JAVA_SCALE = 10
+"""ORC's library for Java reads decimals without a scale as decimal(38,10)."""
+
+
+def stripe_footer(file: OrcFile, index: int) -> tuple[Stripe, bytes]:
+    """Where a stripe is, and its footer. Raises CorruptFile."""
+    try:
+        stripe = [*stripes(file.footer)][index]
+        with file.files.open(file.path) as stream:
+            if stripe.footer_offset + stripe.footer > stream.size():
+                raise ValueError("the file ends before it")
+            postscript = _postscript(stream, file)
+            stream.seek(stripe.footer_offset)
+            described = postscript.opened(bytes(stream.read(stripe.footer)), file.path)
+        _ = list(fields(described))
+    except (IndexError, ValueError) as error:
+        raise CorruptFile(
+            f"{file.path} has an unreadable footer of a stripe: {error}; restore the file"
+        ) from error
+    return stripe, described
+
+
+def lone_stripe(file: OrcFile, index: int, in_utc: bool, scale: int | None = None) -> bytes:
+    """A file of this stripe alone. Raises CorruptFile.
+
+    `in_utc`: its timestamps are taken for UTC. `scale`: that of decimals that have none.
+    """
+    stripe, described = stripe_footer(file, index)
+    with file.files.open(file.path) as stream:
+        stream.seek(stripe.offset)
+        body = bytes(stream.read(stripe.index + stripe.data))
+        postscript = _postscript(stream, file)
+    if in_utc:
+        described = b"".join(field.raw for field in fields(described) if field.number != ZONE)
+        described += delimited(ZONE, _GMT.encode())
+    described = postscript.chunks(described)
+    start = len(MAGIC)
+    lengths = (start, stripe.index, stripe.data, len(described), stripe.rows)
+    footer = file.footer if scale is None else with_scale(file.footer, scale)
+    tail = postscript.chunks(
+        number(_HEADER_LENGTH, start)
+        + number(_CONTENT_LENGTH, start + len(body) + len(described))
+        + delimited(STRIPES, b"".join(number(key, one) for key, one in enumerate(lengths, 1)))
+        + b"".join(field.raw for field in fields(footer) if field.number not in _LEFT_OUT)
+        + number(ROWS, stripe.rows)
+    )
+    return MAGIC + body + described + tail + postscript.renewed(len(tail), metadata=0)
+
+
+def _postscript(stream: pa.NativeFile, file: OrcFile) -> Postscript:
+    size = stream.size() if file.length is None else file.length
+    return Postscript.read(stream, size, file.path)[0]
+
+
+def exact_decimals(decoded: Callable[[int], pa.RecordBatch], path: str) -> pa.RecordBatch:
+    """`decoded(JAVA_SCALE)`, where `decoded` makes a batch with a scale for decimals without one.
+
+    ORC's library cuts digits off, and multiplies beyond 128 bits. So the values are also decoded
+    without digits after the point, and, modulo 2 ** 128, with as many as there can be. Raises
+    UnsupportedLayout for a value that decimal(38,10) can't hold.
+    """
+    result, whole, finest = decoded(JAVA_SCALE), decoded(0), decoded(38)
+    for columns in zip(result.columns, whole.columns, finest.columns, strict=True):
+        for parts in zip(*map(leaves, columns), strict=True):
+            if parts[0].type == parts[1].type:
+                continue
+            for value, integer, fine in zip(*map(_numbers, parts), strict=True):
+                lost = (fine - value * 10 ** (38 - JAVA_SCALE)) % (1 << 128)
+                if lost or abs(integer) >= 10 ** (38 - JAVA_SCALE):
+                    raise UnsupportedLayout(
+                        f"{path} has decimals without a scale, as Hive 0.11 wrote them, and one of"
+                        f" them is no decimal(38,{JAVA_SCALE}), which all readers take them for;"
+                        " copy the table with Hive, as strings"
+                    )
+    return result
+
+
+def _numbers(decimals: pa.Array) -> list[int]:
+    """The numbers without their points, of the values that are not NULL."""
+    there = decimals.drop_null()
+    content = there.buffers()[1].to_pybytes() if len(there) else b""
+    begin = there.offset * 16
+    return [
+        int.from_bytes(content[at : at + 16], "little", signed=True)
+        for at in range(begin, begin + len(there) * 16, 16)
+    ]
+
+
+_ROWS_AT_ONCE = 10_000
+"""Rows to hold as Python objects, which are large, before they become Arrow arrays."""
+
+
+def beyond_nanoseconds(error: pa.ArrowInvalid) -> bool:
+    """Whether Arrow gave up on a timestamp that its nanoseconds can't hold."""
+    return "nanosecond" in str(error)
+
+
+@contextmanager
+def parsing(path: str) -> Iterator[None]:
+    """pyorc's errors inside the block become CorruptFile with the file and the next step, or
+    StoreRefused and StoreUnavailable if the store is to blame.
+
+    pyorc passes errors of the C++ library on as RuntimeError, e.g. for bytes that can't be
+    decompressed.
+    """
+    try:
+        yield
+    except (pyorc.ParseError, RuntimeError, UnicodeDecodeError, OSError) as error:
+        if fault := store_fault(error, path):
+            raise fault from error
+        if isinstance(error, OSError):
+            raise
+        raise CorruptFile(
+            f"{path} can't be read as ORC: {error}; restore it or drop its transaction"
+        ) from error
+
+
+TIMESTAMPS = (pyorc.TypeKind.TIMESTAMP, pyorc.TypeKind.TIMESTAMP_INSTANT)
+
+
+class _Days(pyorc.converters.ORCConverter):
+    """Days since 1970 as integers: Python's date can't hold days before the year 1."""
+
+    @staticmethod
+    def from_orc(days: int) -> int:
+        return days
+
+    @staticmethod
+    def to_orc(value: int) -> int:
+        return value
+
+
+class _Microseconds(pyorc.converters.ORCConverter):
+    """Microseconds since 1970 as integers: Python's datetime can't hold years after 9999."""
+
+    @staticmethod
+    def from_orc(seconds: int, nanoseconds: int, _: object) -> int:
+        return seconds * 1_000_000 + nanoseconds // 1000
+
+    @staticmethod
+    def to_orc(value: int, _: object) -> tuple[int, int]:
+        return value // 1_000_000, value % 1_000_000 * 1000
+
+
+def wide_timestamps(
+    content: bytes,
+    path: str,
+    stripe: int,
+    schema: pa.Schema,
+    names: Sequence[str],
+) -> pa.RecordBatch:
+    """The result of `ORCFile.read_stripe(stripe, names)`, with timestamps in microseconds.
+
+    Decodes row by row, for years that Arrow's nanoseconds can't hold. `schema` is the file's Arrow
+    schema; `names` are root columns or `root.field`; `content`: the file of this path. Raises
+    CorruptFile.
+    """
+    fields_of_roots: dict[str, list[str]] = {}
+    for name in names:
+        root, _, field = name.partition(".")
+        whole = root not in schema.names or not field
+        fields_of_roots.setdefault(name if whole else root, []).extend([] if whole else [field])
+    with parsing(path):
+        kinds = {
+            root: _in_microseconds(
+                pa.struct([schema.field(root).type.field(name) for name in fields])
+                if fields
+                else schema.field(root).type
+            )
+            for root, fields in fields_of_roots.items()
+        }
+        reader = pyorc.Reader(
+            io.BytesIO(content),
+            struct_repr=pyorc.StructRepr.DICT,
+            converters={pyorc.TypeKind.DATE: _Days, **dict.fromkeys(TIMESTAMPS, _Microseconds)},
+        )
+        rows = iter(reader.read_stripe(stripe))
+        parts = []
+        while block := list(itertools.islice(rows, _ROWS_AT_ONCE)):
+            parts.append(
+                pa.RecordBatch.from_arrays(
+                    [
+                        pa.array([_for_arrow(row[root], kind) for row in block], kind)
+                        for root, kind in kinds.items()
+                    ],
+                    list(kinds),
+                )
+            )
+    return pa.concat_batches(parts)
+
+
+def has_nanoseconds(content: bytes, path: str, roots: set[str]) -> bool:
+    """Whether a timestamp in these root columns has digits below the microsecond.
+
+    Decodes row by row, as `wide_timestamps` does. Raises CorruptFile.
+    """
+    finer: list[bool] = []
+
+    class Watch(_Microseconds):
+        @staticmethod
+        def from_orc(_seconds: int, nanoseconds: int, _zone: object) -> int:
+            if nanoseconds % 1000:
+                finer.append(True)
+            return 0
+
+    with parsing(path):
+        reader = pyorc.Reader(
+            io.BytesIO(content),
+            column_names=sorted(roots),
+            converters=dict.fromkeys(TIMESTAMPS, Watch),
+        )
+        return any(finer for _ in reader)
+
+
+def _in_microseconds(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _in_microseconds(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_in_microseconds(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_in_microseconds(kind.key_type), _in_microseconds(kind.item_type))
+    return kind
+
+
+def in_microseconds(kind: pa.DataType) -> bool:
+    """Whether the type is or contains a timestamp in microseconds."""
+    return has_leaf(kind, lambda leaf: pa.types.is_timestamp(leaf) and leaf.unit == "us")
+
+
+def _for_arrow(value: Any, kind: pa.DataType) -> Any:
+    """The value as Arrow takes it: a map as pairs, a struct with only the fields of its type."""
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {field.name: _for_arrow(value[field.name], field.type) for field in kind}
+    if pa.types.is_list(kind):
+        return [_for_arrow(item, kind.value_type) for item in value]
+    if pa.types.is_map(kind):
+        return [
+            (_for_arrow(key, kind.key_type), _for_arrow(item, kind.item_type))
+            for key, item in value.items()
+        ]
+    return value
+
+
+def orc_schema(files: Files, path: str, length: int | None = None) -> str:
+    """The file's type in ORC's notation, e.g. `struct<operation:int,…>`.
+
+    `length` is the committed length of the file. Raises CorruptFile.
+    """
+    with parsing(path), files.open(path) as stream:
+        reader = pyorc.Reader(stream if length is None else io.BytesIO(stream.read(length)))
+        return str(reader.schema).replace("decimal(0,0)", f"decimal(38,{JAVA_SCALE})")
+
+
+def orc_fields(files: Files, path: str) -> tuple[tuple[str, HiveType], ...]:
+    """The names and types of the file's columns. Raises CorruptFile, UnsupportedLayout."""
+    text = orc_schema(files, path)
+    if text == "struct<>":
+        raise UnsupportedLayout(f"{path} is an ORC file without columns; remove it")
+    try:
+        return parse_type(text).children
+    except InvalidDefinition as error:
+        raise UnsupportedLayout(f"{path} has columns that no table has: {error}") from error
