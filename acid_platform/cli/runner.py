@@ -89,13 +89,9 @@ class CyclePace:
     threads: int = 1
 
 
-_SWITCHES = {
-    ServiceName.INITIATOR: "hive.compactor.initiator.on",
-    ServiceName.CLEANER: "hive.compactor.cleaner.on",
-}
-_INTERVALS = {
-    ServiceName.INITIATOR: "hive.compactor.check.interval",
-    ServiceName.CLEANER: "hive.compactor.cleaner.run.interval",
+_SWITCH_AND_INTERVAL = {
+    ServiceName.INITIATOR: ("hive.compactor.initiator.on", "hive.compactor.check.interval"),
+    ServiceName.CLEANER: ("hive.compactor.cleaner.on", "hive.compactor.cleaner.run.interval"),
 }
 _THREADS = "hive.compactor.worker.threads"
 
@@ -112,12 +108,12 @@ def pace_of(service: ServiceName, settings: Settings) -> CyclePace:
             True,
             threads,
         )
-    switch = _SWITCHES[service]
+    switch, interval = _SWITCH_AND_INTERVAL[service]
     if not settings.flag(switch):
         raise SettingRefused(
             f"{switch} is false, so the {service.value} may not run; set it to true"
         )
-    wait = settings.integer(_INTERVALS[service])
+    wait = settings.integer(interval)
     return CyclePace(wait, wait)
 
 

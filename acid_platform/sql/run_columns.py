@@ -6,7 +6,7 @@ A change of columns names what it makes of them, so that EXPLAIN can tell what t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -128,16 +128,6 @@ def add_external_partitions(
         refuse_values(external, name)
         added[name] = partition_location(metastore, external, address)
     _declare(metastore, external, {**present, **added})
-
-
-def forget_external_partitions(
-    metastore: Metastore, external: ViewRecord, names: Collection[str]
-) -> None:
-    """The partitions are no longer read; their files stay."""
-    left = {
-        name: where for name, where in files_of(external).partitions.items() if name not in names
-    }
-    _declare(metastore, external, left)
 
 
 @COLUMNS(
@@ -375,8 +365,10 @@ def drop_partitions(
         except NoSuchPartition:
             if not if_exists:
                 raise
-    if external is not None:
-        forget_external_partitions(run.metastore, external, names)
+    if external is not None:  # the partitions are no longer read; their files stay
+        there = files_of(external).partitions.items()
+        left = {name: where for name, where in there if name not in names}
+        _declare(run.metastore, external, left)
         return
     for name in names:
         run.metastore.drop(record.name, name)

@@ -35,7 +35,7 @@ from acid_platform.sql.column_references import refuse_unknown_names
 from acid_platform.sql.pruning import bare_condition
 from acid_platform.sql.query_tables import Bound, QueryTable, bind
 from acid_platform.sql.scopes import full_name, stored_tables
-from acid_platform.sql.statements import Change
+from acid_platform.sql.statements import Change, rows_read
 from acid_platform.sql.text import Query
 from acid_platform.sql.text import query as parsed_query
 from acid_platform.sql.time_travel import changes_between, unmarked
@@ -195,7 +195,7 @@ def explain(run: CommandRun, statement: Query | Change) -> Shown:
     text: list[str] = []
     parts = () if isinstance(statement, Query) else statement.parts
     records = [run.catalog.target(part.table) for part in parts]
-    queries = [part.read_rows(record) for part, record in zip(parts, records, strict=True)]
+    queries = [rows_read(part, record) for part, record in zip(parts, records, strict=True)]
     asked = [statement] if isinstance(statement, Query) else list(filter(None, queries))
     changed = [record.name for record in records]
     with run.session.reading(run.catalog, asked, changed) as at_snapshot:

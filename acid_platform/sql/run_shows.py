@@ -61,11 +61,9 @@ def show_tables(run: CommandRun, database: str = "", like: str = "") -> Shown:
 @SHOWS("SHOW VIEWS", rf"show views(?: {_IN} (?P<database>{NAME}))?{LIKE}")
 def show_views(run: CommandRun, database: str = "", like: str = "") -> Shown:
     chosen = name_pattern(like)
-    database = run.catalog.require_database(database or run.catalog.current_database)
-    names = (name.partition(".") for name in run.catalog.views)
-    return Shown.lines(
-        "tab_name", sorted(view for db, _, view in names if db == database and chosen.matches(view))
-    )
+    inside = f"{run.catalog.require_database(database or run.catalog.current_database)}."
+    names = (name.removeprefix(inside) for name in run.catalog.views if name.startswith(inside))
+    return Shown.lines("tab_name", sorted(filter(chosen.matches, names)))
 
 
 @SHOWS("SHOW COLUMNS", rf"show columns {_IN} {TABLE}(?: {_IN} (?P<database>{ONE}))?{LIKE}")

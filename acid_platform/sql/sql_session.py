@@ -46,7 +46,15 @@ from acid_platform.sql.answers import Answer, Done, Outcome, ShownResult
 from acid_platform.sql.catalog import Catalog
 from acid_platform.sql.parse import NO_STATEMENT, ScriptStatement, parse, split
 from acid_platform.sql.scripts import Parameters, bound
-from acid_platform.sql.statements import Change, Command, Insert, Statement, Truncate, names_read
+from acid_platform.sql.statements import (
+    Change,
+    Command,
+    Insert,
+    Statement,
+    Truncate,
+    names_read,
+    rows_read,
+)
 from acid_platform.sql.text import Query
 from acid_platform.storage.files import Files
 from acid_platform.tables.declaration import check_columns, comments_of
@@ -138,7 +146,7 @@ def change_temporary(
         session.temporary.declared[full] = _emptied(session, view)
         return Done("TRUNCATE")
     record = as_table(view)
-    reads = statement.read_rows(record)
+    reads = rows_read(statement, record)
     with session.reading(catalog, [] if reads is None else [reads]) as at_snapshot:
         _, rows = inserted_rows(session.warehouse, at_snapshot, statement, record)
         columns, _ = columns_of_record(record)

@@ -224,10 +224,6 @@ class RowChange(ABC):
         one = self.lock is Locked.INSERT_OVERWRITE and spec is not None and not spec.dynamic
         return None if one else self.lock
 
-    def read_rows(self, record: TableRecord) -> Query | None:  # noqa: ARG002, others need it
-        """The query whose rows it inserts or changes; None: it reads none."""
-        return None
-
     @property
     def parts(self) -> tuple[RowChange, ...]:
         """The statements that it runs, each with one table."""
@@ -250,9 +246,6 @@ class Insert(RowChange):
     @property
     def lock(self) -> Locked:
         return Locked.INSERT_OVERWRITE if self.overwrite else Locked.INSERT
-
-    def read_rows(self, record: TableRecord) -> Query | None:  # noqa: ARG002, it overrides
-        return self.source if isinstance(self.source, Query) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,9 +290,6 @@ class Update(RowChange):
     aliased: bool = False
     lock = Locked.UPDATE
 
-    def read_rows(self, record: TableRecord) -> Query:
-        return rows_of(self, record)
-
 
 @dataclass(frozen=True, slots=True)
 class Delete(RowChange):
@@ -309,9 +299,6 @@ class Delete(RowChange):
     where: Expression | None = None
     aliased: bool = False
     lock = Locked.DELETE
-
-    def read_rows(self, record: TableRecord) -> Query:
-        return rows_of(self, record)
 
 
 def subquery_values(statement: Update | Delete) -> dict[str, Assignment]:
@@ -367,9 +354,6 @@ class MergeInto(RowChange):
         only_inserts = all(when.verb is MergeAction.INSERT for when in self.whens)
         return Locked.MERGE_INSERT if only_inserts else Locked.UPDATE
 
-    def read_rows(self, record: TableRecord) -> Query:  # noqa: ARG002, it overrides
-        return self.source
-
 
 @dataclass(frozen=True, slots=True)
 class Truncate(RowChange):
@@ -391,6 +375,16 @@ class LoadData(RowChange):
 
 
 Change = Insert | MultiInsert | Update | Delete | MergeInto | Truncate | LoadData
+
+
+def rows_read(part: RowChange, record: TableRecord) -> Query | None:
+    """The query whose rows a statement with one table inserts or changes; None: it reads none."""
+    match part:
+        case Insert(source=Query() as rows) | MergeInto(source=rows):
+            return rows
+        case Update() | Delete():
+            return rows_of(part, record)
+    return None
 
 
 # --- declaring ------------------------------------------------------------------------------------

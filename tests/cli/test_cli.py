@@ -442,15 +442,3 @@ def test_a_service_stops_cleanly_at_a_signal(small: Small, number: signal.Signal
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, "cleaner has stopped\n", "")
-
-
-@pytest.mark.more
-def test_show_tables_imports_neither_spark_nor_dagster(small: Small) -> None:
-    code = (
-        "import sys\nfrom acid_platform.cli.main import main\n"
-        f"main(['show', 'tables', '--warehouse', {str(small.path)!r}], standalone_mode=False)\n"
-        "heavy = {'pyspark', 'dagster', 'duckdb', 'pandas', 'great_expectations', 'pyarrow'}\n"
-        "print(sorted(heavy & set(sys.modules)))"
-    )
-    out, err = child("-c", code).communicate(timeout=60)
-    assert out.splitlines()[-1] == "[]", err

@@ -163,317 +163,106 @@ def copied(source: str, target: str) -> Plant:
     return lambda small: shutil.copytree(small.table / source, small.table / target)
 
 
+def copied_bucket(target: str) -> Plant:
+    return lambda small: shutil.copy(small.table / D1 / "bucket_00000", small.table / D1 / target)
+
+
+def index_of_trino(small: Small) -> None:
+    """It has its own write id and the count of rows instead of the keys of deleted rows."""
+
+    def write(w: int) -> list[Event]:
+        return [(2, 1, BUCKET, number, w, None) for number in range(2)]
+
+    small.write(write, deletes=True, index=[(3, BUCKET, 1)])
+
+
 def events(
     make: Callable[[int], list[Event]], deletes: bool = False, file: str = "bucket_00000"
 ) -> Plant:
     return lambda small: small.write(make, deletes, file)
 
 
+# fmt: off
 DAMAGES: list[tuple[str, Plant, Severity, Check, str, str]] = [
-    (
-        "a malformed name",
-        lambda s: (s.table / "delta_x_1").mkdir(),
-        ERROR,
-        Check.NAME,
-        "delta_x_1",
-        "starts like an ACID directory",
-    ),
-    (
-        "a file named like a directory",
-        written(D9, b"x"),
-        ERROR,
-        Check.NAME,
-        D9,
-        "a file with the name of an ACID directory",
-    ),
-    (
-        "a stray file",
-        written("notes.txt", b"x"),
-        ERROR,
-        Check.NAME,
-        "notes.txt",
-        "no original file",
-    ),
-    (
-        "a stray file in a delta",
-        written(f"{D1}/notes.txt", b"x"),
-        ERROR,
-        Check.NAME,
-        D1,
-        "neither a bucket file",
-    ),
-    (
-        "two attempts of a bucket",
-        lambda s: shutil.copy(s.table / D1 / "bucket_00000", s.table / D1 / "bucket_00000_1"),
-        ERROR,
-        Check.NAME,
-        D1,
-        "two attempts of one bucket",
-    ),
-    (
-        "a nested directory",
-        copied(D1, f"{D2}/{D1}"),
-        ERROR,
-        Check.NAME,
-        f"{D2}/{D1}",
-        "inside another one",
-    ),
-    (
-        "an empty bucket file",
-        written(f"{D1}/bucket_00001", b""),
-        WARNING,
-        Check.CONTENT,
-        f"{D1}/bucket_00001",
-        "the file is empty",
-    ),
+    ("a malformed name", lambda s: (s.table / "delta_x_1").mkdir(),
+     ERROR, Check.NAME, "delta_x_1", "starts like an ACID directory"),
+    ("a file named like a directory", written(D9, b"x"),
+     ERROR, Check.NAME, D9, "a file with the name of an ACID directory"),
+    ("a stray file", written("notes.txt", b"x"),
+     ERROR, Check.NAME, "notes.txt", "no original file"),
+    ("a stray file in a delta", written(f"{D1}/notes.txt", b"x"),
+     ERROR, Check.NAME, D1, "neither a bucket file"),
+    ("two attempts of a bucket", copied_bucket("bucket_00000_1"),
+     ERROR, Check.NAME, D1, "two attempts of one bucket"),
+    ("a nested directory", copied(D1, f"{D2}/{D1}"),
+     ERROR, Check.NAME, f"{D2}/{D1}", "inside another one"),
+    ("an empty bucket file", written(f"{D1}/bucket_00001", b""),
+     WARNING, Check.CONTENT, f"{D1}/bucket_00001", "the file is empty"),
     ("a torn file", torn, ERROR, Check.CONTENT, f"{D1}/bucket_00000", "bytes, and write id 1"),
-    (
-        "another ACID version, first directory",
-        written(f"{D1}/_orc_acid_version", b"1"),
-        ERROR,
-        Check.MARKER,
-        "",
-        "ACID version 1 is not supported",
-    ),
-    (
-        "another ACID version, later directory",
-        written(f"{D2}/_orc_acid_version", b"1"),
-        ERROR,
-        Check.MARKER,
-        f"{D2}/_orc_acid_version",
-        "holds '1'",
-    ),
-    (
-        "no version file",
-        lambda s: (s.table / D1 / "_orc_acid_version").unlink(),
-        WARNING,
-        Check.MARKER,
-        D1,
-        "no _orc_acid_version",
-    ),
-    (
-        "an unreadable _metadata_acid",
-        written(f"{D1}/_metadata_acid", b"{"),
-        ERROR,
-        Check.MARKER,
-        "",
-        "is not a _metadata_acid file",
-    ),
-    (
-        "a file without ACID columns",
-        without_acid_columns,
-        ERROR,
-        Check.SCHEMA,
-        "delta_0000003_0000003_0000/bucket_00000",
-        "does not have the six ACID columns",
-    ),
-    (
-        "an update event of ACID version 1",
-        events(lambda w: rows(w, 0, operation=1)),
-        ERROR,
-        Check.OPERATION,
-        "delta_0000003_0000003_0000/bucket_00000",
-        "operation 1",
-    ),
-    (
-        "rows out of order",
-        events(lambda w: rows(w, 0, 2, 1)),
-        ERROR,
-        Check.ORDER,
-        "delta_0000003_0000003_0000/bucket_00000",
-        "Hive misses deletes there",
-    ),
-    (
-        "a row id twice in a file",
-        events(lambda w: rows(w, 0, 1, 1)),
-        ERROR,
-        Check.ORDER,
-        "delta_0000003_0000003_0000/bucket_00000",
-        "Hive misses deletes there",
-    ),
-    (
-        "a row id in two files",
-        twice,
-        ERROR,
-        Check.UNIQUENESS,
-        "delta_0000003_0000003_0007/bucket_00000",
-        "2 rows have the keys",
-    ),
-    (
-        "a wrong key index",
-        wide_index,
-        ERROR,
-        Check.KEY_INDEX,
-        "delta_0000003_0000003_0000/bucket_00000",
-        "(1, 1, 1), but the stripe",
-    ),
-    # It has its own write id and the count of rows instead of the keys of deleted rows.
-    (
-        "Trino's key index of deletes",
-        lambda s: s.write(
-            lambda w: [(2, 1, BUCKET, n, w, None) for n in range(2)],
-            deletes=True,
-            index=[(3, BUCKET, 1)],
-        ),
-        WARNING,
-        Check.KEY_INDEX,
-        "delete_delta_0000003_0000003_0000/bucket_00000",
-        "as Trino writes",
-    ),
-    (
-        "a key index that is no list",
-        lambda s: s.write(lambda w: rows(w, 0), index=[]),
-        WARNING,
-        Check.KEY_INDEX,
-        "delta_0000003_0000003_0000/bucket_00000",
-        "no hive.acid.key.index",
-    ),
-    (
-        "a bucket other than the name's",
-        events(lambda w: rows(w, 0, bucket=BUCKET + (1 << 16))),
-        ERROR,
-        Check.BUCKET,
-        "delta_0000003_0000003_0000/bucket_00000",
-        "rows say bucket 1",
-    ),
-    (
-        "an unknown codec of the bucket",
-        events(lambda w: rows(w, 0, bucket=2 << 29)),
-        ERROR,
-        Check.BUCKET,
-        "delta_0000003_0000003_0000/bucket_00000",
-        "codec version 2",
-    ),
-    (
-        "write ids outside of the name",
-        events(lambda w: rows(w + 40, 0)),
-        ERROR,
-        Check.WRITE_IDS,
-        "delta_0000003_0000003_0000/bucket_00000",
-        "outside of the 3 to 3",
-    ),
-    (
-        "a delete of no row",
-        events(lambda w: [(2, 1, BUCKET, 77, w, None)], deletes=True),
-        NOTE,
-        Check.DELETES,
-        "",
-        f"1 delete events match no row, such as (1, {BUCKET}, 77)",
-    ),
+    ("another ACID version, first directory", written(f"{D1}/_orc_acid_version", b"1"),
+     ERROR, Check.MARKER, "", "ACID version 1 is not supported"),
+    ("another ACID version, later directory", written(f"{D2}/_orc_acid_version", b"1"),
+     ERROR, Check.MARKER, f"{D2}/_orc_acid_version", "holds '1'"),
+    ("no version file", lambda s: (s.table / D1 / "_orc_acid_version").unlink(),
+     WARNING, Check.MARKER, D1, "no _orc_acid_version"),
+    ("an unreadable _metadata_acid", written(f"{D1}/_metadata_acid", b"{"),
+     ERROR, Check.MARKER, "", "is not a _metadata_acid file"),
+    ("a file without ACID columns", without_acid_columns,
+     ERROR, Check.SCHEMA, f"{D3}/bucket_00000", "does not have the six ACID columns"),
+    ("an update event of ACID version 1", events(lambda w: rows(w, 0, operation=1)),
+     ERROR, Check.OPERATION, f"{D3}/bucket_00000", "operation 1"),
+    ("rows out of order", events(lambda w: rows(w, 0, 2, 1)),
+     ERROR, Check.ORDER, f"{D3}/bucket_00000", "Hive misses deletes there"),
+    ("a row id twice in a file", events(lambda w: rows(w, 0, 1, 1)),
+     ERROR, Check.ORDER, f"{D3}/bucket_00000", "Hive misses deletes there"),
+    ("a row id in two files", twice,
+     ERROR, Check.UNIQUENESS, "delta_0000003_0000003_0007/bucket_00000", "2 rows have the keys"),
+    ("a wrong key index", wide_index,
+     ERROR, Check.KEY_INDEX, f"{D3}/bucket_00000", "(1, 1, 1), but the stripe"),
+    ("Trino's key index of deletes", index_of_trino,
+     WARNING, Check.KEY_INDEX, "delete_delta_0000003_0000003_0000/bucket_00000", "as Trino writes"),
+    ("a key index that is no list", lambda s: s.write(lambda w: rows(w, 0), index=[]),
+     WARNING, Check.KEY_INDEX, f"{D3}/bucket_00000", "no hive.acid.key.index"),
+    ("a bucket other than the name's", events(lambda w: rows(w, 0, bucket=BUCKET + (1 << 16))),
+     ERROR, Check.BUCKET, f"{D3}/bucket_00000", "rows say bucket 1"),
+    ("an unknown codec of the bucket", events(lambda w: rows(w, 0, bucket=2 << 29)),
+     ERROR, Check.BUCKET, f"{D3}/bucket_00000", "codec version 2"),
+    ("write ids outside of the name", events(lambda w: rows(w + 40, 0)),
+     ERROR, Check.WRITE_IDS, f"{D3}/bucket_00000", "outside of the 3 to 3"),
+    ("a delete of no row", events(lambda w: [(2, 1, BUCKET, 77, w, None)], deletes=True),
+     NOTE, Check.DELETES, "", f"1 delete events match no row, such as (1, {BUCKET}, 77)"),
     ("a committed directory is gone", removed(D1), ERROR, Check.MISSING, D1, "committed (2 rows"),
     ("the table's directory is gone", removed(""), ERROR, Check.MISSING, "", "is gone"),
-    (
-        "a directory nobody reported",
-        copied(D1, "delta_0000001_0000001_0007"),
-        ERROR,
-        Check.UNKNOWN,
-        "delta_0000001_0000001_0007",
-        "reported other directories only",
-    ),
-    (
-        "an original file nobody adopted",
-        lambda s: plain_orc(s.table / "000000_0"),
-        ERROR,
-        Check.UNKNOWN,
-        "000000_0",
-        "an original file",
-    ),
-    (
-        "a write id never given out",
-        lambda s: write_delta(s.table / D9, 9, ((9, "x"),)),
-        ERROR,
-        Check.NEVER_GIVEN,
-        D9,
-        "no transaction got write id 9 yet",
-    ),
-    (
-        "a compaction never begun",
-        lambda s: write_delta(s.table / "base_0000001_v0099999", 1, ((9, "x"),)),
-        ERROR,
-        Check.NEVER_GIVEN,
-        "base_0000001_v0099999",
-        "no transaction 99999 yet",
-    ),
-    (
-        "an aborted write",
-        aborted,
-        NOTE,
-        Check.ABORTED,
-        "delta_0000003_0000003_0000",
-        "write id 3 aborted",
-    ),
+    ("a directory nobody reported", copied(D1, "delta_0000001_0000001_0007"),
+     ERROR, Check.UNKNOWN, "delta_0000001_0000001_0007", "reported other directories only"),
+    ("an original file nobody adopted", lambda s: plain_orc(s.table / "000000_0"),
+     ERROR, Check.UNKNOWN, "000000_0", "an original file"),
+    ("a write id never given out", lambda s: write_delta(s.table / D9, 9, ((9, "x"),)),
+     ERROR, Check.NEVER_GIVEN, D9, "no transaction got write id 9 yet"),
+    ("a compaction never begun",
+     lambda s: write_delta(s.table / "base_0000001_v0099999", 1, ((9, "x"),)),
+     ERROR, Check.NEVER_GIVEN, "base_0000001_v0099999", "no transaction 99999 yet"),
+    ("an aborted write", aborted, NOTE, Check.ABORTED, D3, "write id 3 aborted"),
     ("what an aborted writer left", left_behind, WARNING, Check.TEMPORARY, "_tmp_", "was aborted"),
-    (
-        "what a writer of Hive left",
-        lambda s: (s.table / "_tmp_ab12").mkdir(),
-        NOTE,
-        Check.TEMPORARY,
-        "_tmp_ab12",
-        "which transaction owns it",
-    ),
-    (
-        "fewer rows than reported",
-        too_many_reported,
-        ERROR,
-        Check.COUNTS,
-        "delta_0000003_0000003_0000",
-        "1 rows instead of 2",
-    ),
-    (
-        "a committed file is gone",
-        lambda s: (s.table / D1 / "bucket_00000").unlink(),
-        ERROR,
-        Check.MISSING,
-        f"{D1}/bucket_00000",
-        "write id 1 committed it",
-    ),
-    (
-        "a file that no commit wrote",
-        lambda s: shutil.copy(s.table / D1 / "bucket_00000", s.table / D1 / "bucket_00007"),
-        WARNING,
-        Check.UNKNOWN,
-        f"{D1}/bucket_00007",
-        "nobody reads it here",
-    ),
+    ("what a writer of Hive left", lambda s: (s.table / "_tmp_ab12").mkdir(),
+     NOTE, Check.TEMPORARY, "_tmp_ab12", "which transaction owns it"),
+    ("fewer rows than reported", too_many_reported, ERROR, Check.COUNTS, D3, "1 rows instead of 2"),
+    ("a committed file is gone", lambda s: (s.table / D1 / "bucket_00000").unlink(),
+     ERROR, Check.MISSING, f"{D1}/bucket_00000", "write id 1 committed it"),
+    ("a file that no commit wrote", copied_bucket("bucket_00007"),
+     WARNING, Check.UNKNOWN, f"{D1}/bucket_00007", "nobody reads it here"),
 ]
 PARTITION_DAMAGES: list[tuple[str, Plant, Severity, Check, str, str]] = [
-    (
-        "a partition nobody registered",
-        copied("p=1", "p=2"),
-        WARNING,
-        Check.PARTITION,
-        "p=2",
-        "the partition is not registered",
-    ),
-    (
-        "a delta beside the partitions",
-        copied(f"p=1/{D1}", D1),
-        WARNING,
-        Check.PARTITION,
-        D1,
-        "beside the partitions",
-    ),
-    (
-        "a partition of another column",
-        copied("p=1", "q=1"),
-        WARNING,
-        Check.PARTITION,
-        "q=1",
-        "no partition of p",
-    ),
-    (
-        "a registered partition is gone",
-        removed("p=1"),
-        ERROR,
-        Check.MISSING,
-        f"p=1/{D1}",
-        "committed (2 rows",
-    ),
+    ("a partition nobody registered", copied("p=1", "p=2"),
+     WARNING, Check.PARTITION, "p=2", "the partition is not registered"),
+    ("a delta beside the partitions", copied(f"p=1/{D1}", D1),
+     WARNING, Check.PARTITION, D1, "beside the partitions"),
+    ("a partition of another column", copied("p=1", "q=1"),
+     WARNING, Check.PARTITION, "q=1", "no partition of p"),
+    ("a registered partition is gone", removed("p=1"),
+     ERROR, Check.MISSING, f"p=1/{D1}", "committed (2 rows"),
 ]
-
-
-def ids(damages: list[tuple[str, Plant, Severity, Check, str, str]]) -> list[str]:
-    return [damage[0] for damage in damages]
+# fmt: on
 
 
 def assert_found(small: Small, severity: Severity, check: Check, thing: str, text: str) -> None:
@@ -493,26 +282,17 @@ def assert_found(small: Small, severity: Severity, check: Check, thing: str, tex
 
 
 @pytest.mark.parametrize(
-    ("_name", "plant", "severity", "check", "thing", "text"), DAMAGES, ids=ids(DAMAGES)
+    ("partitioned", "damage"),
+    [
+        *(pytest.param(False, damage, id=damage[0]) for damage in DAMAGES),
+        *(pytest.param(True, damage, id=damage[0]) for damage in PARTITION_DAMAGES),
+    ],
 )
 def test_a_planted_damage_is_found(
-    place: Small, _name: str, plant: Plant, severity: Severity, check: Check, thing: str, text: str
+    place: Small, partitioned: bool, damage: tuple[str, Plant, Severity, Check, str, str]
 ) -> None:
-    small = new_table(place)
-    assert fsck.examine(small.metastore, [small.name]).findings == ()
-    plant(small)
-    assert_found(small, severity, check, thing, text)
-
-
-@pytest.mark.parametrize(
-    ("_name", "plant", "severity", "check", "thing", "text"),
-    PARTITION_DAMAGES,
-    ids=ids(PARTITION_DAMAGES),
-)
-def test_a_damage_of_a_partitioned_table_is_found(
-    place: Small, _name: str, plant: Plant, severity: Severity, check: Check, thing: str, text: str
-) -> None:
-    small = new_table(place, partitioned=True)
+    _name, plant, severity, check, thing, text = damage
+    small = new_table(place, partitioned)
     assert fsck.examine(small.metastore, [small.name]).findings == ()
     plant(small)
     assert_found(small, severity, check, thing, text)

@@ -1,16 +1,21 @@
-"""A statement that is not supported is told what to write instead, in at most two lines."""
+"""A text that is not supported, or that Spark refuses, is told what to write instead, by a message
+of ours; and no text calls a method of Java (P33, P67)."""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 import pytest
 
-from acid_platform import AcidError, InvalidExpression, UnsupportedStatement
+from acid_platform import AcidError, InvalidExpression, NeedsSpark, UnsupportedStatement, Warehouse
+from acid_platform.predicates.analysis import parsed
 from acid_platform.predicates.grammar import require_interpreted
 from acid_platform.sql.parse import ADVICE, parse
+from acid_platform.sql.text import query
+from tests.engine.local.refused_texts import REFUSED, TAKEN, texts
 
-REFUSED: tuple[tuple[str, str], ...] = (
+ADVISED: tuple[tuple[str, str], ...] = (
     ("GRANT SELECT ON TABLE t TO USER ann", "GRANT is not supported; rights on tables"),
     ("REVOKE ALL ON t FROM USER ann", "rights on tables"),
     ("CREATE ROLE r", "CREATE ROLE is not supported; rights on tables"),
@@ -74,7 +79,7 @@ REFUSED: tuple[tuple[str, str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("text", "message"), REFUSED)
+@pytest.mark.parametrize(("text", "message"), ADVISED)
 def test_a_known_statement_gets_advice(text: str, message: str) -> None:
     with pytest.raises(UnsupportedStatement) as refused:
         parse(text)
@@ -83,7 +88,7 @@ def test_a_known_statement_gets_advice(text: str, message: str) -> None:
 
 
 def test_each_advice_has_its_statement() -> None:
-    plain = [text.lower() for text, _ in REFUSED]
+    plain = [text.lower() for text, _ in ADVISED]
     without = [start for start, _ in ADVICE if not any(re.match(start, text) for text in plain)]
     assert without == []
 
@@ -124,7 +129,7 @@ def test_a_misspelt_word_of_a_statement_is_named(text: str, message: str) -> Non
 
 def test_no_warning_of_the_parser_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     for text in (
-        *(text for text, _ in REFUSED),
+        *(text for text, _ in ADVISED),
         "CREATE TRANSACTIONAL TABLE t (a int)",
         "SELECT (",
     ):
@@ -141,3 +146,91 @@ def test_the_compiled_form_of_sqlglot_is_refused_by_its_name(
     monkeypatch.setattr("sqlglot.tokens.SQLGLOTC_INSTALLED", True)
     with pytest.raises(UnsupportedStatement, match="pip uninstall sqlglotc"):
         require_interpreted()
+
+
+LIBRARY = re.compile(r"sqlglot|duckdb|py4j|pyspark|<class|TokenType|[a-z]\w*\.[a-z]\w*\.\w+")
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
+    with Warehouse.open(tmp_path_factory.mktemp("texts"), engine="local") as opened:
+        table = opened.create_table("d.t", "id int, i int")
+        table.insert([{"id": 1, "i": 1}, {"id": 2, "i": None}, {"id": 3, "i": 2}])
+        yield opened
+        opened.metastore.stop()
+
+
+@pytest.mark.parametrize("text", texts(REFUSED, "d.t"))
+def test_P33_what_spark_refuses_names_no_class_of_a_library(
+    warehouse: Warehouse, text: str
+) -> None:
+    with pytest.raises(AcidError) as refused:
+        warehouse.sql(text)
+    assert not LIBRARY.search(str(refused.value)), str(refused.value)
+
+
+@pytest.mark.parametrize("text", texts(TAKEN, "d.t"))
+def test_P33_what_spark_takes_is_computed_here(warehouse: Warehouse, text: str) -> None:
+    with suppress(NeedsSpark):
+        warehouse.sql(text).collect()
+
+
+FUNCTIONS = "abs array_join coalesce concat_ws date_add date_format elt greatest if instr lag least"
+FUNCTIONS += " left locate lower lpad max mod nullif nvl nvl2 pow regexp_extract regexp_replace"
+FUNCTIONS += " replace round rpad split sum substring trim trunc upper year from_json explode"
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("function", FUNCTIONS.split())
+@pytest.mark.parametrize("arguments", ["", "1", "NULL", "1, 'a', NULL", "1, 2, 3, 4, 5, 6"])
+def test_a_function_with_any_number_of_arguments_raises_our_errors(
+    warehouse: Warehouse, function: str, arguments: str
+) -> None:
+    try:
+        warehouse.sql(f"SELECT {function}({arguments}) AS x FROM d.t")
+    except AcidError as error:
+        assert not LIBRARY.search(str(error)), str(error)
+
+
+@pytest.mark.more
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT upper()", "upper() has too few or too many arguments"),
+        ("SELECT id FROM t LIMIT '1'", "LIMIT takes a whole number, without quotes"),
+        ("SELECT id, FROM t", "nothing stands behind a comma near 'FROM'"),
+        ("SELECT id FROM t ORDER BY id WHERE z", "WHERE stands behind a later clause"),
+        ("WITH a AS (SELECT 1), A AS (SELECT 2) SELECT 1", "WITH names 'a' twice"),
+        ("SELECT CAST(id AS text) FROM t", "did you mean string?"),
+    ],
+)
+def test_the_message_says_what_is_wrong(text: str, message: str) -> None:
+    with pytest.raises(InvalidExpression, match=re.escape(message)):
+        parse(text)
+
+
+@pytest.mark.parametrize("name", ["reflect", "java_method", "try_reflect", "REFLECT", "`reflect`"])
+def test_P67_no_text_of_sql_calls_a_method_of_java(name: str) -> None:
+    call = f"{name}('java.lang.System', 'load', '/theirs.so')"
+    for text in (
+        f"SELECT {call} AS y FROM t",
+        f"SELECT * FROM (SELECT 1 WHERE {call} = 'x')",
+        f"SELECT * FROM t LATERAL VIEW explode(array({call})) AS y",
+        f"VALUES ({call})",
+        f"SELECT upper( {name} ('java.lang.System', 'load'))",
+    ):
+        with pytest.raises(UnsupportedStatement, match="would run a method of Java"):
+            query(text)
+    for qualified in (f"builtin.{call}", f"system.builtin.{call}"):
+        with pytest.raises(AcidError):
+            query(f"SELECT {qualified}")
+    for statement in (
+        f"INSERT INTO t SELECT {call}",
+        f"DELETE FROM t WHERE x = {call}",
+        f"CREATE VIEW v AS SELECT {call} AS y",
+    ):
+        with pytest.raises(UnsupportedStatement, match="would run a method of Java"):
+            parse(statement)
+    with pytest.raises(AcidError):
+        parsed(f"x = {call}")
+    assert query("SELECT reflect, t.java_method FROM t").tree
