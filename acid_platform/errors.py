@@ -28,12 +28,12 @@ def visible(text: str, lines: bool = False) -> str:
     return _ANY.sub(_kept_layout if lines else _shown, text)
 
 
-def _shown(one: re.Match[str]) -> str:
-    return one[0].encode("unicode_escape", "backslashreplace").decode("ascii")
+def _shown(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
-def _kept_layout(one: re.Match[str]) -> str:
-    return one[0] if one[0] in _LAYOUT else _shown(one)
+def _kept_layout(match: re.Match[str]) -> str:
+    return match[0] if match[0] in _LAYOUT else _shown(match)
 
 
 class AcidError(Exception):

@@ -2,7 +2,8 @@
 
 A name that stands in two places makes a reader guess which one a text means. Exceptions need a
 reason; one that no longer applies is an error too. Nor does a docstring begin with "Of" or "The
-same", which finishes a sentence that stands elsewhere.
+same", which finishes a sentence that stands elsewhere. Variables are named after what they hold:
+words that say nothing of it, such as `one`, need an adjective, or give way to another noun.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ SIBLINGS = (
 
 MODULES: dict[str, str] = {"__main__": "Python looks for this name"}
 CLASSES: dict[str, str] = {}
+
+VAGUE: dict[str, int] = {
+    **{"one": 87, "place": 99, "thing": 4, "obj": 1},
+    **dict.fromkeys(("stuff", "tmp", "temp", "foo", "misc", "res"), 0),
+}
+"""Words that no variable has for its name, but so many that are left: the numbers only fall."""
 
 
 def faults(
@@ -61,11 +68,27 @@ def unfinished(library: Path) -> Iterator[str]:
                 yield f"{file.relative_to(library)}:{number}: begin with what it is or does"
 
 
+def vague(library: Path) -> Iterator[str]:
+    """A line for each word that more variables have for their name than are left of it."""
+    bound: dict[str, list[str]] = defaultdict(list)
+    for file in sorted(library.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            match node:
+                case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) if name in VAGUE:
+                    bound[name].append(f"{file.relative_to(library)}:{node.lineno}")
+    for name, most in VAGUE.items():
+        if len(bound[name]) > most:
+            yield (
+                f"`{name}` is bound {len(bound[name])} times, and {most} are left: name variables"
+                f" after what they hold ({', '.join(bound[name][:5])} …)"
+            )
+
+
 def main() -> int:
     """Prints the faults; 1 if there are any."""
     modules, classes = named(LIBRARY)
     found = [*faults(modules, MODULES, "module"), *faults(classes, CLASSES, "class")]
-    found += unfinished(LIBRARY)
+    found += [*unfinished(LIBRARY), *vague(LIBRARY)]
     print("\n".join(found) or f"{len(modules)} modules and {len(classes)} classes: no name twice")
     return 1 if found else 0
 

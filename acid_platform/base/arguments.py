@@ -113,9 +113,17 @@ class NamePattern:
 def name_pattern(text: str | None) -> NamePattern:
     """The pattern; None and the empty text match every name. Raises InvalidDefinition."""
     alternatives = {part.strip() for part in _checked(text or "*").lower().split("|")}
-    series = {one.replace("%", "*") for one in alternatives if "*" in one or "%" in one}
-    plain = {one.replace("?", _NO_NAME) for one in alternatives if not ("*" in one or "%" in one)}
-    return _pattern(frozenset(plain), {one.replace("?", _NO_NAME) for one in series})
+    series = {
+        alternative.replace("%", "*")
+        for alternative in alternatives
+        if "*" in alternative or "%" in alternative
+    }
+    plain = {
+        alternative.replace("?", _NO_NAME)
+        for alternative in alternatives
+        if not ("*" in alternative or "%" in alternative)
+    }
+    return _pattern(frozenset(plain), {part.replace("?", _NO_NAME) for part in series})
 
 
 def dotted_pattern(text: str) -> NamePattern:
@@ -144,7 +152,7 @@ def _pattern(names: frozenset[str], series: set[str]) -> NamePattern:
             f"a pattern of {len(series):,} alternatives with a star; at most {MOST_STARRED} are"
             " compared with each name: ask for fewer, or for all"
         )
-    return NamePattern(names, tuple(_without_empty(one.split("*")) for one in sorted(series)))
+    return NamePattern(names, tuple(_without_empty(part.split("*")) for part in sorted(series)))
 
 
 def _without_empty(parts: list[str]) -> tuple[str, ...]:
@@ -179,8 +187,8 @@ def _found(name: str, part: str, start: int, end: int) -> int:
     return next((place for place in places if _is_at(name, place, part)), -1)
 
 
-def _is_at(name: str, place: int, part: str) -> bool:
+def _is_at(name: str, index: int, part: str) -> bool:
     if "?" not in part:
-        return name.startswith(part, place)
-    letters = name[place : place + len(part)]
+        return name.startswith(part, index)
+    letters = name[index : index + len(part)]
     return all(wanted in ("?", letter) for wanted, letter in zip(part, letters, strict=True))

@@ -42,7 +42,7 @@ def _place(text: str, name: str, schemes: tuple[str, ...]) -> tuple[str, bool]:
     scheme, _, rest = text.partition("://")
     shown = without_credentials(text)
     if scheme not in schemes or not rest.strip("/"):
-        beginnings = ", ".join(f"{one}://" for one in schemes)
+        beginnings = ", ".join(f"{scheme}://" for scheme in schemes)
         raise InvalidDefinition(
             f"{name}={shown!r} is refused: it is neither a local path (also file:///path) nor"
             f" begins with {beginnings}; a local directory of that name is ./NAME"

@@ -175,13 +175,17 @@ class ObjectFiles(FileSystemHandler):  # type: ignore[misc]  # Arrow has no type
         if not found and not selector.allow_not_found:
             raise FileNotFoundError(base)
         start = len(base) + 1
-        return [one for path, one in found.items() if selector.recursive or "/" not in path[start:]]
+        return [
+            entry for path, entry in found.items() if selector.recursive or "/" not in path[start:]
+        ]
 
     def _below(self, path: str) -> list[tuple[str, Any]]:
         key = self._key(path)
         with _asked(path):
             pages = obstore.list(self._store, key or None)
-            return [(one["path"], one) for page in pages for one in page if one["path"] != key]
+            return [
+                (entry["path"], entry) for page in pages for entry in page if entry["path"] != key
+            ]
 
     def create_dir(self, path: str, _recursive: bool) -> None:
         with _asked(path), suppress(exceptions.AlreadyExistsError):

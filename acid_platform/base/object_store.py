@@ -135,6 +135,6 @@ def without_connector(text: str) -> ObjectStore | None:
     def missing(store: ObjectStore) -> bool:
         unknown = [f'No FileSystem for scheme "{scheme}"' for scheme in store.schemes]
         lacking = (f"ClassNotFoundException: Class {store.connector}.", *unknown)
-        return bool(store.connector) and any(one in text for one in lacking)
+        return bool(store.connector) and any(phrase in text for phrase in lacking)
 
     return next(filter(missing, STORES), None)

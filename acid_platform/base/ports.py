@@ -73,10 +73,10 @@ class Strangers(Generic[Connection]):
     def __iter__(self) -> Iterator[Connection]:
         return iter([*self._hosts])
 
-    def __contains__(self, one: Connection) -> bool:
-        return one in self._hosts
+    def __contains__(self, connection: Connection) -> bool:
+        return connection in self._hosts
 
-    def come(self, one: Connection, host: str) -> Connection | None:
+    def come(self, connection: Connection, host: str) -> Connection | None:
         """Takes a new connection, and returns the one that has to end for it, if any."""
         network = network_of(host)
         present = self._of.setdefault(network, {})
@@ -85,18 +85,18 @@ class Strangers(Generic[Connection]):
             gone = next(iter(present))
         elif len(self._hosts) >= self._most:
             gone = self.oldest()
-        self._hosts[one] = network
-        self._of.setdefault(network, {})[one] = None
+        self._hosts[connection] = network
+        self._of.setdefault(network, {})[connection] = None
         if gone is not None:
             self.leave(gone)
         return gone
 
-    def leave(self, one: Connection) -> None:
+    def leave(self, connection: Connection) -> None:
         """The connection has ended, or is no stranger any more."""
-        network = self._hosts.pop(one, None)
+        network = self._hosts.pop(connection, None)
         if network is not None:
             of_network = self._of[network]
-            del of_network[one]
+            del of_network[connection]
             if not of_network:
                 del self._of[network]
 

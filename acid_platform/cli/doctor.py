@@ -76,7 +76,7 @@ class DoctorReport:
         }
 
 
-def examine(place: Location) -> DoctorReport:
+def examine(location: Location) -> DoctorReport:
     """Checks Java, Python, the warehouse, its metastore and what waits there. Changes nothing.
 
     An existing metastore that does not run is started, as by any client.
@@ -84,13 +84,13 @@ def examine(place: Location) -> DoctorReport:
     checks = [
         CheckResult("python", True, f"{platform.python_version()} on {platform.system()}"),
         _checked("java", _java),
-        _checked("warehouse", lambda: _warehouse(place)),
+        _checked("warehouse", lambda: _warehouse(location)),
     ]
-    if not place.made:
-        text = f"none in {place.metastore} yet; the first Warehouse.open makes it"
+    if not location.made:
+        text = f"none in {location.metastore} yet; the first Warehouse.open makes it"
         return DoctorReport((*checks, CheckResult("metastore", True, text)))
     try:
-        metastore = join(place)
+        metastore = join(location)
     except AcidError as error:
         return DoctorReport((*checks, CheckResult("metastore", False, str(error))))
     with metastore:
@@ -120,19 +120,19 @@ def _java() -> str:
     return f"{java} is Java {java_version(java)}"
 
 
-def _warehouse(place: Location) -> str:
+def _warehouse(location: Location) -> str:
     from acid_platform.handles.warehouse import require_writable
 
-    files, path = Files.of(place.warehouse)
+    files, path = Files.of(location.warehouse)
     if not files.object_store and not files.exists(path):
         above = next((parent for parent in Path(path).parents if parent.exists()), Path("/"))
         if files.local and not (above.is_dir() and os.access(above, os.W_OK)):
             raise WarehouseNotWritable(
-                f"{place.warehouse} can't be made below {above}; choose another ACID_WAREHOUSE"
+                f"{location.warehouse} can't be made below {above}; choose another ACID_WAREHOUSE"
             )
-        return f"{place.warehouse} does not exist yet; the first Warehouse.open makes it"
+        return f"{location.warehouse} does not exist yet; the first Warehouse.open makes it"
     require_writable(files, path)
-    return f"{place.warehouse} can be written"
+    return f"{location.warehouse} can be written"
 
 
 def _metastore(metastore: Metastore) -> CheckResult:
@@ -160,14 +160,14 @@ def _metastore(metastore: Metastore) -> CheckResult:
 def settings_rows(metastore: Metastore) -> Iterator[Row]:
     """Every setting with its value, class and, unless it is honoured, the reason (P9)."""
     values = metastore.settings()
-    for name, one in REGISTRY.items():
+    for name, entry in REGISTRY.items():
         yield {
             "setting": name,
-            "value": values.get(name, one.default),
-            "default": one.default,
-            "class": one.treatment.value,
-            "allowed": one.allowed,
-            "reason": one.reason,
+            "value": values.get(name, entry.default),
+            "default": entry.default,
+            "class": entry.treatment.value,
+            "allowed": entry.allowed,
+            "reason": entry.reason,
         }
 
 

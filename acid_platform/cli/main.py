@@ -85,9 +85,13 @@ _LISTED: dict[str, Callable[[Metastore], list[dict[str, Any]]]] = {
     "transactions": Metastore.transactions,
     "locks": Metastore.locks,
     "compactions": Metastore.compactions,
-    "erasures": lambda metastore: [encode(one) for one in metastore.call(ops.GetErasures())],
+    "erasures": lambda metastore: [
+        encode(erasure) for erasure in metastore.call(ops.GetErasures())
+    ],
     "tables": _table_rows,
-    "retained": lambda metastore: [retained_row(one) for one in metastore.call(ops.GetKept(None))],
+    "retained": lambda metastore: [
+        retained_row(kept) for kept in metastore.call(ops.GetKept(None))
+    ],
 }
 
 

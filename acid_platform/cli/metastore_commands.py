@@ -448,20 +448,20 @@ def rebuild(session: CommandSession) -> None:
     echo("\n".join(["what the directories can't tell:", *(f"- {fact}" for fact in UNKNOWN)]))
 
 
-def _log(place: Location) -> Log:
+def _log(location: Location) -> Log:
     """The log of the warehouse's metastore. Raises InvalidDefinition if it can't be read here."""
-    if place.metastore.startswith(TCP):
+    if location.metastore.startswith(TCP):
         raise InvalidDefinition(
-            f"{place.metastore} is a service: back it up on its machine, with ACID_METASTORE set to"
-            " its directory or its log"
+            f"{location.metastore} is a service: back it up on its machine, with ACID_METASTORE set"
+            " to its directory or its log"
         )
-    if place.shared:
+    if location.shared:
         from acid_platform.metastore.log.open_log import open_log
 
-        return open_log(place.metastore)
+        return open_log(location.metastore)
     from acid_platform.metastore.log.local import LocalLog
 
-    return LocalLog(Path(place.metastore))
+    return LocalLog(Path(location.metastore))
 
 
 def _archived(place: str) -> dict[str, Log]:

@@ -191,7 +191,7 @@ def targets_of(
 
     Raises UnknownColumn, InvalidExpression for a field beside a value of what holds it.
     """
-    places = {column.name: place for place, column in enumerate(columns)}
+    places = {column.name: index for index, column in enumerate(columns)}
     targets = [_target(name, columns, table) for name in names]
     targets.sort(key=lambda target: (places[target.column.name], target.fields))
     for before, after in pairwise(targets):
@@ -327,7 +327,7 @@ class SourceKeys:
     _bounds: Mapping[str, tuple[Any, Any]] | None = None
 
     def take(self, source: pa.Table) -> None:
-        names = {name.lower(): place for place, name in enumerate(source.column_names)}
+        names = {name.lower(): index for index, name in enumerate(source.column_names)}
         known = {own: names[other] for own, other in self.pairs.items() if other in names}
         self._rows = pa.table({own: source.column(place) for own, place in known.items()})
 
@@ -349,7 +349,7 @@ class SourceKeys:
 
     def inserted(self) -> KeyHashes | None:
         """The keys of the inserted rows, if each of them gets those of its source row."""
-        inserts = [one for one in self.clauses if one.action is MergeAction.INSERT]
+        inserts = [clause for clause in self.clauses if clause.action is MergeAction.INSERT]
         if self._rows is None or not all(map(self._inserts_keys, inserts)):
             return None
         return region_of_keys(self._rows, self.columns, stored=True).keys

@@ -109,7 +109,7 @@ def matching_parts(stored: HiveType, declared: HiveType) -> Iterator[tuple[HiveT
         pairs = [(own[name], kind) for name, kind in declared.children if name in own]
     else:
         children = zip(stored.children, declared.children, strict=False)
-        pairs = [(one, other) for (_, one), (_, other) in children]
+        pairs = [(child, other) for (_, child), (_, other) in children]
     for one, other in pairs:
         yield from matching_parts(one, other)
 

@@ -147,7 +147,7 @@ def _bounded(
     file: parquet.ParquetFile, index: int, names: Sequence[str], path: str, rows: int
 ) -> Iterator[pa.RecordBatch]:
     chunks = _chunks(file, index, names)
-    most = max(LARGEST_PIECE, MOST_UNPACKED * sum(one.total_compressed_size for one in chunks))
+    most = max(LARGEST_PIECE, MOST_UNPACKED * sum(chunk.total_compressed_size for chunk in chunks))
     read = 0
     for batch in file.iter_batches(rows, [index], list(names), use_threads=False):
         read += batch.nbytes
@@ -176,9 +176,11 @@ def _rows_at_once(
     """How many rows of a row group to read together; None: all. Its footer says little of that: a
     long value that is stored once may be the value of every row."""
     chunks = _chunks(file, index, names)
-    stored = MOST_UNPACKED * sum(one.total_compressed_size for one in chunks)
-    packed = sum(max(one.total_uncompressed_size, _unpacked(file, one, path)) for one in chunks)
-    fixed = sum(one.num_values * _WIDTHS.get(one.physical_type, _OFFSET) for one in chunks)
+    stored = MOST_UNPACKED * sum(chunk.total_compressed_size for chunk in chunks)
+    packed = sum(
+        max(chunk.total_uncompressed_size, _unpacked(file, chunk, path)) for chunk in chunks
+    )
+    fixed = sum(chunk.num_values * _WIDTHS.get(chunk.physical_type, _OFFSET) for chunk in chunks)
     if packed > max(stored, LARGEST_PIECE) or fixed > max(stored, LARGEST_NUMBERS):
         raise _too_large(path, index, max(packed, fixed))
     rows = int(file.metadata.row_group(index).num_rows)

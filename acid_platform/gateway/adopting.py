@@ -201,7 +201,7 @@ def _adopt(
         full,
         protocol.path(shown.sd.location),
         columns_of(shown.sd),
-        [f"`{one.name}` {one.type}" for one in shown.partitionKeys or ()],
+        [f"`{key.name}` {key.type}" for key in shown.partitionKeys or ()],
         clustered,
         write_ids,
         {**parameters, **format_property(full, shown.sd, parameters), **_text(shown.sd)},
@@ -280,24 +280,24 @@ def _partitions(hive: Hive, shown: Any, database: str, name: str) -> list[str]:
     """
     if not shown.partitionKeys:
         return []
-    keys = [one.name.lower() for one in shown.partitionKeys]
+    keys = [key.name.lower() for key in shown.partitionKeys]
     root = protocol.path(shown.sd.location)
-    columns = [(one.name.lower(), one.type) for one in shown.sd.cols]
+    columns = [(column.name.lower(), column.type) for column in shown.sd.cols]
     names = []
-    for one in hive.partitions(database, name):
-        where = protocol.path(one.sd.location or "")
+    for partition in hive.partitions(database, name):
+        where = protocol.path(partition.sd.location or "")
         relative = where.removeprefix(f"{root}/") if where.startswith(f"{root}/") else None
         if relative is None or parse_partition(relative, keys) is None:
             raise InvalidDefinition(
-                f"partition {'/'.join(one.values)} is in {where}, not in {root}/{keys[0]}=…: a"
-                " partition can't have a location of its own here"
+                f"partition {'/'.join(partition.values)} is in {where}, not in {root}/{keys[0]}=…:"
+                " a partition can't have a location of its own here"
             )
-        if one.sd.serdeInfo.serializationLib != shown.sd.serdeInfo.serializationLib:
+        if partition.sd.serdeInfo.serializationLib != shown.sd.serdeInfo.serializationLib:
             raise InvalidDefinition(
-                f"partition {relative} is stored with {one.sd.serdeInfo.serializationLib}, the"
-                f" table with {shown.sd.serdeInfo.serializationLib}"
+                f"partition {relative} is stored with {partition.sd.serdeInfo.serializationLib},"
+                f" the table with {shown.sd.serdeInfo.serializationLib}"
             )
-        own = [(column.name.lower(), column.type) for column in one.sd.cols or ()]
+        own = [(column.name.lower(), column.type) for column in partition.sd.cols or ()]
         if own != columns[: len(own)]:
             raise InvalidDefinition(
                 f"partition {relative} has the columns {own}, the table {columns}: Hive reads it by"

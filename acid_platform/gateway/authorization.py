@@ -230,8 +230,8 @@ class Guard:
 
         def database(name: str) -> bool:
             if not every:
-                every.extend(one.name for one in self._metastore.tables())
-                every.extend(one.name for one in self._metastore.views())
+                every.extend(table.name for table in self._metastore.tables())
+                every.extend(view.name for view in self._metastore.views())
             return table(f"{name}.{ANY}") or any(
                 table(one) for one in every if one.startswith(f"{name}.")
             )

@@ -83,7 +83,7 @@ class CatalogCalls(CallHandler):
         sees = self._sight.table
         names = []
         if kind in (None, MANAGED):
-            tables = [one.name for one in self._metastore.tables() if sees(one.name)]
+            tables = [table.name for table in self._metastore.tables() if sees(table.name)]
             names += [(*protocol.split(name), MANAGED) for name in tables]
         if kind in (None, VIEW):
             names += [(*protocol.split(name), VIEW) for name in self._views() if sees(name)]
@@ -250,7 +250,7 @@ class CatalogCalls(CallHandler):
         """Those of them that exist, in the order asked for."""
         record = self._record(database, name)
         present = set(self._metastore.partitions(record.name))
-        return self._shapes(record, [one for one in names or () if one in present])
+        return self._shapes(record, [name for name in names or () if name in present])
 
     def get_partitions_by_expr(self, request: Any) -> Any:
         """All partitions, and word that they were not chosen by the expression.

@@ -78,7 +78,7 @@ class ConstraintCalls(CallHandler):
 
     def get_foreign_keys(self, request: Any) -> Any:
         """Those of a table, of the tables that refer to another, or of one that refer to it."""
-        names = [one.name for one in self._metastore.tables()]
+        names = [table.name for table in self._metastore.tables()]
         if request.foreign_tbl_name:
             names = [table_name(f"{request.foreign_db_name}.{request.foreign_tbl_name}")]
         listed = [
@@ -109,7 +109,7 @@ def _shapes(record: TableRecord, kind: ConstraintKind) -> Iterator[Any]:
     for constraint in record.constraints:
         if constraint.kind is not kind:
             continue
-        for place, column in enumerate(constraint.columns if is_key else constraint.columns[:1]):
+        for index, column in enumerate(constraint.columns if is_key else constraint.columns[:1]):
             fields = {
                 form.name: constraint.name,
                 "enable_cstr": constraint.enabled,
@@ -118,7 +118,7 @@ def _shapes(record: TableRecord, kind: ConstraintKind) -> Iterator[Any]:
                 "catName": protocol.CATALOG,
             }
             if is_key:
-                fields["key_seq"] = place + 1
+                fields["key_seq"] = index + 1
             if form.text:
                 fields[form.text] = constraint.text
             if kind is ConstraintKind.FOREIGN_KEY:
@@ -126,7 +126,7 @@ def _shapes(record: TableRecord, kind: ConstraintKind) -> Iterator[Any]:
                 fields |= {
                     "pktable_db": parent_database,
                     "pktable_name": parent,
-                    "pkcolumn_name": constraint.parent_columns[place],
+                    "pkcolumn_name": constraint.parent_columns[index],
                     "pk_name": "",
                     "fktable_db": database,
                     "fktable_name": name,
@@ -145,11 +145,11 @@ def constraints_of(request: Any) -> list[Constraint]:
     for kind, form in _FORMS.items():
         listed = getattr(request, form.listed) or ()
         if kind not in DECLARED_ONLY:
-            constraints += [_declared(kind, [one]) for one in listed]
+            constraints += [_declared(kind, [entry]) for entry in listed]
             continue
         by_name: dict[str, list[Any]] = {}
-        for one in listed:
-            by_name.setdefault(getattr(one, form.name) or "", []).append(one)
+        for entry in listed:
+            by_name.setdefault(getattr(entry, form.name) or "", []).append(entry)
         for columns in by_name.values():
             columns.sort(key=lambda one: int(one.key_seq or 0))
             constraints.append(_declared(kind, columns))
@@ -160,7 +160,7 @@ def _declared(kind: ConstraintKind, listed: Sequence[Any]) -> Constraint:
     """A constraint; `listed`: for each column of a key, in their order."""
     form, first = _FORMS[kind], listed[0]
     is_foreign = kind is ConstraintKind.FOREIGN_KEY
-    columns = [one.fkcolumn_name if is_foreign else one.column_name for one in listed]
+    columns = [entry.fkcolumn_name if is_foreign else entry.column_name for entry in listed]
     return Constraint(
         getattr(first, form.name) or "",
         kind,
@@ -169,7 +169,7 @@ def _declared(kind: ConstraintKind, listed: Sequence[Any]) -> Constraint:
         bool(first.enable_cstr),
         bool(first.rely_cstr),
         table_name(f"{first.pktable_db}.{first.pktable_name}") if is_foreign else "",
-        tuple(one.pkcolumn_name.lower() for one in listed) if is_foreign else (),
+        tuple(entry.pkcolumn_name.lower() for entry in listed) if is_foreign else (),
     )
 
 
@@ -276,7 +276,7 @@ class DefinitionCalls(CallHandler):
         declared = Declaration.of(
             name,
             columns_of(new.sd),
-            [f"{one.name} {one.type}" for one in new.partitionKeys or ()],
+            [f"{key.name} {key.type}" for key in new.partitionKeys or ()],
             clustering_of(new.sd),
             {**parameters, **format_property(name, new.sd, parameters)},
             comments=comments_of(new),
@@ -322,7 +322,7 @@ class DefinitionCalls(CallHandler):
     ) -> None:
         """Raises UnsupportedStatement for a new name of a column of files, also of deleted rows."""
         gone = [name for name, _ in record.columns if columns and name not in dict(columns)]
-        if gone and any(one.directories for one in self._metastore.entities(record.name)):
+        if gone and any(entity.directories for entity in self._metastore.entities(record.name)):
             raise UnsupportedStatement(
                 f"{record.name}: its files find {gone[0]} by its name, and every reader would read"
                 " NULL under another one; rename or drop it by ALTER TABLE … RENAME COLUMN or DROP"
@@ -380,7 +380,7 @@ def own_parameters(parameters: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def columns_of(descriptor: Any) -> tuple[Column, ...]:
-    return tuple(Column(one.name.lower(), parse_type(one.type)) for one in descriptor.cols)
+    return tuple(Column(column.name.lower(), parse_type(column.type)) for column in descriptor.cols)
 
 
 def clustering_of(descriptor: Any) -> tuple[Sequence[str], int] | None:
@@ -391,7 +391,7 @@ def clustering_of(descriptor: Any) -> tuple[Sequence[str], int] | None:
 def comments_of(declared: Any) -> dict[str, str]:
     """The comments of the columns of the protocol's table, by their names."""
     columns = (*declared.sd.cols, *(declared.partitionKeys or ()))
-    return {one.name.lower(): one.comment for one in columns if one.comment}
+    return {column.name.lower(): column.comment for column in columns if column.comment}
 
 
 def _owner(database: Any) -> tuple[str, OwnerKind]:
@@ -466,7 +466,7 @@ def _changed_columns(record: TableRecord, new: Any) -> Sequence[tuple[str, str]]
 
 
 def _pairs(columns: Sequence[Any]) -> tuple[tuple[str, str], ...]:
-    return tuple((one.name.lower(), one.type) for one in columns)
+    return tuple((column.name.lower(), column.type) for column in columns)
 
 
 def _changed_properties(

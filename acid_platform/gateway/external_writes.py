@@ -115,7 +115,7 @@ def looked_for(
         return [], []
     limit = metastore.in_force.integer("acid.conflict.rows.bytes") // 2
     told = (united(regions, limit) for regions in (sought, inserted))
-    some, others = ([RegionReport(*one) for one in regions] for regions in told)
+    some, others = ([RegionReport(*region) for region in regions] for regions in told)
     return some, others
 
 
@@ -182,10 +182,12 @@ def _require_locked_for(
     Rights were asked for, and conflicts are found, by the operations of the locks. Hive locks for
     DELETE what an UPDATE writes, so new rows may come with any of them.
     """
-    locked = {one.operation for one in touched.entities if one.partition in (None, partition)}
+    locked = {
+        entity.operation for entity in touched.entities if entity.partition in (None, partition)
+    }
     for name in names:
         if (is_deletes(name) or _is_base(name)) and not locked & _REPLACES:
-            announced = " and ".join(sorted(one.name for one in locked)) or "nothing"
+            announced = " and ".join(sorted(lock.name for lock in locked)) or "nothing"
             raise WriteConflict(
                 f"{where}/{name} is more than the lock of {record.name} was for ({announced});"
                 " lock the table for UPDATE or DELETE, and run the statement again"
@@ -237,15 +239,17 @@ def _of_entity(
             if is_deletes(name):
                 _distributed(files, record, f"{where}/{name}")
     reports = _surveyed(files, record, partition, where, names)
-    empty = [one.directory for one in reports if _is_base(one.directory) and not one.files]
+    empty = [
+        report.directory for report in reports if _is_base(report.directory) and not report.files
+    ]
     for name in empty:
         _fill(files, record, f"{where}/{name}")
     if empty:
         reports = _surveyed(files, record, partition, where, names)
-    bases = [one for one in reports if _is_base(one.directory)]
-    deletes = [one for one in reports if is_deletes(one.directory)]
-    inserts = [one for one in reports if one not in bases and one not in deletes]
-    deletes, inserts = ([one for one in some if one.files] for some in (deletes, inserts))
+    bases = [report for report in reports if _is_base(report.directory)]
+    deletes = [report for report in reports if is_deletes(report.directory)]
+    inserts = [report for report in reports if report not in bases and report not in deletes]
+    deletes, inserts = ([report for report in some if report.files] for some in (deletes, inserts))
     operation = RowOperation.INSERT
     if deletes:
         operation = RowOperation.UPDATE if inserts else RowOperation.DELETE

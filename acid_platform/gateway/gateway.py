@@ -414,7 +414,7 @@ def _require_few(call: Call) -> None:
     a time, decides in a moment (P78)."""
     for argument in call.arguments:
         spec = getattr(argument, "thrift_spec", None) or {}
-        fields = {one[1]: getattr(argument, one[1]) for one in spec.values()}
+        fields = {part[1]: getattr(argument, part[1]) for part in spec.values()}
         for name, value in (fields or {"an argument": argument}).items():
             if isinstance(value, list | set | dict) and len(value) > MOST_PARTS:
                 raise InvalidDefinition(

@@ -130,9 +130,9 @@ _STALE_MS = 30_000
 class GatewayStatus:
     """What one gateway says of itself every few seconds."""
 
-    def __init__(self, place: Location) -> None:
+    def __init__(self, location: Location) -> None:
         # A metastore that was stopped is not started for this.
-        self._metastore = Metastore.connect(place.metastore, autostart=False)
+        self._metastore = Metastore.connect(location.metastore, autostart=False)
         self._name = f"{socket.gethostname()} {os.getpid()}"
         self._since = wall_ms()
         self._guard, self._ended = threading.Lock(), False

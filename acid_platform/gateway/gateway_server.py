@@ -102,7 +102,9 @@ class GatewayServer:
         self._most = min(self.bounds.connections, most_connections())
         # Where nobody has to log in, whoever has sent no call yet counts as a stranger.
         shares = (2, 4) if self.entry.closed else (1, 1)
-        self._strangers = Strangers[ClientConnection](*(-(-self._most // one) for one in shares))
+        self._strangers = Strangers[ClientConnection](
+            *(-(-self._most // share) for share in shares)
+        )
         self._of_user: Counter[str] = Counter()
         """The connections of each user."""
         self.refusals = FewLines(_LOG)

@@ -213,7 +213,7 @@ class Hive:
             dbName=database, tableName=name, txnIds=list(txns)
         )
         answer = self.call("allocate_table_write_ids", request)
-        return {one.txnId: one.writeId for one in answer.txnToWriteIds}
+        return {given.txnId: given.writeId for given in answer.txnToWriteIds}
 
     def lock(self, txn: int, database: str, name: str, kind: LockType, operation: int) -> Any:
         m = load()
@@ -326,8 +326,8 @@ def _parted(ids: Sequence[int], bits: bytes | None) -> tuple[list[int], list[int
     opened: list[int] = []
     aborted: list[int] = []
     padded = (bits or b"").ljust(len(ids) // 8 + 1, b"\0")
-    for number, one in enumerate(ids):
-        (aborted if padded[number // 8] >> number % 8 & 1 else opened).append(one)
+    for number, id_ in enumerate(ids):
+        (aborted if padded[number // 8] >> number % 8 & 1 else opened).append(id_)
     return opened, aborted
 
 

@@ -205,7 +205,7 @@ class Users:
         costs = {one.price: one for one in (_NOBODY, *present.values())}
         if secret is not None:
             costs[secret.price] = secret
-        matches = [one.matches(password) and one is secret for one in costs.values()]
+        matches = [cost.matches(password) and cost is secret for cost in costs.values()]
         if secret is None or not any(matches):
             return None
         if secret.outdated:

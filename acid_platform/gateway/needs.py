@@ -232,8 +232,8 @@ MAY_WAIT = (DROP_DATABASE, DROP_TABLE, DROP_PARTITION)
 def needs_of_commit(writes: Iterable[WriteReport]) -> list[Need]:
     """What a commit needs for the directories that it publishes, whatever was locked for them."""
     needs = {
-        Need(_REPLACES if one.overwrite or is_deletes(one.directory) else _ADDS, one.table)
-        for one in writes
+        Need(_REPLACES if write.overwrite or is_deletes(write.directory) else _ADDS, write.table)
+        for write in writes
     }
     return sorted(needs, key=lambda need: (need.table, need.verbs))
 

@@ -67,11 +67,11 @@ class StatisticsCalls(CallHandler):
         return True
 
     def set_aggr_stats_for(self, request: Any) -> bool:
-        for one in request.colStats:
-            if one.statsDesc.isTblLevel:
-                self.update_table_column_statistics(one)
+        for statistics in request.colStats:
+            if statistics.statsDesc.isTblLevel:
+                self.update_table_column_statistics(statistics)
             else:
-                self.update_partition_column_statistics(one)
+                self.update_partition_column_statistics(statistics)
         return True
 
     def update_table_column_statistics_req(self, request: Any) -> Any:
@@ -129,18 +129,20 @@ def _keep_columns(record: TableRecord, partition: str | None, columns: Sequence[
     """Raises UnknownColumn for a column that the table has not: nothing but its columns is kept
     beside the data, each of bounded size (P78)."""
     statistics, own = _read(record, partition), dict(record.columns)
-    kept = {one.colName: one for one in statistics.columns if one.colName in own}
-    for one in columns:
-        one.colName = (one.colName or "").lower()
-        if one.colName not in own:
+    kept = {column.colName: column for column in statistics.columns if column.colName in own}
+    for column in columns:
+        column.colName = (column.colName or "").lower()
+        if column.colName not in own:
             raise UnknownColumn(
-                f"{record.name} has no column {one.colName[:100]!r}: no statistics are kept of it"
+                f"{record.name} has no column {column.colName[:100]!r}: no statistics are"
+                " kept of it"
             )
-        if len(_serialized(one)) > _LARGEST:
+        if len(_serialized(column)) > _LARGEST:
             raise InvalidDefinition(
-                f"{record.name}: the statistics of {one.colName} have more than {_LARGEST:,} bytes"
+                f"{record.name}: the statistics of {column.colName} have more than"
+                f" {_LARGEST:,} bytes"
             )
-        kept[one.colName] = one
+        kept[column.colName] = column
     statistics.columns = [*kept.values()]
     _write(record, partition, statistics)
 
@@ -157,9 +159,9 @@ def _columns_of(record: TableRecord, partition: str | None, names: Sequence[str]
     """The statistics of these columns, if they still have the type that was counted."""
     requested, types = {name.lower() for name in names}, dict(record.columns)
     return [
-        one
-        for one in _read(record, partition).columns
-        if one.colName in requested and types.get(one.colName) == one.colType
+        column
+        for column in _read(record, partition).columns
+        if column.colName in requested and types.get(column.colName) == column.colType
     ]
 
 
@@ -262,8 +264,8 @@ def _writes(metastore: Metastore, txn: int, table: str, write_id: int) -> bool:
     """If the transaction is open and has this write id of the table."""
     with suppress(NoSuchTxn, TxnAborted):
         return any(
-            (one.table, one.write_id) == (table, write_id)
-            for one in metastore.call(ops.GetTouched(txn))
+            (touched_entity.table, touched_entity.write_id) == (table, write_id)
+            for touched_entity in metastore.call(ops.GetTouched(txn))
         )
     return False
 
@@ -290,7 +292,7 @@ class PartitionCalls(CallHandler):
             return 0
         first = partitions[0]
         record = self._record(first.dbName, first.tableName)
-        names = [_placed(record, one) for one in partitions]
+        names = [_placed(record, partition) for partition in partitions]
         present = sorted({*names} & {*self._metastore.partitions(record.name)})
         if present:
             raise TableExists(f"{record.name} has the partition {present[0]} already")
@@ -302,7 +304,7 @@ class PartitionCalls(CallHandler):
 
     def add_partitions_req(self, request: Any) -> Any:
         record = self._record(request.dbName, request.tblName)
-        names = {_placed(record, one): one for one in request.parts}
+        names = {_placed(record, part): part for part in request.parts}
         if not request.ifNotExists:
             self.add_partitions(request.parts)
             added = [*names]
@@ -386,7 +388,7 @@ class PartitionCalls(CallHandler):
         Raises InvalidDefinition for another location, and NoSuchPartition.
         """
         record = self._record(database, name)
-        named = {_placed(record, one): one for one in partitions}
+        named = {_placed(record, partition): partition for partition in partitions}
         missing = [*named.keys() - {*self._metastore.partitions(record.name)}]
         if missing:
             raise NoSuchPartition(f"{record.name} has no partition {missing[0]}")

@@ -130,7 +130,7 @@ class _Table:
         self._make_database()
         there = self._own(self.hive.table(self.database, self.name), declared)
         text = (there.parameters or {}).get(ABORTED, "") if there is not None else ""
-        self.remembered = {int(one) for one in text.split(",") if one} | set(ours.aborted)
+        self.remembered = {int(part) for part in text.split(",") if part} | set(ours.aborted)
         if self.remembered:
             declared.parameters[ABORTED] = ",".join(map(str, sorted(self.remembered)))
         if there is None and self._ids_first(ours):
@@ -254,7 +254,9 @@ class _Table:
 
     def _compare(self, there: ValidWriteIdList, ours: ValidWriteIdList) -> None:
         """Raises InvalidDefinition if what is known there is aborted on one side only."""
-        aborted_here = {one for one in ours.aborted if one <= there.high_watermark}
+        aborted_here = {
+            aborted_id for aborted_id in ours.aborted if aborted_id <= there.high_watermark
+        }
         aborted_there = set(there.aborted)
         wrong = (aborted_here - aborted_there) | (aborted_there - self.remembered)
         if wrong:
@@ -306,7 +308,7 @@ class _Table:
         txns = set()
         recorded = self.metastore.call(ops.GetRecorded(self.record.name, tuple(names)))
         for partition, directories in zip(names, recorded, strict=True):
-            committed = {one.directory.name for one in directories}
+            committed = {directory.directory.name for directory in directories}
             where = f"{root}/{partition or ''}".rstrip("/")
             for name, parsed in _acid_directories(files, where):
                 if name in committed:
@@ -337,7 +339,7 @@ class _Table:
 
     def _alter(self, there: Any, declared: Any) -> None:
         def columns(table: Any) -> list[tuple[str, str]]:
-            return [(one.name, one.type) for one in table.sd.cols]
+            return [(column.name, column.type) for column in table.sd.cols]
 
         lacking = {
             name: text
@@ -355,7 +357,10 @@ class _Table:
         """Adds what is missing there, and drops what is not here any more, without its files."""
         if not self.record.partitioned:
             return
-        there = {tuple(one.values): one for one in self.hive.partitions(self.database, self.name)}
+        there = {
+            tuple(partition.values): partition
+            for partition in self.hive.partitions(self.database, self.name)
+        }
         here = {tuple(protocol.values_of(self.record, name)): name for name in partitions}
         new = [name for values, name in sorted(here.items()) if values not in there]
         for at in range(0, len(new), _BATCH):
@@ -375,7 +380,7 @@ class _Table:
         if (there.high_watermark, there.open) != (ours.high_watermark, ()):
             raise self._differs(f"its write ids are {there} there and {ours} here")
         self._compare(there, ours)
-        hidden = sorted(one for one in compactions if not txns.is_valid(one))
+        hidden = sorted(compaction for compaction in compactions if not txns.is_valid(compaction))
         if hidden:
             raise InvalidDefinition(
                 f"{self.record.name}: transaction {hidden[0]} is open or aborted there, so readers"

@@ -194,7 +194,7 @@ class TransactionCalls(CallHandler):
             listed = self._metastore.call(ops.GetWriteIdsUnder(tuple(names), txns, no_floors=True))
         except NoSuchTable:
             listed = [self._write_ids(name, txns) for name in names]
-        lists = [protocol.write_id_list(*one) for one in zip(names, listed, strict=True)]
+        lists = [protocol.write_id_list(*pair) for pair in zip(names, listed, strict=True)]
         return load().GetValidWriteIdsResponse(tblValidWriteIds=lists)
 
     def _write_ids(self, name: str, txns: ValidTxnList) -> ValidWriteIdList:

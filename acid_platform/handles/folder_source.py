@@ -99,8 +99,8 @@ class FolderSource(ImportSource):
             self._own.require_all(paths)
         self._files = [self._looked_at(path, keys) for path, keys in found]
         self._keys = list(dict.fromkeys(name for _, keys in found for name in keys))
-        guesses = [(key, _guess({one.get(key) for _, one in found})) for key in self._keys]
-        schemas = [_without(one.schema, self._keys) for one in self._files]
+        guesses = [(key, _guess({entry.get(key) for _, entry in found})) for key in self._keys]
+        schemas = [_without(file.schema, self._keys) for file in self._files]
         self._unified: pa.Schema = self._asked(
             lambda: pa.unify_schemas([*schemas, pa.schema(guesses)])
         )
@@ -218,10 +218,10 @@ class FolderSource(ImportSource):
         with self._reading(file) as stream:
             opened = open_parquet(stream, file.path)
             for batch in _texts_of_bytes(opened, file.path, names, declared):
-                for place, name in enumerate(names):
+                for index, name in enumerate(names):
                     if name in file.keys:
                         key = batch.column(name).cast(target.field(name).type)
-                        batch = batch.set_column(place, name, key)
+                        batch = batch.set_column(index, name, key)
                 yield batch
 
     def _of_csv(
@@ -328,7 +328,7 @@ def _objects_at_once(schema: pa.Schema) -> int:
 
 def _values_of(kind: pa.DataType) -> int:
     """The values of a row in a column of this type, without those of longer arrays."""
-    return sum(_values_of(kind.field(place).type) for place in range(kind.num_fields)) or 1
+    return sum(_values_of(kind.field(index).type) for index in range(kind.num_fields)) or 1
 
 
 def _compression(path: str) -> str | None:
@@ -382,12 +382,12 @@ def _texts_of_bytes(
 ) -> Iterator[pa.RecordBatch]:
     """These columns, with the bytes of columns that are declared as texts taken for texts."""
     for batch in batches_of(file, names, path):
-        for place, name in enumerate(names):
+        for index, name in enumerate(names):
             hive = declared.get(name.lower())
             if hive is not None and has_text_as_bytes(batch.column(name).type, hive):
                 texts = bytes_as_text(batch.column(name))
                 texts.validate(full=True)
-                batch = batch.set_column(place, name, texts)
+                batch = batch.set_column(index, name, texts)
         yield batch
 
 

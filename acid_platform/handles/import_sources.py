@@ -225,11 +225,11 @@ class DuckDBSource(ImportSource):
         """The table's full name. Raises ImportRefused for a view, and for a column that is
         computed."""
         wanted = ("main", table) if "." not in table else tuple(table.split(".", 1))
-        names = [one for one in stored if _same(one, wanted)] or [
-            one for one in stored if _same(one, ("main", table))
+        names = [path for path in stored if _same(path, wanted)] or [
+            path for path in stored if _same(path, ("main", table))
         ]
         if not names:
-            known = ", ".join(".".join(one) for one in sorted(stored)[:10]) or "none"
+            known = ", ".join(".".join(path) for path in sorted(stored)[:10]) or "none"
             raise ImportRefused(
                 f"{self.name} is no table of the file: its tables are {known}. A view is not read,"
                 " as it may name other files: write its rows into a table there (CREATE TABLE … AS)"

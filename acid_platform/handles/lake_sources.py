@@ -226,7 +226,9 @@ class DeltaSource(ImportSource):
 
     def _require_own(self, opened: Any) -> None:
         """delta-rs opens no file outside of the table's directory, but follows links."""
-        self._own.require_all(f"{self._place}/{one.path}" for one in opened.get_fragments())
+        self._own.require_all(
+            f"{self._place}/{fragment.path}" for fragment in opened.get_fragments()
+        )
 
 
 _CONFIGURATION = ".pyiceberg.yaml"

@@ -74,7 +74,7 @@ class LookedFor:
         columns = self._key_columns.get(record.name)
         if not columns or not isinstance(rows, pa.Table):
             return no_keys
-        names = {name.lower(): place for place, name in enumerate(rows.column_names)}
+        names = {name.lower(): index for index, name in enumerate(rows.column_names)}
         if any(column not in names for column in columns):
             return no_keys
         known = pa.table({column: rows.column(names[column]) for column in columns})
@@ -88,19 +88,19 @@ class LookedFor:
         overwrite: bool,
     ) -> None:
         """Notes rows that were inserted. An overwrite has looked for all rows that it replaces."""
-        for one in written:
-            partition = one.partition or None
+        for file in written:
+            partition = file.partition or None
             if overwrite:
                 self._conditions.append(_Condition(record, _of_partition(record, partition)))
-            if one.rows and not one.deletes:
-                inserted = _Inserted(record, partition, one.contents, keys)
+            if file.rows and not file.deletes:
+                inserted = _Inserted(record, partition, file.contents, keys)
                 self._inserted.append(inserted)
 
     def reports(self) -> tuple[list[RegionReport], list[RegionReport]]:
         """What was looked for, and what was inserted; nothing unless there are both."""
         if not self._conditions or not self._inserted:
             return [], []
-        sought = [(one.record.name, one.region()) for one in self._conditions]
+        sought = [(condition.record.name, condition.region()) for condition in self._conditions]
         inserted = list(self._regions_of_inserted(sought))
         return self._reports(sought), self._reports(inserted)
 
@@ -129,9 +129,9 @@ class LookedFor:
 
     def _reports(self, regions: Sequence[tuple[str, Region]]) -> list[RegionReport]:
         distinct: list[tuple[str, Region]] = []
-        for one in regions:
-            if len(distinct) > 8 or one not in distinct:
-                distinct.append(one)
+        for region in regions:
+            if len(distinct) > 8 or region not in distinct:
+                distinct.append(region)
         return [RegionReport(*one) for one in united(distinct, self._limit // 2)]
 
 

@@ -301,7 +301,9 @@ class MergeRows(RowStatement[MergeCounts]):
             _require_partition(self.source, record, {})
             return
         names = {name.lower() for name in clause.values}
-        if len(names) < len(clause.values) or names - {one.name for one in all_columns_of(record)}:
+        if len(names) < len(clause.values) or names - {
+            column.name for column in all_columns_of(record)
+        }:
             return  # the engine says what is wrong with them
         for key, _ in record.partition_columns:
             if key not in names:

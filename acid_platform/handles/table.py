@@ -286,7 +286,9 @@ class Table(Reads, Writes):
         """Raises InvalidDefinition if the table has no such constraint."""
 
         def without(record: TableRecord) -> TableRecord:
-            rest = tuple(one for one in record.constraints if one.name != name.lower())
+            rest = tuple(
+                constraint for constraint in record.constraints if constraint.name != name.lower()
+            )
             if len(rest) == len(record.constraints):
                 names = ", ".join(one.name for one in rest) or "none"
                 raise InvalidDefinition(

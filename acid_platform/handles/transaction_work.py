@@ -273,7 +273,7 @@ class TransactionWork:
         chosen, self._chosen = self._chosen, None
         engine, reason = (chosen.engine.name, chosen.reason) if chosen else wrote
         try:
-            self.refuse_together(record, [one.partition for one in written], overwrite)
+            self.refuse_together(record, [file.partition for file in written], overwrite)
         except OverwriteThenWrite as refused:
             self.begun.abort(f"OverwriteThenWrite: {refused}"[:500])
             raise

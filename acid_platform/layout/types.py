@@ -78,7 +78,7 @@ class HiveType:
     @property
     def has_char(self) -> bool:
         """Whether it is CHAR, or contains one."""
-        return any(one.kind == "char" for one in self.walk())
+        return any(part.kind == "char" for part in self.walk())
 
     @property
     def is_told(self) -> bool:
@@ -86,7 +86,7 @@ class HiveType:
         return (
             self.kind in CHAR_TYPES
             or self.has_char
-            or any(one.kind == LOCAL_ZONE for one in self.walk())
+            or any(part.kind == LOCAL_ZONE for part in self.walk())
         )
 
     def __str__(self) -> str:
@@ -162,10 +162,10 @@ def matched_columns(names: Sequence[str], columns: Sequence[Column], table: str)
     that the table lacks, and for one twice."""
     require_columns(names, columns, table)
     places: dict[str, int] = {}
-    for place, name in enumerate(map(str.lower, names)):
+    for index, name in enumerate(map(str.lower, names)):
         if name in places:
             raise UnknownColumn(f"column {name!r} of {table} is given twice")
-        places[name] = place
+        places[name] = index
     return places
 
 
@@ -340,8 +340,10 @@ def folded(name: str) -> str:
 
     For them the long s is an s, and the dotless i an i.
     """
-    upper = (one.upper() if len(one.upper()) == 1 else one for one in name)
-    return "".join(one.lower() if len(one.lower()) == 1 else one for one in upper)
+    upper = (character.upper() if len(character.upper()) == 1 else character for character in name)
+    return "".join(
+        character.lower() if len(character.lower()) == 1 else character for character in upper
+    )
 
 
 def parse_columns(text: str) -> tuple[Column, ...]:

@@ -136,8 +136,8 @@ class LocalRows:
         rows = self.rows
         if isinstance(rows, RowStream):
             return replace(self, rows=rows.with_constants(constants))
-        for name, one in constants.items():
-            rows = rows.append_column(name, pa.repeat(one, rows.num_rows))
+        for name, constant in constants.items():
+            rows = rows.append_column(name, pa.repeat(constant, rows.num_rows))
         return replace(self, rows=rows)
 
     def computed(self) -> LocalRows:

@@ -199,7 +199,7 @@ def table_schema(
     texts = {name.lower(): escaped_text(text) for name, text in comments.items() if text}
 
     def limits(column: str) -> dg.TableColumnConstraints:
-        kinds = {one.kind for one in constraints if one.columns == (column,)}
+        kinds = {constraint.kind for constraint in constraints if constraint.columns == (column,)}
         return dg.TableColumnConstraints(
             nullable=ConstraintKind.NOT_NULL not in kinds, unique=ConstraintKind.UNIQUE in kinds
         )

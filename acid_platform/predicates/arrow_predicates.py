@@ -318,8 +318,8 @@ def may_match(
         if column.type.kind in _JUDGED and (named is None or column.name in named)
     )
     values = {
-        column.name: _values((values[place] for values in partitions), column.type)
-        for place, column in enumerate(columns)
+        column.name: _values((values[index] for values in partitions), column.type)
+        for index, column in enumerate(columns)
         if column in judged
     }
     return [bool(one) for one in _may(parsed(where), judged, values, len(partitions))]

@@ -59,7 +59,7 @@ def refuse_blanks(text: str, columns: Iterable[Column]) -> None:
     known = 0
     while known < len(chars):
         known = len(chars)
-        chars.update(one.alias.lower() for one in aliases if _name(one.this) in chars)
+        chars.update(alias.alias.lower() for alias in aliases if _name(alias.this) in chars)
     for literal in tree.find_all(exp.Literal):
         written = str(literal.this)
         if literal.is_string and written.endswith(" ") and chars & set(_compared_with(literal)):

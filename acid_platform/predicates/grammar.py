@@ -269,9 +269,9 @@ class _Operators(Clauses):
         return True
 
 
-def _with_spelling(build: Callable[..., exp.Expr], place: int) -> Any:
+def _with_spelling(build: Callable[..., exp.Expr], index: int) -> Any:
     def function(arguments: list[exp.Expr], **dialect: Any) -> exp.Expr:
-        written = arguments[place] if len(arguments) > place else None
+        written = arguments[index] if len(arguments) > index else None
         spelling = written.name if isinstance(written, exp.Literal) and written.is_string else None
         node = build(arguments, **dialect)  # sqlglot calls it again if it needs the dialect
         if spelling is not None:

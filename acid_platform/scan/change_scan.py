@@ -298,12 +298,12 @@ class ChangeScan:
 
     def _work(self, counts: list[list[int]]) -> Iterator[Work]:
         """The pieces of work; those that find removed rows note how many, by entity."""
-        for place, entity in enumerate(self.entities):
+        for index, entity in enumerate(self.entities):
             values = partition_scalars(self.reader.partition_columns, entity.values)
             for part in entity.parts:
                 for piece in self.reader.work(part, values):
                     if isinstance(part, RemovedRows):
-                        yield _counting(piece, counts[place])
+                        yield _counting(piece, counts[index])
                     else:
                         yield piece
 

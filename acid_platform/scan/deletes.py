@@ -138,7 +138,7 @@ def load_each(
 
 def joined(parts: Iterable[DeleteKeys]) -> DeleteKeys:
     """All keys that `load_keys` has returned."""
-    return _sorted([(one.write_ids, one.buckets, one.row_ids, one.own) for one in parts])
+    return _sorted([(part.write_ids, part.buckets, part.row_ids, part.own) for part in parts])
 
 
 def _sorted(parts: list[Any]) -> DeleteKeys:
@@ -146,8 +146,8 @@ def _sorted(parts: list[Any]) -> DeleteKeys:
     *keys, own_events = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
     parts.clear()  # there may be tens of millions of keys: hold at most two copies at a time
     order = np.lexsort(keys[::-1])
-    for place, column in enumerate(keys):
-        keys[place] = column[order]
+    for index, column in enumerate(keys):
+        keys[index] = column[order]
     own_events = own_events[order]
     fresh = group_begins(*keys)
     if not fresh.all():
@@ -353,8 +353,8 @@ def _up_to(write_ids: ValidWriteIdList, highest: int) -> ValidWriteIdList:
     return ValidWriteIdList.of(
         write_ids.table,
         highest,
-        (one for one in write_ids.open if one <= highest),
-        (one for one in write_ids.aborted if one <= highest),
+        (open_id for open_id in write_ids.open if open_id <= highest),
+        (aborted_id for aborted_id in write_ids.aborted if aborted_id <= highest),
     )
 
 

@@ -39,7 +39,9 @@ def region_of_files(
     files: RecordedFiles, columns: Sequence[Column], only: Collection[str] | None = None
 ) -> Region:
     """The region of all rows of these files; `only`: by these of the table's columns."""
-    kinds = {one.name: one.type.kind for one in columns if only is None or one.name in only}
+    kinds = {
+        column.name: column.type.kind for column in columns if only is None or column.name in only
+    }
     regions = []
     for file in files.files:
         if file.footer is not None and not file.footer.rows:

@@ -86,7 +86,7 @@ class Scan:
         return replace(
             self,
             entities=tuple(
-                entity.with_inserts(one for one in entity.sources.inserts if one.rows != 0)
+                entity.with_inserts(insert for insert in entity.sources.inserts if insert.rows != 0)
                 for entity in self.entities
             ),
         )
@@ -236,7 +236,7 @@ class ArrowScan:
             if accepted is None:
                 return None
             if accepted:
-                files += map(entity.with_inserts, ((one,) for one in entity.sources.inserts))
+                files += map(entity.with_inserts, ((insert,) for insert in entity.sources.inserts))
         return files
 
     def _accepted(self, entity: EntityScan) -> bool | None:
@@ -303,10 +303,10 @@ class ArrowScan:
 
     def _reads(self) -> Iterator[FileRead]:
         file_places = count(0, FILE_PLACES)
-        for place, entity in enumerate(self.scan.entities):
+        for index, entity in enumerate(self.scan.entities):
             values = partition_scalars(self.scan.partition_columns, entity.values)
             if ENTITY.name in self.names:
-                values[ENTITY.name] = scalar_of(place, pa.int32())
+                values[ENTITY.name] = scalar_of(index, pa.int32())
             deleted = DeletedRows(entity.deletes) if len(entity.deletes) else None
             for source, first in zip(entity.sources.inserts, file_places, strict=False):
                 rows, touched = self._rows_at(first), False

@@ -167,13 +167,13 @@ class DelimitedText:
     ) -> dict[str, pa.Array]:
         """The needed columns of lines, by name. Columns that a line lacks are NULL, and what it has
         beyond them is left out."""
-        last = max((i for i, one in enumerate(columns) if one.name in needed), default=-1)
+        last = max((i for i, column in enumerate(columns) if column.name in needed), default=-1)
         if last < 0:
             return {}
         fields = self._split(lines, self.separators[0], last + 1)
         return {
-            column.name: self._value(self._part(fields, place), column.type, 1)
-            for place, column in enumerate(columns)
+            column.name: self._value(self._part(fields, index), column.type, 1)
+            for index, column in enumerate(columns)
             if column.name in needed
         }
 
@@ -191,8 +191,8 @@ class DelimitedText:
             case "struct":
                 fields = self._split(texts, self.separators[level], len(kind.children))
                 children = [
-                    self._value(self._part(fields, place), child, level + 1)
-                    for place, (_, child) in enumerate(kind.children)
+                    self._value(self._part(fields, index), child, level + 1)
+                    for index, (_, child) in enumerate(kind.children)
                 ]
                 mask = None if valid is None else pc.invert(valid)
                 return pa.StructArray.from_arrays(
@@ -215,9 +215,9 @@ class DelimitedText:
         listed = keys.to_pylist()
         for begin, end in pairwise(ends):
             first: dict[object, int] = {}
-            for place in range(begin, end):
-                if listed[place] is not None:
-                    first.setdefault(listed[place], place)
+            for index in range(begin, end):
+                if listed[index] is not None:
+                    first.setdefault(listed[index], index)
             places += first.values()
             counts.append(len(places))
         chosen = pa.array(places, pa.int64())
@@ -269,11 +269,11 @@ class DelimitedText:
             at += 1
         yield text[begin:]
 
-    def _part(self, parts: pa.ListArray, place: int) -> pa.StringArray:
+    def _part(self, parts: pa.ListArray, index: int) -> pa.StringArray:
         """The part at a place of each list, NULL if there is none or it stands for NULL."""
         ends = values_of(parts.offsets)
-        there = place < np.diff(ends)
-        at = pa.array(ends[:-1].astype(np.int64) + place, mask=~there)
+        there = index < np.diff(ends)
+        at = pa.array(ends[:-1].astype(np.int64) + index, mask=~there)
         return self._nulls(parts.values.take(at))
 
     def _nulls(self, texts: pa.StringArray) -> pa.StringArray:
@@ -424,9 +424,9 @@ class CsvLines:
         sizes = np.where(values_of(pc.equal(lines, "")), 0, np.diff(ends))
         return {
             column.name: split.values.take(
-                pa.array(ends[:-1].astype(np.int64) + place, mask=place >= sizes)
+                pa.array(ends[:-1].astype(np.int64) + index, mask=index >= sizes)
             )
-            for place, column in enumerate(columns)
+            for index, column in enumerate(columns)
             if column.name in needed
         }
 

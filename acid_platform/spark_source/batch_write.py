@@ -193,24 +193,24 @@ def abort(write: OpenWrite, reason: str) -> None:
     _clean(write.place, write.staging, write.task.location, write.txn)
 
 
-def abort_held(place: Location, key: str, batch_failed: bool = False) -> None:
+def abort_held(location: Location, key: str, batch_failed: bool = False) -> None:
     """Aborts the open writes of a streaming query of this application.
 
     Queries without the option checkpointLocation may have one key. Their write is only aborted
     after a batch failed (`batch_failed`) and if it is the only one: nobody could tell which of
     several is meant.
     """
-    writes = keeper.held_for(place, key)
+    writes = keeper.held_for(location, key)
     if shared_key(key) and (not batch_failed or len(writes) != 1):
         return
     for write in writes:
-        _abort(place, write.txn, "its batch failed")
-        _clean(place, write.staging, write.location, write.txn)
+        _abort(location, write.txn, "its batch failed")
+        _clean(location, write.staging, write.location, write.txn)
 
 
-def _abort(place: Location, txn: int, reason: str) -> None:
+def _abort(location: Location, txn: int, reason: str) -> None:
     with suppress(AcidError):
-        opened(place).metastore.resume(txn).abort(reason)
+        opened(location).metastore.resume(txn).abort(reason)
 
 
 def _clean(place: Location, hidden: str, location: str, txn: int) -> None:
@@ -272,13 +272,13 @@ def _require_open(write: OpenWrite) -> None:
         return
 
 
-def _files(write: OpenWrite, bucket: int, attempt: int, place: int) -> TaskFiles:
-    if place >= _ATTEMPT:
+def _files(write: OpenWrite, bucket: int, attempt: int, index: int) -> TaskFiles:
+    if index >= _ATTEMPT:
         raise UnsupportedStatement(
             f"a task writes more than {_ATTEMPT} partitions of {write.table}: repartition the frame"
             " by its partition columns first"
         )
-    return TaskFiles(write.task, bucket, attempt * _ATTEMPT + place)
+    return TaskFiles(write.task, bucket, attempt * _ATTEMPT + index)
 
 
 def _placed(write: OpenWrite, batch: pa.RecordBatch) -> Iterable[tuple[str, pa.Table]]:

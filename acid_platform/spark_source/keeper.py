@@ -63,40 +63,40 @@ class HeldTransaction:
     """Milliseconds since 1970."""
 
 
-def hold(place: Location, held: HeldTransaction) -> None:
+def hold(location: Location, held: HeldTransaction) -> None:
     """Keeps a transaction alive until `let_go`, or as long as this Spark application lives.
 
     The caller has heard from the metastore just now, so the keeper has time to start.
     """
-    directory = _directory(place)
+    directory = _directory(location)
     draft = directory / f".{held.txn}-{uuid.uuid4().hex}"
     draft.write_text(json.dumps(asdict(held)))
     draft.replace(directory / str(held.txn))
-    _start(place, directory)
+    _start(location, directory)
 
 
-def let_go(place: Location, txn: int) -> None:
+def let_go(location: Location, txn: int) -> None:
     """To be called when the transaction has ended."""
-    (_directory(place) / str(txn)).unlink(missing_ok=True)
+    (_directory(location) / str(txn)).unlink(missing_ok=True)
 
 
-def held_for(place: Location, key: str) -> list[HeldTransaction]:
+def held_for(location: Location, key: str) -> list[HeldTransaction]:
     """What is kept under a key that is not empty."""
-    return [held for held in _all(_directory(place)) if key and held.key == key]
+    return [held for held in _all(_directory(location)) if key and held.key == key]
 
 
 @cache
-def _directory(place: Location) -> Path:
+def _directory(location: Location) -> Path:
     """The keeper's directory, which only this user can read. Raises OwnedByOthers."""
     owner = _owner()
     above = Path(parents()[0], f"acid-keeper-{os.getuid()}")
-    directory = f"{owner.pid}-{int(owner.create_time())}-{name_of(place)}"
+    directory = f"{owner.pid}-{int(owner.create_time())}-{name_of(location)}"
     return own_directory(own_directory(above) / directory)
 
 
-def name_of(place: Location) -> str:
+def name_of(location: Location) -> str:
     """The part of the directory's name that stands for the warehouse and its metastore."""
-    return hashlib.sha256(f"{place.warehouse}\0{place.metastore}".encode()).hexdigest()[:12]
+    return hashlib.sha256(f"{location.warehouse}\0{location.metastore}".encode()).hexdigest()[:12]
 
 
 def _owner() -> psutil.Process:
@@ -116,14 +116,14 @@ def _all(directory: Path) -> Iterator[HeldTransaction]:
                     yield HeldTransaction(**json.loads((directory / name).read_text()))
 
 
-def _start(place: Location, directory: Path) -> None:
+def _start(location: Location, directory: Path) -> None:
     """Starts a keeper unless one runs: whoever holds the lock sees every file before it ends."""
     lock = _locked(directory)
     if lock is None:
         return
     lock.close()
     owner = _owner()
-    command = [sys.executable, "-P", "-m", __name__, str(directory), *_texts(place)]
+    command = [sys.executable, "-P", "-m", __name__, str(directory), *_texts(location)]
     paths = [str(Path(__file__).resolve().parents[2]), *filter(os.path.isabs, sys.path)]
     started = subprocess.Popen(
         [*command, str(owner.pid), str(owner.create_time())],
@@ -145,8 +145,8 @@ _started: list[subprocess.Popen[bytes]] = []
 """Keepers that this process has started: they outlive it, and nobody waits for them."""
 
 
-def _texts(place: Location) -> tuple[str, str]:
-    return place.warehouse, place.metastore
+def _texts(location: Location) -> tuple[str, str]:
+    return location.warehouse, location.metastore
 
 
 def _locked(directory: Path) -> IO[str] | None:
@@ -166,8 +166,8 @@ def _locked(directory: Path) -> IO[str] | None:
 class Keeper:
     """Keeps alive what is named in a directory."""
 
-    def __init__(self, directory: Path, place: Location) -> None:
-        self._directory, self._place = directory, place
+    def __init__(self, directory: Path, location: Location) -> None:
+        self._directory, self._place = directory, location
         self._metastore: Metastore | None = None
         self._held: dict[int, tuple[HeldTransaction, OpenTransaction]] = {}
 
@@ -216,13 +216,13 @@ class Keeper:
         (self._directory / str(txn_id)).unlink(missing_ok=True)
 
 
-def run(directory: Path, place: Location, pid: int, created: float) -> None:
+def run(directory: Path, location: Location, pid: int, created: float) -> None:
     """Keeps until the application with this process has ended, or nothing is left to keep."""
     lock = _locked(directory)
     if lock is None:
         return
     _sweep(directory)
-    keeper = Keeper(directory, place)
+    keeper = Keeper(directory, location)
     busy = time.monotonic()
     while _lives(pid, created):
         if keeper.tick():

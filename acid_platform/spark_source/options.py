@@ -137,6 +137,6 @@ def _count(texts: Mapping[str, str], name: str) -> int | None:
 
 
 @cache
-def opened(place: Location) -> Warehouse:
+def opened(location: Location) -> Warehouse:
     """The handle of this process. Raises as Warehouse.open."""
-    return Warehouse.open(place.warehouse, metastore=place.metastore)
+    return Warehouse.open(location.warehouse, metastore=location.metastore)

@@ -106,11 +106,11 @@ def take(options: Options) -> tuple[int, tuple[Column, ...]]:
     return lease.id, (*columns, *partition_columns)
 
 
-def release(place: Location, lease: int) -> None:
+def release(location: Location, lease: int) -> None:
     """Ends a lease that nobody reads with."""
-    keeper.let_go(place, lease)
+    keeper.let_go(location, lease)
     with suppress(AcidError):
-        opened(place).metastore.resume(lease, read_only=True).commit()
+        opened(location).metastore.resume(lease, read_only=True).commit()
 
 
 def parts(options: Options, names: Sequence[str], lease: int | None) -> list[ScanPart]:

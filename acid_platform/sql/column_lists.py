@@ -144,7 +144,7 @@ def _reference(parts: Parts, name: str, columns: tuple[str, ...]) -> Constraint:
 def _names(parts: Parts) -> tuple[str, ...]:
     if not parts.comes("("):
         raise InvalidExpression(f"not Hive SQL: a constraint needs its columns in ( ) {parts.here}")
-    return tuple(Parts.of(one).name()[0] for one in parts.in_parentheses())
+    return tuple(Parts.of(token).name()[0] for token in parts.in_parentheses())
 
 
 def _with_options(parts: Parts, constraint: Constraint) -> Constraint:

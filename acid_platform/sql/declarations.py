@@ -378,7 +378,10 @@ def detail_rows(
         rows.append(("Num Partitions:", str(count), ""))
     if record.constraints:
         rows += heading("# Constraints")
-        rows += [(one.name, str(one), _options(one).strip()) for one in record.constraints]
+        rows += [
+            (constraint.name, str(constraint), _options(constraint).strip())
+            for constraint in record.constraints
+        ]
     return rows
 
 
@@ -415,9 +418,9 @@ def create_table(record: TableRecord, external: ViewRecord | None = None) -> str
         for columns in (record.columns, record.partition_columns)
     )
     own += [
-        f"  CONSTRAINT `{one.name}` {one}{_options(one)}"
-        for one in record.constraints
-        if one.kind not in _OF_COLUMNS
+        f"  CONSTRAINT `{constraint.name}` {constraint}{_options(constraint)}"
+        for constraint in record.constraints
+        if constraint.kind not in _OF_COLUMNS
     ]
     word = "EXTERNAL TABLE" if external else "TABLE"
     lines = [f"CREATE {word} {_quoted_name(record.name)}(", ",\n".join(own) + ")"]
@@ -481,10 +484,10 @@ _OF_COLUMNS = (ConstraintKind.NOT_NULL, ConstraintKind.DEFAULT)
 
 def _column_line(record: TableRecord, name: str, kind: str) -> str:
     line = f"  `{name}` {kind}"
-    for one in record.constraints:
-        if one.kind in _OF_COLUMNS and one.columns == (name,):
-            declared = f"DEFAULT {one.text}" if one.text else "NOT NULL"
-            line += f" CONSTRAINT `{one.name}` {declared}{_options(one)}"
+    for constraint in record.constraints:
+        if constraint.kind in _OF_COLUMNS and constraint.columns == (name,):
+            declared = f"DEFAULT {constraint.text}" if constraint.text else "NOT NULL"
+            line += f" CONSTRAINT `{constraint.name}` {declared}{_options(constraint)}"
     return line + _commented(record.comments.get(name))
 
 

@@ -98,7 +98,7 @@ def _insert(parts: Parts, before: str, selects: bool = False) -> Insert:
     columns: tuple[str, ...] = ()
     inside = Parts(parts.text, parts.tokens, parts.at + 1)
     if parts.comes("(") and not is_query(inside):
-        columns = tuple(only_name(one) for one in parts.in_parentheses())
+        columns = tuple(only_name(token) for token in parts.in_parentheses())
         if parts.comes("PARTITION"):
             raise InvalidExpression(
                 f"{what} into {table}: PARTITION (…) stands before the list of columns"
@@ -114,7 +114,7 @@ def _insert(parts: Parts, before: str, selects: bool = False) -> Insert:
     if parts.skip("VALUES"):
         if before:
             raise UnsupportedStatement(f"{what} of VALUES with WITH is not supported; leave it out")
-        source = ValuesRows(tuple(_row(one) for one in parts.between_commas()))
+        source = ValuesRows(tuple(_row(piece) for piece in parts.between_commas()))
     elif not is_query(parts):
         raise InvalidExpression(f"{what} into {table} needs VALUES or a SELECT")
     else:
@@ -372,14 +372,14 @@ def _when_insert(parts: Parts, condition: Expression | None, table: str) -> When
         return When(MergeAction.INSERT, condition, values=None)
     columns: tuple[str, ...] = ()
     if parts.comes("("):
-        columns = tuple(_inserted(one, table) for one in parts.in_parentheses())
+        columns = tuple(_inserted(token, table) for token in parts.in_parentheses())
         if twice := [name for name in columns if columns.count(name) > 1]:
             raise InvalidExpression(f"MERGE INSERT names column {twice[0]!r} twice")
     parts.need("VALUES", "MERGE INSERT")
     if not parts.comes("("):
         raise InvalidExpression(f"not Hive SQL: VALUES needs ( {parts.here}")
     values = tuple(
-        _no_subquery(expression(one), "MERGE INSERT VALUES") for one in parts.in_parentheses()
+        _no_subquery(expression(token), "MERGE INSERT VALUES") for token in parts.in_parentheses()
     )
     if columns and len(columns) != len(values):
         raise InvalidExpression(

@@ -176,7 +176,9 @@ class Changes:
                 sides = {target: aliases[0]}
             condition = None if when.condition is None else called(when.condition, sides)
             assigned = _by_column(when.assignments or (), target, "MERGE")
-            values: Mapping[str, Expression] = {name: one.value for name, one in assigned.items()}
+            values: Mapping[str, Expression] = {
+                name: assignment.value for name, assignment in assigned.items()
+            }
             if when.verb is MergeAction.INSERT and when.values is not None:
                 values = _inserted_by(when.columns, when.values, record)
             texts = {

@@ -250,7 +250,7 @@ def change_column(
 ) -> None:
     new = ColumnList.of(column)
     comment = next(iter(new.comments.values()), None)
-    constraints = [run.in_database(one) for one in new.constraints]
+    constraints = [run.in_database(constraint) for constraint in new.constraints]
     run.handle(table).change_column(old, new.text, after, comment, constraints)
 
 

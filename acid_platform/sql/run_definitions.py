@@ -295,7 +295,7 @@ def _made(run: CommandRun, declared: CreateTable) -> Table:
         declared.if_not_exists,
         declared.location,
         declared.comments,
-        constraints=[run.in_database(one) for one in declared.constraints],
+        constraints=[run.in_database(constraint) for constraint in declared.constraints],
     )
 
 

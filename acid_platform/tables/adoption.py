@@ -91,7 +91,7 @@ def highest_of(record: TableRecord, recorded: Known = lambda _partition: ()) -> 
     return Highest(highest.write_id, highest.txn_id, tuple(present))
 
 
-def restore(place: Location, file: str, replace: bool = False) -> Restored:
+def restore(location: Location, file: str, replace: bool = False) -> Restored:
     """Makes the warehouse's metastore from a backup; root and metastore get a new identity.
 
     `replace`: puts the files of a directory aside, or removes from PostgreSQL or a bucket what an
@@ -100,8 +100,8 @@ def restore(place: Location, file: str, replace: bool = False) -> Restored:
     Raises BackupRefused, WarehouseMismatch if the root belongs to another warehouse than the
     backup, or has its metastore elsewhere, and what restore_metastore raises.
     """
-    identity_file = own_identity(place)
-    new, places = new_identity_file(place), Places(place.warehouse)
+    identity_file = own_identity(location)
+    new, places = new_identity_file(location), Places(location.warehouse)
 
     def accept(identity: str | None) -> None:
         if (
@@ -110,7 +110,7 @@ def restore(place: Location, file: str, replace: bool = False) -> Restored:
             and identity_file.identity != identity
         ):
             raise WarehouseMismatch(
-                f"{place.warehouse} is the warehouse {identity_file.identity}, and {file} is a"
+                f"{location.warehouse} is the warehouse {identity_file.identity}, and {file} is a"
                 f" backup of {identity}; restore into a copy of that one's directories, or remove"
                 f" {IDENTITY} if the tables' directories are its own"
             )
@@ -120,16 +120,16 @@ def restore(place: Location, file: str, replace: bool = False) -> Restored:
             dataclasses.replace(record, location=places.outward(record.location)), recorded
         )
 
-    owner = Owner(new.identity, accept, lambda: new.replace(place.warehouse))
-    if not place.shared:
-        home = Home(Path(place.metastore))
+    owner = Owner(new.identity, accept, lambda: new.replace(location.warehouse))
+    if not location.shared:
+        home = Home(Path(location.metastore))
         return restore_directory(home, file, highest, replace, owner)
-    log = open_log(place.metastore)
+    log = open_log(location.metastore)
     if log.exists and not (replace and log.remove_unused()):
         raise BackupRefused(
-            f"{place.metastore} holds a metastore already: name another prefix, schema or database;"
-            " what an interrupted restore left, and no metastore ever served, is removed by `acid"
-            " metastore restore FILE --replace`"
+            f"{location.metastore} holds a metastore already: name another prefix, schema or"
+            " database; what an interrupted restore left, and no metastore ever served, is removed"
+            " by `acid metastore restore FILE --replace`"
         )
     return restore_metastore(log, file, highest, owner)
 
@@ -243,7 +243,11 @@ def adopt(
         table, columns, partitioned_by, clustered_by, properties, True, comments
     )
     keys = [column.name for column in declared.partition_columns]
-    expected = None if partitions is None else {parse_partition(one, keys) for one in partitions}
+    expected = (
+        None
+        if partitions is None
+        else {parse_partition(partition, keys) for partition in partitions}
+    )
     for partition in surveyed.partitions:
         values = parse_partition(partition, keys)
         if values is None:
@@ -299,9 +303,13 @@ def data_files(adopted: Survey, only_without_keys: bool = False) -> Iterator[str
     for report in adopted.directories:
         if report.directory.startswith("delete_"):
             continue
-        data = [one for one in report.contents.files if one.size and not is_hidden(one.name)]
+        data = [file for file in report.contents.files if file.size and not is_hidden(file.name)]
         if only_without_keys:
-            data = [one for one in data if one.footer is not None and not one.footer.acid]
+            data = [
+                character
+                for character in data
+                if character.footer is not None and not character.footer.acid
+            ]
         for file in data[:1] if report.directory and not only_without_keys else data:
             yield f"{listings[report.partition].location}/{file.below(report.directory).path}"
 
@@ -336,8 +344,10 @@ def require_readable(
             insert_only=is_insert_only(dict(properties or {})),
         )
         entries = recorded.get(partition, {})
-        footers = {path: one.footer for path, one in entries.items() if one.footer}
-        lengths = {path: one.length for path, one in entries.items() if one.length is not None}
+        footers = {path: entry.footer for path, entry in entries.items() if entry.footer}
+        lengths = {
+            path: entry.length for path, entry in entries.items() if entry.length is not None
+        }
         sources = entity_sources(directory, footers, lengths)
         for source in (*sources.inserts, *sources.deletes):
             path = source.path.removeprefix(f"{listing.location}/")

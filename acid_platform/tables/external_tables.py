@@ -225,7 +225,9 @@ def _require_types(files: Files, path: str, columns: Sequence[Column], positiona
     library for Java would convert it by rules of its own."""
     _, fields = stored_types(files, path)
     names = (
-        [column.name for column in columns] if positional else [one.lower() for one, _ in fields]
+        [column.name for column in columns]
+        if positional
+        else [field.lower() for field, _ in fields]
     )
     inside = dict(zip(names, (kind for _, kind in fields), strict=False))
     exact = require_exact_decimals(files, path, columns)

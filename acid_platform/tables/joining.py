@@ -109,47 +109,50 @@ def _read(file: str) -> bytes:
     return Path(file).read_bytes()
 
 
-def new_identity_file(place: Location) -> IdentityFile:
+def new_identity_file(location: Location) -> IdentityFile:
     """An identity file with a new identity."""
-    inside = f"{place.warehouse}/{METASTORE_DIRECTORY}"
-    home = METASTORE_DIRECTORY if place.metastore == inside else place.metastore
-    return IdentityFile(uuid.uuid4().hex, home, _uri_root(place))
+    inside = f"{location.warehouse}/{METASTORE_DIRECTORY}"
+    home = METASTORE_DIRECTORY if location.metastore == inside else location.metastore
+    return IdentityFile(uuid.uuid4().hex, home, _uri_root(location))
 
 
-def _uri_root(place: Location) -> str:
-    return place.warehouse.split("://", 1)[1] if is_uri(place.warehouse) else ""
+def _uri_root(location: Location) -> str:
+    return location.warehouse.split("://", 1)[1] if is_uri(location.warehouse) else ""
 
 
-def join(place: Location, empty: bool = False) -> Metastore:
+def join(location: Location, empty: bool = False) -> Metastore:
     """A client of the warehouse's metastore, which is started if it does not run.
 
     If there is no metastore and no table, it is made; `empty` makes it although there are tables.
 
     Raises MetastoreMissing, WarehouseMismatch, and what Metastore.connect raises.
     """
-    identity_file = own_identity(place)
-    if not place.made and not empty:
-        require_new(place, identity_file)
-    if not empty and rebuilding(place).exists():
+    identity_file = own_identity(location)
+    if not location.made and not empty:
+        require_new(location, identity_file)
+    if not empty and rebuilding(location).exists():
         raise MetastoreMissing(
-            f"a rebuild of {place.metastore} was interrupted; run `acid metastore rebuild` again"
+            f"a rebuild of {location.metastore} was interrupted; run `acid metastore rebuild` again"
         )
-    metastore = Metastore.connect(place.metastore, root=place.warehouse)
+    metastore = Metastore.connect(location.metastore, root=location.warehouse)
     try:
-        identify(metastore, place, identity_file, empty)
+        identify(metastore, location, identity_file, empty)
     except BaseException:
         metastore.close()
         raise
     return metastore
 
 
-def rebuilding(place: Location) -> Path:
+def rebuilding(location: Location) -> Path:
     """A file that exists during a rebuild, and after a rebuild that was interrupted."""
-    return Path(place.metastore, "rebuild.unfinished")
+    return Path(location.metastore, "rebuild.unfinished")
 
 
 def identify(
-    metastore: Metastore, place: Location, identity_file: IdentityFile | None, empty: bool = False
+    metastore: Metastore,
+    location: Location,
+    identity_file: IdentityFile | None,
+    empty: bool = False,
 ) -> None:
     """Checks that root and metastore have the same identity, or gives them one if both are new.
 
@@ -158,36 +161,38 @@ def identify(
     own = metastore.call(GetIdentity())
     if not own.id and identity_file is not None and not empty:
         raise MetastoreMissing(
-            f"{place.warehouse} is a warehouse with the identity {identity_file.identity}, and its"
-            f" metastore is not the one in {place.metastore}, which is new: {_ways()}"
+            f"{location.warehouse} is a warehouse with the identity {identity_file.identity}, and"
+            f" its metastore is not the one in {location.metastore}, which is new: {_ways()}"
         )
     if not own.id:
-        own = metastore.call(Identify(new_identity_file(place).identity))
+        own = metastore.call(Identify(new_identity_file(location).identity))
         if identity_file is not None:  # it names the metastore that this one replaces
-            replace(new_identity_file(place), identity=own.id).replace(place.warehouse)
+            replace(new_identity_file(location), identity=own.id).replace(location.warehouse)
     identity = own.id
     # Another process may have written the file, but not yet the note in the metastore.
-    placed_file = IdentityFile.read(place.warehouse)
+    placed_file = IdentityFile.read(location.warehouse)
     if placed_file is None and not own.placed:
-        placed_file = replace(new_identity_file(place), identity=identity).place(place.warehouse)
+        placed_file = replace(new_identity_file(location), identity=identity).place(
+            location.warehouse
+        )
     if placed_file is None:
         raise WarehouseMismatch(
-            f"{place.warehouse} has no {IDENTITY}, and the warehouse of the metastore in"
-            f" {place.metastore} has one with the identity {identity}: is a disk not mounted, or"
+            f"{location.warehouse} has no {IDENTITY}, and the warehouse of the metastore in"
+            f" {location.metastore} has one with the identity {identity}: is a disk not mounted, or"
             " the path of another directory given? If the file alone was lost, write it again:"
             f" {json.dumps({'warehouse': identity})}"
         )
     if placed_file.identity != identity:
         raise WarehouseMismatch(
-            f"{place.warehouse} is the warehouse {placed_file.identity}, and the metastore in"
-            f" {place.metastore} is that of {identity}: set ACID_WAREHOUSE and ACID_METASTORE to"
+            f"{location.warehouse} is the warehouse {placed_file.identity}, and the metastore in"
+            f" {location.metastore} is that of {identity}: set ACID_WAREHOUSE and ACID_METASTORE to"
             " directory and metastore of the same warehouse, or make the directory's metastore with"
             " `acid metastore restore FILE` or `acid metastore rebuild`"
         )
-    if placed_file.root and placed_file.root != _uri_root(place):
+    if placed_file.root and placed_file.root != _uri_root(location):
         raise WarehouseMismatch(
-            f"{place.warehouse} is a copy of {placed_file.root}, whose metastore is that in"
-            f" {place.metastore}: name another ACID_METASTORE and restore a backup there (`acid"
+            f"{location.warehouse} is a copy of {placed_file.root}, whose metastore is that in"
+            f" {location.metastore}: name another ACID_METASTORE and restore a backup there (`acid"
             " metastore restore FILE`). If the warehouse was moved and the original is gone, write"
             f" {IDENTITY} again: {json.dumps({'warehouse': identity})}"
         )
@@ -195,40 +200,40 @@ def identify(
         metastore.call(ReportIdentityPlaced(identity))
 
 
-def own_identity(place: Location) -> IdentityFile | None:
+def own_identity(location: Location) -> IdentityFile | None:
     """The file of the root. Raises WarehouseMismatch if the root has a metastore elsewhere.
 
     Two copies of a metastore must not serve the same root.
     """
-    identity_file = IdentityFile.read(place.warehouse)
-    if identity_file is None or place.shared:
+    identity_file = IdentityFile.read(location.warehouse)
+    if identity_file is None or location.shared:
         return identity_file
     if not identity_file.metastore or "://" in identity_file.metastore:
         return identity_file
-    if identity_file.root and identity_file.root != _uri_root(place):
+    if identity_file.root and identity_file.root != _uri_root(location):
         return identity_file  # that of the original, not of this copy
-    home = os.path.join(place.warehouse, identity_file.metastore)
-    here = os.path.realpath(home) == os.path.realpath(place.metastore)
+    home = os.path.join(location.warehouse, identity_file.metastore)
+    here = os.path.realpath(home) == os.path.realpath(location.metastore)
     if not here and holds_log(Path(home)):
         raise WarehouseMismatch(
-            f"{place.warehouse} has its metastore in {home}, not in {place.metastore}; set"
+            f"{location.warehouse} has its metastore in {home}, not in {location.metastore}; set"
             f" ACID_METASTORE to {home}, or remove that metastore if it is only an old copy"
         )
     return identity_file
 
 
-def require_new(place: Location, identity_file: IdentityFile | None) -> None:
+def require_new(location: Location, identity_file: IdentityFile | None) -> None:
     """Raises MetastoreMissing if a new metastore would not know existing tables."""
     if identity_file is not None:
         raise MetastoreMissing(
-            f"{place.warehouse} is a warehouse with the identity {identity_file.identity}, and"
-            f" there is no metastore in {place.metastore}: {_ways()}"
+            f"{location.warehouse} is a warehouse with the identity {identity_file.identity}, and"
+            f" there is no metastore in {location.metastore}: {_ways()}"
         )
-    table = next(table_directories(place.warehouse), None)
+    table = next(table_directories(location.warehouse), None)
     if table is not None:
         raise MetastoreMissing(
-            f"{place.warehouse} has tables, such as {table[2]}, and there is no metastore in"
-            f" {place.metastore}: {_ways()}"
+            f"{location.warehouse} has tables, such as {table[2]}, and there is no metastore in"
+            f" {location.metastore}: {_ways()}"
         )
 
 

@@ -153,16 +153,16 @@ class _EntityWork:
         own = self._own_listings()
         dropped = self._drops()
         stamp = -1
-        for place, commit in enumerate(changes.commits):
+        for index, commit in enumerate(changes.commits):
             if not commit.write_id:
                 continue
             stamp += 1
             mine = own.get(commit.write_id)
-            gone = dropped.get(place)
+            gone = dropped.get(index)
             if gone is None and mine is not None and _overwrites(mine):
                 gone = self._there(commit)
             if gone is not None:
-                lists = self.opening.lists(changes.commits[place:])
+                lists = self.opening.lists(changes.commits[index:])
                 self.replaced += self.opening.live(self.listing, gone, lists, stamp, DELETE)
             if mine is not None:
                 self._write(mine, commit.write_id, stamp)

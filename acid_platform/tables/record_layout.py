@@ -249,9 +249,9 @@ def _looked_into(
     deletes: bool,
 ) -> RecordedFiles:
     sides = {
-        one.path.removesuffix(FLUSH_LENGTH_SUFFIX): one
-        for one in entries
-        if one.path.endswith(FLUSH_LENGTH_SUFFIX)
+        entry.path.removesuffix(FLUSH_LENGTH_SUFFIX): entry
+        for entry in entries
+        if entry.path.endswith(FLUSH_LENGTH_SUFFIX)
     }
     prefix = f"{directory}/" if directory else ""
 
@@ -266,7 +266,7 @@ def _looked_into(
             return FileEntry(name, entry.size, Footer(-1, False))
         return recorded_file(files, path, name, stored, deletes, length=length)
 
-    data = [one for one in entries if not one.path.endswith(FLUSH_LENGTH_SUFFIX)]
+    data = [entry for entry in entries if not entry.path.endswith(FLUSH_LENGTH_SUFFIX)]
     return RecordedFiles(tuple(in_threads(look, data)))
 
 

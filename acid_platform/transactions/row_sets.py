@@ -162,7 +162,9 @@ class ColumnSpans:
         """With at most MOST_SPANS spans."""
         if len(self.spans) <= MOST_SPANS:
             return self
-        lows, highs = ([self._bound(one) for one in side] for side in zip(*self.spans, strict=True))
+        lows, highs = (
+            [self._bound(bound) for bound in side] for side in zip(*self.spans, strict=True)
+        )
         low = None if None in lows else str(min(lows))  # type: ignore[type-var]
         high = None if None in highs else str(max(highs))  # type: ignore[type-var]
         return ColumnSpans(self.numbers, (Span(low, high),))
@@ -172,8 +174,8 @@ class ColumnSpans:
         if self.numbers != other.numbers and self.spans and other.spans:
             return True  # the column got another type in between
         return any(
-            self._at_most(one.low, two.high) and self._at_most(two.low, one.high)
-            for one in self.spans
+            self._at_most(span.low, two.high) and self._at_most(two.low, span.high)
+            for span in self.spans
             for two in other.spans
         )
 
@@ -192,10 +194,10 @@ class ColumnSpans:
         return ColumnSpans(
             self.numbers,
             tuple(
-                Span(self._larger(one.low, two.low), self._smaller(one.high, two.high))
-                for one in self.spans
+                Span(self._larger(span.low, two.low), self._smaller(span.high, two.high))
+                for span in self.spans
                 for two in other.spans
-                if self._at_most(one.low, two.high) and self._at_most(two.low, one.high)
+                if self._at_most(span.low, two.high) and self._at_most(two.low, span.high)
             ),
         )
 
@@ -246,11 +248,11 @@ class KeyHashes:
         order = sorted(range(len(columns)), key=columns.__getitem__)
         hashes = set[bytes]()
         for row in rows:
-            text = "\0".join(_hashed(row[place]) for place in order)
+            text = "\0".join(_hashed(row[index]) for index in order)
             hashes.add(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_SIZE).digest())
             if len(hashes) > MOST_KEYS:
                 return None
-        named = tuple(columns[place] for place in order)
+        named = tuple(columns[index] for index in order)
         return cls(named, _joined(hashes))
 
     def meets(self, other: KeyHashes) -> bool:
@@ -344,7 +346,7 @@ class Region:
     def size(self) -> int:
         """About how many bytes it takes as JSON."""
         spans = sum(
-            len(name) + sum(8 + len(one.low or "") + len(one.high or "") for one in each.spans)
+            len(name) + sum(8 + len(span.low or "") + len(span.high or "") for span in each.spans)
             for name, each in self.columns.items()
         )
         return spans + (len(self.keys.hashes) if self.keys else 0)

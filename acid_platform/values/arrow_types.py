@@ -173,7 +173,7 @@ def declared_text(columns: str | pa.Schema) -> str:
             "columns are a text such as 'id int, v string' or an Arrow schema with a field for"
             f" each, not {given}"
         )
-    return ", ".join(f"{quoted(one.name)} {one.type}" for one in declared_columns(columns))
+    return ", ".join(f"{quoted(column.name)} {column.type}" for column in declared_columns(columns))
 
 
 def _declared(field: pa.Field) -> HiveType:

@@ -199,7 +199,7 @@ def fitted(
             names = tuple(field.name for field in array.type)
             if not of_file:
                 spelled_fields(names, hive)
-            places = {name.lower(): place for place, name in enumerate(names)}
+            places = {name.lower(): index for index, name in enumerate(names)}
             children = []
             for (name, child), field in zip(hive.children, target, strict=True):
                 if name not in places:

@@ -48,7 +48,7 @@ class RowPartitions:
     def joined(cls, parts: Sequence[RowPartitions]) -> RowPartitions:
         """The partitions of the rows of all parts, one after the other."""
         names = list(dict.fromkeys(name for part in parts for name in part.names))
-        place_of = {name: place for place, name in enumerate(names)}
+        place_of = {name: position for position, name in enumerate(names)}
         index = [
             np.array([place_of[name] for name in part.names], np.int64)[part.index]
             for part in parts

@@ -154,9 +154,13 @@ def _pairs(value: object, row: int) -> list[tuple[object, object]] | None:
 
 def _flat(lists: Sequence[list[Any] | None]) -> tuple[pa.Array, list[Any], pa.Array | None]:
     """The offsets, all elements, and which lists are NULL."""
-    lengths = np.array([len(one) if one else 0 for one in lists], np.int64)
+    lengths = np.array([len(part) if part else 0 for part in lists], np.int64)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]).astype(np.int32)
-    return from_numpy(offsets), [element for one in lists if one for element in one], _nulls(lists)
+    return (
+        from_numpy(offsets),
+        [element for part in lists if part for element in part],
+        _nulls(lists),
+    )
 
 
 def _nulls(values: Sequence[object]) -> pa.Array | None:

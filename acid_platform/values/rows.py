@@ -315,14 +315,14 @@ def of_pandas(frame: pd.DataFrame) -> pd.DataFrame:
             " in frame.columns])"
         )
     names = [column_label(name) for name in plain.columns]
-    sparse = [place for place, kind in enumerate(plain.dtypes) if _is_sparse(kind)]
+    sparse = [index for index, kind in enumerate(plain.dtypes) if _is_sparse(kind)]
     if not sparse and all(type(name) is str for name in plain.columns):
         return plain
     plain = plain.copy(deep=False)
     plain.columns = names
-    for place in sparse:
-        column: Any = plain.iloc[:, place]
-        plain.isetitem(place, column.sparse.to_dense())
+    for index in sparse:
+        column: Any = plain.iloc[:, index]
+        plain.isetitem(index, column.sparse.to_dense())
     return plain
 
 

@@ -93,9 +93,9 @@ def stored_rows(
     return stored
 
 
-def _as_value(rows: pa.Table, place: int, column: Column) -> pa.ChunkedArray:
+def _as_value(rows: pa.Table, index: int, column: Column) -> pa.ChunkedArray:
     """The values of a column of the rows; those of a CHAR without blanks, unless for a CHAR."""
-    values, metadata = rows.column(place), rows.schema.field(place).metadata or {}
+    values, metadata = rows.column(index), rows.schema.field(index).metadata or {}
     if HIVE_TYPE not in metadata:
         return values
     kind = parse_type(metadata[HIVE_TYPE].decode())
@@ -343,15 +343,15 @@ def wall_clocks(table: pa.Table, kinds: Sequence[HiveType | None]) -> pa.Table:
 
     `kinds` are the declared types of the columns, None where no table declares one.
     """
-    for place, (field, hive) in enumerate(zip(table.schema, kinds, strict=True)):
+    for index, (field, hive) in enumerate(zip(table.schema, kinds, strict=True)):
         if not has_leaf(field.type, _is_instant):
             continue
-        chunks = table.column(place).chunks or [pa.nulls(0, field.type)]
+        chunks = table.column(index).chunks or [pa.nulls(0, field.type)]
         if hive is not None and any(part.kind == LOCAL_ZONE for part in hive.walk()):
             values = pa.chunked_array([as_declared(chunk, hive, field.name) for chunk in chunks])
         else:
             values = _changed(chunks, _is_instant, lambda array: array.cast(pa.timestamp("us")))
-        table = table.set_column(place, field.with_type(values.type), values)
+        table = table.set_column(index, field.with_type(values.type), values)
     return table
 
 
@@ -368,13 +368,13 @@ def in_full_batches(table: pa.Table) -> pa.Table:
 def instants(table: pa.Table) -> pa.Table:
     """The rows as Spark takes them: each timestamp is an instant, whose zone is UTC."""
     table = in_full_batches(table)
-    for place, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         if has_leaf(field.type, _is_wall_clock):
-            chunks = table.column(place).chunks or [pa.nulls(0, field.type)]
+            chunks = table.column(index).chunks or [pa.nulls(0, field.type)]
             values = _changed(
                 chunks, _is_wall_clock, lambda array: array.cast(pa.timestamp("us", "UTC"))
             )
-            table = table.set_column(place, field.with_type(values.type), values)
+            table = table.set_column(index, field.with_type(values.type), values)
     return table
 
 

@@ -166,10 +166,10 @@ def _ours() -> Iterator[None]:
 
 def without_zones(table: pa.Table) -> pa.Table:
     """The table with instants as timestamps in UTC, as Spark's expressions see them."""
-    for place, column in enumerate(table.schema):
+    for index, column in enumerate(table.schema):
         if pa.types.is_timestamp(column.type) and column.type.tz:
-            values = table.column(place).cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
-            table = table.set_column(place, column.name, values)
+            values = table.column(index).cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
+            table = table.set_column(index, column.name, values)
     return table
 
 

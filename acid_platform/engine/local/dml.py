@@ -140,7 +140,8 @@ def keys_of(table: pa.Table, scan: Scan) -> Keys:
     """The keys of rows with ROW_ID_COLUMN and ENTITY."""
     ids = table.column(ROW_ID_COLUMN)
     write_ids, buckets, row_ids = (
-        values_of(pc.struct_field(ids, [place])).astype(np.int64, copy=False) for place in range(3)
+        values_of(pc.struct_field(ids, [position])).astype(np.int64, copy=False)
+        for position in range(3)
     )
     index = values_of(table.column(ENTITY.name)).astype(np.int64, copy=False)
     places = RowPartitions.ranked([entity.partition for entity in scan.entities], index)

@@ -117,8 +117,8 @@ def _with_field(
 ) -> pa.ChunkedArray:
     """Structs with other values of a field; the other fields of one that was NULL become NULL."""
     children = []
-    for place, field in enumerate(whole.type):
-        child = pc.struct_field(whole, [place])
+    for index, field in enumerate(whole.type):
+        child = pc.struct_field(whole, [index])
         if field.name.lower() == path[0]:
             child = _with_field(child, path[1:], values) if path[1:] else values.cast(field.type)
         children.append(pa.concat_arrays(child.chunks or [pa.nulls(0, field.type)]))

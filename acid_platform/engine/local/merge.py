@@ -132,9 +132,9 @@ class LocalMerge:
             table = pa.Table.from_batches(
                 list(counted(reader, self.target.most_bytes)), reader.schema
             )
-            for place, column in enumerate(columns):
-                values = table.column(place).cast(arrow_type(column.type))
-                table = table.set_column(place, column.name, values)
+            for index, column in enumerate(columns):
+                values = table.column(index).cast(arrow_type(column.type))
+                table = table.set_column(index, column.name, values)
             return table, columns
         table = local_table(rows, self.target.all_columns, self.target.table, more=True)
         own = {column.name: column for column in self.target.all_columns}
@@ -300,8 +300,8 @@ class LocalMerge:
             f"SELECT {POSITION}, {number} AS {_CLAUSE} FROM {name} ORDER BY {POSITION}",
             {self.source_alias: numbered(unmatched)},
         ).column(_CLAUSE)
-        for place, clause in enumerate(clauses):
-            mine = np.flatnonzero(filled(pc.equal(numbers, place), False))
+        for index, clause in enumerate(clauses):
+            mine = np.flatnonzero(filled(pc.equal(numbers, index), False))
             values = inserted_values(
                 clause,
                 self.source.column_names,

@@ -64,7 +64,9 @@ class PlacedRows:
                 numbered = in_files(batches, None)
             for number, pieces in groupby(numbered, key=itemgetter(0)):
                 first = next_ids.get(number, 0)
-                rows = self._files.insert_run((one for _, one in pieces), partition, number, first)
+                rows = self._files.insert_run(
+                    (piece for _, piece in pieces), partition, number, first
+                )
                 next_ids[number] = first + rows
 
     def _batches(self, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
@@ -80,7 +82,9 @@ class PlacedRows:
         if self._spilled is not None:
             numbers = [np.full(len(table), _NO_BUCKET) for table in tables]
         else:
-            numbers = np.split(_file_numbers(len(rows)), np.cumsum([len(one) for one in tables]))
+            numbers = np.split(
+                _file_numbers(len(rows)), np.cumsum([len(table) for table in tables])
+            )
         given = [
             number if own is None else own for number, own in zip(numbers, buckets, strict=False)
         ]

@@ -80,7 +80,9 @@ def default_values(
     Raises WrongType, NeedsSpark.
     """
     there = {name.lower() for name in present}
-    absent = [one for one in columns if one.name in checks.defaults and one.name not in there]
+    absent = [
+        column for column in columns if column.name in checks.defaults and column.name not in there
+    ]
     if not absent:
         return {}
     from acid_platform.engine.local.computation import compute, in_declared_type, value_sql

@@ -200,7 +200,7 @@ class _FirstRows:
         names = [column.name for column in columns_of(read) if column.name != ROW_ID_COLUMN]
         early = tuple(name for name in names if name in top.reads)
         sources = (file for entity in read.scan.entities for file in entity.sources.inserts)
-        if len(early) == len(names) or any(one.by_arrow for one in sources):
+        if len(early) == len(names) or any(source.by_arrow for source in sources):
             return None
         row_id = read.row_id and ROW_ID_COLUMN in top.reads
         first = replace(read, columns=early, row_id=row_id, place=True)

@@ -141,7 +141,7 @@ def _written(spark: SparkSession, tasks: Sequence[Rewrite]) -> Profile:
     def read_back(task: Rewrite) -> Rewritten:
         return Rewritten(values=written_values(task))
 
-    return combine(one.values for one in _of_each(spark, inserts, read_back))
+    return combine(frame.values for frame in _of_each(spark, inserts, read_back))
 
 
 def _of_each(
@@ -215,7 +215,9 @@ def _profile_of_rows(rows: DataFrame, columns: Sequence[Column]) -> Profile:
         *(_checksum(_hashable(column)) for column in columns),
         *(f"count_if({quoted(column.name)} IS NULL)" for column in columns),
     ]
-    totals = selected(rows, [f"{one} AS a{i}" for i, one in enumerate(aggregates)]).head()
+    totals = selected(
+        rows, [f"{aggregate} AS a{i}" for i, aggregate in enumerate(aggregates)]
+    ).head()
     assert totals is not None  # an aggregate without groups always has its row
     names = [column.name for column in columns]
     checksums, nulls = totals[2 : 2 + len(names)], totals[2 + len(names) :]

@@ -374,12 +374,14 @@ class SparkMerge:
         texts = expressions_of(self.on, self.clauses)
         assigned = [
             inserted_values(
-                one, names, columns, self.target.table, texts, self.target.checks.defaults
+                clause, names, columns, self.target.table, texts, self.target.checks.defaults
             )
-            for one in clauses
+            for clause in clauses
         ]
         unmatched = rows.alias(self.source_alias)
-        inserted = [computed(unmatched, one, columns, self.target.table) for one in assigned]
+        inserted = [
+            computed(unmatched, assignment, columns, self.target.table) for assignment in assigned
+        ]
         first = len(self.clauses)
         with raise_as_ours():
             number = self._number(unmatched, clauses, first)
@@ -403,7 +405,7 @@ class SparkMerge:
             place = f"CAST({_SOURCE_ROW} % {number_of_writers} AS int)"
             values = []
             for column in columns:
-                cases = {number: one.get(column.name) for number, one in enumerate(inserted, first)}
+                cases = {number: row.get(column.name) for number, row in enumerate(inserted, first)}
                 value = _chosen(cases, renamed[column.name], column)
                 values.append(f"{value} AS {quoted(column.name)}")
             return selected(

@@ -236,8 +236,8 @@ def passed(spark: SparkSession, texts: Sequence[str]) -> Any:
     if not texts or not all(texts) or any(_BETWEEN in text for text in texts):
         gateway: Any = spark.sparkContext._gateway
         array = gateway.new_array(java_class(spark, "java.lang.String"), len(texts))
-        for place, text in enumerate(texts):
-            array[place] = text
+        for index, text in enumerate(texts):
+            array[index] = text
         return array
     pattern = "java.util.regex.Pattern"
     divider = _member(spark, pattern, lambda: java_class(spark, pattern).compile(_BETWEEN))

@@ -132,9 +132,9 @@ def _compiled(spark: SparkSession, loader: Any) -> dict[str, bytes]:
     ]
     gateway: Any = spark.sparkContext._gateway
     texts = gateway.new_array(java_class(spark, f"{_RESOURCES}.Resource"), len(sources))
-    for place, source in enumerate(sources):
+    for index, source in enumerate(sources):
         text = java_class(spark, f"{_RESOURCES}.StringResource")(source.name, source.read_text())
-        texts[place] = text
+        texts[index] = text
     compiler.compile(texts)
     return {str(path): bytes(made[path]) for path in made}
 
@@ -224,7 +224,7 @@ def _frame(
     data = T.StructType([*spark_schema(columns).fields, *made_by_format])
     partition = spark_schema(scan.partition_columns)
     values = [
-        "-" if value is None else f"={value}" for one in scan.entities for value in one.values
+        "-" if value is None else f"={value}" for entity in scan.entities for value in entity.values
     ]
     digest = blake2b(numbers)
     for text in (scan.location, data.json(), partition.json(), *values, *uris):

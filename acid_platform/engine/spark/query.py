@@ -391,12 +391,12 @@ class _Marked:
     def _name(self, first: int, last: int) -> str:
         """How Spark names the item: by the text, without that of the queries."""
         name, end = "", self.tokens[first].start
-        for one in self.found:
-            if first <= one.first <= last:
-                shown = f"({one.operand} IN (listquery()))"
-                shown = f"(NOT {shown})" if one.negated else shown
-                name += self.text[end : self.tokens[one.first].start] + shown
-                end = self.tokens[one.last].end + 1
+        for entry in self.found:
+            if first <= entry.first <= last:
+                shown = f"({entry.operand} IN (listquery()))"
+                shown = f"(NOT {shown})" if entry.negated else shown
+                name += self.text[end : self.tokens[entry.first].start] + shown
+                end = self.tokens[entry.last].end + 1
         return name + self.text[end : self.tokens[last].end + 1]
 
 

@@ -122,8 +122,8 @@ class SourceFrames:
         ]
         numbers = self.spark.range(0, len(files), 1, len(files))
         values = [
-            f"get(array({', '.join(self._literals(place))}), {ENTITY})"
-            for place in range(len(self.scan.partition_columns))
+            f"get(array({', '.join(self._literals(position))}), {ENTITY})"
+            for position in range(len(self.scan.partition_columns))
         ]
         keys = [
             f"{ROW_ID_COLUMN}.{part} AS {key}" for part, key in zip(ROW_ID_PARTS, KEYS, strict=True)
@@ -223,11 +223,11 @@ class SourceFrames:
 
         return cached(self.spark, key, FILE_BYTES * len(uris), opened)
 
-    def _literals(self, place: int) -> list[str]:
+    def _literals(self, index: int) -> list[str]:
         """The value of a partition column for each entity, as SQL."""
-        hive = self.scan.partition_columns[place].type
+        hive = self.scan.partition_columns[index].type
         kind = spark_type(hive).simpleString()
-        texts = [entity.values[place] for entity in self.scan.entities]
+        texts = [entity.values[index] for entity in self.scan.entities]
         literals = ["NULL" if text is None else sql_string(text) for text in texts]
         return [as_read(f"try_cast({literal} AS {kind})", hive) for literal in literals]
 
@@ -336,7 +336,7 @@ def _read_together(frames: SourceFrames, keys: bool) -> Iterator[ReadRows]:
     ]
     tested = {branch for branch, _ in files if branch.test_deletes}
     deletes = [entity.deletes for entity in scan.entities]
-    in_tasks = any(isinstance(one, UnreadKeys) for one in deletes)
+    in_tasks = any(isinstance(deleted, UnreadKeys) for deleted in deletes)
     bitmap = DeleteBitmap.build(deletes) if tested and not in_tasks else None
     deleted = deleted_keys(frames.spark, scan) if tested and bitmap is None else bitmap
     branches: dict[_Branch, list[EntityFile]] = {}

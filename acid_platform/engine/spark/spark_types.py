@@ -411,10 +411,10 @@ def _retyped(
     kinds = [marked_type(field) for field in fields]
     if not any(kinds):
         return frame
-    numbered = frame.toDF(*(f"__{place}" for place in range(len(fields))))
+    numbered = frame.toDF(*(f"__{index}" for index in range(len(fields))))
     values: list[SparkColumn] = []
-    for place, (field, kind) in enumerate(zip(fields, kinds, strict=True)):
-        value, metadata = f"__{place}", field.metadata
+    for index, (field, kind) in enumerate(zip(fields, kinds, strict=True)):
+        value, metadata = f"__{index}", field.metadata
         if kind is not None:
             value, metadata = chosen(value, kind)
         values.append(F.expr(value).alias(field.name, metadata=metadata))

@@ -84,10 +84,10 @@ def _values_by_partition(spark: SparkSession, count: int) -> list[int]:
         numbers = f"sequence({first}, {first + more - 1})"
         row = spark.sql(f"SELECT transform({numbers}, n -> pmod(hash(n), {count})) p").head()
         assert row is not None
-        for value, place in enumerate(row["p"], first):
-            found.setdefault(place, value)
+        for value, index in enumerate(row["p"], first):
+            found.setdefault(index, value)
         first += more
-    return [found[place] for place in range(count)]
+    return [found[index] for index in range(count)]
 
 
 def place_by_hash(frame: DataFrame, buckets: Bucketing, columns: Sequence[Column]) -> DataFrame:

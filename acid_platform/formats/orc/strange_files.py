@@ -166,7 +166,7 @@ def lone_stripe(file: OrcFile, index: int, in_utc: bool, scale: int | None = Non
     tail = postscript.chunks(
         number(_HEADER_LENGTH, start)
         + number(_CONTENT_LENGTH, start + len(body) + len(described))
-        + delimited(STRIPES, b"".join(number(key, one) for key, one in enumerate(lengths, 1)))
+        + delimited(STRIPES, b"".join(number(key, length) for key, length in enumerate(lengths, 1)))
         + b"".join(field.raw for field in fields(footer) if field.number not in _LEFT_OUT)
         + number(ROWS, stripe.rows)
     )

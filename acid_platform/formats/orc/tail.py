@@ -229,7 +229,7 @@ def require_shallow(footer: bytes, path: str) -> None:
     """
     depths: list[int] = []
     try:
-        types = [one.payload for one in protobuf.fields(footer) if one.number == TYPES]
+        types = [field.payload for field in protobuf.fields(footer) if field.number == TYPES]
         for number, content in enumerate(types):
             depths += [0] * (number + 1 - len(depths))
             for child in unpacked(content, SUBTYPES):
@@ -280,7 +280,7 @@ def require_bounds(footer: bytes, size: int, path: str) -> None:
     take far more memory than the stripe takes there, by the statistics of texts."""
     try:
         every = list(stripes(footer))
-        parts = [(one.number, one.payload) for one in protobuf.fields(footer)]
+        parts = [(field.number, field.payload) for field in protobuf.fields(footer)]
         columns = sum(number == TYPES for number, _ in parts)
         texts = sum(_text_bytes(payload) for number, payload in parts if number == STATISTICS)
     except ValueError as error:

@@ -185,8 +185,8 @@ class OrcWriter:
         pool = self._pool if sum(size for size, _ in jobs) >= _WORTH_THREADS else None
         # The largest first, so that all threads end at about the same time.
         order = sorted(range(len(jobs)), key=lambda place: -jobs[place][0])
-        submitted = {place: _submitted(pool, jobs[place][1]) for place in order}
-        self._encoding.append((rows, [submitted[place] for place in range(len(jobs))]))
+        submitted = {index: _submitted(pool, jobs[index][1]) for index in order}
+        self._encoding.append((rows, [submitted[index] for index in range(len(jobs))]))
         while len(self._encoding) > (pool is not None):
             self._put_stripe()
 
@@ -210,10 +210,13 @@ class OrcWriter:
         indexes = [column.index for column in columns]
         bodies = [content for column in columns for _, content in column.streams]
         streams = [
-            *(_stream(StreamKind.ROW_INDEX, place, index) for place, index in enumerate(indexes)),
             *(
-                _stream(kind, place, content)
-                for place, column in enumerate(columns)
+                _stream(StreamKind.ROW_INDEX, position, index)
+                for position, index in enumerate(indexes)
+            ),
+            *(
+                _stream(kind, position, content)
+                for position, column in enumerate(columns)
                 for kind, content in column.streams
             ),
         ]
@@ -243,8 +246,8 @@ class OrcWriter:
     def _tail(self) -> bytes:
         kinds = list(self._type.walk())
         whole = [
-            ColumnStatistics.together(stripe[place] for stripe in self._statistics)
-            for place in range(len(kinds))
+            ColumnStatistics.together(stripe[index] for stripe in self._statistics)
+            for index in range(len(kinds))
         ]
         metadata = self._codec.blocks(
             b"".join(
@@ -362,8 +365,8 @@ def _submitted(pool: Executor | None, job: _Job) -> Future[list[StoredColumn]]:
 
 def _types(root: HiveType) -> Iterator[bytes]:
     """ORC's Type message of each column, by column number."""
-    for place, kind in enumerate(root.walk()):
-        children, at = [], place + 1
+    for index, kind in enumerate(root.walk()):
+        children, at = [], index + 1
         for _, child in kind.children:
             children.append(at)
             at += sum(1 for _ in child.walk())

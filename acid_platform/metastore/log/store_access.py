@@ -147,7 +147,7 @@ def objects_at(url: str, seconds: float) -> Objects:
     if scheme not in BY_SCHEME or not rest.partition("/")[2] or "?" in rest:
         raise InvalidDefinition(
             f"{url}: write the bucket and a prefix, as in s3://bucket/prefix; other stores begin"
-            f" with {', '.join(f'{one}://' for one in BY_SCHEME)}"
+            f" with {', '.join(f'{scheme}://' for scheme in BY_SCHEME)}"
         )
     from acid_platform.metastore.log.bucket import StorePrefix
 

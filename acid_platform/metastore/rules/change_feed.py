@@ -181,7 +181,7 @@ def _after_rewrites(state: State, table: TableState, before: Pin, after: Pin) ->
     if rows changed in between, since their files have the columns of then.
     """
     between = [commit for commit in table.commits if before.moment < commit.moment <= after.moment]
-    last = max((place for place, commit in enumerate(between) if commit.rewrite), default=None)
+    last = max((index for index, commit in enumerate(between) if commit.rewrite), default=None)
     if last is None:
         return before
     earlier = [commit for commit in between[:last] if commit.changes_rows]

@@ -260,7 +260,7 @@ def _lapsed(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
                 reason = f"{who}: it keeps what it shows"
                 readers = {pin.moment: id for id, pin in kept_history.open_pins(state, table)}
                 reading = tuple(
-                    holder(state.txns[readers[one]]) for one in moments if one in readers
+                    holder(state.txns[readers[moment]]) for moment in moments if moment in readers
                 )
                 by_history = not readers.keys() >= set(moments)
                 yield BlockedCleaning(0, table.record.name, *entity, reason, reading, by_history)

@@ -188,7 +188,9 @@ class Machine:
             locking.settle(turn)
 
     def _handled(self, turn: Turn) -> Handled:
-        replies = [replace(one, value=self.expand(one.op, one.value)) for one in turn.replies]
+        replies = [
+            replace(reply, value=self.expand(reply.op, reply.value)) for reply in turn.replies
+        ]
         return Handled(turn.events, replies)
 
 

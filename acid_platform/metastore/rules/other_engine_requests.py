@@ -129,15 +129,15 @@ def touched(turn: Turn, operation: ops.GetTouched) -> list[ops.TouchedTable]:
     """Raises TxnAborted, SnapshotExpired, NoSuchTxn."""
     state, txn = turn.state, require_open(turn, operation.txn)
     components = state.components.get(txn.txn_id, ())
-    table_ids = dict.fromkeys((*(one.table_id for one in components), *txn.wrote))
+    table_ids = dict.fromkeys((*(component.table_id for component in components), *txn.wrote))
     return [
         ops.TouchedTable(
             state.name_of(table_id),
             state.tables[table_id].by_txn.get(txn.txn_id, 0),
             tuple(
-                ops.TouchedEntity(one.partition, one.dynamic, one.operation)
-                for one in components
-                if one.table_id == table_id
+                ops.TouchedEntity(component.partition, component.dynamic, component.operation)
+                for component in components
+                if component.table_id == table_id
             ),
             txn.unfinished,
         )

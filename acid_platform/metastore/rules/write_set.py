@@ -176,7 +176,7 @@ def purge(state: State, writers: int) -> None:
                 by_table[table_id] = by_partition
             else:
                 del by_table[table_id]
-    state.looked = [one for one in state.looked if one.commit_id >= writers]
+    state.looked = [looker for looker in state.looked if looker.commit_id >= writers]
     _count(state)
 
 
@@ -212,13 +212,17 @@ def forget_rows(state: State, upto: int) -> None:
                 replace(row, rows=None) if row.commit_id <= upto and _size(row) else row
                 for row in rows
             ]
-    state.looked = [_without_regions(one) if one.commit_id <= upto else one for one in state.looked]
+    state.looked = [
+        _without_regions(looker) if looker.commit_id <= upto else looker for looker in state.looked
+    ]
     _count(state)
 
 
 def _without_regions(looked: Looked) -> Looked:
     def whole(some: tuple[InTable, ...]) -> tuple[InTable, ...]:
-        return tuple(InTable(each, EVERY) for each in dict.fromkeys(one.table_id for one in some))
+        return tuple(
+            InTable(each, EVERY) for each in dict.fromkeys(entry.table_id for entry in some)
+        )
 
     return replace(looked, sought=whole(looked.sought), inserted=whole(looked.inserted))
 
@@ -290,23 +294,25 @@ def _changes(
         if state.changed.get(entity, 0) <= txn.taken and txn.taken >= state.awake:
             continue  # nobody has written there since
         unseen = [
-            one
-            for one in state.directories.get(entity, {}).values()
-            if not own.is_valid(one.txn) and one.txn != txn.txn_id
+            directory
+            for directory in state.directories.get(entity, {}).values()
+            if not own.is_valid(directory.txn) and directory.txn != txn.txn_id
         ]
         if not unseen or not region.meets(region_of_partition(entity[1], keys)):
             continue
-        for one in unseen:
-            counts = concurrency.CHANGED[one.base, one.deletes, one.compacted]
+        for directory in unseen:
+            counts = concurrency.CHANGED[directory.base, directory.deletes, directory.compacted]
             if counts is concurrency.Changed.ITS_ROWS and region.columns:
-                files = region_of_files(_files(state, past, entity, one), columns, region.columns)
+                files = region_of_files(
+                    _files(state, past, entity, directory), columns, region.columns
+                )
                 counts = (
                     concurrency.Changed.ANY_ROW
                     if region.meets(files)
                     else concurrency.Changed.NOTHING
                 )
             if counts is not concurrency.Changed.NOTHING:
-                yield entity, one.txn
+                yield entity, directory.txn
 
 
 def _columns(record: TableRecord) -> tuple[list[Column], list[Column]]:

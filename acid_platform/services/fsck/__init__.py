@@ -131,11 +131,11 @@ class _TableLook:
         listings = dict(self._listings(places))
         last_write_id = self._metastore.call(ops.GetLastWriteId(record.table_id))
         self._in_doubt(table, listings)
-        for number, (place, listing) in enumerate(listings.items()):
-            progress(f"{record.name}/{place}".rstrip("/"), number, len(listings))
-            out = Findings(f"{record.name}/{place}".rstrip("/"))
-            if place:
-                self._temporaries(out, f"{self._root}/{place}")
+        for number, (partition, listing) in enumerate(listings.items()):
+            progress(f"{record.name}/{partition}".rstrip("/"), number, len(listings))
+            out = Findings(f"{record.name}/{partition}".rstrip("/"))
+            if partition:
+                self._temporaries(out, f"{self._root}/{partition}")
             if isinstance(listing, AcidError):
                 out.error(
                     Check.MARKER,
@@ -151,11 +151,11 @@ class _TableLook:
                     self._files,
                     record,
                     self._lease,
-                    recorded.get(place, []),
+                    recorded.get(partition, []),
                     last_write_id,
-                    floors.get(place, ()),
+                    floors.get(partition, ()),
                     self._rows,
-                ).look(listing, registered=place in floors)
+                ).look(listing, registered=partition in floors)
             yield out
 
     def _listings(self, places: Iterable[str]) -> Iterator[tuple[str, EntityListing | AcidError]]:

@@ -64,9 +64,9 @@ def coalesce(translator: Translator, node: exp.Coalesce) -> Typed:
         raise InvalidExpression(f"{node.meta[CALLED]} takes two arguments")
     values = _in_one_type(_all(translator, node), "coalesce")
     # Not DuckDB's coalesce: CASE is known to evaluate what it needs and no more.
-    whens = " ".join(f"WHEN {one.sql} IS NOT NULL THEN {one.sql}" for one in values[:-1])
+    whens = " ".join(f"WHEN {value.sql} IS NOT NULL THEN {value.sql}" for value in values[:-1])
     choice = f"(CASE {whens} ELSE {values[-1].sql} END)" if whens else values[-1].sql
-    return Typed(choice, values[-1].type, any(one.fails for one in values))
+    return Typed(choice, values[-1].type, any(value.fails for value in values))
 
 
 def nullif(translator: Translator, node: exp.Nullif) -> Typed:
@@ -83,8 +83,8 @@ def greatest(translator: Translator, node: exp.Expr) -> Typed:
     if not ordered(values[0].type):
         raise NeedsSpark(f"greatest and least of {spark_name(values[0].type)}")
     name = "greatest" if isinstance(node, exp.Greatest) else "least"
-    call = f"{name}({', '.join(one.sql for one in values)})"
-    return Typed(call, values[0].type, any(one.fails for one in values))
+    call = f"{name}({', '.join(value.sql for value in values)})"
+    return Typed(call, values[0].type, any(value.fails for value in values))
 
 
 def _all(translator: Translator, node: exp.Expr) -> list[Typed]:

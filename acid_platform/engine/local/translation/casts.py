@@ -292,18 +292,18 @@ def common(values: Sequence[Typed]) -> list[Typed]:
 
     Raises UnsupportedStatement for a literal with trailing blanks that is compared with a CHAR.
     """
-    others = [one for one in values if one.type not in (STRING, VOID)]
+    others = [value for value in values if value.type not in (STRING, VOID)]
     if others:
-        values = [_literal_as(one, others[0]) for one in values]
-        values = [_with_own_digits(one, others) for one in values]
-    kind = widest(one.type for one in values)
+        values = [_literal_as(value, others[0]) for value in values]
+        values = [_with_own_digits(value, others) for value in values]
+    kind = widest(value.type for value in values)
     if kind is None or kind.nested:
-        kinds = ", ".join(spark_name(one.type) for one in values)
+        kinds = ", ".join(spark_name(value.type) for value in values)
         raise NeedsSpark(f"a comparison of {kinds}")
     if kind == VOID:
-        return [cast(one, BOOLEAN) for one in values]
+        return [cast(value, BOOLEAN) for value in values]
     _refuse_blanks(values)
-    return [cast(one, kind) for one in values]
+    return [cast(value, kind) for value in values]
 
 
 def _literal_as(value: Typed, other: Typed) -> Typed:

@@ -251,7 +251,7 @@ class Select:
         """Sets of columns. Of no rows Spark makes no total."""
         columns = {key: self._set_key(key) for one in (keys, *sets) for key in one}
         self.set_keys = tuple(dict.fromkeys(columns[key] for key in keys))
-        chosen = [tuple(sorted({columns[key] for key in one})) for one in sets]
+        chosen = [tuple(sorted({columns[key] for key in set_})) for set_ in sets]
         if not keys or len({*chosen}) < len(chosen) or {*chain(*chosen)} != {*self.set_keys}:
             raise NeedsSpark(
                 "GROUPING SETS without keys, with a set twice, or with a key in no set"

@@ -177,9 +177,9 @@ def _over(node: exp.Window, value: Callable[[exp.Expr], Typed]) -> str:
     parts = []
     if keys := node.args.get("partition_by"):
         values = [value(key) for key in keys]
-        if any(one.fails for one in values):
+        if any(value.fails for value in values):
             raise NeedsSpark("PARTITION BY of an expression that may fail")
-        parts.append(f"PARTITION BY {', '.join(one.sql for one in values)}")
+        parts.append(f"PARTITION BY {', '.join(value.sql for value in values)}")
     if order := node.args.get("order"):
         terms = []
         for term in order.expressions:
