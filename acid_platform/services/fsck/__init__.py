@@ -24,6 +24,7 @@ from acid_platform.metastore.records import TableRecord
 from acid_platform.metastore.tasks import BlockedCleaning, DropCleaning
 from acid_platform.services.fsck.entity import EntityLook, acid_name
 from acid_platform.services.fsck.findings import (
+    MOVE,
     Check,
     Findings,
     FsckFinding,
@@ -119,12 +120,9 @@ class _TableLook:
         recorded = dict(zip(floors, manifests, strict=True))
         if not self._files.is_directory(self._root):
             if any(recorded.values()):
-                table.error(
-                    Check.MISSING,
-                    "",
-                    f"its directory {record.location} is gone",
-                    "restore it from a copy of the warehouse, or drop the table",
-                )
+                what = f"its directory {record.location} is gone"
+                step = "restore it from a copy of the warehouse, or drop the table"
+                table.error(Check.MISSING, "", what, step)
             return
         self._temporaries(table, self._root)
         places = [*floors, *self._unregistered(table, floors)]
@@ -137,12 +135,8 @@ class _TableLook:
             if partition:
                 self._temporaries(out, f"{self._root}/{partition}")
             if isinstance(listing, AcidError):
-                out.error(
-                    Check.MARKER,
-                    "",
-                    str(listing),
-                    "until then the entity can't be read, and it was not checked",
-                )
+                step = "until then the entity can't be read, and it was not checked"
+                out.error(Check.MARKER, "", str(listing), step)
             else:
                 self._lease.heartbeat(read=True)
                 EntityLook(
@@ -173,22 +167,15 @@ class _TableLook:
         for info in self._files.children(self._root):
             name = info.base_name
             if claims_to_be_acid(name) or (info.is_file and not is_hidden(name)):
-                out.warning(
-                    Check.PARTITION,
-                    name,
-                    "is beside the partitions: nobody reads it",
-                    "move it out of the table, or into the partition that it belongs to",
-                )
+                what = "is beside the partitions: nobody reads it"
+                step = "move it out of the table, or into the partition that it belongs to"
+                out.warning(Check.PARTITION, name, what, step)
         keys = [name for name, _ in record.partition_columns]
         unknown = []
         for place in self._files.partition_directories(self._root, len(keys)):
             if parse_partition(place, keys) is None:
-                out.warning(
-                    Check.PARTITION,
-                    place,
-                    f"no partition of {', '.join(keys)}: nobody reads it",
-                    "move it out of the table",
-                )
+                what = f"no partition of {', '.join(keys)}: nobody reads it"
+                out.warning(Check.PARTITION, place, what, MOVE)
             elif place not in floors:
                 unknown.append(place)
         if not unknown:
@@ -211,26 +198,24 @@ class _TableLook:
         for name, owner in owner_of.items():
             match states.get(owner or 0):
                 case None:
-                    out.note(
-                        Check.TEMPORARY,
-                        name,
-                        "the name does not tell which transaction owns it",
-                        "remove it once its writer, such as Hive, has ended",
-                    )
+                    what = "the name does not tell which transaction owns it"
+                    step = "remove it once its writer, such as Hive, has ended"
+                    out.note(Check.TEMPORARY, name, what, step)
                 case "o":
-                    out.note(
-                        Check.TEMPORARY,
-                        name,
-                        f"transaction {owner} is writing there",
-                        "nothing to do: `acid show transactions` says whose it is",
-                    )
+                    what = f"transaction {owner} is writing there"
+                    step = "nothing to do: `acid show transactions` says whose it is"
+                    out.note(Check.TEMPORARY, name, what, step)
                 case state:
                     ended = {"c": "has committed", "a": "was aborted"}.get(state, "has ended")
+                    what = f"transaction {owner} {ended} and left it"
+                    step = (
+                        "the Cleaner removes it after the next compaction; --repair removes it now"
+                    )
                     out.warning(
                         Check.TEMPORARY,
                         name,
-                        f"transaction {owner} {ended} and left it",
-                        "the Cleaner removes it after the next compaction; --repair removes it now",
+                        what,
+                        step,
                         remove_temporary(self._files, location, name),
                     )
 
@@ -259,24 +244,21 @@ class _TableLook:
                     wrote[number].append(f"{place}/{directory}".lstrip("/"))
         resolve = f"acid metastore resolve {name}"
         for write_id, directories in sorted(wrote.items()):
-            out.warning(
-                Check.IN_DOUBT,
-                "",
+            what = (
                 f"write id {write_id} is in doubt since a restore; it wrote"
-                f" {', '.join(directories)}",
-                f"say how it ended: `{resolve} --committed {write_id}`, or --aborted",
+                f" {', '.join(directories)}"
             )
+            step = f"say how it ended: `{resolve} --committed {write_id}`, or --aborted"
+            out.warning(Check.IN_DOUBT, "", what, step)
         left = tuple(sorted(doubtful - set(wrote)))
         if left and whole:
             ids = range_text(ranges(left))
-            out.warning(
-                Check.IN_DOUBT,
-                "",
+            what = (
                 f"write ids {ids} are in doubt since a restore, and"
-                " no directory is named after them",
-                f"`{resolve} --aborted {ids}`, or --repair",
-                resolve_aborted(name, left),
+                " no directory is named after them"
             )
+            step = f"`{resolve} --aborted {ids}`, or --repair"
+            out.warning(Check.IN_DOUBT, "", what, step, resolve_aborted(name, left))
 
 
 def _awaiting_removal(metastore: Metastore) -> frozenset[tuple[str, str]]:
@@ -298,11 +280,10 @@ def _strangers(metastore: Metastore, warehouse: str) -> Findings:
             name = f"{database}.{info.base_name}"
             if info.path in claimed or is_hidden(info.base_name) or (name, "") in dropping:
                 continue
-            out.warning(
-                Check.UNKNOWN,
-                info.path.removeprefix("/"),
-                "no table is registered there",
+            what = "no table is registered there"
+            step = (
                 "adopt it (`Warehouse.adopt_table`) or remove it; a dropped table's directory goes"
-                " by itself",
+                " by itself"
             )
+            out.warning(Check.UNKNOWN, info.path.removeprefix("/"), what, step)
     return out

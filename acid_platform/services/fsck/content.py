@@ -25,14 +25,12 @@ from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, Visibl
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, valid_ids
 from acid_platform.scan.open import open_entity
 from acid_platform.scan.source_files import RowIdentity, SourceFile, open_source
-from acid_platform.services.fsck.findings import Check, Findings
+from acid_platform.services.fsck.findings import RESTORE, REWRITE, Check, Findings
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 from acid_platform.values.arrow_types import group_begins
 
 _NOTHING = np.empty(0, np.int64)
-_RESTORE = "restore the file from a copy of the warehouse, or abort what needs it"
-_REWRITE = "a major compaction rewrites it: `acid compact TABLE major`"
 
 Group = tuple[int, int]
 """Write id and bucket property; rowIds are unique within a group."""
@@ -110,7 +108,7 @@ class EntityContents:
         except (CorruptFile, UnsupportedLayout, FileNotFoundError) as error:
             if plain and isinstance(error, UnsupportedLayout):  # Avro: Spark alone opens it
                 return True
-            self.out.error(Check.CONTENT, path, str(error), _RESTORE)
+            self.out.error(Check.CONTENT, path, str(error), RESTORE)
             return False
         return True
 
@@ -124,7 +122,7 @@ class EntityContents:
         try:
             events = read_events(self.files, source, self.rows)
         except AcidError as error:
-            self.out.error(Check.SCHEMA, path, str(error), _RESTORE)
+            self.out.error(Check.SCHEMA, path, str(error), RESTORE)
             return
         self._add(source.directory, events.rows)
         if not self.rows:
@@ -159,23 +157,19 @@ class EntityContents:
         expected = DELETE_EVENT if deletes else INSERT_EVENT
         wrong = events.operation[events.operation != expected]
         if len(wrong):
-            self.out.error(
-                Check.OPERATION,
-                path,
-                f"{len(wrong)} events have operation {int(wrong[0])}, but all must have {expected}",
-                _RESTORE,
+            what = (
+                f"{len(wrong)} events have operation {int(wrong[0])}, but all must have {expected}"
             )
+            self.out.error(Check.OPERATION, path, what, RESTORE)
 
     def _order(self, events: EventKeys, path: str) -> None:
         at = events.first_descent()
         if at is not None:
-            self.out.error(
-                Check.ORDER,
-                path,
+            what = (
                 f"the key of row {at + 1}, {events.key(at + 1)}, is not above that of row {at},"
-                f" {events.key(at)}: Hive misses deletes there",
-                _REWRITE,
+                f" {events.key(at)}: Hive misses deletes there"
             )
+            self.out.error(Check.ORDER, path, what, REWRITE)
 
     def _buckets_of(self, events: EventKeys, source: SourceFile, path: str, deletes: bool) -> None:
         parsed = parse_bucket_file(path.rpartition("/")[2])
@@ -184,27 +178,21 @@ class EntityContents:
         try:
             numbers = {decode_bucket(int(bucket)).number for bucket in np.unique(events.bucket)}
         except CorruptFile as error:
-            self.out.error(Check.BUCKET, path, str(error), _RESTORE)
+            self.out.error(Check.BUCKET, path, str(error), RESTORE)
             return
         if self.buckets and parsed.bucket >= self.buckets:
-            self.out.error(
-                Check.BUCKET,
-                path,
-                f"the table has {self.buckets} buckets, 0 to {self.buckets - 1}",
-                _RESTORE,
-            )
+            what = f"the table has {self.buckets} buckets, 0 to {self.buckets - 1}"
+            self.out.error(Check.BUCKET, path, what, RESTORE)
         # Without CLUSTERED BY, delete files and outputs of Hive's query-based compaction may hold
         # rows of any bucket.
         strict = self.buckets or (source.number is not None and not deletes)
         others = sorted(numbers - {parsed.bucket})
         if strict and others:
-            self.out.error(
-                Check.BUCKET,
-                path,
+            what = (
                 f"rows say bucket {', '.join(map(str, others))}, but the name says"
-                f" {parsed.bucket}: readers look for deletes by the name",
-                _REWRITE,
+                f" {parsed.bucket}: readers look for deletes by the name"
             )
+            self.out.error(Check.BUCKET, path, what, REWRITE)
 
     def _ids_of(self, events: EventKeys, source: SourceFile, path: str, deletes: bool) -> None:
         names = events.names
@@ -214,14 +202,12 @@ class EntityContents:
         for name, ids in checked:
             outside = ids[(ids < source.low) | (ids > source.high)]
             if len(outside):
-                self.out.error(
-                    Check.WRITE_IDS,
-                    path,
+                what = (
                     f"{len(outside)} rows have {name} {int(outside[0])}"
                     f" outside of the {source.low} to {source.high} of the directory's name:"
-                    " snapshots see too many rows or too few",
-                    _RESTORE,
+                    " snapshots see too many rows or too few"
                 )
+                self.out.error(Check.WRITE_IDS, path, what, RESTORE)
 
     def _index(self, events: EventKeys, source: SourceFile, path: str) -> None:
         if source.length is not None or not events.rows:
@@ -231,26 +217,14 @@ class EntityContents:
         text, harmful = events.index_flaw
         if harmful and source.directory.startswith("delete_"):
             # Trino gives the file's last row the file's own write id and row count.
-            self.out.warning(
-                Check.KEY_INDEX,
-                path,
-                f"{text}, as Trino writes it: readers use it only in files of inserted rows",
-                _REWRITE,
-            )
+            what = f"{text}, as Trino writes it: readers use it only in files of inserted rows"
+            self.out.warning(Check.KEY_INDEX, path, what, REWRITE)
         elif harmful:
-            self.out.error(
-                Check.KEY_INDEX,
-                path,
-                f"{text}: Hive ignores delete events outside the ranges in it",
-                _REWRITE,
-            )
+            what = f"{text}: Hive ignores delete events outside the ranges in it"
+            self.out.error(Check.KEY_INDEX, path, what, REWRITE)
         elif self._ours(source.directory):
-            self.out.warning(
-                Check.KEY_INDEX,
-                path,
-                f"{text}: Hive 3 and older treat the file as one without ACID columns",
-                _REWRITE,
-            )
+            what = f"{text}: Hive 3 and older treat the file as one without ACID columns"
+            self.out.warning(Check.KEY_INDEX, path, what, REWRITE)
 
     # --- over all files ------------------------------------------------------------------------
 
@@ -279,13 +253,12 @@ class EntityContents:
                 twice = np.intersect1d(self._row_ids(group, former), self._row_ids(group, other))
                 if len(twice):
                     key = (*group, int(twice[0]))
-                    self.out.error(
-                        Check.UNIQUENESS,
-                        self._relative(other),
+                    what = (
                         f"{len(twice)} rows have the keys of rows in {self._relative(former)},"
-                        f" such as {key}: a delete of one removes the other",
-                        "remove the file if it is a copy of the other; otherwise restore both",
+                        f" such as {key}: a delete of one removes the other"
                     )
+                    step = "remove the file if it is a copy of the other; otherwise restore both"
+                    self.out.error(Check.UNIQUENESS, self._relative(other), what, step)
 
     def _row_ids(self, group: Group, source: SourceFile) -> np.ndarray:
         if source.identity is RowIdentity.RUN:
@@ -300,13 +273,12 @@ class EntityContents:
         if self.rows and len(left):
             keys, at = self._deleted, left[0]
             key = (int(keys.write_ids[at]), int(keys.buckets[at]), int(keys.row_ids[at]))
-            self.out.note(
-                Check.DELETES,
-                "",
-                f"{len(left)} delete events match no row, such as {key}",
+            what = f"{len(left)} delete events match no row, such as {key}"
+            step = (
                 "nothing to do: a row that was compacted away, or whose insert aborted, leaves"
-                " such events until the next major compaction",
+                " such events until the next major compaction"
             )
+            self.out.note(Check.DELETES, "", what, step)
 
     def _counts(self, directory: str, sizes: list[int]) -> None:
         """Compares the writer's counts with the files (P8)."""
@@ -324,12 +296,9 @@ class EntityContents:
             if counted != reported
         ]
         if unlike:
-            self.out.error(
-                Check.COUNTS,
-                directory,
-                f"holds {', '.join(unlike)} that transaction {report.txn} reported",
-                "restore the directory from a copy of the warehouse",
-            )
+            what = f"holds {', '.join(unlike)} that transaction {report.txn} reported"
+            step = "restore the directory from a copy of the warehouse"
+            self.out.error(Check.COUNTS, directory, what, step)
 
     # --- small things --------------------------------------------------------------------------
 

@@ -29,11 +29,9 @@ from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, 
 from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.scan.selection import data_files, highest_floor, select, shadows
 from acid_platform.services.fsck.content import EntityContents
-from acid_platform.services.fsck.findings import Check, Findings, write_version_file
+from acid_platform.services.fsck.findings import COPY, MOVE, Check, Findings, write_version_file
 from acid_platform.storage.files import Files
 from acid_platform.tables.record_layout import by_directory, entity_listing
-
-_MOVE = "move it out of the table"
 
 
 def readable_part(out: Findings, listing: EntityListing, insert_only: bool) -> EntityListing:
@@ -77,25 +75,21 @@ def _fit(
         out.error(Check.NAME, child, str(error), "until then the table can't be read")
         return False
     for path in contents.zero_length:
-        out.warning(
-            Check.CONTENT,
-            path,
-            "the file is empty; readers treat it as absent",
-            "restore it if rows are missing, else remove it",
-        )
+        what = "the file is empty; readers treat it as absent"
+        step = "restore it if rows are missing, else remove it"
+        out.warning(Check.CONTENT, path, what, step)
     nested = {
         "/".join(parts[:2])
         for entry in files
         if len(parts := entry.path.split("/")) > 2 and claims_to_be_acid(parts[1])
     }
     for path in sorted(nested):
-        out.error(
-            Check.NAME,
-            path,
+        what = (
             "an ACID directory inside another one: nobody reads its rows"
-            " (a rename onto a directory that was there nests it)",
-            "compare it with the outer directory, then move it out of the table",
+            " (a rename onto a directory that was there nests it)"
         )
+        step = "compare it with the outer directory, then move it out of the table"
+        out.error(Check.NAME, path, what, step)
     return True
 
 
@@ -103,19 +97,16 @@ def _loose(out: Findings, entry: FileEntry, insert_only: bool, based: bool) -> b
     """Whether a file outside of ACID directories can be an original file."""
     child = entry.path.partition("/")[0]
     if claims_to_be_acid(child):
-        out.error(Check.NAME, entry.path, "a file with the name of an ACID directory", _MOVE)
+        out.error(Check.NAME, entry.path, "a file with the name of an ACID directory", MOVE)
         return False
     if insert_only or original_bucket(entry.name) is not None or not entry.size:
         return True
     text = "no original file (NNNNNN_N[_copy_K]), so its rows can't have row ids"
     if based:
-        out.warning(Check.NAME, entry.path, f"{text}; the base replaces it", _MOVE)
+        out.warning(Check.NAME, entry.path, f"{text}; the base replaces it", MOVE)
     else:
-        out.error(Check.NAME, entry.path, f"{text}: reading the table fails", _MOVE)
+        out.error(Check.NAME, entry.path, f"{text}: reading the table fails", MOVE)
     return False
-
-
-_COPY = "restore it from a copy of the warehouse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,34 +177,27 @@ class EntityLook:
             if name is None:
                 continue
             if span(name)[1] > self.last_write_id:
-                self.out.error(
-                    Check.NEVER_GIVEN,
-                    directory,
+                what = (
                     f"no transaction got write id {span(name)[1]} yet ({self.last_write_id} is the"
-                    " highest): once one gets it, these rows appear or its write fails",
-                    "move it out of the table",
+                    " highest): once one gets it, these rows appear or its write fails"
                 )
+                self.out.error(Check.NEVER_GIVEN, directory, what, MOVE)
             elif name.visibility > self.lease.id:
                 unknown.append((directory, name.visibility))
         states = self.metastore.call(ops.GetTxnStates(tuple(txn for _, txn in unknown)))
         for directory, txn in unknown:
             if states[txn] == "u":
-                self.out.error(
-                    Check.NEVER_GIVEN,
-                    directory,
-                    f"there is no transaction {txn} yet: once there is, the directory is visible",
-                    "move it out of the table",
-                )
+                what = f"there is no transaction {txn} yet: once there is, the directory is visible"
+                self.out.error(Check.NEVER_GIVEN, directory, what, MOVE)
 
     def _not_registered(self, entity: AcidDirectory) -> None:
         if entity.sources or entity.originals:
-            self.out.warning(
-                Check.PARTITION,
-                "",
-                "the partition is not registered: nobody reads its rows",
+            what = "the partition is not registered: nobody reads its rows"
+            step = (
                 "drop the table and adopt it again with all its partitions, or move it out of the"
-                " table",
+                " table"
             )
+            self.out.warning(Check.PARTITION, "", what, step)
         self._aborted(entity)
 
     def _files_of(self, listing: EntityListing) -> Iterator[str]:
@@ -232,31 +216,23 @@ class EntityLook:
             present = {file.path: file for file in there[name]}
             for path, file in sorted(recorded.items()):
                 if path not in present:
-                    self.out.error(
-                        Check.MISSING,
-                        path,
-                        f"write id {entry.directory.high} committed it, but it is not there",
-                        _COPY,
-                    )
+                    what = f"write id {entry.directory.high} committed it, but it is not there"
+                    self.out.error(Check.MISSING, path, what, COPY)
                     yield path
                 elif present[path].size != file.size:
-                    self.out.error(
-                        Check.CONTENT,
-                        path,
+                    what = (
                         f"has {present[path].size} bytes, and write id"
-                        f" {entry.directory.high} committed it with {file.size}",
-                        _COPY,
+                        f" {entry.directory.high} committed it with {file.size}"
                     )
+                    self.out.error(Check.CONTENT, path, what, COPY)
                     yield path
             for path in sorted(present.keys() - recorded.keys()):
                 if not path.endswith(FLUSH_LENGTH_SUFFIX):
-                    self.out.warning(
-                        Check.UNKNOWN,
-                        path,
+                    what = (
                         f"the commit of write id {entry.directory.high} did not"
-                        " write it: nobody reads it here, but other engines do",
-                        "move it out of the table",
+                        " write it: nobody reads it here, but other engines do"
                     )
+                    self.out.warning(Check.UNKNOWN, path, what, MOVE)
 
     def _missing(self, listing: EntityListing) -> Iterator[str]:
         """Yields directories that are needed but not there."""
@@ -274,12 +250,8 @@ class EntityLook:
                     if directory.txn
                     else "adopted with its table"
                 )
-                self.out.error(
-                    Check.MISSING,
-                    name,
-                    f"was committed ({directory.rows} rows, {where}), but is missing",
-                    _COPY,
-                )
+                what = f"was committed ({directory.rows} rows, {where}), but is missing"
+                self.out.error(Check.MISSING, name, what, COPY)
                 yield name
 
     def _has_originals(self, listing: EntityListing) -> bool:
@@ -293,54 +265,41 @@ class EntityLook:
             if source.directory not in self.committed:
                 self._stranger(source.name, source.directory)
         if entity.originals and "" not in self.committed:
-            self.out.error(
-                Check.UNKNOWN,
-                entity.originals[0].path,
+            what = (
                 "an original file that was not adopted"
-                " with the table: nobody reads it here, but other engines do",
-                "move it out of the table",
+                " with the table: nobody reads it here, but other engines do"
             )
+            self.out.error(Check.UNKNOWN, entity.originals[0].path, what, MOVE)
         for removable in entity.obsolete:
             if (
                 acid_name(removable.path) is not None
                 and removable.path not in self.committed
                 and removable.rule != "P22"
             ):
-                self.out.warning(
-                    Check.UNKNOWN,
-                    removable.path,
-                    f"no transaction reported it; nobody reads it: {removable.reason}",
-                    "the cleaning after the next compaction removes it",
-                )
+                what = f"no transaction reported it; nobody reads it: {removable.reason}"
+                step = "the cleaning after the next compaction removes it"
+                self.out.warning(Check.UNKNOWN, removable.path, what, step)
         self._aborted(entity)
 
     def _stranger(self, name: AcidName, directory: str) -> None:
         low, high = span(name)
         if any(entry.low <= low and high <= entry.high for entry in self.committed.values()):
-            self.out.error(
-                Check.UNKNOWN,
-                directory,
+            what = (
                 f"the transaction of write id {high} reported other"
-                " directories only: nobody reads it here, but other engines do",
-                "move it out of the table",
+                " directories only: nobody reads it here, but other engines do"
             )
+            self.out.error(Check.UNKNOWN, directory, what, MOVE)
         else:
-            self.out.warning(
-                Check.UNKNOWN,
-                directory,
+            what = (
                 f"no transaction reported write id {high}: nobody reads"
-                " it here, but other engines do",
-                "move it out of the table",
+                " it here, but other engines do"
             )
+            self.out.warning(Check.UNKNOWN, directory, what, MOVE)
 
     def _aborted(self, entity: AcidDirectory) -> None:
         for removable in entity.aborted:
-            self.out.note(
-                Check.ABORTED,
-                removable.path,
-                removable.reason,
-                "nothing to do: the next cleaning removes it (`acid run cleaner`)",
-            )
+            step = "nothing to do: the next cleaning removes it (`acid run cleaner`)"
+            self.out.note(Check.ABORTED, removable.path, removable.reason, step)
 
     def _markers(self, listing: EntityListing, entity: AcidDirectory) -> None:
         """Checks version files: our writers always write one; Hive 2 and LOAD DATA don't."""
@@ -349,22 +308,21 @@ class EntityLook:
             if source.directory in listing.versioned:
                 content = self.files.read(f"{path}/{VERSION_FILE}")[:1]
                 if content != VERSION:
-                    self.out.error(
-                        Check.MARKER,
-                        f"{source.directory}/{VERSION_FILE}",
+                    what = (
                         f"holds {content.decode(errors='replace')!r} instead of"
-                        f" {VERSION.decode()!r}: readers assume another ACID version",
-                        _COPY,
+                        f" {VERSION.decode()!r}: readers assume another ACID version"
                     )
+                    self.out.error(Check.MARKER, f"{source.directory}/{VERSION_FILE}", what, COPY)
             elif (
                 source.directory in self.committed
                 and self.committed[source.directory].txn
                 and not source.raw
             ):
+                what = f"no {VERSION_FILE}: Trino refuses the table"
                 self.out.warning(
                     Check.MARKER,
                     source.directory,
-                    f"no {VERSION_FILE}: Trino refuses the table",
+                    what,
                     "--repair writes it",
                     write_version_file(self.files, path),
                 )

@@ -14,6 +14,12 @@ from acid_platform.metastore.codec import range_text, ranges
 from acid_platform.storage.durability import Ours, remove, sync
 from acid_platform.storage.files import Files
 
+MOVE = "move it out of the table"
+COPY = "restore it from a copy of the warehouse"
+RESTORE = "restore the file from a copy of the warehouse, or abort what needs it"
+REWRITE = "a major compaction rewrites it: `acid compact TABLE major`"
+"""Next steps of several findings."""
+
 
 class Severity(Enum):
     """How bad a finding is."""
