@@ -105,7 +105,10 @@ def adopt_database(
         try:
             yield _taken(metastore, hive, database, name, wait, progress, registered)
         except HiveRefused as error:
-            yield AdoptedTable(full, "table", _REFUSED, note=_explained(error))
+            note = str(error)
+            if error.kind == "TApplicationException" and "method name" in note.lower():
+                note = f"this metastore lacks a call of Hive 3 and newer: {note}"
+            yield AdoptedTable(full, "table", _REFUSED, note=note)
         except AcidError as error:
             if not hive.answers:
                 raise
@@ -113,14 +116,6 @@ def adopt_database(
     for name in sorted(hive.call("get_functions", database, "*") or ()):
         note = "functions are not kept; make it in Hive and Spark"
         yield AdoptedTable(f"{database}.{name}", "function", _REFUSED, note=note)
-
-
-def _explained(error: HiveRefused) -> str:
-    """An unknown call means another version."""
-    text = str(error)
-    if error.kind == "TApplicationException" and "method name" in text.lower():
-        return f"this metastore lacks a call of Hive 3 and newer: {text}"
-    return text
 
 
 def _taken(

@@ -199,8 +199,10 @@ class Guard:
         if lock:
             self._require_own_lock(lock, call, caller)
         if caller.user and call.name == "open_txns":
-            request = call.arguments[0]
-            request.user = _recorded(caller.user, request.user)
+            request, user = call.arguments[0], caller.user
+            # The user of a transaction: who logged in, and for whom, if the engine names somebody.
+            others = request.user not in (None, "", user)
+            request.user = f"{user}{_FOR}{request.user}" if others else user
 
     def admit_commit(self, writes: Iterable[WriteReport], caller: Caller) -> None:
         """Raises NotAuthorized unless the caller may commit these writes."""
@@ -324,11 +326,6 @@ def _user(caller: Caller) -> str:
 def _words(need: Need) -> str:
     verbs = need.verbs[:1] if need.verbs == SEE else need.verbs
     return f"{' or '.join(verb.value for verb in verbs)} {need.table}"
-
-
-def _recorded(user: str, claimed: str | None) -> str:
-    """The user of a transaction: who logged in, and for whom, if the engine names somebody."""
-    return user if claimed in (None, "", user) else f"{user}{_FOR}{claimed}"
 
 
 LOCATIONS = "acid.gateway.locations"

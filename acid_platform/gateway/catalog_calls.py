@@ -198,11 +198,9 @@ class CatalogCalls(CallHandler):
         for partition in self._metastore.call(ops.GetPartitions(record.name)):
             if partition.floors and partition.name in requested:
                 _require_cleaned(f"{record.location}/{partition.name}", partition.floors[-1])
-        return [self._partition(record, name) for name in names]
-
-    def _partition(self, record: TableRecord, name: str) -> Any:
-        shown = protocol.partition(record, name)
-        shown.parameters |= counts_of(record, name)
+        shown = [protocol.partition(record, name) for name in names]
+        for name, partition in zip(names, shown, strict=True):
+            partition.parameters |= counts_of(record, name)
         return shown
 
     def get_partition_names(self, database: str, name: str, limit: int | None) -> list[str]:

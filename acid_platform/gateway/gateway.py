@@ -296,14 +296,6 @@ class Later:
     go_on: Callable[[], bytes | Later]
 
 
-def waited(answer: bytes | Later) -> bytes:
-    """The answer, for which this thread waits."""
-    while isinstance(answer, Later):
-        time.sleep(answer.pause)
-        answer = answer.go_on()
-    return answer
-
-
 class Gateway(
     CatalogCalls,
     ConstraintCalls,
@@ -321,7 +313,11 @@ class Gateway(
 
     def answer(self, payload: bytes, peer: Caller) -> bytes:
         """As `begin`; a call that waits holds this thread."""
-        return waited(self.begin(payload, peer))
+        answer = self.begin(payload, peer)
+        while isinstance(answer, Later):
+            time.sleep(answer.pause)
+            answer = answer.go_on()
+        return answer
 
     def begin(self, payload: bytes, peer: Caller) -> bytes | Later:
         """The answer to one message, also to one that is wrong, fails or is not allowed.

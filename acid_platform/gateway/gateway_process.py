@@ -179,18 +179,17 @@ class GatewayStatus:
                 _LOG.warning("the metastore was not told how the gateway is: %s", error)
 
 
-def running(metastore: Metastore) -> Iterator[Row]:
-    """What the gateways of a metastore said last, but those that were silent for a minute.
+def running(metastore: Metastore) -> list[Row]:
+    """What the gateways of a metastore said last, but those that were silent for a minute; with
+    times of our clock, which may differ from that of a gateway's machine.
 
     Raises MetastoreUnavailable.
     """
-    return map(_by_our_clock, metastore.status()["gateways"])
-
-
-def _by_our_clock(status: Row) -> Row:
-    """The times of a gateway whose machine may have another clock."""
-    ahead = status["at"] - (wall_ms() - status["silent_ms"])
-    return {**status, "at": status["at"] - ahead, "since": status["since"] - ahead}
+    return [
+        {**status, "at": status["at"] - ahead, "since": status["since"] - ahead}
+        for status in metastore.status()["gateways"]
+        for ahead in [status["at"] - (wall_ms() - status["silent_ms"])]
+    ]
 
 
 def examined(status: Row) -> tuple[bool, str]:

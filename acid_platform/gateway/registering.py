@@ -97,21 +97,10 @@ class _Table:
     remembered: set[int] = field(default_factory=set, init=False)
     """Write ids that are or were aborted here."""
 
-    @property
-    def database(self) -> str:
-        return protocol.split(self.record.name)[0]
-
-    @property
-    def name(self) -> str:
-        return protocol.split(self.record.name)[1]
-
-    @property
-    def mark(self) -> str:
-        return f"{self.identity}/{self.record.table_id}"
-
-    @property
-    def agent(self) -> str:
-        return f"acid register {self.mark}"
+    def __post_init__(self) -> None:
+        self.database, self.name = protocol.split(self.record.name)
+        self.mark = f"{self.identity}/{self.record.table_id}"
+        self.agent = f"acid register {self.mark}"
 
     def register(self, wait: float) -> Registered:
         """Raises AcidError for what can't be registered; then a second run is possible."""

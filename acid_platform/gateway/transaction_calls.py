@@ -245,7 +245,7 @@ class TransactionCalls(CallHandler):
                 raise NotAuthorized(f"{self._caller} may not lock database {component.dbname}")
         to_be_made = self._to_be_made(request.component)
         locks = [
-            _of_database(component)
+            LockRequest(f"{component.dbname}.*", LockType.SHARED_READ, RowOperation.SELECT)
             if _named(component) in to_be_made and component.operationType not in OPERATIONS
             else _lock(component, settings)
             for component in request.component
@@ -396,10 +396,6 @@ def _lock(component: Any, settings: LockSettings) -> LockRequest:
 
 def _named(component: Any) -> str:
     return f"{component.dbname}.{component.tablename}".lower()
-
-
-def _of_database(component: Any) -> LockRequest:
-    return LockRequest(f"{component.dbname}.*", LockType.SHARED_READ, RowOperation.SELECT)
 
 
 class CompactionCalls(CallHandler):

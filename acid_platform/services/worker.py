@@ -93,7 +93,7 @@ class CompactionOutcome:
 class CompactionRun:
     """An attempt at a task. Call `prepare`, `merge`, `check`, `commit`; on any error `fail`."""
 
-    context: Warehouse
+    warehouse: Warehouse
     task: CompactionTask
     txn: CompactionTransaction | None = None
     plan: CompactionPlan | None = None
@@ -109,19 +109,19 @@ class CompactionRun:
 
     @classmethod
     def take(
-        cls, context: Warehouse, worker: str | None = None, table: str | None = None
+        cls, warehouse: Warehouse, worker: str | None = None, table: str | None = None
     ) -> CompactionRun | None:
         """Takes the next task (of a table) for `worker`; None if no task waits (C26)."""
-        task = context.metastore.call(ops.TakeCompaction(worker or worker_id(), table=table))
-        return None if task is None else cls(context, task)
+        task = warehouse.metastore.call(ops.TakeCompaction(worker or worker_id(), table=table))
+        return None if task is None else cls(warehouse, task)
 
     def prepare(self) -> CompactionPlan | NothingToDo:
         """Begins the compaction's transaction, chooses inputs and output names (C28, C29).
 
         Writes no file.
         """
-        metastore = self.context.metastore
-        self.txn = metastore.begin_compaction(self.task, self.task.worker, self.context.info())
+        metastore = self.warehouse.metastore
+        self.txn = metastore.begin_compaction(self.task, self.task.worker, self.warehouse.info())
         self.task = self.txn.task
         # As its snapshot sees the table: it has every column that rows in the snapshot have (P28).
         record = self.txn.table(self.task.table)
@@ -162,7 +162,7 @@ class CompactionRun:
         with self.txn.checked(again=False):
             partition = self.task.partition or ""
             compaction = open_compaction(self.plan, self._layout, partition, self.task.job)
-            self.choice = choose(self.context.engines, compaction)
+            self.choice = choose(self.warehouse.engines, compaction)
             try:
                 self.staged = _executed(self.choice, compaction)
             except NeedsSpark as refused:
@@ -186,17 +186,6 @@ class CompactionRun:
                 + "; ".join(map(str, differences))
                 + "; its inputs were kept"
             )
-
-    def deviations(self) -> tuple[Deviation, ...]:
-        """The forecast compared with what was written."""
-        assert self.forecast and self.staged, "merge() comes first"
-        return against(
-            self.forecast,
-            [
-                Amount(output.rows, output.contents.bytes, len(output.contents.files))
-                for output in self.staged.outputs
-            ],
-        )
 
     def commit(self) -> tuple[WrittenDirectory, ...]:
         """Renames the output into place and commits, if the task is still ours (P21).
@@ -237,12 +226,12 @@ class CompactionRun:
         renames = not self._layout.files.object_store
         if self._publication or not self.plan.comes_into_sight(renames):
             return
-        for left in self.context.metastore.call(ops.GetUnpublished()):  # by earlier attempts
+        for left in self.warehouse.metastore.call(ops.GetUnpublished()):  # by earlier attempts
             if (left.table, left.partition) == (self.task.table, self.task.partition):
-                removals.unpublish(self.context.metastore, left)
+                removals.unpublish(self.warehouse.metastore, left)
         names, wait = tuple(map(str, self.plan.outputs)), self.plan.settings.publication_wait
         try:
-            self._publication = self.context.metastore.call(
+            self._publication = self.warehouse.metastore.call(
                 ops.RequestPublication.of(self.task, self.txn.id, names, wait)
             ).ext
         except LockTimeout as error:
@@ -268,14 +257,18 @@ class CompactionRun:
     def _end_publication(self) -> None:
         """After the transaction was aborted and the output removed."""
         if self._publication:
-            self.context.metastore.call(ops.EndPublication(self._publication))
+            self.warehouse.metastore.call(ops.EndPublication(self._publication))
             self._publication = 0
 
     def ended(
         self, state: End, reason: str, outputs: tuple[WrittenDirectory, ...] = ()
     ) -> CompactionOutcome:
         """How the attempt ended; `outputs` are what it published."""
-        deviations = self.deviations() if outputs else ()
+        amounts = [
+            Amount(output.rows, output.contents.bytes, len(output.contents.files))
+            for output in outputs
+        ]
+        deviations = against(self.forecast, amounts) if outputs and self.forecast else ()
         engine, why = (self.choice.engine.name, self.choice.reason) if self.choice else ("", "")
         return CompactionOutcome(
             self.task, state, reason, self.plan, outputs, deviations, engine, why
@@ -302,7 +295,7 @@ class CompactionRun:
             if isinstance(error, CompactionRefused) and self.txn is not None and gone:
                 again = isinstance(error, PublicationWaited)
                 end = ops.EndCompaction.of(self.task, self.txn.id, False, text, again)
-                self.context.metastore.call(end)
+                self.warehouse.metastore.call(end)
                 self.txn.forget()
             else:
                 txn_id = None
@@ -310,7 +303,7 @@ class CompactionRun:
                     self.txn.forget()
                     txn_id = self.txn.id
                 fail = ops.FailCompaction.of(self.task, txn_id, text, self.held_up(error))
-                self.context.metastore.call(fail)
+                self.warehouse.metastore.call(fail)
                 if gone:
                     self._end_publication()
         except CompactionLost:
@@ -322,12 +315,12 @@ def _executed(choice: CompactionChoice, compaction: Compaction) -> StagedCompact
         return execution.execute(choice.engine, compaction)
 
 
-def work_once(context: Warehouse, table: str | None = None) -> CompactionOutcome | None:
+def work_once(warehouse: Warehouse, table: str | None = None) -> CompactionOutcome | None:
     """Takes and finishes one task (of a table); None if no task waits.
 
     A failure is recorded in the task and returned, not raised, so that the queue goes on.
     """
-    run = CompactionRun.take(context, table=table)
+    run = CompactionRun.take(warehouse, table=table)
     if run is None:
         return None
     try:

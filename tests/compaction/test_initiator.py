@@ -104,20 +104,12 @@ def test_C19_minor_not_possible() -> None:
     assert answer(check(few, DEFAULT, NOW)) == (None, "C17")
 
 
-@pytest.mark.parametrize(
-    ("count", "by_cleaner", "expected"),
-    [
-        (1001, False, (MAJOR, "C11")),
-        (1000, False, (None, "C17")),
-        (1001, True, (None, "C17")),
-    ],
-)
-def test_C2_C11_many_aborts(
-    count: int, by_cleaner: bool, expected: tuple[CompactionKind | None, str]
-) -> None:
+def test_C2_C11_many_aborts() -> None:
     """C50: in cleaner mode nothing is enqueued."""
-    thresholds = replace(DEFAULT, aborts_by_cleaner=by_cleaner)
-    assert answer(check(counters(size(), aborted=count), thresholds, NOW)) == expected
+    in_charge, many = replace(DEFAULT, aborts_by_cleaner=False), counters(size(), aborted=1001)
+    assert answer(check(many, in_charge, NOW)) == (MAJOR, "C11")
+    assert answer(check(replace(many, aborted=1000), in_charge, NOW)) == (None, "C17")
+    assert answer(check(many, replace(DEFAULT, aborts_by_cleaner=True), NOW)) == (None, "C17")
 
 
 @pytest.mark.parametrize(
@@ -157,18 +149,15 @@ def test_C11_comes_before_C12_before_the_sizes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("properties", "expected"),
-    [
-        ({"NO_AUTO_COMPACTION": "true"}, True),
-        ({"no_auto_compaction": "TRUE"}, True),
-        ({"NO_AUTO_COMPACTION": "false"}, False),
-        ({}, False),
-    ],
+    ("name", "text"),
+    [("NO_AUTO_COMPACTION", "true"), ("no_auto_compaction", "TRUE"), ("NO_AUTO_COMPACTION", "no")],
 )
-def test_C5_no_auto_compaction(properties: dict[str, str], expected: bool) -> None:
-    assert no_auto_compaction(properties) is expected
+def test_C5_no_auto_compaction(name: str, text: str) -> None:
+    off = text != "no"
+    properties = {name: text if off else "false"}
+    assert no_auto_compaction(properties) is off and not no_auto_compaction({})
     entity = replace(counters(DUE), properties=properties)
-    assert answer(decide(entity, DEFAULT, NOW)) == ((None, "C5") if expected else (MAJOR, "C15"))
+    assert answer(decide(entity, DEFAULT, NOW)) == ((None, "C5") if off else (MAJOR, "C15"))
 
 
 @pytest.mark.parametrize("state", list(CompactionState))
@@ -329,14 +318,8 @@ def test_C22_times_and_flags() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        (NUM, "ten"),
-        (NUM, "-1"),
-        (NUM, "1.5"),
-        (NUM, ""),
-        (PCT, "10%"),
-        (PCT, "-0.1"),
-        (PCT, "nan"),
-        (PCT, "inf"),
+        *((NUM, text) for text in ("ten", "-1", "1.5", "")),
+        *((PCT, text) for text in ("10%", "-0.1", "nan", "inf")),
     ],
 )
 def test_C22_a_bad_number_is_refused_with_its_property(name: str, text: str) -> None:

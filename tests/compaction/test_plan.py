@@ -70,49 +70,21 @@ def files(directory: str, *buckets: str) -> list[FileEntry]:
 
 
 @pytest.mark.parametrize(
-    ("found", "runs"),
+    ("kind", "runs", "refused"),
     [
-        ("b5v20 d6", True),
-        ("b5v20", False),
-        ("d1", False),
-        ("D1", False),
-        ("d1 d2", True),
-        ("d1 D2", True),
-        ("b5", False),
-        ("o", True),
-        ("o d1", True),
-        ("", False),
+        (MAJOR, "b5v20 d6|d1 d2|d1 D2|o|o d1", "b5v20|d1|D1|b5|"),
+        # One delta and one delete_delta are not enough.
+        (MINOR, "d1 d2|D1 D2|d1 D1 d2|d6 d6.1", "d1|d1 D1|d1 D2|b5 d6|o d6|"),
     ],
 )
-def test_C29_major(found: str, runs: bool) -> None:
-    result = outcome(found, "9:M::", MAJOR)
-    assert isinstance(result, CompactionPlan) is runs
-    if isinstance(result, NothingToDo):
+def test_C29_what_is_enough(kind: CompactionKind, runs: str, refused: str) -> None:
+    for found in runs.split("|"):
+        assert isinstance(outcome(found, "9:M::", kind), CompactionPlan), found
+    for found in refused.split("|"):
+        result = outcome(found, "9:M::", kind)
+        assert isinstance(result, NothingToDo), found
         assert (result.rule, result.to_cleaning) == ("C29", False)
-        assert "major" in result.reason
-
-
-@pytest.mark.parametrize(
-    ("found", "runs"),
-    [
-        ("d1", False),
-        ("d1 D1", False),
-        ("d1 D2", False),
-        ("d1 d2", True),
-        ("D1 D2", True),
-        ("d1 D1 d2", True),
-        ("d6 d6.1", True),
-        ("b5 d6", False),
-        ("o d6", False),
-        ("", False),
-    ],
-)
-def test_C29_minor(found: str, runs: bool) -> None:
-    """One delta and one delete_delta are not enough."""
-    result = outcome(found, "9:M::", MINOR)
-    assert isinstance(result, CompactionPlan) is runs
-    if isinstance(result, NothingToDo):
-        assert (result.rule, result.to_cleaning) == ("C29", False)
+        assert kind.value in result.reason
 
 
 @pytest.mark.parametrize(
@@ -209,12 +181,8 @@ def test_C27_insert_only_tables_have_no_acid_columns_anyway() -> None:
 
 
 def test_P23_hive3_names_have_no_suffix() -> None:
-    assert list(map(str, planned("d1 d2", "2:M::", MAJOR, Layout.HIVE3).outputs)) == [
-        "base_0000002"
-    ]
-    assert list(map(str, planned("d1 d2", "2:M::", MINOR, Layout.HIVE3).outputs)) == [
-        "delta_0000001_0000002"
-    ]
+    for kind, name in ((MAJOR, "base_0000002"), (MINOR, "delta_0000001_0000002")):
+        assert list(map(str, planned("d1 d2", "2:M::", kind, Layout.HIVE3).outputs)) == [name]
 
 
 def test_P23_hive3_publishes_by_one_rename_so_never_both_kinds() -> None:
@@ -225,58 +193,34 @@ def test_P23_hive3_publishes_by_one_rename_so_never_both_kinds() -> None:
     assert planned("d1 d2 D2", "2:M::", MAJOR, Layout.HIVE3).output_base is not None
 
 
+@pytest.mark.parametrize("kind", [MAJOR, MINOR])
 @pytest.mark.parametrize(
-    ("kind", "layout", "renames", "comes_into_sight"),
-    [
-        (MAJOR, Layout.HIVE4, True, False),
-        (MAJOR, Layout.HIVE4, False, True),
-        (MAJOR, Layout.HIVE3, True, True),
-        (MINOR, Layout.HIVE4, True, True),
-        (MINOR, Layout.HIVE4, False, True),
-        (MINOR, Layout.HIVE3, True, True),
-    ],
+    ("layout", "renames"), [(Layout.HIVE4, True), (Layout.HIVE4, False), (Layout.HIVE3, True)]
 )
 def test_P46_which_outputs_come_into_sight(
-    kind: CompactionKind, layout: Layout, renames: bool, comes_into_sight: bool
+    kind: CompactionKind, layout: Layout, renames: bool
 ) -> None:
     """Also the single delta of a minor compaction: a snapshot may lack some of its writes."""
-    assert planned("d1 d2", "2:M::", kind, layout).comes_into_sight(renames) is comes_into_sight
+    only_a_base = (kind, layout, renames) == (MAJOR, Layout.HIVE4, True)
+    assert planned("d1 d2", "2:M::", kind, layout).comes_into_sight(renames) is not only_a_base
 
 
-@pytest.mark.parametrize(
-    ("found", "w", "to_cleaning"),
-    [
-        ("d1 d2 b3", "3:M::3", True),
-        ("d1 d2 b3v500", "3:M::", None),
-    ],
-)
-def test_P23_hive3_never_takes_the_name_of_what_exists(
-    found: str, w: str, to_cleaning: bool | None
-) -> None:
-    entity = listing(found)
-    directory = select(entity, write_ids(w).for_compactor(), txns(f"{TXN} open 500 open"))
-    hive3 = CompactionSettings(Layout.HIVE3)
-    result = plan_compaction(directory, MAJOR, write_ids(w).for_compactor(), TXN, hive3)
-    if to_cleaning is None:
-        assert isinstance(result, CompactionPlan)
-        return
-    assert isinstance(result, NothingToDo)
-    assert (result.rule, result.to_cleaning) == ("P23", to_cleaning)
-    assert "base_0000003" in result.reason
-    assert isinstance(
-        plan_compaction(directory, MAJOR, write_ids(w).for_compactor(), TXN, CompactionSettings()),
-        CompactionPlan,
-    )
+def test_P23_hive3_never_takes_the_name_of_what_exists() -> None:
+    def planned_in(layout: Layout, found: str, w: str) -> CompactionPlan | NothingToDo:
+        lists = write_ids(w).for_compactor()
+        directory = select(listing(found), lists, txns(f"{TXN} open 500 open"))
+        return plan_compaction(directory, MAJOR, lists, TXN, CompactionSettings(layout))
+
+    result = planned_in(Layout.HIVE3, "d1 d2 b3", "3:M::3")
+    assert isinstance(result, NothingToDo) and "base_0000003" in result.reason
+    assert (result.rule, result.to_cleaning) == ("P23", True)
+    assert isinstance(planned_in(Layout.HIVE4, "d1 d2 b3", "3:M::3"), CompactionPlan)
+    assert isinstance(planned_in(Layout.HIVE3, "d1 d2 b3v500", "3:M::"), CompactionPlan)
 
 
-@pytest.mark.parametrize(
-    ("text", "layout"), [(None, Layout.HIVE4), ("hive4", Layout.HIVE4), ("HIVE3", Layout.HIVE3)]
-)
-def test_P23_layout_property(text: str | None, layout: Layout) -> None:
-    assert Layout.of({} if text is None else {"acid.layout": text}) is layout
-
-
-def test_P23_an_unknown_layout_is_refused() -> None:
+def test_P23_layout_property() -> None:
+    assert Layout.of({}) is Layout.of({"acid.layout": "hive4"}) is Layout.HIVE4
+    assert Layout.of({"acid.layout": "HIVE3"}) is Layout.HIVE3
     with pytest.raises(SettingRefused, match=r"acid\.layout='hive5'"):
         Layout.of({"acid.layout": "hive5"})
 

@@ -61,6 +61,21 @@ def source(path: str, above: int = -1) -> SourceFile:
     return SourceFile(path, RowIdentity.STORED, 0, "", 0, 99, above=above)
 
 
+def written(root: Path, *inputs: str, **more: Any) -> Rewritten:
+    """Rewrites these files into `out`."""
+    usual: dict[str, Any] = {
+        "location": str(root),
+        "inputs": tuple(map(source, inputs)),
+        "deletes": (),
+        "output": str(root / "out"),
+        "columns": COLUMNS,
+        "high_watermark": 9,
+        "aborted": (),
+        "compression": "zlib",
+    }
+    return rewrite_bucket(Rewrite(**{**usual, **more}))
+
+
 def merged(
     root: Path,
     inputs: list[list[Event]],
@@ -73,18 +88,13 @@ def merged(
     paths = [write(root / f"in{i}", keys) for i, keys in enumerate(inputs)]
     gone = [source(write(root / "gone", deletes, deletes=True))] if deletes else []
     output = str(root / "out")
-    made = rewrite_bucket(
-        Rewrite(
-            str(root),
-            tuple(source(path, above) for path in paths),
-            tuple(gone),
-            output,
-            COLUMNS,
-            high,
-            aborted,
-            "zlib",
-            most_inputs=most,
-        )
+    made = written(
+        root,
+        inputs=tuple(source(path, above) for path in paths),
+        deletes=tuple(gone),
+        high_watermark=high,
+        aborted=aborted,
+        most_inputs=most,
     )
     if not made.rows:
         assert (made.rows, made.file, Path(output).exists()) == (0, None, False)
@@ -188,9 +198,7 @@ def test_a_large_merge_is_streamed_stripe_by_stripe(
 def test_F18_schema_evolution_added_columns_are_null_and_ints_widen(tmp_path: Path) -> None:
     path = write(tmp_path / "in", [(1, P, 0, 1)])
     wider = parse_columns("v string, note string, id bigint")
-    rewrite_bucket(
-        Rewrite(str(tmp_path), (source(path),), (), str(tmp_path / "out"), wider, 9, (), "zlib")
-    )
+    written(tmp_path, path, columns=wider)
     files, _ = Files.of(str(tmp_path))
     (event,) = events(files, str(tmp_path / "out"))
     assert event["row"]["note"] is None and event["row"]["v"] == f"{(1, P, 0, 1)}"
@@ -202,19 +210,7 @@ def test_F18_schema_evolution_added_columns_are_null_and_ints_widen(tmp_path: Pa
 def test_delete_events_are_merged_and_stay_without_a_row(tmp_path: Path) -> None:
     first = write(tmp_path / "1", [(1, P, 0, 2), (1, P, 5, 2)], deletes=True)
     second = write(tmp_path / "2", [(1, P, 3, 3)], deletes=True)
-    made = rewrite_bucket(
-        Rewrite(
-            str(tmp_path),
-            (source(first), source(second)),
-            (),
-            str(tmp_path / "out"),
-            COLUMNS,
-            9,
-            (),
-            "zlib",
-            delete_events=True,
-        )
-    )
+    made = written(tmp_path, first, second, delete_events=True)
     files, _ = Files.of(str(tmp_path))
     found = list(events(files, str(tmp_path / "out")))
     assert made.rows == 3 and [row["rowId"] for row in found] == [0, 3, 5]
@@ -294,12 +290,7 @@ def test_a_compaction_writes_the_declared_types_and_cuts_as_readers_do(tmp_path:
     columns = parse_columns("id int, v varchar(9)")
     path = write(tmp_path / "in", [(1, P, 0, 1), (1, P, 1, 1)])
     output = str(tmp_path / "out")
-    assert (
-        rewrite_bucket(
-            Rewrite(str(tmp_path), (source(path),), (), output, columns, 9, (), "zlib")
-        ).rows
-        == 2
-    )
+    assert written(tmp_path, path, columns=columns).rows == 2
     files, _ = Files.of(str(tmp_path))
     assert orc_schema(files, output).endswith("row:struct<id:int,v:varchar(9)>>")
     assert [event["row"]["v"] for event in events(files, output)] == ["(1, 53687"] * 2
@@ -310,9 +301,7 @@ def test_a_location_may_hold_blanks_and_what_uris_escape(tmp_path: Path, name: s
     where = tmp_path / name
     where.mkdir()
     path = write(where / "in", [(1, P, 0, 1)])
-    made = rewrite_bucket(
-        Rewrite(f"file://{where}", (source(path),), (), str(where / "out"), COLUMNS, 9, (), "zlib")
-    )
+    made = written(where, path, location=f"file://{where}")
     assert made.rows == 1 and (where / "out").exists()
 
 

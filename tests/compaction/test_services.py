@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from acid_platform import AcidError, LeaseHeld, LockNotAcquired, NoSuchPartition, Warehouse
 from acid_platform.base.config import Settings
 from acid_platform.compaction.plan import CompactionSettings
-from acid_platform.compaction.states import EntitySize, LiveDirectory, entity_size
+from acid_platform.compaction.states import CompactionKind, EntitySize, LiveDirectory, entity_size
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.operations.compaction import (
@@ -31,7 +31,7 @@ from acid_platform.metastore.operations.compaction import (
 from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
 from acid_platform.metastore.rules.candidates import _bytes, live_size
 from acid_platform.metastore.rules.snapshots import compactor_list
-from acid_platform.metastore.tasks import DropCleaning
+from acid_platform.metastore.tasks import CompactionTask, DropCleaning
 from acid_platform.services import cleaner, initiator, worker
 from acid_platform.services.cleaner import Fate
 from acid_platform.services.initiator import Initiated
@@ -68,8 +68,7 @@ def test_C28_a_table_that_is_locked_waits_and_is_compacted_then(
         assert metastore.call(TakeCompaction("host-1")) is None
         world.abort(holder)
         world.insert()
-    task = metastore.call(TakeCompaction("host-1"))
-    assert task is not None
+    task = taken(world, "host-1")
     holder = world.begin(LockRequest("t", E))
     run = worker.CompactionRun(context_of(metastore), task)
     with pytest.raises(LockNotAcquired) as held:
@@ -77,8 +76,7 @@ def test_C28_a_table_that_is_locked_waits_and_is_compacted_then(
     run.fail(held.value)
     assert metastore.call(TakeCompaction("host-1")) is None
     world.abort(holder)
-    again = metastore.call(TakeCompaction("host-1"))
-    assert again is not None and again.id == task.id
+    assert taken(world, "host-1").id == task.id
     assert [row["state"] for row in metastore.compactions()] == ["working"]
 
 
@@ -96,6 +94,18 @@ def looked_at(metastore: Metastore, since: int = 0) -> list[str]:
 
 def cycle(world: World, metastore: Metastore, since: int = 0) -> list[Initiated]:
     return initiator.run(metastore, world.clock.now_ms(), since)
+
+
+def taken(world: World, worker: str = "host-2") -> CompactionTask:
+    task = world.take_task(worker)
+    assert task is not None
+    return task
+
+
+def failed(world: World, table: str = "t") -> None:
+    """A compaction that was requested, taken, and failed."""
+    world.request(table=table)
+    world.call("fail_compaction", **world.owner(taken(world)), txn=0, error="no disk")
 
 
 def rules(decided: list[Initiated]) -> dict[str, str]:
@@ -119,10 +129,7 @@ def test_C1_the_first_cycle_looks_at_all_later_ones_at_what_changed(
     assert looked_at(metastore, since) == []
     world.insert("t")
     world.abort(world.write("aborted"))
-    world.request(table="failed")
-    task = world.take_task()
-    assert task is not None
-    world.call("fail_compaction", **world.owner(task), txn=0, error="no disk")
+    failed(world, "failed")
     assert looked_at(metastore, since) == ["t", "failed", "aborted"]
 
 
@@ -231,8 +238,7 @@ def test_case_06_S16_C31_an_open_write_id_bounds_decision_and_result(
     assert found.size == EntitySize(delta_bytes=40, delta_directories=4)
     [decided] = cycle(world, metastore)
     assert decided.decision.reason.startswith("4 delta directories")
-    task = world.take_task()
-    assert task is not None
+    task = taken(world)
     _, merge = world.begin_compaction(task)
     assert (merge.high_watermark, merge.is_valid(6)) == (4, False)
     world.abort(held)
@@ -252,10 +258,7 @@ def test_case_11_C9_after_two_failures_only_a_request_by_hand(
 ) -> None:
     world.insert()
     for _ in range(2):
-        world.request()
-        task = world.take_task()
-        assert task is not None
-        world.call("fail_compaction", **world.owner(task), txn=0, error="no disk")
+        failed(world)
     [decided] = cycle(world, metastore)
     assert (decided.decision.rule, decided.id) == ("C9", None)
     assert world.states() == ["failed", "failed", "did not initiate"]
@@ -272,10 +275,7 @@ def test_case_35_C7_C20_insert_only(world: World, metastore: Metastore) -> None:
     for _ in range(11):
         world.insert("i")
     decided = {initiated.table: initiated for initiated in cycle(world, metastore)}["default.i"]
-    assert (decided.decision.rule, decided.decision.kind and decided.decision.kind.value) == (
-        "C20",
-        "minor",
-    )
+    assert (decided.decision.rule, decided.decision.kind) == ("C20", CompactionKind.MINOR)
     world.set("hive.compactor.compact.insert.only", "false")
     assert rules(initiator.explain(metastore, world.clock.now_ms()))["i"] == "C6"
     world.call("abort_compactions", ids=[decided.id])
@@ -285,6 +285,9 @@ def test_case_35_C7_C20_insert_only(world: World, metastore: Metastore) -> None:
 # --- counters -----------------------------------------------------------------------------------
 
 
+STEPS = ("insert", "delete", "overwrite", "open", "commit", "abort", "minor", "major")
+
+
 @settings(max_examples=60)
 @given(st.data())
 def test_C13_the_counters_are_those_of_the_selection(data: st.DataObject) -> None:
@@ -292,15 +295,7 @@ def test_C13_the_counters_are_those_of_the_selection(data: st.DataObject) -> Non
     world = World()
     world.create()
     opened: list[Any] = []
-    for step in data.draw(
-        st.lists(
-            st.sampled_from(
-                ["insert", "delete", "overwrite", "open", "commit", "abort", "minor", "major"]
-            ),
-            min_size=1,
-            max_size=14,
-        )
-    ):
+    for step in data.draw(st.lists(st.sampled_from(STEPS), min_size=1, max_size=14)):
         match step:
             case "insert":
                 world.insert(rows=data.draw(st.integers(1, 5)))
@@ -346,8 +341,7 @@ def _compact(world: World, kind: str) -> None:
         world.request(kind)
     except AcidError:
         return
-    task = world.take_task()
-    assert task is not None
+    task = taken(world)
     txn, merge = world.begin_compaction(task)
     if kind == "major":
         name = f"base_{merge.high_watermark:07d}_v{txn:07d}"
@@ -378,27 +372,21 @@ def test_C13_original_files_count_without_a_base() -> None:
 # --- jobs ---------------------------------------------------------------------------------------
 
 
+HIVES, NEWER, OLDER = (
+    f"compactor.{name}"
+    for name in ("hive.compactor.job.queue", "mapreduce.job.queuename", "mapred.job.queue.name")
+)
+
+
 @pytest.mark.parametrize(
     ("request_", "table", "expected"),
     [
         ({}, {}, "nightly"),
-        ({}, {"compactor.hive.compactor.job.queue": "t"}, "t"),
-        ({}, {"compactor.mapreduce.job.queuename": "mr"}, "mr"),
-        (
-            {},
-            {"compactor.mapred.job.queue.name": "old", "compactor.mapreduce.job.queuename": "mr"},
-            "mr",
-        ),
-        (
-            {"compactor.hive.compactor.job.queue": "now"},
-            {"compactor.hive.compactor.job.queue": "t"},
-            "now",
-        ),
-        (
-            {"compactor.mapreduce.job.queuename": "now"},
-            {"compactor.hive.compactor.job.queue": "t"},
-            "now",
-        ),
+        ({}, {HIVES: "t"}, "t"),
+        ({}, {NEWER: "mr"}, "mr"),
+        ({}, {OLDER: "old", NEWER: "mr"}, "mr"),
+        ({HIVES: "now"}, {HIVES: "t"}, "now"),
+        ({NEWER: "now"}, {HIVES: "t"}, "now"),
     ],
 )
 def test_C22_the_queue_of_a_job(
@@ -416,15 +404,14 @@ def test_C25_each_cycle_revokes_workers_that_timed_out(world: World, metastore: 
     world.set("hive.compactor.worker.timeout", "60s")
     world.insert()
     world.request()
-    task = world.take_task("host-1.1")
-    assert task is not None
+    task = taken(world, "host-1.1")
     cycle(world, metastore)
     assert world.states() == ["working"]
     world.clock.advance(MINUTE + 1)
     cycle(world, metastore)
     assert world.states() == ["initiated"]
-    again = world.take_task("host-2.1")
-    assert again is not None and (again.id, again.attempt) == (task.id, 2)
+    again = taken(world, "host-2.1")
+    assert (again.id, again.attempt) == (task.id, 2)
 
 
 def test_C25_a_worker_that_starts_frees_what_dead_processes_of_its_host_had(
@@ -441,7 +428,7 @@ def test_C25_a_worker_that_starts_frees_what_dead_processes_of_its_host_had(
         world.create(f"t{number}")
         world.insert(f"t{number}")
         world.request(table=f"t{number}")
-        assert world.take_task(name) is not None
+        taken(world, name)
     assert worker.revoke_dead(metastore) == [2]
     assert world.states() == ["working", "initiated", "working", "working"]
 
@@ -466,13 +453,11 @@ def test_P9_one_holds_the_lease_and_a_dead_holder_loses_it(
 def test_P9_whoever_lost_the_lease_stops_between_two_tasks(
     world: World, metastore: Metastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    world.create("u")
     for name in ("t", "u"):
-        if name == "u":
-            world.create(name)
         world.insert(name)
         world.request(table=name)
-        task = world.take_task()
-        assert task is not None
+        task = taken(world)
         txn, _ = world.begin_compaction(task)
         world.commit_compaction(task, txn, f"base_0000001_v{txn:07d}")
     assert len(metastore.call(GetCleanings()).ready) == 2
@@ -518,8 +503,7 @@ def test_C37_only_rows_that_are_ready_for_cleaning_are_cleaned(world: World) -> 
     world.insert()
     world.request()
     assert world.ready() == []
-    task = world.take_task()
-    assert task is not None
+    task = taken(world)
     assert world.ready() == []
     txn, _ = world.begin_compaction(task)
     assert world.ready() == []
@@ -552,19 +536,11 @@ def test_case_32_C59_waiting_ends_with_the_work_or_after_the_timeout_and_cancels
     number = world.request()
     assert metastore.wait_compaction(number, timeout=0.05)["state"] == "initiated"
     assert world.states() == ["initiated"]
-    task = world.take_task()
-    assert task is not None
+    task = taken(world)
     assert metastore.wait_compaction(number, timeout=0.05)["state"] == "working"
     txn, _ = world.begin_compaction(task)
     world.commit_compaction(task, txn, f"base_0000001_v{txn:07d}")
     assert metastore.wait_compaction(number)["state"] == "ready for cleaning"
-    messages = metastore.call(
-        AbortCompactions(
-            (
-                number,
-                99,
-            )
-        )
-    )
+    messages = metastore.call(AbortCompactions((number, 99)))
     assert "not aborted: it is ready for cleaning" in messages[number]
     assert "unknown" in messages[99]

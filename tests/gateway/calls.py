@@ -15,26 +15,11 @@ from tests.gateway.test_protocol import message
 Value = Callable[[str, int], Any]
 """A value for a field of this name and this type that holds no others."""
 
-_DATABASES = (
-    "dbname",
-    "databasename",
-    "db_name",
-    "database",
-    "db",
-    "database_name",
-    "name",
-    "foreign_db_name",
-)
-_TABLES = (
-    "tblname",
-    "tablename",
-    "tbl_name",
-    "tname",
-    "table",
-    "table_name",
-    "tab_name",
-    "foreign_tbl_name",
-)
+COLLECTIONS = (TType.LIST, TType.SET, TType.MAP)
+DATABASES = {*["dbname", "databasename", "db_name", "database", "db", "database_name"]}
+_DATABASES = DATABASES | {"name", "foreign_db_name"}
+TABLES = {*["tblname", "tablename", "tbl_name", "tname", "table", "table_name", "tab_name"]}
+_TABLES = TABLES | {"foreign_tbl_name"}
 
 
 def named(database: str, table: str, other: Any = "x") -> Value:
@@ -53,41 +38,48 @@ def named(database: str, table: str, other: Any = "x") -> Value:
     return value
 
 
+class Filler:
+    """Fills all arguments of a call, structs and lists with one element of each kind."""
+
+    deepest = 6
+
+    def __init__(self, value: Value) -> None:
+        self._value = value
+
+    def call(self, name: str) -> Call:
+        spec = getattr(m.ThriftHiveMetastore, f"{name}_args").thrift_spec
+        return Call(name, 1, [self._field(spec[number], 0) for number in sorted(spec)])
+
+    def _field(self, field: tuple[Any, ...], depth: int) -> Any:
+        kind, name = field[0], field[1]
+        inner = field[2] if kind in (TType.STRUCT, *COLLECTIONS) else None
+        return self._made(kind, inner, name, depth)
+
+    def _made(self, kind: int, inner: Any, name: str, depth: int) -> Any:
+        if kind == TType.STRUCT:
+            made = inner()
+            for number in sorted(inner.thrift_spec):
+                if depth < self.deepest:
+                    field = inner.thrift_spec[number]
+                    setattr(made, field[1], self._field(field, depth + 1))
+            return made
+        if kind == TType.MAP:
+            key, content = inner
+            if isinstance(key, tuple):  # a list can't be a key in Python
+                return {}
+            return {self._of(key, "key", depth): self._of(content, "value", depth)}
+        if kind in COLLECTIONS:
+            return [self._of(inner, name, depth)]
+        return self._value(name, kind)
+
+    def _of(self, inner: Any, name: str, depth: int) -> Any:
+        kind, further = inner if isinstance(inner, tuple) else (inner, None)
+        return self._made(kind, further, name, depth + 1)
+
+
 def sample(name: str, value: Value) -> Call:
-    """The call with all its arguments filled, structs and lists with one element of each kind."""
-    spec = getattr(m.ThriftHiveMetastore, f"{name}_args").thrift_spec
-    filled = [_filled(spec[number], value, 0) for number in sorted(spec)]
-    return Call(name, 1, filled)
-
-
-def _filled(field: tuple[Any, ...], value: Value, depth: int) -> Any:
-    kind, name = field[0], field[1]
-    inner = field[2] if kind in (TType.STRUCT, TType.LIST, TType.SET, TType.MAP) else None
-    return _made(kind, inner, name, value, depth)
-
-
-def _made(kind: int, inner: Any, name: str, value: Value, depth: int) -> Any:
-    if kind == TType.STRUCT:
-        made = inner()
-        for number in sorted(inner.thrift_spec):
-            if depth < 6:
-                field = inner.thrift_spec[number]
-                setattr(made, field[1], _filled(field, value, depth + 1))
-        return made
-    if kind in (TType.LIST, TType.SET):
-        one = _of(inner, name, value, depth)
-        return [one]
-    if kind == TType.MAP:
-        key, content = inner
-        if isinstance(key, tuple):  # a list can't be a key in Python
-            return {}
-        return {_of(key, "key", value, depth): _of(content, "value", value, depth)}
-    return value(name, kind)
-
-
-def _of(inner: Any, name: str, value: Value, depth: int) -> Any:
-    kind, further = inner if isinstance(inner, tuple) else (inner, None)
-    return _made(kind, further, name, value, depth + 1)
+    """The call with all its arguments filled."""
+    return Filler(value).call(name)
 
 
 def any_call(dice: random.Random) -> bytes:
@@ -104,7 +96,7 @@ def any_call(dice: random.Random) -> bytes:
         "x" * 5000,
         "db.t",
         "é\u202e",
-        "\x00",
+        "\0",
     )
 
     def value(field: str, kind: int) -> Any:

@@ -83,6 +83,7 @@ class Statement:
         lock: int = SHARED_READ,
         partition: str | None = None,
         dynamic: bool | None = None,
+        **more: Any,
     ) -> Any:
         database, name = table.split(".")
         component = m.LockComponent(
@@ -102,6 +103,7 @@ class Statement:
                 user="ann",
                 hostname="worker-7",
                 agentInfo=self.query,
+                **more,
             )
         )
 
@@ -183,6 +185,19 @@ def files(client: Any, table: str) -> AcidTable:
 
 def insert_events(write_id: int, rows: Sequence[Row]) -> list[tuple[Any, ...]]:
     return [(write_id, P, number, *row) for number, row in enumerate(rows)]
+
+
+def begun(
+    client: Any,
+    table: str,
+    operation: int,
+    lock: int = SHARED_READ,
+    dynamic: bool | None = None,
+) -> tuple[Statement, int, AcidTable]:
+    """A statement that has its lock and its write id, and where it writes its files."""
+    statement = Statement(client)
+    assert statement.lock(table, operation, lock, dynamic=dynamic).state == ACQUIRED
+    return statement, statement.allocate(table), files(client, table)
 
 
 def trino_insert(client: Any, table: str, rows: Sequence[Row], partition: str = "") -> int:

@@ -20,7 +20,17 @@ from acid_platform.gateway.authorization import (
 from acid_platform.gateway.gateway import CALLS, Gateway
 from acid_platform.gateway.hive_client import _parted
 from acid_platform.gateway.protocol import Call, known_calls
-from tests.gateway.clients import EXCLUSIVE, INSERT, SELECT, SHARED_READ, SHARED_WRITE, UPDATE, m
+from tests.gateway.clients import (
+    EXCLUSIVE,
+    INSERT,
+    SELECT,
+    SHARED_READ,
+    SHARED_WRITE,
+    UPDATE,
+    Statement,
+    m,
+    shown,
+)
 from tests.gateway.test_definitions import declared
 from tests.gateway.test_protocol import message
 
@@ -60,30 +70,6 @@ class User:
 
         return call
 
-    def begin(self) -> int:
-        request = m.OpenTxnRequest(num_txns=1, user="x", hostname="h", agentInfo="a")
-        (txn,) = self.open_txns(request).txn_ids
-        return int(txn)
-
-    def lock(self, txn: int, table: str, operation: int, kind: int = SHARED_READ) -> Any:
-        database, name = table.split(".")
-        part = m.LockComponent(
-            type=kind,
-            level=2,
-            dbname=database,
-            tablename=name,
-            operationType=operation,
-            isTransactional=True,
-        )
-        request = m.LockRequest(component=[part], txnid=txn, user="x", hostname="h")
-        return self.__getattr__("lock")(request)
-
-    def shown(self, table: str) -> Any:
-        database, name = table.split(".")
-        able = m.ClientCapabilities(values=[2])
-        request = m.GetTableRequest(dbName=database, tblName=name, capabilities=able)
-        return self.get_table_req(request).table
-
 
 GRANTS = """
 # people
@@ -111,11 +97,11 @@ def user(warehouse: Warehouse, file: Path) -> Iterator[Callable[[str], User]]:
 
 def test_P34_denied_names_user_verb_and_table(user: Callable[[str], User]) -> None:
     ann, eve = user("ann"), user("eve")
-    assert ann.shown("safe.open").tableName == "open"
+    assert shown(ann, "safe.open").tableName == "open"
     with pytest.raises(Refused, match=r"MetaException: user ann may not read safe\.shut"):
-        ann.shown("safe.shut")
+        shown(ann, "safe.shut")
     with pytest.raises(Refused, match=r"MetaException: user eve may not read safe\.open"):
-        eve.shown("safe.open")
+        shown(eve, "safe.open")
     with pytest.raises(Refused, match=r"MetaException: user ann may not drop safe\.open"):
         ann.drop_table("safe", "open", True)
     with pytest.raises(Refused, match=r"MetaException: user ann may not drop safe\.\*"):
@@ -125,8 +111,8 @@ def test_P34_denied_names_user_verb_and_table(user: Callable[[str], User]) -> No
 
 def test_P34_a_lock_needs_the_verb_of_its_operation(user: Callable[[str], User]) -> None:
     ann, bob, etl = user("ann"), user("bob"), user("etl")
-    txn = ann.begin()
-    assert ann.lock(txn, "safe.open", SELECT).state == 1
+    statement = Statement(ann)
+    assert statement.lock("safe.open", SELECT).state == 1
     for operation, kind, verb in (
         (INSERT, SHARED_READ, "insert"),
         (UPDATE, SHARED_WRITE, "update"),
@@ -134,20 +120,19 @@ def test_P34_a_lock_needs_the_verb_of_its_operation(user: Callable[[str], User])
         (6, EXCLUSIVE, "alter or drop or create"),
     ):
         with pytest.raises(Refused, match=rf"user ann may not {verb} safe\.open"):
-            ann.lock(txn, "safe.open", operation, kind)
-    request = m.AllocateTableWriteIdsRequest(dbName="safe", tableName="open", txnIds=[txn])
+            statement.lock("safe.open", operation, kind)
     with pytest.raises(Refused, match="user ann may not insert or update or delete"):
-        ann.allocate_table_write_ids(request)
-    txn_of_bob = bob.begin()
-    assert bob.lock(txn_of_bob, "safe.open", INSERT).state == 1
+        statement.allocate("safe.open")
+    of_bob = Statement(bob)
+    assert of_bob.lock("safe.open", INSERT).state == 1
     with pytest.raises(Refused, match=r"user bob may not read safe\.open"):
-        bob.lock(txn_of_bob, "safe.open", SELECT)
-    assert etl.lock(etl.begin(), "safe.shut", UPDATE, SHARED_WRITE).state == 1
+        of_bob.lock("safe.open", SELECT)
+    assert Statement(etl).lock("safe.shut", UPDATE, SHARED_WRITE).state == 1
 
 
 def test_P34_a_rename_needs_the_right_to_make_the_new_name(user: Callable[[str], User]) -> None:
     etl = user("etl")
-    new = etl.shown("safe.shut")
+    new = shown(etl, "safe.shut")
     new.dbName = "other"
     with pytest.raises(Refused, match=r"user etl may not create other\.shut"):
         etl.alter_table("safe", "shut", new)
@@ -166,8 +151,9 @@ def test_P34_others_transactions_are_out_of_reach(
     user: Callable[[str], User], warehouse: Warehouse, file: Path
 ) -> None:
     etl, bob, root = user("etl"), user("bob"), user("root")
-    txn = etl.begin()
-    etl.lock(txn, "safe.open", INSERT)
+    statement = Statement(etl)
+    statement.lock("safe.open", INSERT)
+    txn = statement.id
     # Another gateway knows of the transaction only by the metastore.
     elsewhere = User(Gateway(warehouse.metastore, 0.01, GrantFile(str(file))), "bob")
     for stranger in (bob, root, elsewhere):
@@ -195,10 +181,10 @@ def test_P34_grants_are_read_again_and_a_wrong_file_lets_nobody_do_anything(
     ann = user("ann")
     try:
         file.write_text(GRANTS + "ann read safe.shut\n")
-        assert ann.shown("safe.shut").tableName == "shut"
+        assert shown(ann, "safe.shut").tableName == "shut"
         file.write_text(GRANTS + "ann reed safe.shut\n")
         with pytest.raises(Refused, match="line 7: there is no verb 'reed'"):
-            ann.shown("safe.open")
+            shown(ann, "safe.open")
     finally:
         file.write_text(GRANTS)
 
@@ -231,11 +217,11 @@ def test_P34_a_function_of_the_users_own_decides(warehouse: Warehouse) -> None:
     asked: list[AccessRequest] = []
     warehouse.create_table("safe.asked", "id int")
     able = User(Gateway(warehouse.metastore, 0, asked_of(asked, True)), "")
-    assert able.shown("safe.asked")
+    assert shown(able, "safe.asked")
     assert asked == [AccessRequest("", "10.0.0.7:4711", "read", "safe.asked", "get_table_req")]
     failing = User(Gateway(warehouse.metastore, 0, asked_of([], ValueError("down"))), "ann")
     with pytest.raises(Refused, match="the authorizer failed: ValueError: down"):
-        failing.shown("safe.asked")
+        shown(failing, "safe.asked")
     with pytest.raises(Refused, match=r"the client at 10\.0\.0\.7 may not create made\.nothing"):
         User(Gateway(warehouse.metastore, 0, asked_of([], False)), "").create_table(
             declared("nothing")

@@ -19,7 +19,7 @@ from acid_platform import Warehouse
 from acid_platform.cli.main import main
 from acid_platform.gateway import protocol
 from acid_platform.metastore import endpoint as metastore_address
-from tests.gateway.clients import INSERT, Statement, connected, files, insert_events, m
+from tests.gateway.clients import INSERT, Statement, begun, connected, files, insert_events, m
 from tests.metastore.processes import until
 from tests.metastore.test_transport import KEY, Service
 
@@ -50,11 +50,9 @@ def test_P34_a_killed_gateway_loses_nothing_and_a_stopped_one_ends_at_once(
 ) -> None:
     table = warehouse.create_table("db.killed", "id int, v string")
     with running(Path(warehouse.path)) as (process, address), connected(address) as client:
-        statement = Statement(client)
-        statement.lock(table.name, INSERT)
-        write_id = statement.allocate(table.name)
+        statement, write_id, where = begun(client, table.name, INSERT)
         rows = insert_events(write_id, [(1, "a")])
-        files(client, table.name).inserts(f"d{write_id}", rows)
+        where.inserts(f"d{write_id}", rows)
         process.kill()
         process.wait()
         with pytest.raises(Exception, match=r"."):

@@ -16,6 +16,7 @@ from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.gateway_server import GatewayServer
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
+from tests.acid_files import AcidTable
 from tests.gateway.clients import (
     EXCL_WRITE,
     EXCLUSIVE,
@@ -23,9 +24,8 @@ from tests.gateway.clients import (
     NO_TXN,
     SELECT,
     Statement,
+    begun,
     connected,
-    files,
-    insert_events,
     m,
     new_partition,
     shown,
@@ -34,16 +34,21 @@ from tests.gateway.clients import (
 
 
 def declared(
-    name: str, columns: Sequence[tuple[str, str]] = (("id", "int"), ("v", "string"))
+    name: str,
+    columns: Sequence[tuple[str, str]] = (("id", "int"), ("v", "string")),
+    keys: Sequence[str] = (),
 ) -> Any:
-    """A table as Trino sends it for CREATE TABLE … WITH (transactional = true)."""
+    """A table as Trino sends it for CREATE TABLE … WITH (transactional = true).
+
+    `keys`: partition columns.
+    """
     storage = protocol.STORAGE["orc"]
     return m.Table(
         dbName="made",
         tableName=name,
         owner="ann",
         tableType="MANAGED_TABLE",
-        partitionKeys=[],
+        partitionKeys=[m.FieldSchema(name=key, type="string") for key in keys],
         parameters={
             "transactional": "true",
             "trino_version": "476",
@@ -250,19 +255,11 @@ def test_P34_a_column_of_files_keeps_its_name(client: Any, warehouse: Warehouse)
 
 def test_P34_a_directory_with_files_becomes_no_new_table(client: Any, warehouse: Warehouse) -> None:
     """As when CREATE TABLE AS SELECT sends the table after its files."""
-    from tests.acid_files import AcidTable
-
-    AcidTable(warehouse_root(warehouse) / "made.db" / "filled", "id int").raw("o", [1])
+    AcidTable(Path(warehouse.path) / "made.db" / "filled", "id int").raw("o", [1])
     with pytest.raises(m.InvalidObjectException) as refused:
         client.create_table(declared("filled"))
     assert "holds data" in refused.value.message
     assert "create the table first, then INSERT" in refused.value.message
-
-
-def warehouse_root(warehouse: Warehouse) -> Any:
-    from pathlib import Path
-
-    return Path(warehouse.path)
 
 
 def test_P22_a_drop_under_hives_own_lock_is_hives_transaction(
@@ -277,9 +274,7 @@ def test_P22_a_drop_under_hives_own_lock_is_hives_transaction(
 
 
 def test_P34_partitions_are_added_and_dropped(client: Any, warehouse: Warehouse) -> None:
-    table = declared("split")
-    table.partitionKeys = [m.FieldSchema(name="p", type="string")]
-    client.create_table(table)
+    client.create_table(declared("split", keys=["p"]))
     for name in ("p=1", "p=a b", "p=__HIVE_DEFAULT_PARTITION__"):
         client.add_partition(new_partition(client, "made.split", name))
     assert client.get_partition("made", "split", ["a b"]).values == ["a b"]
@@ -300,9 +295,7 @@ def test_names_that_no_path_holds_are_refused(client: Any, warehouse: Warehouse)
     long = "n" * 300
     with pytest.raises(m.InvalidObjectException, match="longer than 240 bytes"):
         client.create_table(declared(long))
-    table = declared("narrow")
-    table.partitionKeys = [m.FieldSchema(name="p", type="string")]
-    client.create_table(table)
+    client.create_table(declared("narrow", keys=["p"]))
     partition = new_partition(client, "made.narrow", "p=1")
     partition.values = [long]
     partition.sd.location = partition.sd.location.replace("p=1", f"p={long}")
@@ -322,9 +315,7 @@ def test_P22_a_partition_made_again_is_told_when_the_rows_of_the_dropped_one_are
     client: Any, warehouse: Warehouse
 ) -> None:
     """Other engines would read both: a list of write ids belongs to the whole table."""
-    table = declared("again")
-    table.partitionKeys = [m.FieldSchema(name="p", type="string")]
-    client.create_table(table)
+    client.create_table(declared("again", keys=["p"]))
     for name in ("p=1", "p=2"):
         trino_insert(client, "made.again", [(1, "dropped")], name)
     client.drop_partition("made", "again", ["1"], True)
@@ -348,9 +339,9 @@ def test_P34_databases_are_made_and_dropped(client: Any, warehouse: Warehouse) -
     client.create_database(m.Database(name="fresh", parameters={"trino_query_id": "1"}))
     assert "fresh" in warehouse.metastore.databases()
     # Trino refuses CREATE TABLE in a database whose directory is missing.
-    assert (warehouse_root(warehouse) / "fresh.db").is_dir()
+    assert (Path(warehouse.path) / "fresh.db").is_dir()
     assert client.get_database("made").locationUri.endswith("/made.db")
-    assert (warehouse_root(warehouse) / "made.db").is_dir()
+    assert (Path(warehouse.path) / "made.db").is_dir()
     with pytest.raises(m.AlreadyExistsException):
         client.create_database(m.Database(name="fresh"))
     inside = declared("inside")
@@ -463,20 +454,6 @@ def test_P34_constraints_are_told_and_footers_prove_them(client: Any, warehouse:
     warehouse.sql("INSERT INTO made.limited VALUES (6, 'here')")
 
 
-def test_P34_a_write_into_a_dropped_table_does_not_commit(
-    client: Any, warehouse: Warehouse
-) -> None:
-    client.create_table(declared("gone"))
-    statement = Statement(client)
-    component_lock = statement.lock("made.gone", INSERT)
-    write_id = statement.allocate("made.gone")
-    files(client, "made.gone").inserts(f"d{write_id}", insert_events(write_id, [(1, "a")]))
-    assert component_lock.state == 1
-    # The drop waits for the writer's lock, so the writer comes first.
-    statement.commit()
-    assert warehouse.table("made.gone").count() == 1
-
-
 def truncating(client: Any, table: str, partitions: Sequence[str] | None = None) -> Statement:
     """Hive's TRUNCATE, up to its commit."""
     statement = Statement(client)
@@ -510,9 +487,7 @@ def test_P32_truncate_empties_a_table_when_its_transaction_commits(
 
 
 def test_P32_truncate_empties_partitions_of_a_table(client: Any, warehouse: Warehouse) -> None:
-    table = declared("cut")
-    table.partitionKeys = [m.FieldSchema(name="p", type="string")]
-    client.create_table(table)
+    client.create_table(declared("cut", keys=["p"]))
     for number, name in enumerate(("p=1", "p=a b", "p=3")):
         trino_insert(client, "made.cut", [(number, "a")], name)
     truncating(client, "made.cut", ["p=a b"]).commit()
@@ -528,9 +503,7 @@ def test_P32_truncate_with_a_write_id_that_is_not_the_clients_is_refused(
     client.create_table(declared("safe"))
     trino_insert(client, "made.safe", [(1, "a")])
     with connected(server.address) as other:
-        theirs = Statement(other)
-        theirs.lock("made.safe", INSERT)
-        foreign = theirs.allocate("made.safe")
+        theirs, foreign, _ = begun(other, "made.safe", INSERT)
         for write_id in (1, foreign, foreign + 1, None):
             request = m.TruncateTableRequest(dbName="made", tableName="safe", writeId=write_id)
             with pytest.raises(m.MetaException) as refused:
@@ -586,7 +559,7 @@ def test_P34_column_statistics_and_counts_are_kept_and_served(
     warehouse.table("made.analyzed").change_column("id", "id bigint")
     assert asked("id") == []
     client.delete_table_column_statistics("made", "analyzed", "id", "hive")
-    for file in (warehouse_root(warehouse) / "made.db/analyzed/_statistics_of_engines").iterdir():
+    for file in (Path(warehouse.path) / "made.db/analyzed/_statistics_of_engines").iterdir():
         file.write_bytes(b"damaged")
     assert "numRows" not in shown(client, "made.analyzed").parameters and asked("id") == []
     found = [str(one) for one in examine(warehouse.metastore, ["made.analyzed"]).findings]
@@ -598,7 +571,7 @@ def test_P78_statistics_are_kept_of_the_tables_columns_only(
 ) -> None:
     client.create_table(declared("bounded"))
     client.update_table_column_statistics(column_statistics("bounded", 7))
-    (file,) = (warehouse_root(warehouse) / "made.db/bounded/_statistics_of_engines").iterdir()
+    (file,) = (Path(warehouse.path) / "made.db/bounded/_statistics_of_engines").iterdir()
     before = file.read_bytes()
     refused = (m.MetaException, m.InvalidObjectException)
     for name, sketch in (("gone", b""), ("", b""), ("x" * 5000, b""), ("id", b"x" * 100_000)):
@@ -617,9 +590,7 @@ def test_P78_statistics_are_kept_of_the_tables_columns_only(
 def test_P34_statistics_of_partitions_are_kept_and_served(
     client: Any, warehouse: Warehouse
 ) -> None:
-    table = declared("measured")
-    table.partitionKeys = [m.FieldSchema(name="p", type="string")]
-    client.create_table(table)
+    client.create_table(declared("measured", keys=["p"]))
     for number, name in enumerate(("p=1", "p=a b")):
         trino_insert(client, "made.measured", [(number, "a")], name)
     client.update_partition_column_statistics(column_statistics("measured", 3, "p=a b"))
@@ -640,9 +611,9 @@ def test_P34_statistics_of_partitions_are_kept_and_served(
     assert warehouse.table("made.measured").count() == 2
     client.drop_table("made", "measured", True)
     cleaner.run(warehouse.metastore)
-    client.create_table(table)
+    client.create_table(declared("measured", keys=["p"]))
     assert client.get_partition_names("made", "measured", -1) == []
-    assert not (warehouse_root(warehouse) / "made.db/measured/_statistics_of_engines").exists()
+    assert not (Path(warehouse.path) / "made.db/measured/_statistics_of_engines").exists()
 
 
 @pytest.mark.more

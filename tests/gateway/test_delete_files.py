@@ -17,7 +17,7 @@ from acid_platform.layout.types import parse_columns
 from acid_platform.services.fsck import examine
 from acid_platform.storage.files import Files
 from tests.acid_files import AcidTable, P
-from tests.gateway.clients import COLUMNS, INSERT, UPDATE, Statement, files, m
+from tests.gateway.clients import COLUMNS, INSERT, UPDATE, begun, files, m
 
 Key = tuple[int, int, int]
 ONE = 1 << 16
@@ -47,16 +47,12 @@ def test_P45_every_engine_finds_the_deletes_of_trino(client: Any, warehouse: War
     """Trino calls the file of all of them bucket_00000, in no order of their buckets."""
     table = warehouse.create_table("db.mixed", "id int, v string")
     where = files(client, table.name)
-    statement = Statement(client)
-    statement.lock(table.name, INSERT)
-    write_id = statement.allocate(table.name)
+    statement, write_id, _ = begun(client, table.name, INSERT)
     for number in range(4):
         rows = [(write_id, P + number * ONE, row, 10 * number + row, "a") for row in range(2)]
         where.inserts(f"d{write_id}/bucket_{number:05d}", rows)
     statement.commit()
-    statement = Statement(client)
-    statement.lock(table.name, UPDATE)
-    second = statement.allocate(table.name)
+    statement, second, _ = begun(client, table.name, UPDATE)
     gone = [(write_id, P + number * ONE, 1) for number in (1, 0, 3)]
     where.deletes(f"D{second}", gone, second)
     where.inserts(f"d{second}", [(second, P, row, 100 + row, "new") for row in range(3)])
@@ -174,10 +170,8 @@ def test_P45_an_event_of_another_transaction_refuses_the_commit(
     client: Any, warehouse: Warehouse
 ) -> None:
     table = warehouse.create_table("db.foreign_deletes", "id int, v string")
-    statement = Statement(client)
-    statement.lock(table.name, UPDATE)
-    write_id = statement.allocate(table.name)
+    statement, write_id, where = begun(client, table.name, UPDATE)
     keys = [(1, P, 0), (1, P + ONE, 0)]
-    files(client, table.name).deletes(f"D{write_id}", keys, [write_id, write_id + 1])
+    where.deletes(f"D{write_id}", keys, [write_id, write_id + 1])
     with pytest.raises(m.TxnAbortedException, match="currentTransaction"):
         statement.commit()

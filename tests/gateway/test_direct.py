@@ -6,6 +6,7 @@ tables over directories with data, and drops them without their files.
 
 from __future__ import annotations
 
+import copy
 import json
 import socket
 import threading
@@ -39,10 +40,12 @@ from tests.conftest import temporary_warehouse
 from tests.gateway.clients import (
     INSERT,
     Statement,
+    begun,
     connected,
     files,
     insert_events,
     m,
+    shown,
     trino_insert,
 )
 from tests.gateway.direct_tables import READABLE, abort_one, make_tables, put, rows
@@ -321,8 +324,6 @@ def test_P34_what_is_no_answer_of_a_metastore_is_an_error_of_ours(answer: bytes)
 
 def foreign(like: Any, **changes: Any) -> Any:
     """A table of another kind, made of one of ours."""
-    import copy
-
     table = copy.deepcopy(like)
     table.parameters = {**table.parameters, **changes.pop("parameters", {})}
     location = changes.pop("location", None)
@@ -338,19 +339,8 @@ def test_P34_what_can_not_be_taken_is_listed_with_its_reason(
 ) -> None:
     put(other.create_table("s.fine", "id int, v string"), (1, "a"))
     third.create_table("s.taken", "id int")
-    with as_hive(other) as (hive, server):
-        like = (
-            Gateway(other.metastore)
-            .get_table_req(
-                m.GetTableRequest(
-                    dbName="s",
-                    tblName="fine",
-                    catName="hive",
-                    capabilities=m.ClientCapabilities(values=[2]),
-                )
-            )
-            .table
-        )
+    with as_hive(other) as (hive, server), connected(server.address) as client:
+        like = shown(client, "s.fine")
         handler = {"storage_handler": "org.apache.hadoop.hive.hbase.HBaseStorageHandler"}
         hive.extra = {
             "external": foreign(like, tableType="EXTERNAL_TABLE", parameters={"EXTERNAL": "TRUE"}),
@@ -410,10 +400,8 @@ def test_P34_a_table_in_use_is_not_taken_and_a_second_run_takes_it(
     other.create_table("s.used", "id int, v string")
     with as_hive(other) as (_, server), connected(server.address) as client:
         trino_insert(client, "s.used", [(1, "a")])
-        writer = Statement(client)
-        writer.lock("s.used", INSERT)
-        write_id = writer.allocate("s.used")
-        files(client, "s.used").inserts(f"d{write_id}", insert_events(write_id, [(2, "b")]))
+        writer, write_id, where = begun(client, "s.used", INSERT)
+        where.inserts(f"d{write_id}", insert_events(write_id, [(2, "b")]))
         arguments = ("adopt", "--from", address(server), "s", "--wait", "0.1")
         told = run(third, *arguments)
         assert told.exit_code == 1 and "is used at thrift://" in told.output

@@ -20,7 +20,6 @@ from acid_platform.errors import AcidError
 from acid_platform.gateway.authorization import Caller
 from acid_platform.gateway.framing import Cutter, Limits, MalformedMessage
 from acid_platform.gateway.gateway import CALLS, Gateway
-from acid_platform.gateway.protocol import Call
 from acid_platform.layout.file_entries import FileEntry, Footer, RecordedFiles
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.codec import encode
@@ -29,7 +28,7 @@ from acid_platform.metastore.rules import turn
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.row_sets import KeyHashes
 from tests.conftest import few_then_more
-from tests.gateway.clients import m
+from tests.gateway.calls import COLLECTIONS, DATABASES, TABLES, Filler
 from tests.gateway.test_protocol import message
 from tests.metastore.local import LocalLink
 from tests.metastore.world import World
@@ -39,7 +38,6 @@ TIMES = 7.0
 """How much longer four times the parts may take; a square takes sixteen times as long."""
 ENOUGH = 0.15
 """Seconds of CPU that are no concern, with four times the parts."""
-COLLECTIONS = (TType.LIST, TType.SET, TType.MAP)
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
@@ -65,39 +63,26 @@ def require_in_proportion(work: Callable[[int], Callable[[], object]], what: str
 # --- calls of the gateway -------------------------------------------------------------------------
 
 
-class Grown:
+class Grown(Filler):
     """Arguments of a call of which one place, a list, map or text, has many parts."""
+
+    deepest = 5
 
     def __init__(self, place: int, parts: int, choice: int = 1) -> None:
         """`choice`: the number of kinds of locks, operations and the like."""
+        super().__init__(self._plain)
         self._place, self._parts, self._choice = place, parts, choice
         self.places: list[str] = []
         """All that could grow, in the order in which they are met."""
         self._number = 0
 
-    def call(self, name: str) -> Call:
-        spec = getattr(m.ThriftHiveMetastore, f"{name}_args").thrift_spec
-        return Call(name, 1, [self._field(spec[number], 0) for number in sorted(spec)])
-
     def _grows(self, name: str) -> bool:
         self.places.append(name)
         return len(self.places) - 1 == self._place
 
-    def _field(self, field: tuple[Any, ...], depth: int) -> Any:
-        kind, name = field[0], field[1]
-        inner = field[2] if kind in (TType.STRUCT, *COLLECTIONS) else None
-        return self._made(kind, inner, name, depth)
-
     def _made(self, kind: int, inner: Any, name: str, depth: int) -> Any:
-        if kind == TType.STRUCT:
-            made = inner()
-            for number in sorted(inner.thrift_spec):
-                if depth < 5:
-                    field = inner.thrift_spec[number]
-                    setattr(made, field[1], self._field(field, depth + 1))
-            return made
         if kind not in COLLECTIONS:
-            return self._plain(name, kind)
+            return super()._made(kind, inner, name, depth)
         count = self._parts if self._grows(name) else 1
         if name in ("sortCols", "bucketCols") and count == 1:
             return []
@@ -121,10 +106,6 @@ class Grown:
         if number:
             del self.places[known:]
         return made
-
-    def _of(self, inner: Any, name: str, depth: int) -> Any:
-        kind, further = inner if isinstance(inner, tuple) else (inner, None)
-        return self._made(kind, further, name, depth + 1)
 
     def _plain(self, name: str, kind: int) -> Any:
         if kind == TType.STRING:
@@ -152,18 +133,11 @@ class Grown:
             return "a*b|" * parts
         if low in _USUAL:
             return _USUAL[low]
-        if low in ("dbname", "databasename", "db_name", "database", "db", "catname"):
+        if low in DATABASES or low == "catname":
             return "default"
-        if low in ("tblname", "tablename", "tbl_name", "tname", "table", "table_name", "tab_name"):
+        if low in TABLES:
             return "t"
-        if low in (
-            "partitionname",
-            "part_name",
-            "partname",
-            "names",
-            "partnames",
-            "partitionnames",
-        ):
+        if low in _PARTITIONS:
             return f"p={number}"
         if low in ("values", "part_vals", "partvals", "partitionvals"):
             return str(number)
@@ -174,6 +148,7 @@ class Grown:
         return f"x{number}"
 
 
+_PARTITIONS = {*["partitionname", "part_name", "partname", "names", "partnames", "partitionnames"]}
 _USUAL = {
     "serializationlib": "org.apache.hadoop.hive.ql.io.orc.OrcSerde",
     "tabletype": "MANAGED_TABLE",

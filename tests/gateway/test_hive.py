@@ -27,6 +27,7 @@ from tests.gateway.clients import (
     UPDATE,
     WAITING,
     Statement,
+    begun,
     connected,
     files,
     insert_events,
@@ -242,18 +243,7 @@ def test_P34_a_read_that_may_not_wait_is_not_acquired(client: Any, warehouse: Wa
     warehouse.create_table("db.zero", "id int, v string")
     holder, reader = Statement(client), Statement(client, kind=READ_ONLY)
     holder.lock("db.zero", SELECT, EXCLUSIVE)
-    component = m.LockComponent(
-        type=SHARED_READ, level=2, dbname="db", tablename="zero", operationType=SELECT
-    )
-    answer = client.lock(
-        m.LockRequest(
-            component=[component],
-            txnid=reader.id,
-            user="ann",
-            hostname="h",
-            zeroWaitReadEnabled=True,
-        )
-    )
+    answer = reader.lock("db.zero", SELECT, zeroWaitReadEnabled=True)
     assert answer.state == NOT_ACQUIRED and "does not queue" in answer.errorMessage
     holder.abort()
     reader.abort()
@@ -318,9 +308,7 @@ def test_P34_the_base_of_an_overwrite_that_was_refused_is_gone(
     with connected(server.address) as other:
         first = Statement(client)
         first.lock(table.name, INSERT, SHARED_READ)
-        second = Statement(other)
-        assert second.lock(table.name, UPDATE, SHARED_WRITE).state == ACQUIRED
-        write_id = second.allocate(table.name)
+        second, write_id, _ = begun(other, table.name, UPDATE, SHARED_WRITE)
         files(client, table.name).inserts(f"b{write_id}", insert_events(write_id, [(9, "z")]))
         own = first.allocate(table.name)
         files(client, table.name).inserts(f"d{own}", insert_events(own, [(1, "a")]))
@@ -335,10 +323,8 @@ def test_P34_the_base_of_an_overwrite_that_was_refused_is_gone(
 def test_P34_an_overwrite_without_rows_empties_the_table(client: Any, warehouse: Warehouse) -> None:
     table = warehouse.create_table("db.emptied", "id int, v string")
     trino_insert(client, table.name, [(1, "a")])
-    statement = Statement(client)
-    statement.lock(table.name, UPDATE, EXCL_WRITE)
-    write_id = statement.allocate(table.name)
-    files(client, table.name).marker(f"b{write_id}")
+    statement, write_id, where = begun(client, table.name, UPDATE, EXCL_WRITE)
+    where.marker(f"b{write_id}")
     statement.commit()
     assert table.count() == 0 and table.to_arrow().num_rows == 0
     # Trino finds directories by their files: it would still show the row (P32).
@@ -353,9 +339,7 @@ def test_P32_a_table_that_was_truncated_through_the_gateway_has_a_file(
     name = f"db.truncated_{len(properties)}"
     table = warehouse.create_table(name, "id int, v string", properties=properties)
     warehouse.sql(f"INSERT INTO {name} VALUES (1, 'a')")
-    statement = Statement(client)
-    statement.lock(name, UPDATE, EXCL_WRITE)
-    write_id = statement.allocate(name)
+    statement, write_id, _ = begun(client, name, UPDATE, EXCL_WRITE)
     short = name.removeprefix("db.")
     client.truncate_table_req(
         m.TruncateTableRequest(dbName="db", tableName=short, writeId=write_id)
@@ -380,13 +364,11 @@ def test_P34_the_insert_of_an_insert_only_table_is_counted_from_its_footers(
         "id int, v string",
         properties={"transactional_properties": "insert_only", "acid.format": "parquet"},
     )
-    statement = Statement(client)
-    statement.lock(table.name, INSERT, SHARED_WRITE)
-    write_id = statement.allocate(table.name)
-    where = files(client, table.name).file(f"d{write_id}").parent
-    where.mkdir(parents=True)
+    statement, write_id, where = begun(client, table.name, INSERT, SHARED_WRITE)
+    directory = where.file(f"d{write_id}").parent
+    directory.mkdir(parents=True)
     rows = pa.table({"id": pa.array([1, 2], pa.int32()), "v": ["a", "b"]})
-    parquet.write_table(rows, where / "000000_0")
+    parquet.write_table(rows, directory / "000000_0")
     statement.commit()
     assert table.to_arrow().sort_by("id").to_pylist() == rows.to_pylist()
     assert warehouse.metastore.history(table.name)[0]["rows"] == 2
@@ -408,10 +390,8 @@ def test_P34_compactions_go_to_our_queue(client: Any, warehouse: Warehouse) -> N
 
 def test_P34_a_transaction_that_timed_out_can_not_commit(client: Any, warehouse: Warehouse) -> None:
     table = warehouse.create_table("db.late", "id int, v string")
-    statement = Statement(client)
-    statement.lock(table.name, INSERT)
-    write_id = statement.allocate(table.name)
-    files(client, table.name).inserts(f"d{write_id}", insert_events(write_id, [(1, "a")]))
+    statement, write_id, where = begun(client, table.name, INSERT)
+    where.inserts(f"d{write_id}", insert_events(write_id, [(1, "a")]))
     warehouse.metastore.call(AbortMany((statement.id,), "no heartbeat"))
     assert set(statement.heartbeat().aborted) == {statement.id}
     with pytest.raises(m.TxnAbortedException):
@@ -421,44 +401,13 @@ def test_P34_a_transaction_that_timed_out_can_not_commit(client: Any, warehouse:
     assert table.count() == 0
 
 
-def test_P34_deletes_of_a_merge_are_found_beside_its_inserts(
-    client: Any, warehouse: Warehouse
-) -> None:
-    table = warehouse.create_table("db.merged", "id int, v string")
-    trino_insert(client, table.name, [(1, "a"), (2, "b")])
-    statement = Statement(client)
-    components = [
-        m.LockComponent(
-            type=SHARED_WRITE,
-            level=2,
-            dbname="db",
-            tablename="merged",
-            operationType=operation,
-            isTransactional=True,
-        )
-        for operation in (INSERT, UPDATE)
-    ]
-    client.lock(m.LockRequest(component=components, txnid=statement.id, user="ann", hostname="h"))
-    write_id = statement.allocate(table.name)
-    where = files(client, table.name)
-    where.deletes(f"D{write_id}", [(1, P, 0)], write_id)
-    where.inserts(f"d{write_id}.1", insert_events(write_id, [(1, "A")]))
-    where.inserts(f"d{write_id}.2", [(write_id, P + 1, 0, 3, "c")])
-    statement.commit()
-    read = table.to_arrow().sort_by("id").to_pylist()
-    assert [row["v"] for row in read] == ["A", "b", "c"]
-
-
 def test_P43_deletes_get_the_names_that_every_engine_reads(
     client: Any, warehouse: Warehouse
 ) -> None:
     """Hive 4 calls them bucket_N_M. Trino ignores such files, and would show the deleted rows."""
     table = warehouse.create_table("db.called", "id int, v string")
     trino_insert(client, table.name, [(1, "a"), (2, "b"), (3, "c")])
-    statement = Statement(client)
-    statement.lock(table.name, UPDATE, SHARED_WRITE)
-    write_id = statement.allocate(table.name)
-    where = files(client, table.name)
+    statement, write_id, where = begun(client, table.name, UPDATE, SHARED_WRITE)
     deleted, inserted = f"D{write_id}", f"d{write_id}.1"
     where.deletes(f"{deleted}/bucket_00000_0", [(1, P, 0)], write_id)
     where.inserts(f"{inserted}/bucket_00000_0", insert_events(write_id, [(9, "z")]))
@@ -472,10 +421,7 @@ def test_P43_two_attempts_of_one_bucket_are_refused(client: Any, warehouse: Ware
     """One of them is not what its writer meant: neither may take the place of the other."""
     table = warehouse.create_table("db.called_twice", "id int, v string")
     trino_insert(client, table.name, [(1, "a"), (2, "b"), (3, "c")])
-    statement = Statement(client)
-    statement.lock(table.name, UPDATE, SHARED_WRITE)
-    write_id = statement.allocate(table.name)
-    where = files(client, table.name)
+    statement, write_id, where = begun(client, table.name, UPDATE, SHARED_WRITE)
     for number, row in enumerate((0, 2)):
         where.deletes(f"D{write_id}/bucket_00000_{number}", [(1, P, row)], write_id)
     with pytest.raises(m.TxnAbortedException, match="two attempts of one bucket"):
@@ -489,10 +435,8 @@ def test_P34_a_directory_with_a_foreign_partition_spelling_is_refused(
     client: Any, warehouse: Warehouse
 ) -> None:
     table = warehouse.create_table("db.spelled", "id int, v string", partitioned_by=["p int"])
-    statement = Statement(client)
-    statement.lock(table.name, INSERT, dynamic=True)
-    write_id = statement.allocate(table.name)
-    files(client, table.name).inserts(f"P=1/d{write_id}", insert_events(write_id, [(1, "a")]))
+    statement, write_id, where = begun(client, table.name, INSERT, dynamic=True)
+    where.inserts(f"P=1/d{write_id}", insert_events(write_id, [(1, "a")]))
     with pytest.raises(m.TxnAbortedException) as refused:
         statement.commit()
     assert "P=1" in refused.value.message

@@ -376,16 +376,6 @@ def test_a_commit_needs_the_verbs_of_what_it_holds(
                 guard.admit_commit([_report(directory, overwrite)], EVE)
 
 
-class _Client:
-    """Every call of a user by its name, also `lock`."""
-
-    def __init__(self, user: User) -> None:
-        self._user = user
-
-    def __getattr__(self, name: str) -> Any:
-        return self._user.__getattr__(name)
-
-
 def _written(client: Any, table: str, operation: int, deletes: bool, inserts: bool) -> Statement:
     """A transaction that locked the table for the operation, and wrote delete events or rows."""
     statement = Statement(client)
@@ -435,7 +425,7 @@ def test_a_right_that_was_taken_back_is_missed_at_the_commit(warehouse: Warehous
     def allows(asked: AccessRequest) -> bool:
         return asked.verb in given
 
-    ann = _Client(User(Gateway(warehouse.metastore, 0, allows), "ann"))
+    ann = User(Gateway(warehouse.metastore, 0, allows), "ann")
     warehouse.create_table("db.taken_back", COLUMNS)
     statement = _written(ann, "db.taken_back", UPDATE, False, True)
     given -= {"insert", "update"}
@@ -446,7 +436,7 @@ def test_a_right_that_was_taken_back_is_missed_at_the_commit(warehouse: Warehous
 
 def test_nobody_says_of_anothers_write_that_it_is_finished(warehouse: Warehouse) -> None:
     gateway = Gateway(warehouse.metastore, 0)
-    ann, eve = _Client(User(gateway, "ann")), _Client(User(gateway, "eve"))
+    ann, eve = User(gateway, "ann"), User(gateway, "eve")
     warehouse.create_table("db.unfinished", COLUMNS)
     statement = Statement(ann)  # asks for its lock as Trino does
     statement.lock("db.unfinished", UPDATE)

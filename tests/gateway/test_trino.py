@@ -23,6 +23,7 @@ from tests.gateway.clients import (
     SELECT,
     UPDATE,
     Statement,
+    begun,
     connected,
     files,
     insert_events,
@@ -159,10 +160,8 @@ def test_P34_what_is_not_committed_is_invisible_and_stays_so(
 
 
 def test_P34_a_repeated_commit_is_no_error(client: Any, table: Table) -> None:
-    statement = Statement(client)
-    statement.lock(table.name, INSERT)
-    write_id = statement.allocate(table.name)
-    files(client, table.name).inserts(f"d{write_id}", insert_events(write_id, [(1, "a")]))
+    statement, write_id, where = begun(client, table.name, INSERT)
+    where.inserts(f"d{write_id}", insert_events(write_id, [(1, "a")]))
     statement.commit()
     statement.commit()
     assert rows(table) == [(1, "a")]
@@ -170,10 +169,8 @@ def test_P34_a_repeated_commit_is_no_error(client: Any, table: Table) -> None:
 
 def test_P34_files_without_a_lock_of_a_write_refuse_the_commit(client: Any, table: Table) -> None:
     """Otherwise the commit would succeed, and the rows never be seen."""
-    statement = Statement(client)
-    statement.lock(table.name, SELECT)
-    write_id = statement.allocate(table.name)
-    files(client, table.name).inserts(f"d{write_id}", insert_events(write_id, [(1, "a")]))
+    statement, write_id, where = begun(client, table.name, SELECT)
+    where.inserts(f"d{write_id}", insert_events(write_id, [(1, "a")]))
     with pytest.raises(m.TxnAbortedException) as refused:
         statement.commit()
     assert "without a lock" in refused.value.message
@@ -185,10 +182,7 @@ def test_P34_files_that_readers_would_refuse_refuse_the_commit(
     client: Any, warehouse: Warehouse, damage: str
 ) -> None:
     table = warehouse.create_table(f"db.damaged_{damage}", "id int, v string")
-    statement = Statement(client)
-    statement.lock(table.name, INSERT)
-    write_id = statement.allocate(table.name)
-    where = files(client, table.name)
+    statement, write_id, where = begun(client, table.name, INSERT)
     if damage == "plain":
         where.raw(f"d{write_id}", [(1, "a")])
     elif damage == "ids":
@@ -216,10 +210,8 @@ def test_P34_partitions_of_a_dynamic_insert_are_found(client: Any, warehouse: Wa
     with pytest.raises(m.AlreadyExistsException):
         client.add_partitions([new_partition(client, table.name, "city=a b")])
     # An update of a whole partitioned table: its partitions follow from the directories.
-    statement = Statement(client)
-    statement.lock(table.name, UPDATE, dynamic=True)
-    write_id = statement.allocate(table.name)
-    files(client, table.name).deletes(f"city=a b/D{write_id}", [(2, P, 0)], write_id)
+    statement, write_id, where = begun(client, table.name, UPDATE, dynamic=True)
+    where.deletes(f"city=a b/D{write_id}", [(2, P, 0)], write_id)
     statement.dynamic(table.name, write_id, ["city=a b"], DELETE)
     statement.commit()
     assert rows(table) == [(1, "a", "Z:rich")]
@@ -270,10 +262,8 @@ def test_P34_a_new_gateway_ends_what_the_old_one_began(warehouse: Warehouse, tab
     from tests.gateway.conftest import serving
 
     with serving(warehouse) as first, connected(first.address) as client:
-        statement = Statement(client)
-        statement.lock(table.name, INSERT)
-        write_id = statement.allocate(table.name)
-        files(client, table.name).inserts(f"d{write_id}", insert_events(write_id, [(1, "a")]))
+        statement, write_id, where = begun(client, table.name, INSERT)
+        where.inserts(f"d{write_id}", insert_events(write_id, [(1, "a")]))
     with serving(warehouse) as second, connected(second.address) as client:
         statement.client = client
         assert not statement.heartbeat().aborted
@@ -293,12 +283,10 @@ def test_P34_compressed_text_refuses_the_commit(
     )
 
     def insert(content: bytes) -> Statement:
-        statement = Statement(client)
-        statement.lock(table.name, INSERT)
-        write_id = statement.allocate(table.name)
-        where = files(client, table.name).file(f"d{write_id}").parent
-        where.mkdir(parents=True)
-        (where / "000000_0").write_bytes(content)
+        statement, write_id, where = begun(client, table.name, INSERT)
+        directory = where.file(f"d{write_id}").parent
+        directory.mkdir(parents=True)
+        (directory / "000000_0").write_bytes(content)
         return statement
 
     line = b'{"id": 1, "v": "a"}\n' if stored == "json" else b"1\x01a\n"
@@ -347,10 +335,7 @@ def test_P47_an_insert_into_partitions_is_finished_when_it_names_them(
 ) -> None:
     warehouse.create_table("db.finished", "id int, v string", partitioned_by=["p int"])
     trino_insert(client, "db.finished", [(1, "a")], "p=1")
-    failed = Statement(client)
-    failed.lock("db.finished", INSERT, dynamic=True)
-    write_id = failed.allocate("db.finished")
-    where = files(client, "db.finished")
+    failed, write_id, where = begun(client, "db.finished", INSERT, dynamic=True)
     where.inserts(f"p=1/d{write_id}", insert_events(write_id, [(2, "b")]))
     with pytest.raises(m.TxnAbortedException, match="failed before all its files"):
         failed.commit(finished=False)
