@@ -296,6 +296,14 @@ class Later:
     go_on: Callable[[], bytes | Later]
 
 
+def waited(answer: bytes | Later) -> bytes:
+    """The answer, for which this thread waits."""
+    while isinstance(answer, Later):
+        time.sleep(answer.pause)
+        answer = answer.go_on()
+    return answer
+
+
 class Gateway(
     CatalogCalls,
     ConstraintCalls,
@@ -313,11 +321,7 @@ class Gateway(
 
     def answer(self, payload: bytes, peer: Caller) -> bytes:
         """As `begin`; a call that waits holds this thread."""
-        answer = self.begin(payload, peer)
-        while isinstance(answer, Later):
-            time.sleep(answer.pause)
-            answer = answer.go_on()
-        return answer
+        return waited(self.begin(payload, peer))
 
     def begin(self, payload: bytes, peer: Caller) -> bytes | Later:
         """The answer to one message, also to one that is wrong, fails or is not allowed.
