@@ -1,4 +1,4 @@
-"""A session of Spark: it starts without output, its errors are passed on, and it leaves nothing behind."""
+"""A session of Spark: it starts without output, passes its errors on, and leaves nothing behind."""
 
 from __future__ import annotations
 
