@@ -9,17 +9,13 @@ from importlib import import_module
 BENCHMARKS: dict[str, tuple[str, str]] = {
     "metastore": ("metastore", "the metastore compared with SQLite and PostgreSQL"),
     "transports": ("transports", "the metastore over its socket, TCP and TLS, and archiving"),
-    "logs": ("logs", "the metastore's log on each place; starts and memory of large ones"),
     "initiator": ("initiator", "an Initiator's cycle over 10,000 tables with 1,000,000 deltas"),
-    "conflicts": ("conflicts", "8 writers that update random rows: by partition, and by row"),
     "planning": ("planning", "a read and a commit of up to 10,000 deltas, 100,000 partitions"),
     "read": ("reading", "reads compared with plain ORC, by the published steps"),
     "write": ("writing", "INSERT compared with plain ORC; UPDATE, DELETE, MERGE with a rewrite"),
     "durability": ("durability", "what the syncs of a commit cost: INSERT with and without them"),
     "compaction": ("compaction", "major and minor compaction compared with a plain rewrite"),
     "memory": ("statements", "every statement on 30 million rows with a 1 GB heap: peak memory"),
-    "changes": ("changes", "the changes of a table beside a scan, and what is kept for them"),
-    "engines": ("engine_sizes", "both engines by the size of the table"),
     "codecs": ("codecs", "what the codecs of ORC files cost: loads, scans, size on disk"),
     "local": ("local.__main__", "the local engine beside delta-rs, DuckLake, Spark, plain ORC"),
     "local-growth": ("local_growth", "the local engine as a table grows: seconds, peak memory"),
@@ -30,7 +26,7 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
 }
 """By name the module, and what it measures."""
 _MEMORY = {"read": "3g", "write": "3g", "durability": "3g", "compaction": "1g", "memory": "1g"}
-_MEMORY |= {"engines": "2g", "codecs": "4g"}
+_MEMORY["codecs"] = "4g"
 """The memory of Spark's JVM; what fits its default is left out."""
 
 

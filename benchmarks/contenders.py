@@ -7,20 +7,17 @@ SQL statements in three durable transactions, as Hive's metastore does.
 
 from __future__ import annotations
 
-import os
-import pwd
-import shutil
+import re
 import sqlite3
-import subprocess
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import duckdb
 import psutil
+import psycopg
 
 from acid_platform import WriteConflict
 from acid_platform.metastore.client.metastore import Metastore
@@ -30,9 +27,9 @@ from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.metastore.server.saving import write_copy
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.concurrency import LockType
-from benchmarks.libpq import Postgres, library
 from benchmarks.upkeep import FILES
 from tests.declared import declare
+from tests.log.postgres_server import PostgresServer
 
 TABLES, PARTITIONS = 100, 10
 
@@ -228,114 +225,44 @@ class Sqlite:
         return {row[0] for row in rows}
 
 
-class PostgresServer:
+class PostgresOfBenchmark:
     """PostgreSQL with default settings (fsync on), its Unix socket, and prepared statements."""
 
     name = "postgresql"
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory / "postgres"
-        self._info = f"host={self._directory} dbname=postgres user=bench"
-        self._server: subprocess.Popen[bytes] | None = None
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
 
-    @staticmethod
-    def missing() -> str:
-        """Why PostgreSQL can't run here; empty if it can."""
-        if _binary("postgres") is None:
-            return "postgres is not in PATH nor below /usr/lib/postgresql"
-        if library() is None:
-            return "libpq is not installed"
-        if os.getuid() == 0 and _account() is None:
-            return "postgres refuses to run as root, and there is no user postgres"
-        return ""
+    def _connect(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self._server.socket_url(), autocommit=True)
 
     def start(self) -> None:
-        self._directory.mkdir()
-        who = _account() if os.getuid() == 0 else None
-        if who is not None:
-            os.chown(self._directory, who.pw_uid, who.pw_gid)
-        as_user: dict[str, Any] = {} if who is None else {"user": who.pw_uid, "group": who.pw_gid}
-        data = self._directory / "data"
-        subprocess.run(
-            [
-                str(_binary("initdb")),
-                "-D",
-                data,
-                "-U",
-                "bench",
-                "-A",
-                "trust",
-                "-E",
-                "UTF8",
-                "--no-instructions",
-            ],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            cwd="/",
-            **as_user,
-        )
-        self._server = subprocess.Popen(
-            [
-                str(_binary("postgres")),
-                "-D",
-                data,
-                "-k",
-                self._directory,
-                "-c",
-                "listen_addresses=",
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            **as_user,
-        )
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                connection = Postgres(self._info)
-                break
-            except Exception:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
-        connection.script(
-            _TABLES_SQL.format(serial="BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")
-        )
-        connection.script(
-            f"INSERT INTO next_write_id SELECT n, 0 FROM generate_series(0, {TABLES - 1}) n"
-        )
-        connection.close()
+        self._server.start()
+        serial = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
+        with self._connect() as connection:
+            connection.execute(_TABLES_SQL.format(serial=serial).encode())
+            connection.execute(
+                "INSERT INTO next_write_id SELECT n, 0 FROM generate_series(0, %s) n", [TABLES - 1]
+            )
 
     def open_session(self) -> Session:
-        return _session(Postgres(self._info).execute, "BEGIN")
+        connection = self._connect()
+
+        def run(sql: str, values: tuple[object, ...] = ()) -> list[Any]:
+            text = re.sub(r"\$\d", "%s", sql).encode()
+            cursor = connection.execute(text, values, prepare=True)
+            return cursor.fetchall() if cursor.description else []
+
+        return _session(run, "BEGIN")
 
     def processes(self) -> list[psutil.Process]:
-        assert self._server is not None
-        parent = psutil.Process(self._server.pid)
+        parent = psutil.Process(self._server.process())
         return [parent, *parent.children()]
 
     def stop(self) -> set[int]:
-        connection = Postgres(self._info)
-        rows = connection.execute(
-            "SELECT txn_id FROM txns JOIN writes USING (txn_id) WHERE state = 'c'"
-        )
-        connection.close()
-        assert self._server is not None
-        self._server.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            self._server.wait(30)
-        return {int(row[0]) for row in rows}
-
-
-def _account() -> pwd.struct_passwd | None:
-    with suppress(KeyError):
-        return pwd.getpwnam("postgres")
-    return None
-
-
-def _binary(name: str) -> str | None:
-    """The path of a program in PATH, else of the newest version below /usr/lib/postgresql."""
-    below = sorted(
-        Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3])
-    )
-    return shutil.which(name) or (str(below[-1]) if below else None)
+        with self._connect() as connection:
+            found = connection.execute(
+                "SELECT txn_id FROM txns JOIN writes USING (txn_id) WHERE state = 'c'"
+            ).fetchall()
+        self._server.close()
+        return {txn for (txn,) in found}

@@ -23,35 +23,17 @@ NAMES = tuple(
     column.split()[0] for column in COLUMNS.replace("12,2", "").replace("4,2", "").split(", ")
 )
 FILES = 4
+_WORDS = (
+    "carefully quickly final deposits packages furiously ironic requests accounts sleep pending"
+    " special express instructions bold even"
+)
 
 
 def lineitem(spark: SparkSession, rows: int, seed: int = 1) -> DataFrame:
     """`rows` rows in FILES Spark partitions, sorted by orderkey."""
     key = F.col("id")
     modes = F.array(*map(F.lit, ("AIR", "FOB", "MAIL", "RAIL", "SHIP", "TRUCK", "REG AIR")))
-    words = F.array(
-        *map(
-            F.lit,
-            (
-                "carefully",
-                "quickly",
-                "final",
-                "deposits",
-                "packages",
-                "furiously",
-                "ironic",
-                "requests",
-                "accounts",
-                "sleep",
-                "pending",
-                "special",
-                "express",
-                "instructions",
-                "bold",
-                "even",
-            ),
-        )
-    )
+    words = F.array(*map(F.lit, _WORDS.split()))
 
     def word(number: int) -> Column:
         return F.get(words, (F.rand(seed + number) * 16).cast("int"))

@@ -33,11 +33,12 @@ from benchmarks.contenders import (
     TABLES,
     Contender,
     OurMetastore,
-    PostgresServer,
+    PostgresOfBenchmark,
     Sqlite,
 )
 from benchmarks.syncs import count_syncs
 from benchmarks.upkeep import keep_short
+from tests.log import postgres_server
 
 FORK = multiprocessing.get_context("fork")
 HISTORIES = (0, 1_000_000, 10_000_000)
@@ -188,11 +189,10 @@ def prove(directory: Path, clients: int) -> dict[str, Any]:
 
 def compare(directory: Path, clients: int, rounds: int, seconds: float) -> dict[str, Any]:
     contenders: list[Contender] = [OurMetastore(directory / "ours"), Sqlite(directory)]
-    missing = PostgresServer.missing()
-    if missing:
+    if missing := postgres_server.missing():
         print(f"PostgreSQL is left out: {missing}", flush=True)
     else:
-        contenders.append(PostgresServer(directory))
+        contenders.append(PostgresOfBenchmark(postgres_server.PostgresServer()))
     runs: dict[str, list[Run]] = {one.name: [] for one in contenders}
     for one in contenders:
         one.start()
@@ -359,7 +359,6 @@ def main() -> None:
         "load_before": [round(one, 2) for one in os.getloadavg()],
     }
     with TemporaryDirectory(prefix="bench-") as name:
-        os.chmod(name, 0o711)  # PostgreSQL has a user of its own
         directory = Path(name)
         if "proof" in parts:
             print("proof of fdatasync", flush=True)

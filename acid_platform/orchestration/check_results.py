@@ -25,8 +25,6 @@ _PLOTTED = {
     "unexpected_percent": "failed rows, percent",
     "observed_value": "observed value",
 }
-
-
 _OBSERVED = (
     "observed_value",
     "unexpected_count",

@@ -2,7 +2,8 @@
 
 `SqlAssetComponent` fills a table from a file of SQL, `TableAssetComponent` from a file of rows or
 by a Python function: each is a way to write an `acid_asset`. `ExternalAssetsComponent` shows the
-tables and views that others make and fill. `dg scaffold defs` writes an instance of each.
+tables and views that others make and fill. `dg scaffold defs` writes an instance of each, and
+an `acid_asset` in Python.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class AcidIOManager(OwnSettings, dg.ConfigurableIOManager):
     def _out(self, warehouse: Warehouse, context: dg.OutputContext, rows: Rows) -> AcidOut:
         settings: Mapping[str, Any] = context.definition_metadata or {}
         expr = settings.get("partition_expr")
-        name = self._table(context.asset_key, settings)
+        name = stored_in(context.asset_key, settings, self.schema_)
         _refuse_misspelt(settings, name)
         mode = settings.get("write_mode", "overwrite")
         options = dict(settings.get("upsert_options") or {})
@@ -169,7 +169,9 @@ class AcidIOManager(OwnSettings, dg.ConfigurableIOManager):
         settings: Mapping[str, Any] = upstream.definition_metadata or {}
         columns = context.definition_metadata.get("columns")
         try:
-            table = self._snapshot(context).table(self._table(context.asset_key, settings))
+            table = self._snapshot(context).table(
+                stored_in(context.asset_key, settings, self.schema_)
+            )
         except NoSuchTable:
             if not _needs_none(context):
                 raise
@@ -199,9 +201,6 @@ class AcidIOManager(OwnSettings, dg.ConfigurableIOManager):
         if self._opened is None:
             self._opened = self.warehouse.open(self._run_id, lambda: self.spark.spark_session)
         return self._opened
-
-    def _table(self, key: dg.AssetKey, settings: Mapping[str, Any]) -> str:
-        return stored_in(key, settings, self.schema_)
 
 
 def _refuse_misspelt(settings: Mapping[str, Any], name: str) -> None:

@@ -94,18 +94,14 @@ class AcidOut:
     """With `serializable`, the run begins again if others have changed what it read."""
 
     def __post_init__(self) -> None:
-        self._refuse(
-            self.write_mode not in get_args(WriteMode),
-            f"write_mode is {self.write_mode!r}; choose one of {', '.join(get_args(WriteMode))}",
-        )
-        self._refuse(
-            self.schema_mode not in get_args(SchemaMode),
-            f"schema_mode is {self.schema_mode!r}; choose error or add",
-        )
-        self._refuse(
-            self.isolation not in get_args(Isolation),
-            f"isolation is {self.isolation!r}; choose one of {', '.join(get_args(Isolation))}",
-        )
+        for name, chosen, kind in (
+            ("write_mode", self.write_mode, WriteMode),
+            ("schema_mode", self.schema_mode, SchemaMode),
+            ("isolation", self.isolation, Isolation),
+        ):
+            allowed = get_args(kind)
+            why = f"{name} is {chosen!r}; choose one of {', '.join(allowed)}"
+            self._refuse(chosen not in allowed, why)
         self._refuse(isinstance(self.key, str), f"key must be a list: [{self.key!r}]")
         by_key = self.write_mode in KEYED_MODES
         self._refuse(by_key and not self.key, f"write_mode {self.write_mode} needs key=[…]")

@@ -10,100 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.comparison.contender import Contender, Ours, OursInSpark
-from benchmarks.comparison.statements import ASSIGNED, MERGED, NAMES, SCHEMA, WHERE, change, merge
+from benchmarks.comparison.statements import ASSIGNED, MERGED, SCHEMA, WHERE, change, merge
+from benchmarks.peers.in_spark import PlainOrc
 
 THREADS = 2
 
 
-def base_rows(spark: Any, data: Path, name: str) -> Any:
-    """The rows to load as a frame over their file, whose reading counts; None for other sources.
-
-    Millions of rows of this process would not fit into one message to the JVM.
-    """
-    if name != "base":
-        return None
-    return spark.read.schema(SCHEMA).parquet(str(data / f"{name}.parquet"))
-
-
 class SparkTables(OursInSpark):
-    """Our tables, changed by Spark."""
+    """Our tables, changed by Spark. The rows to load are a frame over their file, whose reading
+    counts: millions of rows of this process would not fit into one message to the JVM."""
 
     def source(self, name: str) -> Any:
-        found = base_rows(self.warehouse.spark, self.data, name)
-        return super().source(name) if found is None else found
-
-
-class PlainOrc(Contender):
-    """Plain ORC files in Spark: no transactions. Only its load and its reads are compared."""
-
-    def __init__(self, home: Path, data: Path) -> None:
-        super().__init__(home, data)
-        from acid_platform.engine.spark.session import start_session
-
-        self.spark = start_session()
-
-    def source(self, name: str) -> Any:
-        found = base_rows(self.spark, self.data, name)
-        return super().source(name) if found is None else found
-
-    def _path(self, table: str) -> str:
-        return str(self.home / table)
-
-    def load(self, table: str, rows: Any) -> None:
-        rows.coalesce(1).write.mode("overwrite").orc(self._path(table))
-
-    def insert(self, table: str, rows: Any) -> None:
-        self.spark.createDataFrame(rows).coalesce(1).write.mode("append").orc(self._path(table))
-
-    def query(self, table: str, text: str) -> Sequence[Any]:
-        row: Sequence[Any] = self.spark.sql(
-            text.format(table="{rows}"), rows=self.spark.read.orc(self._path(table))
-        ).collect()[0]
-        return row
-
-    def change(self, table: str, phase: str) -> None:
-        """Rewrites the table, as plain files need it."""
-        rows = self.spark.read.orc(self._path(table))
-        if phase == "update":
-            touched = f"({WHERE[phase]})"
-            names = [
-                f"CASE WHEN {touched} THEN {ASSIGNED[name]} ELSE {name} END AS {name}"
-                if name in ASSIGNED
-                else name
-                for name in NAMES
-            ]
-            changed = rows.selectExpr(*names)
-        else:
-            changed = rows.filter(f"NOT ({WHERE[phase]})")
-        self._replace(table, changed)
-
-    def _replace(self, table: str, rows: Any) -> None:
-        rows.write.mode("overwrite").orc(self._path(f"{table}_new"))
-        shutil.rmtree(self._path(table))
-        os.rename(self._path(f"{table}_new"), self._path(table))
-
-    def merge(self, table: str, rows: Any) -> None:
-        source = self.spark.createDataFrame(rows)
-        old = self.spark.read.orc(self._path(table))
-        joined = old.alias("t").join(source.alias("s"), "l_id", "full")
-        names = [
-            f"coalesce(s.{name}, t.{name}) AS {name}"
-            if name in MERGED
-            else name
-            if name == "l_id"
-            else f"coalesce(t.{name}, s.{name}) AS {name}"
-            for name in NAMES
-        ]
-        self._replace(table, joined.selectExpr(*names))
-
-    def compact(self, table: str) -> None:
-        self._replace(table, self.spark.read.orc(self._path(table)).coalesce(1))
-
-    def drop(self, table: str) -> None:
-        shutil.rmtree(self._path(table), ignore_errors=True)
-
-    def versions(self) -> dict[str, str]:
-        return {"pyspark": str(self.spark.version)}
+        if name != "base":
+            return super().source(name)
+        return self.warehouse.spark.read.schema(SCHEMA).parquet(str(self.data / f"{name}.parquet"))
 
 
 class DeltaRs(Contender):

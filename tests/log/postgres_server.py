@@ -56,6 +56,10 @@ class PostgresServer:
         where = f"postgresql://acid@127.0.0.1:{port or self.port}/{database}"
         return f"{where}?{words}" if words else where
 
+    def socket_url(self) -> str:
+        """By the Unix socket."""
+        return f"postgresql://acid@/postgres?host={self._directory}&port={self.port}"
+
     def start(self) -> None:
         options = f"-p {self.port} -k {self._directory} -c listen_addresses=127.0.0.1"
         log = self._directory / "log"

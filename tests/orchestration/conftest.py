@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from acid_platform import Warehouse
 from acid_platform.metastore.operations.compaction import TakeCompaction
 from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import LockRequest, WriteReport
-from acid_platform.orchestration.resources import WarehouseResource
+from acid_platform.orchestration import AcidIOManager, SparkResource, WarehouseResource
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.concurrency import LockType
 from tests.conftest import temporary_warehouse
@@ -86,6 +86,52 @@ def place(tmp_path: Path) -> Iterator[Place]:
         dg.DagsterInstance.ephemeral() as instance,
     ):
         yield Place(warehouse, WarehouseResource(path=str(tmp_path / "wh")), instance)
+
+
+def run(
+    place: Place,
+    *assets: Any,
+    engine: str | None = None,
+    settings: Mapping[str, Any] = {},
+    **arguments: Any,
+) -> dg.ExecuteInProcessResult:
+    """Materializes the assets, by the engine that the warehouse chooses if none is named.
+
+    `settings` are those of the IO manager.
+    """
+    warehouse = WarehouseResource(path=place.resource.path, engine=engine)
+    resources = {
+        "warehouse": warehouse,
+        "spark": SparkResource(),
+        "io_manager": AcidIOManager(warehouse=warehouse, **settings),
+    }
+    return dg.materialize(
+        list(assets),
+        instance=place.instance,
+        run_config=quiet(),
+        raise_on_error=False,
+        resources=resources,
+        **arguments,
+    )
+
+
+def failure(result: dg.ExecuteInProcessResult) -> str:
+    """The error of the step that failed, with its cause, else of the run."""
+    for event in result.all_events:
+        if event.is_step_failure and (error := event.step_failure_data.error):
+            return f"{error.message} {error.cause.message if error.cause else ''}"
+    return "\n".join(str(event) for event in result.all_events if event.is_failure)
+
+
+def succeeded(result: dg.ExecuteInProcessResult) -> bool:
+    assert result.success, failure(result)
+    return True
+
+
+def stored(place: Place, table: str) -> list[tuple[Any, ...]]:
+    """The rows of the table, sorted."""
+    rows = place.warehouse.table(table).to_arrow().to_pylist()
+    return sorted(tuple(row.values()) for row in rows)
 
 
 def quiet(**ops: Any) -> dict[str, Any]:

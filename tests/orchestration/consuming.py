@@ -14,16 +14,8 @@ import pyarrow as pa
 
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.orchestration import TableDeclaration, TableInput, acid_asset
-from acid_platform.orchestration.resources import WarehouseResource
+from acid_platform.orchestration.resources import SparkResource, WarehouseResource
 from tests.orchestration.conftest import quiet
-
-
-class NoSpark(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """Stands for Spark where Spark is not needed."""
-
-    @property
-    def spark_session(self) -> None:
-        return None
 
 
 @acid_asset(
@@ -45,7 +37,7 @@ def materialize(warehouse: WarehouseResource, **options: Any) -> dg.ExecuteInPro
     return dg.materialize(
         [log],
         run_config=quiet(),
-        resources={"warehouse": warehouse, "spark": NoSpark()},
+        resources={"warehouse": warehouse, "spark": SparkResource()},
         **options,
     )
 

@@ -30,7 +30,7 @@ from acid_platform.orchestration import (
 )
 from acid_platform.orchestration.resources import SparkResource
 from acid_platform.services import cleaner
-from tests.orchestration.conftest import Place, quiet
+from tests.orchestration.conftest import Place, failure, run, stored, succeeded
 
 pytestmark = pytest.mark.spark
 
@@ -47,22 +47,6 @@ def lake(place: Place, spark: SparkSession) -> Iterator[Place]:
     yield place
 
 
-def run(lake: Place, *assets: dg.AssetsDefinition, **arguments: Any) -> dg.ExecuteInProcessResult:
-    return dg.materialize(
-        list(assets),
-        instance=lake.instance,
-        run_config=quiet(),
-        raise_on_error=False,
-        resources={"warehouse": lake.resource, "spark": SparkResource()},
-        **arguments,
-    )
-
-
-def succeeded(result: dg.ExecuteInProcessResult) -> bool:
-    assert result.success, failure(result)
-    return True
-
-
 def told(result: dg.ExecuteInProcessResult, key: str = "t") -> dict[str, Any]:
     """Metadata of the one materialization of an asset."""
     [event] = [
@@ -74,18 +58,6 @@ def told(result: dg.ExecuteInProcessResult, key: str = "t") -> dict[str, Any]:
         name: one.records if isinstance(one, dg.TableMetadataValue) else one.value
         for name, one in event.materialization.metadata.items()
     }
-
-
-def rows(lake: Place, table: str = "db.t") -> list[tuple[Any, ...]]:
-    found = lake.warehouse.table(table).to_arrow()
-    return sorted(tuple(row.values()) for row in found.to_pylist())
-
-
-def failure(result: dg.ExecuteInProcessResult) -> str:
-    [event] = [one for one in result.all_events if one.is_step_failure]
-    error = event.step_failure_data.error
-    assert error
-    return f"{error.message} {error.cause.message if error.cause else ''}"
 
 
 # --- a materialization is one transaction --------------------------------------------------------
@@ -136,7 +108,7 @@ def test_a_reader_never_sees_what_a_blocking_check_refuses(lake: Place) -> None:
 
     def read() -> None:
         while not ended.is_set():
-            seen.append(rows(lake))
+            seen.append(stored(lake, "db.t"))
             time.sleep(0.02)
 
     reader = threading.Thread(target=read)
@@ -176,7 +148,7 @@ def test_a_reader_never_sees_what_a_blocking_check_refuses(lake: Place) -> None:
     lake.warehouse.metastore.set("hive.compactor.abortedtxn.threshold", "0")
     removed = [path for done in cleaner.run(lake.warehouse.metastore) for path in done.removed]
     assert removed and not list(root.glob("p=1/*delta_0000002_*"))
-    assert rows(lake) == [(7, "before", 1)]
+    assert stored(lake, "db.t") == [(7, "before", 1)]
 
 
 def test_a_check_that_only_warns_lets_the_rows_in(lake: Place) -> None:
@@ -185,7 +157,7 @@ def test_a_check_that_only_warns_lets_the_rows_in(lake: Place) -> None:
         return [{"id": 1, "v": "x"}, {"id": 2, "v": None}]
 
     result = run(lake, t)
-    assert succeeded(result) and rows(lake) == [(1, "x"), (2, None)]
+    assert succeeded(result) and stored(lake, "db.t") == [(1, "x"), (2, None)]
     [check] = result.get_asset_check_evaluations()
     assert not check.passed and check.severity is dg.AssetCheckSeverity.WARN
 
@@ -226,7 +198,7 @@ def test_what_a_write_mode_does(
         return pa.Table.from_pylist(GIVEN)
 
     result = run(lake, t)
-    assert succeeded(result) and rows(lake) == after
+    assert succeeded(result) and stored(lake, "db.t") == after
     metadata = told(result)
     assert metadata["difference to the previous write id"] == difference
     assert metadata["dagster/row_count"] == len(after)
@@ -263,14 +235,14 @@ def test_rows_that_a_mode_can_t_place_change_nothing(lake: Place) -> None:
         assert not result.success and why in failure(result)
         kinds = {one.event_type for one in result.all_events}
         assert dg.DagsterEventType.STEP_UP_FOR_RETRY not in kinds
-    assert rows(lake) == [(1, "a"), (2, "b")]
+    assert stored(lake, "db.t") == [(1, "a"), (2, "b")]
 
 
 def test_an_asset_without_partitions_replaces_every_partition_of_its_table(lake: Place) -> None:
     for numbers in ([1, 2], [2, 3]):
         given = [{"id": one, "v": "x", "p": one} for one in numbers]
         assert succeeded(run(lake, acid_asset(table=TABLE)(answering(given))))
-    assert [row[0] for row in rows(lake)] == [2, 3]
+    assert [row[0] for row in stored(lake, "db.t")] == [2, 3]
 
 
 def test_new_columns_are_added_when_the_transaction_commits_and_only_then(lake: Place) -> None:
@@ -301,7 +273,7 @@ def test_new_columns_are_added_when_the_transaction_commits_and_only_then(lake: 
 
         assert run(lake, t).success is success
         assert columns() == (["id", "v", "share"] if success else ["id", "v"])
-    assert rows(lake) == [(1, "a", None), (2, "b", None), (3, "c", 0.5)]
+    assert stored(lake, "db.t") == [(1, "a", None), (2, "b", None), (3, "c", 0.5)]
 
 
 # --- bodies --------------------------------------------------------------------------------------
@@ -316,7 +288,7 @@ def test_a_body_may_drive_the_transaction_and_check_by_itself(lake: Place) -> No
         return [Finding("ids_are_positive", table.read().count() == 2)]
 
     result = run(lake, t)
-    assert succeeded(result) and rows(lake) == [(1, "x", 1), (2, "Y", 1)]
+    assert succeeded(result) and stored(lake, "db.t") == [(1, "x", 1), (2, "Y", 1)]
     metadata = told(result)
     assert (metadata["rows inserted"], metadata["rows updated"]) == (2, 1)
 
@@ -348,7 +320,7 @@ def test_inputs_are_read_at_one_snapshot_as_they_are_annotated(lake: Place) -> N
         return frame.selectExpr("n * 10 AS tens")
 
     result = run(lake, up, down)
-    assert succeeded(result) and rows(lake, "db.down") == [(10,), (20,)]
+    assert succeeded(result) and stored(lake, "db.down") == [(10,), (20,)]
     assert got == {"up": [1, 2], "few": [{"n": 2}], "lazily": 2, "batches": 2, "polar": [1, 2]}
     assert down.asset_deps[dg.AssetKey(["db", "down"])] == {dg.AssetKey(["db", "up"])}
 
@@ -372,7 +344,7 @@ def test_P7_heartbeats_go_on_while_a_spark_job_is_longer_than_the_timeout(lake: 
             "SELECT 1 AS id, reflect('java.lang.Thread', 'sleep', 4000L) AS v"
         )
 
-    assert succeeded(run(lake, t)) and rows(lake) == [(1, "null")]
+    assert succeeded(run(lake, t)) and stored(lake, "db.t") == [(1, "null")]
 
 
 # --- several tables ------------------------------------------------------------------------------
@@ -393,12 +365,12 @@ def test_several_tables_commit_together_or_not_at_all(lake: Place) -> None:
     assert succeeded(run(lake, pair(1)))
     result = run(lake, pair(-2))
     assert not result.success and "ids_are_positive of db.b" in failure(result)
-    assert (rows(lake, "db.a"), rows(lake, "db.b")) == ([(1,)], [(1,)])
+    assert (stored(lake, "db.a"), stored(lake, "db.b")) == ([(1,)], [(1,)])
     again = run(lake, pair(3))
     assert told(again, "a")["transaction"] == told(again, "b")["transaction"]
     subset = run(lake, pair(4, can_subset=True), selection=[dg.AssetKey(["db", "a"])])
     assert succeeded(subset)
-    assert (rows(lake, "db.a"), rows(lake, "db.b")) == ([(4,)], [(3,)])
+    assert (stored(lake, "db.a"), stored(lake, "db.b")) == ([(4,)], [(3,)])
 
 
 def test_expectations_are_executed_alone_on_what_is_committed(lake: Place) -> None:
@@ -421,7 +393,7 @@ def test_expectations_are_executed_alone_on_what_is_committed(lake: Place) -> No
     assert not alone(t, "t")
     assert len(table.history()) == 2
     assert succeeded(run(lake, pair(1)))
-    assert alone(pair(-5, can_subset=True), "b") and rows(lake, "db.b") == [(1,)]
+    assert alone(pair(-5, can_subset=True), "b") and stored(lake, "db.b") == [(1,)]
 
 
 def test_checks_of_the_body_are_executed_alone_where_recheck_finds_them(lake: Place) -> None:
@@ -480,7 +452,7 @@ def test_a_click_on_execute_names_no_partition_and_looks_at_all(lake: Place) -> 
 
 def per_day(lake: Place) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
-    for number, day in rows(lake):
+    for number, day in stored(lake, "db.t"):
         found.setdefault(str(day), []).append(number)
     return found
 
@@ -550,7 +522,7 @@ def test_a_partition_of_the_asset_may_be_several_of_the_table(lake: Place) -> No
         result = run(lake, declared(answering(given)), partition_key=key)
         assert succeeded(result)
     assert told(result)["dagster/partition_row_count"] == 2
-    assert [(str(day), shop) for _, day, shop in rows(lake)] == [
+    assert [(str(day), shop) for _, day, shop in stored(lake, "db.t")] == [
         ("2024-01-02", "a"),
         ("2024-01-01", "b"),
         ("2024-01-01", "c"),
@@ -585,7 +557,7 @@ def test_multi_and_dynamic_partitions_are_replaced_one_by_one(lake: Place) -> No
     for shop in ("north", "south", "north"):
         key = dg.MultiPartitionKey({"date": "2024-01-02", "shop": shop})
         assert succeeded(run(lake, t, partition_key=key))
-    assert [(n, shop, str(day)) for n, shop, day in rows(lake)] == [
+    assert [(n, shop, str(day)) for n, shop, day in stored(lake, "db.t")] == [
         (1, "south", "2024-01-02"),
         (2, "north", "2024-01-02"),
     ]
@@ -606,7 +578,7 @@ def test_downstream_reads_the_partitions_that_dagster_maps(lake: Place) -> None:
     for key in ("2024-01-01", "2024-01-02", "2024-01-03"):
         assert succeeded(run(lake, up, partition_key=key))
     assert succeeded(run(lake, up, sums, selection=[sums], partition_key="2024-01-03"))
-    assert [one[0] for one in rows(lake, "db.sums")] == [5]
+    assert [one[0] for one in stored(lake, "db.sums")] == [5]
 
 
 # --- trying again --------------------------------------------------------------------------------
@@ -629,7 +601,7 @@ def test_a_conflict_is_tried_again_with_a_fresh_snapshot(lake: Place) -> None:
 
     result = run(lake, t)
     assert succeeded(result) and attempts == ["a", "other"]
-    assert rows(lake) == [(1, "other!"), (2, "b")]
+    assert stored(lake, "db.t") == [(1, "other!"), (2, "b")]
     kinds = [one.event_type for one in result.all_events]
     assert kinds.count(dg.DagsterEventType.STEP_UP_FOR_RETRY) == 1
     assert kinds.count(dg.DagsterEventType.STEP_RESTARTED) == 1

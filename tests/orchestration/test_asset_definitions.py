@@ -109,7 +109,7 @@ def make(**arguments: Any) -> Callable[[], object]:
     ("build", "why"),
     [
         (make(write_mode="replace"), "write_mode is 'replace'; choose one of append, overwrite"),
-        (make(schema_mode="merge"), "schema_mode is 'merge'; choose error or add"),
+        (make(schema_mode="merge"), "schema_mode is 'merge'; choose one of error, add"),
         (make(write_mode="upsert"), "write_mode upsert needs key=[…]"),
         (make(key=["id"]), "write_mode overwrite uses no key"),
         (make(write_mode="upsert", key="id"), "key must be a list: ['id']"),

@@ -15,13 +15,14 @@ import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from pyarrow import parquet
 
 from acid_platform import UnsupportedStatement, WrongType
+from acid_platform.errors import CorruptFile
 from acid_platform.layout.types import parse_columns
 from acid_platform.orchestration.components import SqlAssetComponent, TableAssetComponent, rows_of
-from acid_platform.orchestration.resources import SparkResource, WarehouseResource
 from acid_platform.sql.scripts import tables_of_script
-from tests.orchestration.conftest import Place, quiet
+from tests.orchestration.conftest import Place, run, stored
 
 SQL = "acid_platform.orchestration.components.SqlAssetComponent"
 TABLE = "acid_platform.orchestration.components.TableAssetComponent"
@@ -103,20 +104,7 @@ def component(folder: Path, name: str, kind: str, attributes: str, **files: str)
 def materialize(
     place: Place, definitions: dg.Definitions, **arguments: Any
 ) -> dg.ExecuteInProcessResult:
-    warehouse = WarehouseResource(path=place.warehouse.path, engine="local")
-    return dg.materialize(
-        list(assets_of(definitions).values()),
-        instance=place.instance,
-        run_config=quiet(),
-        raise_on_error=False,
-        resources={"warehouse": warehouse, "spark": SparkResource()},
-        **arguments,
-    )
-
-
-def stored(place: Place, table: str) -> list[tuple[Any, ...]]:
-    rows = place.warehouse.table(table).to_arrow().to_pylist()
-    return sorted(tuple(row.values()) for row in rows)
+    return run(place, *assets_of(definitions).values(), engine="local", **arguments)
 
 
 # --- modules -------------------------------------------------------------------------------------
@@ -592,3 +580,15 @@ def test_what_dg_scaffolds_loads_and_runs(folder: Path, place: Place) -> None:
     assert place.warehouse.tables() == ["shop.orders", "shop.totals"]
     for registered in (SqlAssetComponent, TableAssetComponent):
         assert (registered.get_description() or "").startswith("A table ")
+
+
+def test_P65_a_file_of_an_asset_is_bounded_too(tmp_path: Path) -> None:
+    small, large = tmp_path / "small.parquet", tmp_path / "large.parquet"
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 9_000, pa.int32()), ["x" * (1 << 20)])
+    for file, column in {small: texts[:3], large: texts}.items():
+        parquet.write_table(
+            pa.table({"v": column}), file, compression="zstd", dictionary_pagesize_limit=1 << 30
+        )
+    assert rows_of(str(small), ()).num_rows == 3
+    with pytest.raises(CorruptFile, match=r"large\.parquet: row group 0 takes few bytes"):
+        rows_of(str(large), ())

@@ -1,24 +1,50 @@
-"""Rows of a body in this process are looked at as Spark looks at them."""
+"""Rows of a body are looked at as Spark does it; those that fail go into a table of their own."""
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+from collections.abc import Iterator
+from datetime import UTC
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import dagster as dg
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
-from acid_platform import NeedsSpark, WrongType
+from acid_platform import InvalidDefinition, NeedsSpark, WrongType
 from acid_platform.engine.interface import Result
-from acid_platform.layout.types import parse_columns
-from acid_platform.orchestration.body_rows import LocalRows, body_rows
+from acid_platform.layout.types import Column, parse_columns
+from acid_platform.orchestration import (
+    Expectation,
+    TableDeclaration,
+    Transaction,
+    acid_asset,
+    table_checks,
+)
+from acid_platform.orchestration.body_rows import (
+    LocalRows,
+    SparkRows,
+    _split_by_arrow,
+    _split_by_spark,
+    body_rows,
+    failing_rows,
+)
+from acid_platform.orchestration.evaluation import evaluate, in_pandas
+from acid_platform.orchestration.outputs import WriteMode
+from acid_platform.orchestration.resources import WarehouseResource
+from acid_platform.values.arrow_types import declared_columns
 from tests.conftest import temporary_warehouse
+from tests.orchestration import conftest, test_checks_agree
+from tests.orchestration.conftest import Place
+from tests.orchestration.test_checks_agree import DAYS
 
 COLUMNS = parse_columns("i int, s string, f double, d date, n decimal(9,2), p int, c string")
 
@@ -98,3 +124,251 @@ def test_P33_a_result_of_a_body_above_the_limit_is_not_held_in_memory(tmp_path: 
         other = SimpleNamespace(renamed=lambda names: f"of Spark: {names}")
         auto = result.or_else(lambda why: other)  # type: ignore[arg-type, return-value]
         assert auto.held(1_000_000) == "of Spark: ['id']"
+
+
+ORDERS = TableDeclaration("shop.orders", "id int, amount int", ("day date",))
+GIVEN = Expectation(
+    "amounts_are_given", "ExpectColumnValuesToNotBeNull", {"column": "amount"}, quarantine=True
+)
+SMALL = Expectation(
+    "ids_are_small",
+    "ExpectColumnValuesToBeBetween",
+    {"column": "id", "max_value": 9},
+    quarantine=True,
+)
+SOME = Expectation("there_are_some", "ExpectTableRowCountToBeBetween", {"min_value": 2})
+DAY = "2024-02-29"
+BAD: list[dict[str, object]] = [
+    {"id": 2, "amount": None, "day": DAY},
+    {"id": 10, "amount": None, "day": DAY},
+    {"id": 11, "amount": 1, "day": DAY},
+]
+
+
+@pytest.fixture(
+    params=["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])]
+)
+def lake(place: Place, request: pytest.FixtureRequest) -> Iterator[Place]:
+    """A place whose assets run in one of the engines."""
+    if request.param == "spark":
+        request.getfixturevalue("spark")
+    resource = WarehouseResource(path=place.resource.path, engine=request.param)
+    yield dataclasses.replace(place, resource=resource)
+
+
+def fill(place: Place, rows: list[dict[str, object]], **more: Any) -> dg.ExecuteInProcessResult:
+    arguments = {"expectations": [GIVEN, SMALL], "write_mode": "append", **more}
+    partition = arguments.pop("partition_key", None)
+
+    @acid_asset(table=ORDERS, **arguments)
+    def orders() -> list[dict[str, object]]:
+        return rows
+
+    return conftest.run(place, orders, partition_key=partition)
+
+
+def ids(place: Place, table: str = "shop.orders") -> list[int]:
+    return sorted(place.warehouse.table(table).to_arrow(["id"])["id"].to_pylist())
+
+
+def test_what_fails_is_set_aside_with_reason_run_and_time(lake: Place) -> None:
+    result = fill(lake, [{"id": 1, "amount": 1, "day": DAY}, *BAD])
+    assert result.success and ids(lake) == [1]
+    rejected = lake.warehouse.table("shop.orders_quarantine")
+    rows = sorted(rejected.to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert [(row["id"], row["quarantined_by"]) for row in rows] == [
+        (2, "amounts_are_given"),
+        (10, "amounts_are_given, ids_are_small"),
+        (11, "ids_are_small"),
+    ]
+    assert {row["quarantined_run"] for row in rows} == {result.run_id}
+    assert {row["day"] for row in rows} == {DAYS[1]}
+    table = lake.warehouse.table("shop.orders")
+    assert table.history()[-1]["txn"] == rejected.history()[-1]["txn"]
+    committed = table.history()[-1]["time"] / 1000
+    assert abs(committed - rows[0]["quarantined_at"].replace(tzinfo=UTC).timestamp()) < 60
+
+
+def test_the_check_warns_and_the_materialization_counts(lake: Place) -> None:
+    result = fill(lake, [{"id": 1, "amount": 1, "day": DAY}, *BAD[:2]])
+    checks = {each.check_name: each for each in result.get_asset_check_evaluations()}
+    given = checks["amounts_are_given"]
+    assert not given.passed and given.severity == dg.AssetCheckSeverity.WARN
+    details: Any = given.metadata["details"].value
+    assert details["unexpected_count"] == 2 and details["quarantine"] == "shop.orders_quarantine"
+    assert "| warns | amounts\\_are" in str(given.metadata["data docs"].value).replace("_", "\\_")
+    [event] = result.get_asset_materialization_events()
+    assert event.materialization.metadata["quarantined rows"].value == 2
+    again = fill(lake, [{"id": 3, "amount": 1, "day": DAY}])
+    assert {each.passed for each in again.get_asset_check_evaluations()} == {True}
+    [event] = again.get_asset_materialization_events()
+    assert "quarantined rows" not in event.materialization.metadata
+
+
+def test_both_tables_have_the_commit_or_neither(lake: Place) -> None:
+    rows = [{"id": 1, "amount": 1, "day": DAY}, *BAD]
+    assert not fill(lake, rows, expectations=[GIVEN, SMALL, SOME]).success
+    assert ids(lake) == ids(lake, "shop.orders_quarantine") == []
+    more = [{"id": 3, "amount": 1, "day": DAY}, *rows]
+    assert fill(lake, more, expectations=[GIVEN, SMALL, SOME]).success
+    assert ids(lake) == [1, 3] and ids(lake, "shop.orders_quarantine") == [2, 10, 11]
+
+
+@pytest.mark.slow
+def test_rows_that_are_there_already_still_fail_the_run(lake: Place) -> None:
+    assert fill(lake, BAD, expectations=[]).success
+    assert not fill(lake, BAD).success
+    assert ids(lake) == [2, 10, 11]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("write_mode", ["upsert", "delete+insert"])
+def test_a_row_that_fails_leaves_the_row_that_is_there(lake: Place, write_mode: WriteMode) -> None:
+    arguments = {"write_mode": write_mode, "key": ["id", "day"]}
+    assert fill(lake, [{"id": 2, "amount": 5, "day": DAY}], **arguments).success
+    assert fill(lake, BAD, **arguments).success
+    assert ids(lake) == [2] and ids(lake, "shop.orders_quarantine") == [2, 10, 11]
+
+
+@pytest.mark.slow
+def test_the_partition_of_a_run_is_replaced_by_what_holds(lake: Place) -> None:
+    arguments = {
+        "write_mode": "overwrite",
+        "partitions_def": dg.DailyPartitionsDefinition("2024-01-01"),
+        "partition_expr": "day",
+        "partition_key": DAY,
+    }
+    rows = [{name: row[name] for name in ("id", "amount")} for row in BAD]  # the run has the day
+    assert fill(lake, [{"id": 1, "amount": 1}, *rows], **arguments).success
+    assert fill(lake, [{"id": 4, "amount": 1}, *rows[:1]], **arguments).success
+    assert ids(lake) == [4] and ids(lake, "shop.orders_quarantine") == [2, 2, 10, 11]
+    columns = lake.warehouse.table("shop.orders_quarantine").to_arrow(["day"])
+    assert set(columns["day"].to_pylist()) == {DAYS[1]}
+
+
+@pytest.mark.slow
+def test_columns_that_the_table_gets_later(lake: Place) -> None:
+    assert fill(lake, BAD).success
+    assert fill(lake, [{**BAD[0], "note": "late"}], schema_mode="add").success
+    notes = lake.warehouse.table("shop.orders_quarantine").to_arrow(["note"])["note"]
+    assert sorted(notes.to_pylist(), key=str) == [None, None, None, "late"]
+    lacking = [{"id": 5, "day": DAY}]  # a column that the rows lack is NULL
+    assert fill(lake, lacking).success and ids(lake) == []
+
+
+NOT_NULL, BETWEEN = "ExpectColumnValuesToNotBeNull", "ExpectColumnValuesToBeBetween"
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"kind": "ExpectColumnValuesToBeUnique"}, "says not which row fails"),
+    ({"kind": "ExpectTableRowCountToEqual", "arguments": {"value": 1}}, "says not which row"),
+    ({"kind": NOT_NULL, "arguments": {"column": "id", "mostly": 0.9}}, "leave mostly out"),
+    ({"kind": BETWEEN, "arguments": {"column": "id", "min_value": []}}, r"\[\] is no number"),
+]
+
+
+@pytest.mark.parametrize(("fields", "why"), WRONG)
+def test_what_no_row_fails_by_itself_is_refused(fields: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidDefinition, match=f"asset of shop.orders: .*{why}"):
+        wrong = Expectation(
+            **{"name": "e", "arguments": {"column": "id"}, **fields}, quarantine=True
+        )
+        acid_asset(table=ORDERS, expectations=[wrong])
+
+
+def test_what_is_written_already_can_t_be_set_aside() -> None:
+    with pytest.raises(InvalidDefinition, match="can't set rows aside"):
+        table_checks("c", "db.t", [GIVEN])
+    with pytest.raises(InvalidDefinition, match="can't set rows aside"):
+        acid_asset(table=ORDERS, checks=[GIVEN])
+    with pytest.raises(InvalidDefinition, match="quarantined_by has the name"):
+        acid_asset(
+            table=TableDeclaration("db.t", "amount int, quarantined_by int"), expectations=[GIVEN]
+        )
+
+
+@pytest.mark.slow
+def test_a_body_may_take_txn_if_it_returns_the_rows(lake: Place) -> None:
+    def run(*statements: str) -> bool:
+        @acid_asset(table=ORDERS, expectations=[GIVEN], write_mode="append")
+        def orders(txn: Transaction) -> Any:
+            for statement in statements[:-1]:
+                txn.sql(statement)
+            return txn.sql(statements[-1])
+
+        return conftest.run(lake, orders).success
+
+    lake.warehouse.create_table("shop.raw", "id int, amount int, day date")
+    lake.warehouse.table("shop.raw").insert([{"id": 1, "amount": 1, "day": DAY}, *BAD])
+    select = "SELECT id, amount, day FROM shop.raw"
+    assert run(select)
+    assert ids(lake) == [1, 11] and ids(lake, "shop.orders_quarantine") == [2, 10]
+    assert not run(f"INSERT INTO shop.orders {select}", select)
+    assert ids(lake) == [1, 11]
+
+
+# --- the same rows as Great Expectations ----------------------------------------------------------
+
+
+ROWS = test_checks_agree.ROWS.drop_columns(["not_checked"])  # it has NaN, which is Spark's
+
+
+def expectations() -> Iterator[Expectation]:
+    texts, whole = ["string_0", "string_1"], ["tinyint_0", "int_1", "bigint_0", "bigint_1"]
+    for name in ROWS.column_names:
+        yield Expectation(f"given_{name}", NOT_NULL, {"column": name})
+        yield Expectation(f"null_{name}", "ExpectColumnValuesToBeNull", {"column": name})
+    for name in [*whole, "double_0", "double_1"]:
+        for bounds in (
+            {"min_value": 2},
+            {"max_value": 2, "strict_max": True},
+            {"min_value": 0.5, "strict_min": True, "max_value": 2.0},
+        ):
+            yield Expectation(
+                f"between_{name}_{len(bounds)}_{bounds.get('min_value')}",
+                BETWEEN,
+                {"column": name, **bounds},
+            )
+    for names, values in ((whole, [1, 2, 5, 2**60]), (texts, ["a", "b", "", "it's"])):
+        for name in names:
+            arguments = {"column": name, "value_set": values}
+            yield Expectation(f"in_{name}", "ExpectColumnValuesToBeInSet", arguments)
+            yield Expectation(f"not_in_{name}", "ExpectColumnValuesToNotBeInSet", arguments)
+    for name in ("date_0", "date_1"):
+        yield Expectation(
+            f"between_{name}",
+            "ExpectColumnValuesToBeBetween",
+            {"column": name, "min_value": DAYS[1]},
+        )
+
+
+EXPECTATIONS = list(expectations())
+FAILING = {each.name: failing_rows(each, ROWS.column_names) for each in EXPECTATIONS}
+QUARANTINE_COLUMNS: tuple[Column, ...] = declared_columns(ROWS.schema)
+
+
+@pytest.mark.slow
+def test_P33_arrow_rejects_as_many_rows_as_great_expectations() -> None:
+    _, _, counts = _split_by_arrow(LocalRows(ROWS, QUARANTINE_COLUMNS, "t"), FAILING)
+    findings = evaluate(in_pandas(ROWS, EXPECTATIONS), EXPECTATIONS)
+    assert counts == {
+        finding.name: finding.details.get("unexpected_count", 0) for finding in findings
+    }
+    assert len(set(counts.values())) > 3
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_P33_spark_and_arrow_reject_the_same_rows(spark: SparkSession) -> None:
+    def listed(rows: pa.Table) -> list[str]:
+        return sorted(map(str, rows.to_pylist()))
+
+    held, rejected, counts = _split_by_arrow(LocalRows(ROWS, QUARANTINE_COLUMNS, "t"), FAILING)
+    regex = Expectation(
+        "r", "ExpectColumnValuesToMatchRegex", {"column": "string_1", "regex": r"^\w$"}
+    )
+    frame = SparkRows(spark.createDataFrame(ROWS), QUARANTINE_COLUMNS)
+    spark_held, spark_rejected, spark_counts = _split_by_spark(frame, FAILING)
+    assert counts == spark_counts
+    assert listed(held.rows) == listed(spark_held.rows.toArrow())
+    assert listed(rejected.rows) == listed(spark_rejected.rows.toArrow())
+    test = {"r": failing_rows(regex, ROWS.column_names)}
+    assert _split_by_spark(frame, test)[2] == {"r": 1}  # ü, which is \w only with (?U)

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from acid_platform.orchestration import (
-    AcidIOManager,
     SparkResource,
     acid_asset,
     asset_key,
@@ -17,8 +16,7 @@ from acid_platform.orchestration import (
 )
 from acid_platform.orchestration.components import ExternalAssetsComponent
 from acid_platform.orchestration.outside_commits import commit_sensor
-from acid_platform.orchestration.resources import WarehouseResource
-from tests.orchestration.conftest import Place, quiet
+from tests.orchestration.conftest import Place, run, succeeded
 
 STAFF, BOSSES, ADULTS = (asset_key(f"hr.{name}") for name in ("staff", "bosses", "adults"))
 VIEW = "CREATE VIEW hr.adults (who, years) COMMENT 'of age' AS SELECT name, age FROM hr.staff"
@@ -203,14 +201,6 @@ def test_the_io_manager_loads_a_table_of_others(hr: Place) -> None:
         return people.nlargest(1, "age")[["name", "age"]]
 
     staff = shown(hr, "hr.staff")[STAFF]
-    warehouse = WarehouseResource(path=hr.warehouse.path, engine="local")
-    result = dg.materialize(
-        [staff, oldest],
-        selection=[oldest],
-        instance=hr.instance,
-        run_config=quiet(),
-        resources={"io_manager": AcidIOManager(warehouse=warehouse)},
-    )
-    assert result.success
+    assert succeeded(run(hr, staff, oldest, engine="local", selection=[oldest]))
     [row] = hr.warehouse.table("shop.oldest").to_arrow().to_pylist()
     assert row == {"name": "n60", "age": 60}

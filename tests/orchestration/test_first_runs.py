@@ -13,14 +13,12 @@ import pytest
 from pyspark.sql import DataFrame
 
 from acid_platform.orchestration import (
-    AcidIOManager,
-    SparkResource,
     TableDeclaration,
     TableInput,
     acid_asset,
 )
-from acid_platform.orchestration.resources import WarehouseResource
-from tests.orchestration.conftest import Place, quiet
+from tests.orchestration import conftest
+from tests.orchestration.conftest import Place
 
 DAYS = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-04")
 FIRST, SECOND, THIRD = DAYS.get_partition_keys()
@@ -83,17 +81,7 @@ KINDS = [
 
 
 def run(place: Place, asset: Any, partition: str | None = None) -> bool:
-    warehouse = WarehouseResource(path=place.warehouse.path, engine="local")
-    resources = {"warehouse": warehouse, "spark": SparkResource()}
-    done = dg.materialize(
-        [asset],
-        instance=place.instance,
-        run_config=quiet(),
-        partition_key=partition,
-        resources={**resources, "io_manager": AcidIOManager(**resources)},
-        raise_on_error=False,
-    )
-    return bool(done.success)
+    return conftest.run(place, asset, engine="local", partition_key=partition).success
 
 
 @pytest.mark.more
@@ -127,13 +115,6 @@ def test_what_is_downstream_of_no_partition_gets_no_rows(place: Place) -> None:
         return [{"rows": source.num_rows}]
 
     made = dg.asset(key_prefix="db", ins={"source": dg.AssetIn(["db", "source"])})(downstream)
-    warehouse = WarehouseResource(path=place.warehouse.path, engine="local")
     for definition, succeeds in ((none, True), (None, False)):
-        done = dg.materialize(
-            [made, upstream(definition)],
-            instance=place.instance,
-            run_config=quiet(),
-            resources={"io_manager": AcidIOManager(warehouse=warehouse)},
-            raise_on_error=False,
-        )
+        done = conftest.run(place, made, upstream(definition), engine="local")
         assert done.success is succeeds

@@ -16,48 +16,13 @@ from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.transaction import Transaction
 from acid_platform.orchestration import AcidIOManager, TableDeclaration, TableInput, acid_asset
 from acid_platform.orchestration.inputs import reader_of
-from acid_platform.orchestration.resources import SparkResource, WarehouseResource
-from tests.orchestration.conftest import Place, quiet
+from acid_platform.orchestration.resources import WarehouseResource
+from tests.orchestration.conftest import Place, failure, quiet, run, stored, succeeded
 
 DAYS = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-05")
 REGIONS = dg.StaticPartitionsDefinition(["eu", "us"])
 BOTH = dg.MultiPartitionsDefinition({"date": DAYS, "region": REGIONS})
 Row = tuple[Any, ...]
-
-
-def run(place: Place, *assets: Any, **arguments: Any) -> dg.ExecuteInProcessResult:
-    engine = arguments.pop("engine", "local")
-    warehouse = WarehouseResource(path=place.warehouse.path, engine=engine)
-    resources = {
-        "io_manager": AcidIOManager(warehouse=warehouse, **arguments.pop("settings", {})),
-        "warehouse": warehouse,
-        "spark": SparkResource(),
-    }
-    return dg.materialize(
-        list(assets),
-        instance=place.instance,
-        run_config=quiet(),
-        raise_on_error=False,
-        resources=resources,
-        **arguments,
-    )
-
-
-def succeeded(result: dg.ExecuteInProcessResult) -> bool:
-    assert result.success, failure(result)
-    return True
-
-
-def failure(result: dg.ExecuteInProcessResult) -> str:
-    for event in result.all_events:
-        if event.is_step_failure and (error := event.step_failure_data.error):
-            return f"{error.message} {error.cause.message if error.cause else ''}"
-    return "\n".join(str(event) for event in result.all_events if event.is_failure)
-
-
-def stored(place: Place, table: str) -> list[Row]:
-    rows = place.warehouse.table(table).to_arrow().to_pylist()
-    return sorted(tuple(row.values()) for row in rows)
 
 
 def test_each_type_is_stored_and_loaded(place: Place) -> None:

@@ -30,38 +30,12 @@ from acid_platform.orchestration import (
 from acid_platform.orchestration.materialize import Uncommitted
 from acid_platform.orchestration.outputs import ensure_table
 from acid_platform.orchestration.resources import WarehouseResource
-from tests.orchestration.conftest import Place, quiet
+from tests.orchestration.conftest import Place, failure, run
 from tests.orchestration.local_writes import insert
 
 POSITIVE = Expectation(
     "ids_are_positive", "ExpectColumnValuesToBeBetween", {"column": "id", "min_value": 1}
 )
-
-
-class NoSpark(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """Stands for Spark where Spark is not needed."""
-
-    @property
-    def spark_session(self) -> None:
-        return None
-
-
-def run(place: Place, asset: dg.AssetsDefinition, **arguments: Any) -> dg.ExecuteInProcessResult:
-    return dg.materialize(
-        [asset],
-        instance=place.instance,
-        run_config=quiet(),
-        raise_on_error=False,
-        resources={"warehouse": place.resource, "spark": NoSpark()},
-        **arguments,
-    )
-
-
-def failure(result: dg.ExecuteInProcessResult) -> str:
-    [event] = [one for one in result.all_events if one.is_step_failure]
-    error = event.step_failure_data.error
-    assert error
-    return f"{error.message} {error.cause.message if error.cause else ''}"
 
 
 def kinds(result: dg.ExecuteInProcessResult) -> list[dg.DagsterEventType | None]:

@@ -11,12 +11,11 @@ import pytest
 from acid_platform.orchestration import (
     Expectation,
     Finding,
-    SparkResource,
     TableDeclaration,
     acid_asset,
 )
-from acid_platform.orchestration.resources import WarehouseResource
-from tests.orchestration.conftest import Place, quiet
+from tests.orchestration import conftest
+from tests.orchestration.conftest import Place
 
 DAYS = dg.StaticPartitionsDefinition(["mon", "tue", "wed"])
 TABLE = TableDeclaration("db.days", "id int", ("day string",))
@@ -62,16 +61,7 @@ def evaluations(place: Place, days: dg.AssetsDefinition) -> list[Any]:
 
 
 def run(place: Place, days: dg.AssetsDefinition, **more: Any) -> bool:
-    warehouse = WarehouseResource(path=place.resource.path, engine="local")
-    done = dg.materialize(
-        [days],
-        instance=place.instance,
-        resources={"warehouse": warehouse, "spark": SparkResource()},
-        run_config=quiet(),
-        raise_on_error=False,
-        **more,
-    )
-    return bool(done.success)
+    return bool(conftest.run(place, days, engine="local", **more).success)
 
 
 @pytest.mark.more

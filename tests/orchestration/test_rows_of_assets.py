@@ -13,24 +13,12 @@ import pytest
 from acid_platform import Constraint, Transaction, ValuesCoerced
 from acid_platform.engine.local import placed_rows
 from acid_platform.orchestration import Expectation, TableDeclaration, acid_asset
-from acid_platform.orchestration.resources import SparkResource
 from acid_platform.values import local_rows, row_streams
-from tests.orchestration.conftest import Place, quiet
+from tests.orchestration.conftest import Place, run
 
 pytestmark = pytest.mark.more
 
 ORDERS = TableDeclaration("shop.orders", "id int, amount decimal(5,2)", ("day date",))
-
-
-def run(place: Place, asset: dg.AssetsDefinition, **more: Any) -> dg.ExecuteInProcessResult:
-    return dg.materialize(
-        [asset],
-        instance=place.instance,
-        run_config=quiet(),
-        raise_on_error=False,
-        resources={"warehouse": place.resource, "spark": SparkResource()},
-        **more,
-    )
 
 
 def stored(place: Place) -> list[tuple[object, ...]]:

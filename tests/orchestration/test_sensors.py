@@ -32,6 +32,11 @@ def tick(place: Place, sensor: dg.SensorDefinition) -> Any:
     return sensor(context)
 
 
+def skipped(place: Place, sensor: dg.SensorDefinition) -> str:
+    """Why the sensor requests nothing."""
+    return str(tick(place, sensor).skip_reason.skip_message)
+
+
 def bound(job: str) -> dg.JobDefinition:
     return definitions.defs().resolve_job_def(job)
 
@@ -78,7 +83,7 @@ def test_no_second_run_while_one_compacts_the_table(place: Place) -> None:
         tags=request.tags,
         status=dg.DagsterRunStatus.STARTED,
     )
-    assert "already" in tick(place, sensors.initiator_sensor).skip_reason.skip_message
+    assert "already" in skipped(place, sensors.initiator_sensor)
 
 
 @pytest.mark.more
@@ -94,7 +99,7 @@ def test_runs_that_never_take_their_tasks_are_not_repeated_for_ever(place: Place
             tags=request.tags,
             status=dg.DagsterRunStatus.FAILURE,
         )
-    assert "look at the runs" in tick(place, sensors.initiator_sensor).skip_reason.skip_message
+    assert "look at the runs" in skipped(place, sensors.initiator_sensor)
 
 
 @pytest.mark.more
@@ -109,20 +114,18 @@ def test_P9_a_service_that_is_off_stays_off(
     place: Place, sensor: dg.SensorDefinition, setting: str
 ) -> None:
     place.warehouse.metastore.set(setting, "false")
-    assert tick(place, sensor).skip_reason.skip_message == f"{setting} is false"
+    assert skipped(place, sensor) == f"{setting} is false"
 
 
 @pytest.mark.more
 def test_C41_the_cleaner_waits_for_who_may_read_and_says_so(place: Place) -> None:
     place.table()
     place.write(times=3)
-    assert (
-        "there is nothing to remove" in tick(place, sensors.cleaner_sensor).skip_reason.skip_message
-    )
+    assert "there is nothing to remove" in skipped(place, sensors.cleaner_sensor)
     tick(place, sensors.initiator_sensor)
     reader = place.warehouse.metastore.open_snapshot(["db.t"])
     base = place.compacted()
-    waits = tick(place, sensors.cleaner_sensor).skip_reason.skip_message
+    waits = skipped(place, sensors.cleaner_sensor)
     assert "db.t" in waits and f"transaction {reader.id} of" in waits
     reader.commit()
     [request] = tick(place, sensors.cleaner_sensor).run_requests
@@ -144,7 +147,7 @@ def test_C41_the_cleaner_waits_for_who_may_read_and_says_so(place: Place) -> Non
 @pytest.mark.more
 def test_no_second_cleaner_while_one_works(place: Place) -> None:
     place.instance.create_run_for_job(bound("cleaning_job"), status=dg.DagsterRunStatus.STARTED)
-    assert "running" in tick(place, sensors.cleaner_sensor).skip_reason.skip_message
+    assert "running" in skipped(place, sensors.cleaner_sensor)
 
 
 # --- recorded erasure requests ------------------------------------------------------------------
@@ -163,10 +166,7 @@ def ran(place: Place, request: Any, status: dg.DagsterRunStatus) -> None:
 @pytest.mark.more
 def test_a_request_gets_one_run_and_the_next_tick_none(place: Place) -> None:
     place.table()
-    assert (
-        "there are no erasure requests"
-        in tick(place, sensors.erasure_sensor).skip_reason.skip_message
-    )
+    assert "there are no erasure requests" in skipped(place, sensors.erasure_sensor)
     assert asked(place) == asked(place) == 1
     [request] = tick(place, sensors.erasure_sensor).run_requests
     assert request.tags == {"acid/table": "db.t", "acid/erasure": "1"}
@@ -176,17 +176,14 @@ def test_a_request_gets_one_run_and_the_next_tick_none(place: Place) -> None:
     }
     assert keys(tick(place, sensors.erasure_sensor)) == [request.run_key]  # Dagster drops it
     ran(place, request, dg.DagsterRunStatus.STARTED)
-    assert "already working on it" in tick(place, sensors.erasure_sensor).skip_reason.skip_message
+    assert "already working on it" in skipped(place, sensors.erasure_sensor)
 
 
 def test_a_request_that_is_settled_gets_none(place: Place) -> None:
     place.table()
     place.warehouse.metastore.call(AnswerErasure(asked(place), ErasureState.ERASED, "gone", (), ""))
     place.warehouse.withdraw_erasure(asked(place), "the wrong person")
-    assert (
-        "there are no erasure requests"
-        in tick(place, sensors.erasure_sensor).skip_reason.skip_message
-    )
+    assert "there are no erasure requests" in skipped(place, sensors.erasure_sensor)
 
 
 @pytest.mark.more
@@ -201,7 +198,7 @@ def test_a_request_that_waits_is_tried_again_when_nobody_is_in_the_way(place: Pl
         metastore.call(
             AnswerErasure(number, ErasureState.WAITING, "held", tuple(sorted([reader.id])), "")
         )
-        waits = tick(place, sensors.erasure_sensor).skip_reason.skip_message
+        waits = skipped(place, sensors.erasure_sensor)
         assert waits == f"request 1 of db.t: waits for transactions [{reader.id}]"
         reader.commit()
 
@@ -213,7 +210,7 @@ def test_a_request_that_fails_is_repeated_and_then_told(place: Place) -> None:
     for _ in range(sensors.MOST_ATTEMPTS):
         [request] = tick(place, sensors.erasure_sensor).run_requests
         ran(place, request, dg.DagsterRunStatus.FAILURE)
-    assert "look at the runs" in tick(place, sensors.erasure_sensor).skip_reason.skip_message
+    assert "look at the runs" in skipped(place, sensors.erasure_sensor)
     asked(place, "id = 2")
     [other] = tick(place, sensors.erasure_sensor).run_requests  # one does not stop the others
     assert other.tags["acid/erasure"] == "2"
