@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from acid_platform.engine.merge_clauses import MergeAction, MergeClause
     from acid_platform.errors import *  # noqa: F403
     from acid_platform.handles.folder_source import FolderSource
-    from acid_platform.handles.held_snapshot import Snapshot
     from acid_platform.handles.import_sources import DuckDBSource, PostgresSource
     from acid_platform.handles.imports import ImportRows
     from acid_platform.handles.lake_sources import DeltaSource, IcebergSource
+    from acid_platform.handles.read_verbs import Snapshot
     from acid_platform.handles.table import Table
     from acid_platform.handles.transaction import Transaction
     from acid_platform.handles.warehouse import Warehouse
@@ -57,7 +57,7 @@ _MODULES = {
     "MergeAction": "engine.merge_clauses",
     "MergeClause": "engine.merge_clauses",
     "PostgresSource": "handles.import_sources",
-    "Snapshot": "handles.held_snapshot",
+    "Snapshot": "handles.read_verbs",
     "Table": "handles.table",
     "Transaction": "handles.transaction",
     "ValidTxnList": "transactions",

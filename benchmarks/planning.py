@@ -37,9 +37,10 @@ from acid_platform.metastore.operations.tables import DeclareTable
 from acid_platform.metastore.operations.transactions import Begin, CommitContents, CommitTxn
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord, WriteReport
 from acid_platform.metastore.rules.machine import Machine
-from acid_platform.scan.open import arrow_scan
+from acid_platform.scan.open import chosen_partitions, open_scan, result_of
+from acid_platform.scan.scans import ArrowScan
 from acid_platform.storage.files import Files
-from acid_platform.tables.record_layout import table_layout
+from acid_platform.tables.record_layout import recorded_listings, table_layout
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.concurrency import LockType
 from benchmarks.results import options, saved
@@ -146,12 +147,11 @@ def measured(work: Callable[[], object], times: int) -> dict[str, Any]:
 
 def plan(warehouse: Warehouse, name: str, where: str | None) -> object:
     with warehouse.metastore.open_snapshot([name]) as lease:
-        return arrow_scan(
-            table_layout(lease.table(name), lease),
-            lease.valid_write_ids(name),
-            lease.valid_txns,
-            where=where,
-        )
+        layout = table_layout(lease.table(name), lease)
+        write_ids, txns = lease.valid_write_ids(name), lease.valid_txns
+        listings = recorded_listings(layout, lease, chosen_partitions(layout, where))
+        names, predicate = result_of(layout, None, where)
+        return ArrowScan(open_scan(layout, listings, write_ids, txns, where), names, predicate)
 
 
 def journal_bytes(table: Table) -> int:

@@ -26,12 +26,13 @@ from acid_platform.formats.orc import AcidWriter, acid_schema
 from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.layout.names import VERSION_FILE
 from acid_platform.layout.types import parse_columns
-from acid_platform.scan.open import Listings, TableLayout, arrow_scan
-from acid_platform.scan.scans import Scan
+from acid_platform.scan import open as opening
+from acid_platform.scan.open import Listings, TableLayout, chosen_partitions, result_of
+from acid_platform.scan.scans import ArrowScan, Scan
 from acid_platform.scan.selection import select
 from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.storage.files import Files
-from acid_platform.transactions import ValidTxnList
+from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 from acid_platform.values.arrow_types import arrow_type
 from tests.notation import names, txns, write_ids
 
@@ -59,11 +60,37 @@ def contents_of(directory: Path) -> RecordedFiles:
     )
 
 
-def listed(files: Files, path: str) -> Listings:
+def listed(layout: TableLayout, where: str | None = None) -> Listings:
     """Lists the directories of a table that no metastore knows."""
-    return lambda partitions: files.entities(
-        [f"{path}/{partition}".rstrip("/") for partition in partitions]
-    )
+    names = chosen_partitions(layout, where)
+    found = layout.files.entities([layout.place(name) for name in names])
+    return dict(zip(names, found, strict=True))
+
+
+def open_scan(
+    layout: TableLayout,
+    write_ids: ValidWriteIdList,
+    txns: ValidTxnList,
+    where: str | None = None,
+    listings: Listings | None = None,
+) -> Scan:
+    """A scan of files that are listed, unless a metastore has told of them."""
+    found = listed(layout, where) if listings is None else listings
+    return opening.open_scan(layout, found, write_ids, txns, where)
+
+
+def arrow_scan(
+    layout: TableLayout,
+    write_ids: ValidWriteIdList,
+    txns: ValidTxnList,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    row_id: bool = False,
+    listings: Listings | None = None,
+) -> ArrowScan:
+    """What `to_arrow` runs, of such files."""
+    names, predicate = result_of(layout, columns, where)
+    return ArrowScan(open_scan(layout, write_ids, txns, where, listings), names, predicate, row_id)
 
 
 """originalTransaction, bucket property, rowId, then the values of the columns."""
@@ -194,7 +221,6 @@ class AcidTable:
             parse_columns(self.columns),
             keys,
             dict.fromkeys(partitions, ()),
-            listed(files, where),
             insert_only=self.insert_only,
         )
 

@@ -20,7 +20,6 @@ from acid_platform.layout.types import Column, parse_type
 from acid_platform.scan.open import TableLayout
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
-from tests.acid_files import listed
 
 HERE = Path(__file__).parent / "fixtures" / "hive"
 MORE = os.environ.get("ACID_FIXTURES")
@@ -66,7 +65,6 @@ def layout_of(root: Path) -> TableLayout:
         tuple(Column(*field) for field in fields),
         keys,
         dict.fromkeys(partitions, ()),
-        listed(files, path),
     )
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from acid_platform.scan.open import open_scan
-from tests.acid_files import AcidTable, proven
+from tests.acid_files import AcidTable, open_scan, proven
 from tests.notation import txns, write_ids
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform.engine.spark.query import table_rows
-from acid_platform.scan.open import open_scan
 from acid_platform.scan.scans import Scan
-from tests.acid_files import AcidTable
+from tests.acid_files import AcidTable, open_scan
 from tests.notation import txns, write_ids
 
 

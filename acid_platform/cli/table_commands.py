@@ -37,7 +37,7 @@ from acid_platform.metastore.pasts import past_named as as_of
 
 if TYPE_CHECKING:
     from acid_platform.handles.import_sources import ImportSource
-    from acid_platform.handles.snapshot_comparison import ChangeCounts, RowDifference
+    from acid_platform.handles.past_rows import ChangeCounts, RowDifference
     from acid_platform.metastore.records import TableRecord
     from acid_platform.storage.files import Files
 
@@ -330,9 +330,7 @@ def changes(
             rows = cursor_rows(warehouse.metastore.call(ops.GetCursors(handle.name)))
             session.show(rows, show_columns.CURSORS, empty=f"nobody consumes {handle.name}")
             return
-        from acid_platform.handles.snapshot_comparison import (
-            change_counts,  # Arrow takes long to import
-        )
+        from acid_platform.handles.past_rows import change_counts
 
         with session.working(f"reading the changes of {table}"):
             first, last = (None if text == NOW else as_of(text) for text in (since, until))

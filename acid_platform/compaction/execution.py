@@ -34,7 +34,7 @@ from acid_platform.layout.names import BaseName, BucketFile, DeltaName, temporar
 from acid_platform.layout.types import LOCAL_ZONE, Column
 from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
-from acid_platform.scan.open import TableLayout, open_entity, select_entities
+from acid_platform.scan.open import Listings, TableLayout, open_entity, select_entities
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile
 from acid_platform.storage import durability
@@ -99,14 +99,17 @@ def _written(columns: tuple[Column, ...], names: tuple[tuple[str, str], ...]) ->
 
 
 def select_compactable(
-    table: TableLayout, write_ids: CompactorWriteIdList, txns: ValidTxnList, partition: str
+    table: TableLayout,
+    listings: Listings,
+    write_ids: CompactorWriteIdList,
+    txns: ValidTxnList,
 ) -> tuple[AcidDirectory, CompactorWriteIdList]:
-    """What a compaction of the partition may merge, and the write id list that it uses.
+    """What a compaction may merge of the one partition, and the write id list that it uses.
 
     Raises as `select_entities`.
     """
     while True:
-        directory = select_entities(table, write_ids, txns, only=partition)[partition]
+        (directory,) = select_entities(table, listings, write_ids, txns).values()
         high = watermark(directory, write_ids)
         if high == write_ids.high_watermark:
             return directory, write_ids

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
     from acid_platform.display.timeline_chart import Timeline
-    from acid_platform.handles.held_snapshot import TableSnapshot
+    from acid_platform.handles.read_verbs import TableSnapshot
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.pasts import CursorRow, KeptHistory, SinkRow
 

@@ -37,7 +37,8 @@ from acid_platform.errors import (
     TableExists,
     UnsupportedStatement,
 )
-from acid_platform.handles.row_statements import RowStatement, overwrite_with, require_writable
+from acid_platform.handles.past_rows import overwrite_with
+from acid_platform.handles.row_statements import RowStatement, require_writable
 from acid_platform.handles.transaction import autocommit
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.handles.warehouse import Warehouse
@@ -133,7 +134,9 @@ def _written_again(
     staged: list[tuple[StagedCompaction, CompactionChoice]] = []
     with work.begun.checked(again=False):
         try:
-            for partition, directory in select_entities(layout, mergeable, txns).items():
+            listings = work.view.listings(layout)
+            selected = select_entities(layout, listings, mergeable, txns)
+            for partition, directory in selected.items():
                 if not directory.paths:
                     continue
                 plan = CompactionPlan(
@@ -255,7 +258,7 @@ def _refuse_other_names(work: TransactionWork, record: TableRecord) -> None:
     """Raises UnsupportedStatement for files that a table with full ACID can't have, even if they
     are obsolete: they stay for older snapshots."""
     layout = work.view.layout(record)
-    for listing in layout.listings(sorted(layout.partitions) if record.partitioned else [""]):
+    for listing in work.view.listings(layout).values():
         for file in listing.files:
             if original_bucket(file.name) is None:
                 raise UnsupportedStatement(
@@ -300,7 +303,8 @@ class MovePartition(RowStatement[Moved]):
         only = {self.old: layout.partitions[self.old]}
         with view.checked():
             lists = view.lists(record.name)
-            scan = open_scan(replace(layout, partitions=only), *lists, None, view.in_force)
+            listings = view.listings(replace(layout, partitions=only))
+            scan = open_scan(layout, listings, *lists, None, view.in_force)
         scan = replace(scan, still_open=view.check)
         values = partition_values(self.new, keys, record.name)
         copying = "a new partition would"

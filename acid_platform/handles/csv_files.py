@@ -27,7 +27,6 @@ from acid_platform.base.file_bounds import LONGEST_ROW, MOST_COLUMNS, MOST_FIELD
 from acid_platform.layout.types import INTEGRAL, Column, HiveType, struct_of
 from acid_platform.values.arrow_types import arrow_type, filled
 
-_WHOLE = r"^(0|-?[1-9]\d*)$"
 _TEXTS = {
     "boolean": r"^(true|false|TRUE|FALSE|True|False)$",
     "bigint": r"^(0|-?[1-9]\d{0,17})$",

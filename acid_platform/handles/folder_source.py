@@ -143,11 +143,8 @@ class FolderSource(ImportSource):
                 texts = dict.fromkeys((n for n in file.schema.names if n in columns), pa.string())
                 for batch in self._csv_batches(file, texts):
                     for name in texts:
-                        columns[name].add(self._plain(batch.column(name)))
+                        columns[name].add(self._csv.with_points(batch.column(name)))
         return {name: column.type for name, column in columns.items()}
-
-    def _plain(self, texts: pa.StringArray) -> pa.StringArray:
-        return self._csv.with_points(texts)
 
     def _add_types(self, kinds: dict[str, HiveType | None], row: dict[str, Any], line: int) -> None:
         for name, value in row.items():

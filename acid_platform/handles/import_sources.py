@@ -265,7 +265,7 @@ class PostgresSource(ImportSource):
         # A transaction of its own would keep its locks after the SELECT.
         self._connection = self._asked(lambda: library.connect(uri, autocommit=True))
         self._cursor: Any = self._connection.cursor()
-        self._query = _select(_quoted(table), columns)
+        self._query = _select(".".join(map(_one, table.split("."))), columns)
         try:
             self._fields = self._asked(self._read(f"{self._query} LIMIT 0").read_all).schema
             for field in self._fields:
@@ -344,10 +344,6 @@ def _select(table: str, columns: Sequence[str] | None) -> str:
     """A query of a table whose name is quoted."""
     chosen = ", ".join(map(_one, columns)) if columns else "*"
     return f"SELECT {chosen} FROM {table}"
-
-
-def _quoted(table: str) -> str:
-    return ".".join(map(_one, table.split(".")))
 
 
 def _one(name: str) -> str:

@@ -43,7 +43,7 @@ class IcebergSource(ImportSource):
         try:
             self._table: Any = self._asked(
                 lambda: (
-                    iceberg_tables.of_file(_uri(table))
+                    iceberg_tables.of_file(as_uri(user_path(table)))
                     if self._connection is None
                     else iceberg_tables.of_catalog(self._connection, table, files_in)
                 )
@@ -235,7 +235,3 @@ _CONFIGURATION = ".pyiceberg.yaml"
 """What pyiceberg also reads in the current directory."""
 _NO_ROW_CHANGED = ("OPTIMIZE", "VACUUM START", "VACUUM END")
 """Operations of Delta that write or remove files, and change no row."""
-
-
-def _uri(path: str) -> str:
-    return as_uri(user_path(path))

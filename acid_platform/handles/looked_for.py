@@ -187,7 +187,8 @@ class RowReports:
 
         Raises CorruptFile if a file of delete events can't be read.
         """
-        if not self._by_row(record):
+        detection = CONFLICT_DETECTION.stated(record.properties) or self._detection
+        if detection.lower() != "row":
             return
         for published in written:
             entity = (record.name, published.partition or None, operation)
@@ -209,10 +210,6 @@ class RowReports:
                 for entity, rows in texts.items()
             }
         return [RowReport(*entity, rows) for entity, rows in texts.items() if rows is not None]
-
-    def _by_row(self, record: TableRecord) -> bool:
-        own = CONFLICT_DETECTION.stated(record.properties)
-        return (own or self._detection).lower() == "row"
 
     @staticmethod
     def _read(record: TableRecord, published: WrittenDirectory) -> ChangedRows:

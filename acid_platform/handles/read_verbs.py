@@ -1,11 +1,16 @@
-"""What can be read of a table: the verbs of every handle, written over what a snapshot sees."""
+"""What can be read of a table: a scan of it as a value, the verbs of every handle, and the handles
+of one snapshot."""
 
 from __future__ import annotations
 
+import types
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from functools import wraps
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from acid_platform.base.arguments import (
     require_condition,
@@ -13,15 +18,18 @@ from acid_platform.base.arguments import (
     require_limit,
     require_list,
 )
-from acid_platform.errors import InvalidDefinition
-from acid_platform.handles.snapshot_view import SnapshotView
+from acid_platform.errors import InvalidDefinition, NoSuchTxn, SnapshotExpired
+from acid_platform.handles.snapshots import HeldLease, LeaseView, ScanRequest, SnapshotView
+from acid_platform.layout.names import table_name
 from acid_platform.layout.types import Column
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import AsOf, KeptHistory, SnapshotName, Tag
 from acid_platform.metastore.records import TableRecord
-from acid_platform.scan.open import arrow_scan, select_entities
+from acid_platform.scan.acid_directory import AcidDirectory
+from acid_platform.scan.open import open_scan, result_of, select_entities
+from acid_platform.scan.scans import ArrowScan
 from acid_platform.tables.record_layout import all_columns_of, columns_of_record
-from acid_platform.transactions import ValidWriteIdList
+from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 from acid_platform.values.arrow_types import arrow_schema
 from acid_platform.values.row_streams import ArrowLender, polars_frame, streamed, to_frame
 
@@ -31,11 +39,119 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from acid_platform.handles.held_snapshot import TableSnapshot
-    from acid_platform.handles.snapshot_comparison import RowDifference
+    from acid_platform.handles.past_rows import RowDifference
     from acid_platform.handles.warehouse import Warehouse
+    from acid_platform.metastore.client.metastore import OpenTransaction
     from acid_platform.scan.change_scan import ChangeScan
-    from acid_platform.scan.scans import ArrowScan
+
+_COLUMNS = "a list of names, such as ['id']"
+
+
+@dataclass(frozen=True, slots=True)
+class TableScan:
+    """Some rows of a table, as a value: each of its outputs reads them anew. Get one by `scan`.
+
+    Outputs but `read` need no JVM. Only the wanted columns are decoded. Their `where` may compare
+    columns with literals and with each other; predicates that only Spark evaluates are refused.
+    Timestamps have no zone: they are wall clock times (P17). Insert-only tables of other formats
+    than ORC and Parquet raise NeedsSpark: use `read`. All raise UnknownColumn, InvalidExpression,
+    UnsupportedStatement, UnsupportedLayout, NotEnoughHistory (which says since when history is
+    kept), NoSuchPast, CorruptFile, and SnapshotExpired or TxnAborted if this process was suspended
+    for so long that files may have been removed (P29).
+    """
+
+    table: Reads
+    columns: Sequence[str] | None = None
+    where: str | None = None
+    write_ids: ValidWriteIdList | None = None
+    row_id: bool = False
+    as_of: AsOf | None = None
+
+    def read(self) -> DataFrame:
+        """The rows as a lazy frame of Spark, in no particular order.
+
+        The frame keeps its snapshot. That of a Table has a read lease of the warehouse, which
+        protects its files until `Warehouse.release`, `close` or `acid.read.lease.max` (P12); any
+        other ends with its block. A later action raises SnapshotExpired once the files are gone.
+        """
+        from acid_platform.engine.spark.query import table_rows
+
+        table, columns, where = self.table, self.columns, self.where
+        with table._lasting_view() as view:
+            (scan,) = view.scans([self._request(view)])
+        warehouse = table._warehouse
+        return table_rows(lambda: warehouse.spark, scan, columns, where, self.row_id, table.name)
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as a pyarrow Table, in the order of the files."""
+        with self._opened() as scan:
+            return scan.table()
+
+    def batches(self) -> pa.RecordBatchReader:
+        """The rows of `to_arrow` as record batches, a few of which are in memory at a time.
+
+        The snapshot is held, and its files stay, until the last batch is read or the reader is
+        closed; that of a transaction ends with it. Raises also while batches are read.
+        """
+        return streamed(self._opened())
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows of `to_arrow` as a frame of pandas; dates and decimals are Python's."""
+        return to_frame(self.to_arrow())
+
+    def to_polars(self) -> pl.DataFrame:
+        """The rows of `to_arrow` as a frame of Polars.
+
+        Raises ModuleNotFoundError unless that is installed, which the platform doesn't need.
+        """
+        return polars_frame(self.to_arrow())
+
+    def head(self, limit: int = 5) -> pd.DataFrame:
+        """The first rows in the order of the files, as pandas; reads no more than they need."""
+        require_limit(limit)
+        with self._opened() as scan:
+            return to_frame(scan.first(limit))
+
+    def count(self) -> int:
+        """The number of rows, without Spark: from the records of files if no row needs a test.
+
+        For predicates that only Spark evaluates, use `read().count()`.
+        """
+        with self._opened() as scan:
+            return scan.count()
+
+    def _request(self, view: SnapshotView) -> ScanRequest:
+        return view.request(self.table.name, self.where, self.write_ids, self.as_of)
+
+    @contextmanager
+    def _opened(self) -> Iterator[ArrowScan]:
+        """A scan without a JVM, whose files stay until the block ends."""
+        with self.table._brief_view() as view:
+            layout, write_ids, txns = view.source(self._request(view))
+            names, predicate = result_of(layout, self.columns, self.where)
+            listings = view.listings(layout, self.where)
+            scan = open_scan(layout, listings, write_ids, txns, self.where)
+            yield ArrowScan(scan, names, predicate, self.row_id)
+
+
+_Result = TypeVar("_Result")
+_Given = ParamSpec("_Given")
+
+
+def _output(
+    scan: Callable[Concatenate[Any, _Given], TableScan], output: Callable[[TableScan], _Result]
+) -> Callable[Concatenate[Any, _Given], _Result]:
+    """The verb of a table that takes what `scan` takes, and returns this output of it."""
+
+    @wraps(output)
+    def verb(table: Any, /, *given: _Given.args, **named: _Given.kwargs) -> _Result:
+        return output(scan(table, *given, **named))
+
+    of_scan = signature(scan)
+    returned = signature(output).return_annotation
+    verb.__doc__ = f"{output.__doc__}\n\nTakes what `scan` takes."
+    verb.__signature__ = of_scan.replace(return_annotation=returned)  # type: ignore[attr-defined]
+    return verb
 
 
 class Reads(ArrowLender):
@@ -99,94 +215,41 @@ class Reads(ArrowLender):
 
     # --- rows ----------------------------------------------------------------------------------
 
-    def read(
+    def scan(
         self,
         columns: Sequence[str] | None = None,
         where: str | None = None,
         snapshot: ValidWriteIdList | str | None = None,
         row_id: bool = False,
         as_of: SnapshotName | None = None,
-    ) -> DataFrame:
-        """The rows as a lazy frame, in no particular order; `row_id` adds the column row__id.
+    ) -> TableScan:
+        """Some of the rows, as a value; nothing is read before one of its outputs is asked for.
 
-        `snapshot` reads at a write id list instead. `as_of` reads the table as it was right after
-        the commit of a write id (int), at a time (UTC if it has no zone) or at a tag (str), with
-        the columns of then. Neither has rows that the transaction has written itself.
-
-        The frame keeps its snapshot. That of a Table has a read lease of the warehouse, which
-        protects its files until `Warehouse.release`, `close` or `acid.read.lease.max` (P12); any
-        other ends with its block. A later action raises SnapshotExpired once the files are gone.
-        Raises UnknownColumn, InvalidExpression, NotEnoughHistory (which says since when history is
-        kept), NoSuchPast, SnapshotExpired (P29), TxnAborted.
+        `columns`: None for all of them. `where` is a condition in Spark's SQL. `row_id` adds the
+        column row__id. `snapshot` reads at a write id list instead. `as_of` reads the table as it
+        was right after the commit of a write id (int), at a time (UTC if it has no zone) or at a
+        tag (str), with the columns of then. Neither has rows that the transaction has written
+        itself. `read`, `to_arrow`, `batches`, `to_pandas` and `to_polars` of a table take the same.
         """
-        from acid_platform.engine.spark.query import table_rows
+        require_list("columns", columns, _COLUMNS)
+        require_condition("where", where, type(None))
+        given = "a write id list, or its text"
+        require_kind("snapshot", snapshot, (str, ValidWriteIdList, type(None)), given)
+        if snapshot is not None and as_of is not None:
+            raise InvalidDefinition("snapshot= and as_of= both say what to read; pass one of them")
+        write_ids = ValidWriteIdList.parse(snapshot) if isinstance(snapshot, str) else snapshot
+        return TableScan(self, columns, where, write_ids, row_id, _named(as_of))
 
-        _require_reading(columns, where)
-        write_ids, past = _parsed(snapshot, as_of)
-        with self._lasting_view() as view:
-            (scan,) = view.scans([view.request(self.name, where, write_ids, past)])
-        return table_rows(lambda: self._warehouse.spark, scan, columns, where, row_id, self.name)
-
-    def to_arrow(
-        self,
-        columns: Sequence[str] | None = None,
-        where: str | None = None,
-        snapshot: ValidWriteIdList | str | None = None,
-        row_id: bool = False,
-        as_of: SnapshotName | None = None,
-    ) -> pa.Table:
-        """The rows of `read` as a pyarrow Table, without a JVM: for notebooks and small tables.
-
-        Only the wanted columns are decoded. `where` may compare columns with literals and with each
-        other; predicates that only Spark evaluates are refused. Timestamps have no zone: they are
-        wall clock times (P17). Insert-only tables of other formats than ORC and Parquet raise
-        NeedsSpark: use read(). Raises UnknownColumn, InvalidExpression, UnsupportedStatement,
-        UnsupportedLayout, NotEnoughHistory, NoSuchPast, CorruptFile, and SnapshotExpired or
-        TxnAborted if this process was suspended for so long that files may have been removed (P29).
-        """
-        with self._opened(columns, where, snapshot, row_id, as_of) as scan:
-            return scan.table()
-
-    def batches(
-        self,
-        columns: Sequence[str] | None = None,
-        where: str | None = None,
-        snapshot: ValidWriteIdList | str | None = None,
-        row_id: bool = False,
-        as_of: SnapshotName | None = None,
-    ) -> pa.RecordBatchReader:
-        """The rows of `to_arrow` as record batches, a few of which are in memory at a time.
-
-        The snapshot is held, and its files stay, until the last batch is read or the reader is
-        closed; that of a transaction ends with it. Raises as `to_arrow`, also while batches are
-        read.
-        """
-        return streamed(self._opened(columns, where, snapshot, row_id, as_of))
-
-    def to_pandas(
-        self,
-        columns: Sequence[str] | None = None,
-        where: str | None = None,
-        snapshot: ValidWriteIdList | str | None = None,
-        row_id: bool = False,
-        as_of: SnapshotName | None = None,
-    ) -> pd.DataFrame:
-        """The rows of `to_arrow` as a frame of pandas; dates and decimals are Python's."""
-        return to_frame(self.to_arrow(columns, where, snapshot, row_id, as_of))
-
-    def to_polars(
-        self,
-        columns: Sequence[str] | None = None,
-        where: str | None = None,
-        snapshot: ValidWriteIdList | str | None = None,
-        row_id: bool = False,
-        as_of: SnapshotName | None = None,
-    ) -> pl.DataFrame:
-        """The rows of `to_arrow` as a frame of Polars.
-
-        Raises ModuleNotFoundError unless that is installed, which the platform doesn't need.
-        """
-        return polars_frame(self.to_arrow(columns, where, snapshot, row_id, as_of))
+    read = _output(scan, TableScan.read)
+    """`scan`, then `TableScan.read`."""
+    to_arrow = _output(scan, TableScan.to_arrow)
+    """`scan`, then `TableScan.to_arrow`."""
+    batches: Callable[..., pa.RecordBatchReader] = _output(scan, TableScan.batches)
+    """`scan`, then `TableScan.batches`."""
+    to_pandas = _output(scan, TableScan.to_pandas)
+    """`scan`, then `TableScan.to_pandas`."""
+    to_polars = _output(scan, TableScan.to_polars)
+    """`scan`, then `TableScan.to_polars`."""
 
     def head(
         self,
@@ -195,47 +258,20 @@ class Reads(ArrowLender):
         where: str | None = None,
         as_of: SnapshotName | None = None,
     ) -> pd.DataFrame:
-        """The first rows in the order of the files, as pandas; reads no more than they need.
-
-        Raises as `to_arrow`.
-        """
-        require_limit(limit)
-        with self._opened(columns, where, as_of=as_of) as scan:
-            return to_frame(scan.first(limit))
+        """See `TableScan.head`."""
+        return self.scan(columns, where, as_of=as_of).head(limit)
 
     def count(self, where: str | None = None, as_of: SnapshotName | None = None) -> int:
-        """The number of rows, without Spark: from the records of files if no row needs a test.
-
-        Raises as to_arrow; use `read(where=…).count()` for predicates that only Spark evaluates.
-        """
-        with self._opened([], where, as_of=as_of) as scan:
-            return scan.count()
-
-    @contextmanager
-    def _opened(
-        self,
-        columns: Sequence[str] | None,
-        where: str | None,
-        snapshot: ValidWriteIdList | str | None = None,
-        row_id: bool = False,
-        as_of: SnapshotName | None = None,
-    ) -> Iterator[ArrowScan]:
-        """A scan without a JVM, whose files stay until the block ends."""
-        _require_reading(columns, where)
-        write_ids, past = _parsed(snapshot, as_of)
-        with self._brief_view() as view:
-            source = view.source(view.request(self.name, where, write_ids, past))
-            yield arrow_scan(*source, columns, where, row_id)
+        """See `TableScan.count`."""
+        return self.scan([], where, as_of=as_of).count()
 
     def snapshot(self) -> TableSnapshot:
         """The files that are read now; they are protected as those of a frame."""
-        from acid_platform.handles.held_snapshot import TableSnapshot
-
         with self._lasting_view() as view:
             request = view.request(self.name)
             view.scans([request])
             layout, write_ids, txns = view.source(request)
-            directories = select_entities(layout, write_ids, txns)
+            directories = select_entities(layout, view.listings(layout), write_ids, txns)
         return TableSnapshot(self.name, write_ids, txns, directories)
 
     # --- the past ------------------------------------------------------------------------------
@@ -265,7 +301,7 @@ class Reads(ArrowLender):
         """
         from acid_platform.engine.spark.scan import changed_rows
 
-        _require_reading(columns)
+        require_list("columns", columns, _COLUMNS)
         first, last = _between(since, until, consumer)
         with self._lasting_view() as view:
             scan = view.changes(self.name, first, last)
@@ -284,7 +320,7 @@ class Reads(ArrowLender):
         or the reader is closed. Raises as `changes`, while batches are read also CorruptFile and
         SnapshotExpired.
         """
-        _require_reading(columns)
+        require_list("columns", columns, _COLUMNS)
         first, last = _between(since, until, consumer)
 
         @contextmanager
@@ -301,7 +337,7 @@ class Reads(ArrowLender):
 
         `limit`: how many of them to show; the counts are of all. Raises as `read`.
         """
-        from acid_platform.handles.snapshot_comparison import others_between, row_difference
+        from acid_platform.handles.past_rows import others_between, row_difference
 
         require_limit(limit)
         pasts = [_named(before), _named(after)]
@@ -333,12 +369,6 @@ class Reads(ArrowLender):
         return kept_history
 
 
-def _require_reading(columns: object, where: object = None) -> None:
-    """Raises WrongType unless the columns are a list, InvalidExpression for a wrong predicate."""
-    require_list("columns", columns, "a list of names, such as ['id']")
-    require_condition("where", where, type(None))
-
-
 def _named(name: SnapshotName | None) -> AsOf | None:
     return None if name is None else AsOf.of(name)
 
@@ -357,13 +387,88 @@ def _between(
     return AsOf(consumer=consumer), None
 
 
-def _parsed(
-    snapshot: ValidWriteIdList | str | None, as_of: SnapshotName | None
-) -> tuple[ValidWriteIdList | None, AsOf | None]:
-    """Raises InvalidDefinition if both are given, WrongType."""
-    given = "a write id list, or its text"
-    require_kind("snapshot", snapshot, (str, ValidWriteIdList, type(None)), given)
-    if snapshot is not None and as_of is not None:
-        raise InvalidDefinition("snapshot= and as_of= both say what to read; pass one of them")
-    write_ids = ValidWriteIdList.parse(snapshot) if isinstance(snapshot, str) else snapshot
-    return write_ids, _named(as_of)
+@dataclass(frozen=True, slots=True)
+class TableSnapshot:
+    """What a snapshot sees of a table: its id lists, and the directories of each partition."""
+
+    table: str
+    write_ids: ValidWriteIdList
+    txns: ValidTxnList
+    directories: Mapping[str, AcidDirectory]
+    """By partition name; '' stands for an unpartitioned table."""
+
+    def __str__(self) -> str:
+        lines = [str(self.write_ids)]
+        for partition, directory in self.directories.items():
+            names = [directory.base.directory] if directory.base else []
+            names += [delta.directory for delta in directory.deltas]
+            lines.append(f"  {partition or self.table}: {' '.join(names) or 'empty'}")
+        return "\n".join(lines)
+
+    def __rich__(self) -> object:
+        from acid_platform import display
+
+        return display.snapshot(self)
+
+    def _repr_html_(self) -> str:
+        from acid_platform import display
+
+        return display.snapshot(self)._repr_html_()
+
+
+class Snapshot:
+    """A snapshot of all tables; its frames are valid until the block ends."""
+
+    def __init__(self, warehouse: Warehouse, lease: OpenTransaction) -> None:
+        self._warehouse, self._lease = warehouse, lease
+        self._view = LeaseView(HeldLease(lease))
+
+    def table(self, name: str) -> SnapshotTable:
+        """The table as it was declared at the snapshot, whatever others do later (P28).
+
+        Raises NoSuchTable, SnapshotExpired after the block.
+        """
+        try:
+            record = self._lease.table(table_name(name))
+        except NoSuchTxn as error:
+            raise SnapshotExpired(
+                f"{name}: the block of this snapshot has ended; take a new one by"
+                " Warehouse.snapshot"
+            ) from error
+        return SnapshotTable(self._warehouse, self._view, record.name)
+
+    def close(self) -> None:
+        with suppress(SnapshotExpired):
+            self._lease.commit()
+
+    def __enter__(self) -> Snapshot:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: types.TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class SnapshotTable(Reads):
+    """A table as one snapshot sees it, also as it was before; get one by `Snapshot.table`.
+
+    Every verb raises SnapshotExpired after the block, or if the snapshot was not read for
+    `acid.read.lease.max` (P12).
+    """
+
+    def __init__(self, warehouse: Warehouse, view: SnapshotView, name: str) -> None:
+        super().__init__(warehouse, name)
+        self._view = view
+
+    @property
+    def record(self) -> TableRecord:
+        return self._view.table(self.name)
+
+    def _brief_view(self) -> AbstractContextManager[SnapshotView]:
+        return self._view.checked()
+
+    _lasting_view = _brief_view

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from acid_platform.engine.interface import Condition, TableRead, Where
+from acid_platform.engine.interface import Condition, Where
 from acid_platform.engine.merge_clauses import (
     MergeAction,
     MergeClause,
@@ -19,25 +19,19 @@ from acid_platform.engine.merge_clauses import (
     require_reachable,
 )
 from acid_platform.errors import (
-    CompactionRefused,
     InvalidExpression,
     NoSuchPartition,
-    UnknownColumn,
     UnsupportedStatement,
 )
-from acid_platform.formats.file_access import refuse_finer
-from acid_platform.handles.snapshot_view import ignored
+from acid_platform.handles.snapshots import ignored
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.partition_names import partition_name, partition_values, written_values
 from acid_platform.layout.sql_text import quoted
-from acid_platform.layout.types import TIMESTAMPS, UNNAMED, Column, parse_type, require_columns
-from acid_platform.metastore.pasts import AsOf
+from acid_platform.layout.types import UNNAMED, require_columns
 from acid_platform.metastore.records import TableRecord
 from acid_platform.predicates.known_columns import reads_table, require_names
-from acid_platform.scan.open import select_entities
 from acid_platform.scan.scans import Scan
-from acid_platform.tables.declaration import wider
 from acid_platform.tables.record_layout import all_columns_of, bucketing, columns_of_record
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.concurrency import Statement
@@ -48,8 +42,6 @@ Partition = Mapping[str, Any] | str | None
 """A partition: its name (`"month=3"`), or the values of all partition columns."""
 
 _Result = TypeVar("_Result", covariant=True)
-_SOURCE = "acid_source"
-"""The name of the table in the query that copies rows of one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -337,65 +329,6 @@ class TruncateRows(RowStatement[None]):
         work.report(record, RowOperation.UPDATE, written, overwrite=True)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RollBackRows(RowStatement[int]):
-    """Writes.rollback_to: overwrites the partitions that differ from then.
-
-    The rows of then (P36) are copied into new bases, which Hive and others read as any overwrite.
-    Partitions that no commit has touched since stay as they are.
-    """
-
-    as_of: AsOf
-
-    def run(self, work: TransactionWork, record: TableRecord) -> int:
-        require_writable(record)
-        view = work.view
-        request = view.request(record.name, as_of=self.as_of)
-        _require_types(request.table, record)
-        own, then = all_columns_of(record), {each.name for each in all_columns_of(request.table)}
-        if gone := sorted(then - {each.name for each in own}):
-            raise UnknownColumn(
-                f"{record.name} had the column {gone[0]} then, and has none of this name now; read"
-                " the rows of then, and insert them"
-            )
-        given_up = request.past.given_up_until(None) if request.past else frozenset()
-        if others := sorted(then & given_up):
-            raise UnknownColumn(
-                f"{record.name}: the column {others[0]} of then was renamed or dropped, and the one"
-                " of this name now is another; read the rows of then, and insert them"
-            )
-        work.lock(record, Statement.INSERT_OVERWRITE)
-        with view.checked():
-            scan = view.scan(request)
-            now = select_entities(view.layout(record), *view.lists(record.name))
-        before = {entity.partition: entity.paths for entity in scan.entities}
-        after = {name: directory.paths for name, directory in now.items()}
-        names = sorted({*before, *after})  # a snapshot without a partition reads nothing of it
-        changed = [name for name in names if before.get(name, ()) != after.get(name, ())]
-        work.refuse_together(record, changed, overwrite=True)
-        if not changed:
-            return 0
-        scan = replace(
-            scan, entities=tuple(each for each in scan.entities if each.partition in changed)
-        )
-        columns = [column for column in own if column.name in then]
-        count = overwrite_with(work, record, scan, columns, changed, "a rollback would")
-        work.count(record.name, overwritten=count)
-        return count
-
-
-def _require_types(then: TableRecord, now: TableRecord) -> None:
-    """Raises UnknownColumn for a column that meanwhile became another one of its name."""
-    types = dict(now.columns)
-    for name, kind in then.columns:
-        old, new = parse_type(kind), parse_type(types.get(name, kind))
-        if old != new and not wider(old, new):
-            raise UnknownColumn(
-                f"{now.name} had the column {name} {kind} then, and {name} is {types[name]} now;"
-                " read the rows of then, and insert them"
-            )
-
-
 def require_writable(record: TableRecord) -> None:
     """Raises UnsupportedStatement for partition columns whose directories can't be named."""
     for column in columns_of_record(record)[1]:
@@ -455,48 +388,3 @@ def _scan(work: TransactionWork, record: TableRecord, where: Where) -> Scan:
 def _pruning(where: Where) -> str | None:
     """The part of a condition that only reads the table itself."""
     return where.pruning if isinstance(where, Condition) else where
-
-
-def overwrite_with(
-    work: TransactionWork,
-    record: TableRecord,
-    scan: Scan,
-    columns: Sequence[Column],
-    emptied: Sequence[str],
-    copying: str,
-    fixed: Mapping[str, str | None] | None = None,
-) -> int:
-    """Overwrites partitions with the rows of a scan, as they are; returns how many.
-
-    `copying`: who would truncate timestamps, such as `a rollback would`. Raises
-    UnsupportedStatement for such.
-    """
-    _refuse_finer_rows(scan, copying)
-    read = TableRead(scan, tuple(column.name for column in columns))
-    rows = work.warehouse.engines.select(
-        f"SELECT * FROM {_SOURCE}", {_SOURCE: read}, work.view.in_force
-    )
-    written = work.write(
-        record,
-        lambda engine, target: engine.overwrite(
-            rows, target.without_defaults(), fixed or {}, emptied
-        ),
-        rows,
-    )
-    return work.report(record, RowOperation.UPDATE, written, overwrite=True)
-
-
-def _refuse_finer_rows(scan: Scan, copying: str) -> None:
-    """Raises UnsupportedStatement for timestamps that copying would truncate (P17)."""
-    kinds = (kind.kind for column in scan.columns for kind in column.type.walk())
-    if not any(kind in TIMESTAMPS for kind in kinds):
-        return
-    for entity in scan.entities:
-        for source in entity.sources.inserts:
-            try:
-                refuse_finer(scan.files, source.path, scan.format, source.length)
-            except CompactionRefused as error:
-                raise UnsupportedStatement(
-                    f"{source.path} holds timestamps with nanoseconds, which {copying} truncate to"
-                    " microseconds; copy the rows with Hive"
-                ) from error

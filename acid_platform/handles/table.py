@@ -17,10 +17,9 @@ from acid_platform.errors import (
     InvalidDefinition,
     NotErased,
 )
-from acid_platform.handles.constraint_checks import require_computable, require_fulfilled
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.row_statements import Partition, RowStatement
-from acid_platform.handles.snapshot_view import SnapshotView
+from acid_platform.handles.snapshots import SnapshotView
 from acid_platform.handles.transaction import Transaction, autocommit, locks_at_begin
 from acid_platform.handles.write_verbs import Writes
 from acid_platform.layout.constraints import Constraint
@@ -33,7 +32,11 @@ from acid_platform.metastore.records import LockRequest, TableRecord, refuse_nam
 from acid_platform.tables import declaration
 from acid_platform.tables.declaration import Changing
 from acid_platform.tables.record_layout import columns_of_record
-from acid_platform.tables.table_constraints import declared_constraints
+from acid_platform.tables.table_constraints import (
+    declared_constraints,
+    require_computable,
+    require_fulfilled,
+)
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.concurrency import LockType
 from acid_platform.values.arrow_types import declared_text
@@ -274,12 +277,15 @@ class Table(Reads, Writes):
             )
             return replace(altered, constraints=every)
 
-        require_computable(self._warehouse, constrained(self.record))
+        engines, settings = self._warehouse.engines, self._warehouse.metastore.in_force
+        require_computable(engines, settings, constrained(self.record))
         with self._alone():
             record = self.record
             new = constrained(record).constraints[len(record.constraints) :]
-            with self._brief_view() as view:
-                require_fulfilled(view, self._warehouse, record, new)
+            if any(constraint.of_rows for constraint in new):
+                with self._brief_view() as view:
+                    (scan,) = view.scans([view.request(self._name)])
+                    require_fulfilled(engines, view.in_force, scan, record, new)
             self._alter_columns(constrained)
 
     def drop_constraint(self, name: str) -> None:

@@ -22,8 +22,8 @@ from acid_platform.errors import (
     InvalidDefinition,
     WarehouseNotWritable,
 )
-from acid_platform.handles.constraint_checks import require_computable
-from acid_platform.handles.held_snapshot import Leases, Snapshot
+from acid_platform.handles.read_verbs import Snapshot
+from acid_platform.handles.snapshots import Leases
 from acid_platform.handles.table import Table
 from acid_platform.handles.transaction import Transaction
 from acid_platform.layout.constraints import Constraint
@@ -40,6 +40,7 @@ from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
 from acid_platform.tables.declaration import Declaration, with_codec
 from acid_platform.tables.joining import join
+from acid_platform.tables.table_constraints import require_computable
 from acid_platform.transactions import Isolation, ValidWriteIdList
 from acid_platform.values.arrow_types import declared_text
 
@@ -186,7 +187,8 @@ class Warehouse:
             constraints=constraints,
         )
         if declared.constraints:
-            require_computable(self, declared.record(full, ""))
+            settings = self.metastore.in_force
+            require_computable(self.engines, settings, declared.record(full, ""))
         record = create(self.metastore, full, declared, location, if_not_exists)
         return Table(self, record.name, record)
 

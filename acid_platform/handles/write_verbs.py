@@ -16,13 +16,13 @@ from acid_platform.base.arguments import (
 from acid_platform.engine.interface import Condition, Where
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts, merge_clauses
 from acid_platform.errors import InvalidExpression, UnknownColumn
+from acid_platform.handles.past_rows import RollBackRows
 from acid_platform.handles.row_statements import (
     DeleteRows,
     InsertRows,
     MergeRows,
     OverwriteRows,
     Partition,
-    RollBackRows,
     RowStatement,
     TruncateRows,
     UpdateRows,

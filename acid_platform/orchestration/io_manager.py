@@ -21,7 +21,7 @@ from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from pydantic import Field, PrivateAttr
 
 from acid_platform.errors import InvalidDefinition, NoSuchTable, OutcomeUnknown
-from acid_platform.handles.held_snapshot import Snapshot
+from acid_platform.handles.read_verbs import Snapshot
 from acid_platform.handles.transaction import Transaction, autocommit
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.names import table_name

@@ -353,8 +353,8 @@ def _up_to(write_ids: ValidWriteIdList, highest: int) -> ValidWriteIdList:
     return ValidWriteIdList.of(
         write_ids.table,
         highest,
-        (open_id for open_id in write_ids.open if open_id <= highest),
-        (aborted_id for aborted_id in write_ids.aborted if aborted_id <= highest),
+        [open_id for open_id in write_ids.open if open_id <= highest],
+        [aborted_id for aborted_id in write_ids.aborted if aborted_id <= highest],
     )
 
 

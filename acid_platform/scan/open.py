@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, compress
+from typing import NamedTuple
 
 import numpy as np
 from pyarrow import fs
@@ -20,20 +21,29 @@ from acid_platform.base.config import Settings
 from acid_platform.errors import CorruptFile, NotEnoughHistory
 from acid_platform.layout.acid_keys import codec_versions
 from acid_platform.layout.bucketing import Bucketing
-from acid_platform.layout.file_entries import EntityListing
+from acid_platform.layout.file_entries import EntityListing, RecordedFiles
 from acid_platform.layout.formats import ACID_FORMAT, FileFormat
 from acid_platform.layout.partition_names import parse_partition
 from acid_platform.layout.types import Column, require_columns
 from acid_platform.scan.acid_directory import AcidDirectory
+from acid_platform.scan.decode import Predicate
 from acid_platform.scan.deletes import DeleteKeys, kept_keys, keys_up_to, load_keys
-from acid_platform.scan.scans import ArrowScan, EntityScan, Scan
+from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.selection import highest_floor, select
 from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile, resolve
 from acid_platform.storage.files import Files, asking, in_threads
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
-Listings = Callable[[Sequence[str]], list[EntityListing]]
-"""Returns the files of these partitions, in order; '' is an unpartitioned table."""
+Listings = Mapping[str, EntityListing]
+"""The files of partitions, by name; '' is an unpartitioned table."""
+
+
+class OwnDirectory(NamedTuple):
+    """A directory that the reading transaction itself has written; '' if unpartitioned."""
+
+    partition: str
+    name: str
+    contents: RecordedFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +56,6 @@ class TableLayout:
     columns: tuple[Column, ...]
     partition_columns: tuple[Column, ...]
     partitions: Mapping[str, tuple[int, ...]]
-    listings: Listings
-    """Returns the files that commits recorded."""
     floor: int = 0
     insert_only: bool = False
     """Whether files are in the table's own format, without ACID columns."""
@@ -59,6 +67,9 @@ class TableLayout:
     ended: Mapping[str, int] = field(default_factory=dict)
     """The partitions ('' without partition columns) whose files of this past snapshot may be gone,
     since rows were erased from their history, and when: milliseconds UTC."""
+    own: tuple[OwnDirectory, ...] = ()
+    new: frozenset[str] = frozenset()
+    """The partitions that only the reading transaction itself has written."""
 
     def values(self, partition: str) -> tuple[str | None, ...]:
         """The values of a partition's columns, in order.
@@ -80,17 +91,12 @@ class TableLayout:
         return f"{self.path}/{partition}".rstrip("/")
 
 
-def select_entities(
-    table: TableLayout,
-    write_ids: ValidWriteIdList,
-    txns: ValidTxnList,
-    where: str | None = None,
-    only: str | None = None,
-) -> dict[str, AcidDirectory]:
-    """What the snapshot sees of each partition that may match `where`; '' if unpartitioned.
+def chosen_partitions(
+    table: TableLayout, where: str | None = None, only: str | None = None
+) -> list[str]:
+    """The partitions whose files a read needs: those that may match `where`; '' if unpartitioned.
 
-    `only` restricts it to one partition. Raises InvalidExpression, NotEnoughHistory, MalformedName,
-    UnsupportedLayout, CorruptFile.
+    `only` restricts it to one partition. Raises InvalidExpression, NotEnoughHistory, CorruptFile.
     """
     names = sorted(table.partitions) if table.partition_columns else [""]
     names = _matching(where, table, [name for name in names if only in (None, name)])
@@ -100,16 +106,25 @@ def select_entities(
             f"{f'{table.name} {name}'.rstrip()} is kept since {at:%Y-%m-%d %H:%M:%S} UTC: rows were"
             " erased from its history then"
         )
-    listings = table.listings(names)
+    return names
+
+
+def select_entities(
+    table: TableLayout, listings: Listings, write_ids: ValidWriteIdList, txns: ValidTxnList
+) -> dict[str, AcidDirectory]:
+    """What the snapshot sees of each partition of `listings`.
+
+    Raises NotEnoughHistory, MalformedName, UnsupportedLayout, CorruptFile.
+    """
     return {
         name: select(
             listing,
             write_ids,
             txns,
-            floor=highest_floor(write_ids, table.floor, *table.partitions.get(name, ())),
+            floor=highest_floor(write_ids, table.floor, *(table.partitions[name] if name else ())),
             insert_only=table.insert_only,
         )
-        for name, listing in zip(names, listings, strict=True)
+        for name, listing in listings.items()
     }
 
 
@@ -234,16 +249,17 @@ DELETE_KEYS = "acid.delete.keys.max"
 
 def open_scan(
     table: TableLayout,
+    listings: Listings,
     write_ids: ValidWriteIdList,
     txns: ValidTxnList,
     where: str | None = None,
     settings: Settings | None = None,
 ) -> Scan:
-    """The scan of a table at a snapshot; here `where` only prunes partitions and files.
+    """The scan of the listed partitions of a table at a snapshot; `where` only prunes files.
 
-    Without `settings` all deleted keys are loaded.
+    Without `settings` all deleted keys are loaded. Raises as `select_entities` and `open_entity`.
     """
-    selected = select_entities(table, write_ids, txns, where)
+    selected = select_entities(table, listings, write_ids, txns)
     load = kept_keys if settings is None else partial(keys_up_to, settings.integer(DELETE_KEYS))
 
     def entity(name: str) -> EntityScan:
@@ -277,30 +293,24 @@ def open_scan(
     )
 
 
-def arrow_scan(
-    table: TableLayout,
-    write_ids: ValidWriteIdList,
-    txns: ValidTxnList,
-    columns: Sequence[str] | None = None,
-    where: str | None = None,
-    row_id: bool = False,
-) -> ArrowScan:
-    """The scan that `to_arrow` runs: the same rows as `read`, in file order.
+def result_of(
+    table: TableLayout, columns: Sequence[str] | None, where: str | None
+) -> tuple[tuple[str, ...], Predicate | None]:
+    """The names of an ArrowScan of these columns (None: all), and its predicate.
 
-    `columns` None: all columns. Raises UnknownColumn, InvalidExpression, UnsupportedStatement (a
-    predicate that only Spark can evaluate), NotEnoughHistory, MalformedName, UnsupportedLayout,
-    CorruptFile.
+    Raises UnknownColumn, InvalidExpression, UnsupportedStatement (a predicate that only Spark can
+    evaluate).
     """
     all_columns = (*table.columns, *table.partition_columns)
     names = [column.name for column in all_columns]
     column_names = tuple(names if columns is None else (name.lower() for name in columns))
     require_columns(column_names, all_columns, table.name)
-    predicate = None
-    if where is not None:  # the parser of predicates takes long to import
-        from acid_platform.predicates.arrow_predicates import arrow_predicate
+    if where is None:
+        return column_names, None
+    # the parser of predicates takes long to import
+    from acid_platform.predicates.arrow_predicates import arrow_predicate
 
-        predicate = arrow_predicate(where, all_columns, table.name)
-    return ArrowScan(open_scan(table, write_ids, txns, where), column_names, predicate, row_id)
+    return column_names, arrow_predicate(where, all_columns, table.name)
 
 
 def require_files(scan: Scan, what: str) -> None:

@@ -23,8 +23,9 @@ from acid_platform.compaction.plan import (
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.scan.open import chosen_partitions
 from acid_platform.services import cleaner, initiator
-from acid_platform.tables.record_layout import table_layout
+from acid_platform.tables.record_layout import recorded_listings, table_layout
 
 Row = dict[str, Any]
 ReportedRows = Mapping[str | None, Mapping[str, int]]
@@ -73,12 +74,10 @@ def explain(
     settings = CompactionSettings.of(metastore.in_force, {}, record.properties)
     with metastore.open_snapshot([record.name]) as lease:
         layout = table_layout(record, lease)
-        directory, write_ids = select_compactable(
-            layout,
-            lease.valid_write_ids(record.name).for_compactor(),
-            lease.valid_txns,
-            wish.partition or "",
-        )
+        lists = lease.valid_write_ids(record.name).for_compactor(), lease.valid_txns
+        partitions = chosen_partitions(layout, only=wish.partition or "")
+        listings = recorded_listings(layout, lease, partitions)
+        directory, write_ids = select_compactable(layout, listings, *lists)
     next_txn = metastore.status()["last_txn"] + 1
     plan = plan_compaction(directory, wish.kind, write_ids, next_txn, settings)
     if isinstance(plan, NothingToDo):

@@ -50,11 +50,11 @@ from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import CompactionTransaction
 from acid_platform.metastore.records import WriteReport
 from acid_platform.metastore.tasks import CompactionTask
-from acid_platform.scan.open import TableLayout
+from acid_platform.scan.open import TableLayout, chosen_partitions
 from acid_platform.services import removals, worker_id
 from acid_platform.services.explain_services import reported_rows
 from acid_platform.storage.durability import remove_at_once
-from acid_platform.tables.record_layout import table_layout
+from acid_platform.tables.record_layout import recorded_listings, table_layout
 from acid_platform.transactions import RowOperation
 from acid_platform.write.publishing import WrittenDirectory
 
@@ -127,12 +127,10 @@ class CompactionRun:
         record = self.txn.table(self.task.table)
         self._layout = table_layout(record, self.txn)
         # The compactor's own transaction is open in these lists (HIVE-29567).
-        directory, write_ids = select_compactable(
-            self._layout,
-            self.txn.compactor_list,
-            self.txn.valid_txns,
-            self.task.partition or "",
-        )
+        lists = self.txn.compactor_list, self.txn.valid_txns
+        partitions = chosen_partitions(self._layout, only=self.task.partition or "")
+        listings = recorded_listings(self._layout, self.txn, partitions)
+        directory, write_ids = select_compactable(self._layout, listings, *lists)
         settings = CompactionSettings.of(
             metastore.in_force, self.task.properties, record.properties
         )

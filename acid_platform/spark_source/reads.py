@@ -48,14 +48,14 @@ from acid_platform.scan.change_scan import (
 )
 from acid_platform.scan.decode import Predicate
 from acid_platform.scan.deletes import NO_DELETES
-from acid_platform.scan.open import open_scan
+from acid_platform.scan.open import chosen_partitions, open_scan
 from acid_platform.scan.scans import ArrowScan, EntityScan, Scan, partition_scalars
 from acid_platform.scan.source_files import SourceFile
 from acid_platform.spark_source import keeper
 from acid_platform.spark_source.options import Options, opened
 from acid_platform.storage.files import Files
 from acid_platform.tables.open_changes import open_changes
-from acid_platform.tables.record_layout import columns_of_record, table_layout
+from acid_platform.tables.record_layout import columns_of_record, recorded_listings, table_layout
 from acid_platform.transactions import ValidWriteIdList
 from acid_platform.values.arrow_types import scalar_of
 
@@ -162,10 +162,12 @@ def _scan(options: Options, lease: OpenTransaction) -> Scan:
     if options.as_of is not None:
         past = lease.past(options.table, options.as_of)
         layout = table_layout(past.table, lease, past.partitions)
-        return open_scan(layout, past.pin.write_ids, past.pin.txns, options.where)
-    layout = table_layout(lease.table(options.table), lease)
-    write_ids = lease.valid_write_ids(options.table)
-    return open_scan(layout, write_ids, lease.valid_txns, options.where)
+        lists = past.pin.write_ids, past.pin.txns
+    else:
+        layout = table_layout(lease.table(options.table), lease)
+        lists = lease.valid_write_ids(options.table), lease.valid_txns
+    listings = recorded_listings(layout, lease, chosen_partitions(layout, options.where))
+    return open_scan(layout, listings, *lists, options.where)
 
 
 def _grouped(scan: Scan) -> Iterator[list[EntityScan]]:
@@ -406,8 +408,7 @@ class TableStream:
         self._reached = end
         assert self._lease is not None
         with self._lease.checked():
-            layout = table_layout(changes.table, self._lease, changes.entities)
-            scan = open_changes(layout, changes)
+            scan = open_changes(changes, self._lease)
         asked = [name.lower() for name in names]
         only_inserts = not self._options.changes
         scan = scan.wanting([*asked, CHANGE_TYPE] if only_inserts else asked)

@@ -15,7 +15,6 @@ from acid_platform.errors import (
     UnsupportedStatement,
     WrongType,
 )
-from acid_platform.handles.file_rows import rows_of_files
 from acid_platform.handles.row_statements import (
     DeleteRows,
     InsertRows,
@@ -52,6 +51,7 @@ from acid_platform.sql.statements import (
     subquery_values,
 )
 from acid_platform.sql.text import Expression, Query, expression, parsed, query
+from acid_platform.tables.external_tables import rows_of_files
 from acid_platform.tables.record_layout import all_columns_of
 from acid_platform.tables.table_constraints import row_checks
 
@@ -128,7 +128,9 @@ class Changes:
     def _load(self, statement: LoadData, record: TableRecord) -> int:
         fixed = {} if statement.partition is None else fixed_values(statement.partition, record)
         columns = [column for column in all_columns_of(record) if column.name not in fixed]
-        rows = rows_of_files(self.warehouse, statement.source, columns)
+        rows = rows_of_files(
+            self.warehouse.engines, self.warehouse.metastore.in_force, statement.source, columns
+        )
         return self._stored(rows, record, fixed, statement.overwrite)
 
     def _truncated(self, statement: Truncate, record: TableRecord) -> Sequence[str | None]:

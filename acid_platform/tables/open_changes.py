@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from acid_platform.errors import InvalidDefinition, UnsupportedLayout
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import BaseName, parse_directory
+from acid_platform.metastore.client.metastore import OpenTransaction
 from acid_platform.metastore.pasts import TableCommit, before_commits
 from acid_platform.metastore.records import PartitionRecord, TableChanges
 from acid_platform.scan.change_events import NO_ROWS, MarkedKeys, RemovedKeys, merged, write_events
@@ -32,15 +33,17 @@ from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, kept_keys
 from acid_platform.scan.open import TableLayout, numbered_as_deleted, open_entity
 from acid_platform.scan.selection import highest_floor, select
 from acid_platform.scan.source_files import EntitySources, SourceFile
+from acid_platform.tables.record_layout import recorded_listings, table_layout
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 
-def open_changes(layout: TableLayout, changes: TableChanges) -> ChangeScan:
+def open_changes(changes: TableChanges, txn: OpenTransaction) -> ChangeScan:
     """The files that the changes are read from; delete events are read here.
 
-    `layout`: with the partitions of `changes.entities`. Raises NotEnoughHistory, CorruptFile,
+    `txn` keeps the files. Raises NotEnoughHistory, CorruptFile,
     UnsupportedLayout, InvalidDefinition if the table has a column with a name of CHANGE_COLUMNS.
     """
+    layout = table_layout(changes.table, txn, changes.entities)
     every = (*layout.columns, *layout.partition_columns)
     taken = {column.name for column in every} & {column.name for column in CHANGE_COLUMNS}
     if taken:
@@ -53,7 +56,7 @@ def open_changes(layout: TableLayout, changes: TableChanges) -> ChangeScan:
     opening = _Opening(layout, changes)
     entities = tuple(
         opening.entity(name, listing)
-        for name, listing in zip(names, layout.listings(names), strict=True)
+        for name, listing in recorded_listings(layout, txn, names).items()
     )
     reader = ChangeReader(
         layout.files,

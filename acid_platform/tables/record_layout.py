@@ -59,24 +59,22 @@ def all_columns_of(record: TableRecord) -> tuple[Column, ...]:
 def table_layout(
     record: TableRecord, txn: OpenTransaction, partitions: Sequence[PartitionRecord] | None = None
 ) -> TableLayout:
-    """Where a table is, and the partitions and files that `txn` sees.
+    """Where a table is, and the partitions that `txn` sees.
 
     `partitions`: those of a past snapshot.
     """
     if partitions is None and record.partitioned:
         partitions = txn.partition_records(record.name)
-    return _layout(record, partitions or (), recorded_listings(record, txn))
+    return _layout(record, partitions or ())
 
 
 def listed_layout(metastore: Metastore, record: TableRecord) -> TableLayout:
     """Where a table and its partitions are now, for callers that list directories themselves."""
     partitions = metastore.call(GetPartitions(record.name)) if record.partitioned else ()
-    return _layout(record, partitions, _no_snapshot)
+    return _layout(record, partitions)
 
 
-def _layout(
-    record: TableRecord, partitions: Sequence[PartitionRecord], listings: Listings
-) -> TableLayout:
+def _layout(record: TableRecord, partitions: Sequence[PartitionRecord]) -> TableLayout:
     files, path = Files.of(record.location)
     columns, partition_columns = columns_of_record(record)
     if not record.partitioned:
@@ -89,17 +87,12 @@ def _layout(
         columns,
         partition_columns,
         floors,
-        listings,
         record.floor,
         is_insert_only(record.properties),
         FileFormat.of(record.properties),
         bucketing(record),
         record.rewritten,
     )
-
-
-def _no_snapshot(_partitions: Sequence[str]) -> list[EntityListing]:
-    raise AssertionError("this layout was made without a snapshot, so it has no files to read")
 
 
 def bucketing(record: TableRecord) -> Bucketing | None:
@@ -117,36 +110,43 @@ Progress = Callable[[str, int, int], None]
 
 
 def recorded_listings(
-    record: TableRecord, txn: OpenTransaction
-) -> Callable[[Sequence[str]], list[EntityListing]]:
-    """A function that lists what `txn` may read of partitions ('' for an unpartitioned table).
+    layout: TableLayout, txn: OpenTransaction, partitions: Sequence[str]
+) -> Listings:
+    """The files that `txn` may read of partitions ('' for an unpartitioned table): those that
+    commits recorded, and its own.
 
-    That function raises SnapshotExpired or TxnAborted once the transaction has ended.
+    The recorded files of a partition that was dropped are kept for older snapshots (P22): of one
+    that only the transaction itself has written, nobody is asked. Raises SnapshotExpired or
+    TxnAborted once the transaction has ended, CorruptFile.
     """
-
-    def listings(partitions: Sequence[str]) -> list[EntityListing]:
-        entities = txn.manifest(record.name, [partition or None for partition in partitions])
-        _, root = Files.of(record.location)
-        return [
-            entity_listing(f"{root}/{name}".rstrip("/"), recorded)
-            for name, recorded in zip(partitions, entities, strict=True)
-        ]
-
+    seen = [name for name in partitions if name not in layout.new]
+    entities = txn.manifest(layout.name, [name or None for name in seen])
+    recorded = dict(zip(seen, entities, strict=True))
+    listings = {
+        name: entity_listing(layout.place(name), recorded.get(name, ())) for name in partitions
+    }
+    for name in {own.partition for own in layout.own} & listings.keys():
+        own = [each for each in layout.own if each.partition == name]
+        where = layout.place(name)
+        new = [directory_listing(where, each.name, each.contents) for each in own]
+        listings[name] = listings[name].joined(new)
     return listings
 
 
 def entity_listing(location: str, directories: Sequence[RecordedDirectory]) -> EntityListing:
     """The recorded files of one entity. Raises CorruptFile."""
     return EntityListing(location, ()).joined(
-        directory_listing(
-            location,
-            recorded.directory.name,
-            RecordedFiles.parse(recorded.contents),
-            recorded.directory.compacted,
-            recorded.directory.versioned,
-            adopted=not recorded.directory.txn,
-        )
-        for recorded in directories
+        [
+            directory_listing(
+                location,
+                recorded.directory.name,
+                RecordedFiles.parse(recorded.contents),
+                recorded.directory.compacted,
+                recorded.directory.versioned,
+                adopted=not recorded.directory.txn,
+            )
+            for recorded in directories
+        ]
     )
 
 

@@ -8,6 +8,7 @@ expressions are: Spark's go back over a text as often as it has ways to divide i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -16,18 +17,25 @@ from acid_platform.base.arguments import require_kind
 from acid_platform.errors import (
     InvalidDefinition,
     InvalidExpression,
+    NeedsSpark,
     UnknownColumn,
     UnsupportedStatement,
+    WrongType,
 )
 from acid_platform.layout.constraints import DECLARED_ONLY, Constraint, ConstraintKind, RowChecks
 from acid_platform.layout.names import table_name
-from acid_platform.layout.sql_text import canonical
+from acid_platform.layout.sql_text import canonical, quoted
 from acid_platform.layout.types import CHAR_TYPES, LOCAL_ZONE, Column, HiveType, require_columns
 from acid_platform.metastore.records import TableRecord
 from acid_platform.tables.record_layout import columns_of_record
+from acid_platform.values.fitting import LONGEST_SHOWN, constraint_violated
 
 if TYPE_CHECKING:
     from sqlglot import exp
+
+    from acid_platform.base.config import Settings
+    from acid_platform.engine.choice import Engines
+    from acid_platform.scan.scans import Scan
 
 LONGEST = 10_000
 """Characters of a CHECK or a DEFAULT."""
@@ -318,3 +326,84 @@ def defaults_of(record: TableRecord) -> Iterator[Constraint]:
         for constraint in record.constraints
         if constraint.kind is ConstraintKind.DEFAULT and constraint.enabled
     )
+
+
+# --- asking an engine --------------------------------------------------------------------------
+
+_ROWS = "acid_rows"
+"""The name of the table in a query."""
+
+
+def require_computable(engines: Engines, settings: Settings, record: TableRecord) -> None:
+    """Raises InvalidDefinition for a CHECK that is no condition, and a DEFAULT that its column
+    can't hold unchanged. What only Spark computes, the first write that needs it refuses."""
+    own, _ = columns_of_record(record)
+    kinds = {column.name: column for column in own}
+    questions = [
+        (constraint, _question_of_default(kinds[constraint.columns[0]], constraint))
+        for constraint in defaults_of(record)
+    ]
+    for constraint in record.constraints:
+        if constraint.kind is ConstraintKind.CHECK:
+            empty = ", ".join(
+                f"CAST(NULL AS {castable(kinds[name].type)}) AS {quoted(name)}"
+                for name in constraint.columns
+            )
+            text = (
+                f"SELECT coalesce(({constraint.text}\n), true) AS fits FROM (SELECT {empty}) AS r"
+            )
+            questions.append((constraint, f"{text} WHERE NOT ({constraint.text}\n)"))
+    for constraint, question in questions:
+        with suppress(NeedsSpark), engines.using("local"):
+            try:
+                rows = engines.select(question, {}, settings).to_arrow()
+            except (InvalidExpression, WrongType) as error:
+                raise InvalidDefinition(f"{record.name}: {constraint}: {error}") from error
+            if constraint.kind is ConstraintKind.DEFAULT and not rows.column(0)[0].as_py():
+                raise InvalidDefinition(
+                    f"{record.name}: {constraint}: {kinds[constraint.columns[0]]} can't hold the"
+                    " value unchanged"
+                )
+
+
+def _question_of_default(column: Column, constraint: Constraint) -> str:
+    value = default_sql(column, constraint.text)
+    from sqlglot import exp
+
+    from acid_platform.predicates.analysis import parsed
+
+    literal = parsed(constraint.text)
+    is_text = isinstance(literal, exp.Literal) and literal.is_string
+    if is_text or column.type.kind in ("float", "double"):
+        # A text that is no value of the type fails; a fraction becomes the nearest number.
+        return f"SELECT coalesce({value} = {value}, true) AS fits"
+    return f"SELECT coalesce({value} = ({constraint.text}\n), true) AS fits"
+
+
+def require_fulfilled(
+    engines: Engines,
+    settings: Settings,
+    scan: Scan,
+    record: TableRecord,
+    constraints: Sequence[Constraint],
+) -> None:
+    """Raises ConstraintViolated for a row of the table that violates one of the constraints."""
+    from acid_platform.engine.interface import TableRead  # the gateway needs no engine
+
+    for constraint in constraints:
+        if not constraint.of_rows:
+            continue
+        names = constraint.columns
+        text = (
+            f"SELECT {', '.join(map(quoted, names))} FROM {_ROWS}"
+            f" WHERE NOT coalesce(({constraint.condition}\n), true) LIMIT 1"
+        )
+        read = TableRead(scan, tuple(names))
+        rows = engines.select(text, {_ROWS: read}, settings).to_arrow()
+        if rows.num_rows:
+            values = ", ".join(
+                f"{name}={'NULL' if value is None else str(value)[:LONGEST_SHOWN]}"
+                for name, value in rows.to_pylist()[0].items()
+            )
+            what = RowChecks(record.name).violation(constraint)
+            raise constraint_violated(f"{what} that is there, with {values}")

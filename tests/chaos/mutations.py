@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from acid_platform.handles import snapshots
 from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.operations.tables import GetPartitions
-from acid_platform.storage.files import Files
-from acid_platform.tables import record_layout
-from tests.acid_files import listed
 
 
 def directory_listings() -> None:
     """A reader lists directories instead of using the committed files (P26)."""
 
-    def listings(record: Any, txn: Any) -> Any:
-        files, root = Files.of(record.location)
-        return listed(files, root)
+    def listings(layout: Any, _txn: Any, partitions: Any) -> Any:
+        found = layout.files.entities([layout.place(name) for name in partitions])
+        return dict(zip(partitions, found, strict=True))
 
-    record_layout.recorded_listings = listings  # type: ignore[attr-defined]
+    snapshots.recorded_listings = listings  # type: ignore[attr-defined]
 
 
 def partitions_of_today() -> None:

@@ -36,14 +36,14 @@ from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.operations.compaction import RevokeWorkers
 from acid_platform.metastore.operations.transactions import AbortMany, CommitContents
 from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
-from acid_platform.scan.open import TableLayout, arrow_scan
+from acid_platform.scan.open import Listings, TableLayout, chosen_partitions
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun
 from acid_platform.storage.files import Files
-from acid_platform.tables.record_layout import listed_layout, table_layout
+from acid_platform.tables.record_layout import listed_layout, recorded_listings, table_layout
 from acid_platform.transactions import RowOperation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.concurrency import LockType
-from tests.acid_files import B1, AcidTable, P, contents_of
+from tests.acid_files import B1, AcidTable, P, arrow_scan, contents_of
 from tests.declared import declare
 from tests.finishing import finish
 from tests.metastore.local import local_metastore
@@ -162,6 +162,10 @@ class History:
         """As a reader with this lease has it."""
         return table_layout(self.metastore.table(TABLE), lease)
 
+    def listings_of(self, lease: OpenTransaction) -> Listings:
+        layout = self.layout_of(lease)
+        return recorded_listings(layout, lease, chosen_partitions(layout))
+
     # --- the model ------------------------------------------------------------------------------
 
     def visible(self, seen: ValidWriteIdList) -> list[Key]:
@@ -176,7 +180,9 @@ class History:
     def found(
         self, lease: OpenTransaction, write_ids: ValidWriteIdList, txns: ValidTxnList
     ) -> list[Key]:
-        table = arrow_scan(self.layout_of(lease), write_ids, txns, row_id=True).table()
+        files = self.listings_of(lease)
+        layout = self.layout_of(lease)
+        table = arrow_scan(layout, write_ids, txns, row_id=True, listings=files).table()
         keys = []
         for value, row in zip(table["v"].to_pylist(), table["row__id"].to_pylist(), strict=True):
             key = row["writeid"], row["bucketid"], row["rowid"]

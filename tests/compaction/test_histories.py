@@ -76,7 +76,8 @@ def hive_keys(
     spark: SparkSession, history: History, reader: Reader, farm: Path
 ) -> list[tuple[int, int, int]]:
     """The keys of the rows that Hive's own reader returns, each with its value."""
-    seen = select_entities(history.layout_of(reader.lease), reader.write_ids, reader.txns)
+    layout, files = history.layout_of(reader.lease), history.listings_of(reader.lease)
+    seen = select_entities(layout, files, reader.write_ids, reader.txns)
     found: list[tuple[int, int, int]] = []
     for directory in seen.values():
         link_farm(directory, farm)

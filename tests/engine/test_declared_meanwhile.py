@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from acid_platform import Table, Warehouse
-    from acid_platform.handles.held_snapshot import SnapshotTable
+    from acid_platform.handles.read_verbs import SnapshotTable
     from acid_platform.handles.transaction import TransactionTable
 
 

@@ -24,9 +24,9 @@ from pyspark.sql import Row, SparkSession
 
 from acid_platform import AlreadyScheduled, CompactionRefused, Snapshot, Table, Warehouse
 from acid_platform.handles.transaction import TransactionTable
-from acid_platform.scan.open import select_entities
+from acid_platform.scan.open import chosen_partitions, select_entities
 from acid_platform.services import cleaner
-from acid_platform.tables.record_layout import table_layout
+from acid_platform.tables.record_layout import recorded_listings, table_layout
 from tests.conftest import compact_with, temporary_warehouse
 from tests.hive import RowId, hive_rows_with_ids, link_farm
 
@@ -172,7 +172,8 @@ class History:
         found: Counter[tuple[int | None, RowId, str]] = Counter()
         write_ids = snapshot._lease.valid_write_ids("db.t")
         layout = table_layout(self.table.record, snapshot._lease)
-        seen = select_entities(layout, write_ids, snapshot._lease.valid_txns)
+        files = recorded_listings(layout, snapshot._lease, chosen_partitions(layout))
+        seen = select_entities(layout, files, write_ids, snapshot._lease.valid_txns)
         for partition, directory in seen.items():
             farm = link_farm(directory, scratch / (partition or "t"))
             values = layout.values(partition)

@@ -15,8 +15,7 @@ import pyarrow as pa
 import pytest
 
 from acid_platform import InvalidDefinition, SnapshotExpired, Table, Warehouse
-from acid_platform.handles.held_snapshot import SnapshotTable
-from acid_platform.handles.read_verbs import Reads
+from acid_platform.handles.read_verbs import Reads, SnapshotTable
 from acid_platform.handles.transaction import TransactionTable
 from acid_platform.handles.write_verbs import Writes
 from tests.conftest import temporary_warehouse
@@ -68,6 +67,12 @@ READS: dict[str, Callable[[Reads], object]] = {
     "read": lambda table: [rows(table.read(["id"], "id > 1")), rows(table.read(as_of=1))],
     "record": lambda table: table.record.table_id,
     "retained": lambda table: table.retained().directories,
+    "scan": lambda table: [
+        rows(table.scan(["id"], "id > 1", row_id=True).to_arrow()),
+        rows(table.scan(["id"], as_of=1).batches()),
+        table.scan(where="p = 1", as_of=1).head(2).to_dict("records"),
+        table.scan(where="p = 1").count() == table.count("p = 1"),
+    ],
     "schema": lambda table: (table.schema, table.schema == table.to_arrow().schema),
     "snapshot": lambda table: str(table.snapshot()).partition("\n")[2],
     "tags": lambda table: [tag.name for tag in table.tags()],

@@ -18,11 +18,10 @@ import dagster as dg
 import dagster._core.storage.event_log
 
 from acid_platform import AcidError, NotEnoughHistory, SnapshotExpired, TxnAborted, Warehouse
-from acid_platform.handles.held_snapshot import Snapshot
+from acid_platform.handles.read_verbs import Snapshot
 from acid_platform.handles.transaction import Transaction
 from acid_platform.orchestration import SparkResource, WarehouseResource, acid_asset
-from acid_platform.scan.open import arrow_scan
-from tests.acid_files import AcidTable
+from tests.acid_files import AcidTable, arrow_scan
 from tests.gateway.clients import (
     INSERT,
     SELECT,

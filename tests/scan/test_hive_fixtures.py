@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from acid_platform import NotEnoughHistory
-from acid_platform.scan.open import arrow_scan, open_scan
 from acid_platform.transactions import ValidTxnList
-from tests.acid_files import proven
+from tests.acid_files import arrow_scan, open_scan, proven
 from tests.hive_tables import HERE, MORE, assert_expected, opened, snapshots, tables
 
 if TYPE_CHECKING:

@@ -17,11 +17,10 @@ from acid_platform.formats.data_file import KeyRun, StoredKeys
 from acid_platform.scan import deletes
 from acid_platform.scan import deletes as module
 from acid_platform.scan.deletes import DeletedRows, DeleteKeys, file_events, kept_keys, load_keys
-from acid_platform.scan.open import open_scan
 from acid_platform.scan.selection import select
 from acid_platform.scan.source_files import EntitySources, SourceFile, resolve
 from acid_platform.storage.files import Files
-from tests.acid_files import AcidTable, P
+from tests.acid_files import AcidTable, P, open_scan
 from tests.notation import txns, write_ids
 
 

@@ -17,10 +17,9 @@ from acid_platform.engine.local.found_rows import places_where
 from acid_platform.formats.orc import OrcFile
 from acid_platform.scan import decode
 from acid_platform.scan.decode import PLACE
-from acid_platform.scan.open import arrow_scan
 from acid_platform.scan.scans import ArrowScan, Scan
 from acid_platform.values.arrow_types import values_of
-from tests.acid_files import AcidTable, P, proven
+from tests.acid_files import AcidTable, P, arrow_scan, proven
 from tests.notation import txns, write_ids
 
 COLUMNS = "id int, v string, o struct<x:int,y:string>, c char(3)"

@@ -23,10 +23,9 @@ from acid_platform.scan import decode
 from acid_platform.scan import deletes as deletes_module
 from acid_platform.scan import scans as module
 from acid_platform.scan.deletes import DeletedRows, DeleteKeys
-from acid_platform.scan.open import arrow_scan
 from acid_platform.values.arrow_types import arrow_type
 from acid_platform.values.partition_texts import partition_value
-from tests.acid_files import AcidTable, P
+from tests.acid_files import AcidTable, P, arrow_scan
 from tests.notation import txns, write_ids
 
 FIELDS = (

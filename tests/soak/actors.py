@@ -16,10 +16,10 @@ from acid_platform import Warehouse, WriteConflict
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import WriteReport
-from acid_platform.scan.open import arrow_scan
-from acid_platform.tables.record_layout import table_layout
+from acid_platform.scan.open import chosen_partitions
+from acid_platform.tables.record_layout import recorded_listings, table_layout
 from acid_platform.transactions import RowOperation
-from tests.acid_files import AcidTable, P, contents_of
+from tests.acid_files import AcidTable, P, arrow_scan, contents_of
 
 TABLE, COLUMNS = "db.soak", "id int, version int"
 PARTITIONS, IDS = 4, 500
@@ -32,13 +32,10 @@ def write(metastore: Metastore, random: Random, name: str, share: int) -> None:
     with metastore.begin() as txn:
         txn.lock(TABLE, "SHARED_WRITE", operation=RowOperation.UPDATE, partition=name)
         w = txn.write_ids[TABLE]
-        found = arrow_scan(
-            table_layout(record, txn),
-            txn.valid_write_ids(TABLE),
-            txn.valid_txns,
-            where=name.replace("=", " = "),
-            row_id=True,
-        )
+        layout, where = table_layout(record, txn), name.replace("=", " = ")
+        lists = txn.valid_write_ids(TABLE), txn.valid_txns
+        files = recorded_listings(layout, txn, chosen_partitions(layout, where))
+        found = arrow_scan(layout, *lists, where=where, row_id=True, listings=files)
         rows = random.sample(found.table().to_pylist(), share)
         keys = sorted(
             (row["row__id"]["writeid"], row["row__id"]["bucketid"], row["row__id"]["rowid"])
