@@ -19,7 +19,7 @@ from acid_platform.base.arguments import (
     require_list,
 )
 from acid_platform.errors import InvalidDefinition, NoSuchTxn, SnapshotExpired
-from acid_platform.handles.snapshots import HeldLease, LeaseView, ScanRequest, SnapshotView
+from acid_platform.handles.snapshot_views import HeldLease, LeaseView, ScanRequest, SnapshotView
 from acid_platform.layout.names import table_name
 from acid_platform.layout.types import Column
 from acid_platform.metastore import operations as ops

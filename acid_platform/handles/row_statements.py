@@ -23,7 +23,7 @@ from acid_platform.errors import (
     NoSuchPartition,
     UnsupportedStatement,
 )
-from acid_platform.handles.snapshots import ignored
+from acid_platform.handles.snapshot_views import ignored
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.partition_names import partition_name, partition_values, written_values

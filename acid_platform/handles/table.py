@@ -19,7 +19,7 @@ from acid_platform.errors import (
 )
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.row_statements import Partition, RowStatement
-from acid_platform.handles.snapshots import SnapshotView
+from acid_platform.handles.snapshot_views import SnapshotView
 from acid_platform.handles.transaction import Transaction, autocommit, locks_at_begin
 from acid_platform.handles.write_verbs import Writes
 from acid_platform.layout.constraints import Constraint

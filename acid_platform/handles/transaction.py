@@ -21,7 +21,7 @@ from acid_platform.errors import (
 )
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.row_statements import RowStatement
-from acid_platform.handles.snapshots import SnapshotView
+from acid_platform.handles.snapshot_views import SnapshotView
 from acid_platform.handles.transaction_work import TransactionWork, lock_request
 from acid_platform.handles.write_verbs import Writes
 from acid_platform.metastore.client.open_transaction import UNDECIDED

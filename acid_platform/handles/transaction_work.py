@@ -20,7 +20,7 @@ from acid_platform.errors import (
     WriteConflict,
 )
 from acid_platform.handles.looked_for import LookedFor, RowReports, no_keys
-from acid_platform.handles.snapshots import TransactionView
+from acid_platform.handles.snapshot_views import TransactionView
 from acid_platform.layout.formats import compression
 from acid_platform.layout.table_properties import ISOLATION
 from acid_platform.metastore.operations.transactions import CommitContents

@@ -23,7 +23,7 @@ from acid_platform.errors import (
     WarehouseNotWritable,
 )
 from acid_platform.handles.read_verbs import Snapshot
-from acid_platform.handles.snapshots import Leases
+from acid_platform.handles.snapshot_views import Leases
 from acid_platform.handles.table import Table
 from acid_platform.handles.transaction import Transaction
 from acid_platform.layout.constraints import Constraint

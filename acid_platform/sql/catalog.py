@@ -19,7 +19,7 @@ from sqlglot import exp
 from acid_platform.base.arguments import nearest_name
 from acid_platform.base.config import Settings
 from acid_platform.errors import InvalidDefinition, NoSuchTable, UnknownColumn, UnsupportedStatement
-from acid_platform.handles.snapshots import ScanRequest, SnapshotView
+from acid_platform.handles.snapshot_views import ScanRequest, SnapshotView
 from acid_platform.layout.acid_keys import VIRTUAL_COLUMNS
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, HiveType, parse_type

@@ -22,7 +22,7 @@ from acid_platform.base.config import Settings
 from acid_platform.base.first_use import Recent, usable_cores
 from acid_platform.engine.interface import ArrowResult, ChangeRead, Result, Sources, TableRead
 from acid_platform.errors import NeedsSpark, UnsupportedLayout
-from acid_platform.handles.snapshots import ScanRequest
+from acid_platform.handles.snapshot_views import ScanRequest
 from acid_platform.layout.acid_keys import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column

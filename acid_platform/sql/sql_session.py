@@ -31,7 +31,7 @@ from acid_platform.errors import (
 )
 from acid_platform.formats.data_file import Keyed
 from acid_platform.formats.file_access import new_file, to_be_stored
-from acid_platform.handles.snapshots import SnapshotView
+from acid_platform.handles.snapshot_views import SnapshotView
 from acid_platform.handles.transaction import Transaction, autocommit, locks_at_begin
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.formats import ACID_FORMAT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from acid_platform.handles import snapshots
+from acid_platform.handles import snapshot_views
 from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.operations.tables import GetPartitions
 
@@ -17,7 +17,7 @@ def directory_listings() -> None:
         found = layout.files.entities([layout.place(name) for name in partitions])
         return dict(zip(partitions, found, strict=True))
 
-    snapshots.recorded_listings = listings  # type: ignore[attr-defined]
+    snapshot_views.recorded_listings = listings  # type: ignore[attr-defined]
 
 
 def partitions_of_today() -> None:

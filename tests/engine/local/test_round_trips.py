@@ -23,8 +23,8 @@ from acid_platform import (
     Warehouse,
 )
 from acid_platform.base.first_use import Recent
-from acid_platform.handles import snapshots
-from acid_platform.handles.snapshots import MOST_SCANS
+from acid_platform.handles import snapshot_views
+from acid_platform.handles.snapshot_views import MOST_SCANS
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import LockRequest
@@ -265,7 +265,7 @@ def test_P29_a_process_that_slept_under_a_lease_that_is_used_again_asks_again(
 ) -> None:
     assert answer(warehouse, SUM) == 45
     now = [0.0]
-    monkeypatch.setattr(snapshots, "elapsed_seconds", lambda: now[0])
+    monkeypatch.setattr(snapshot_views, "elapsed_seconds", lambda: now[0])
     with pytest.raises(SnapshotExpired), warehouse.leases.lasting(table.name) as read:
         warehouse.abort_transactions([read.transaction.id])  # as after its timeout
         now[0] = 3600.0
