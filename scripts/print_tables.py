@@ -76,20 +76,27 @@ it](../../benchmarks/results/2026-11-28-local-summary.md).
 
 ## Queries
 
-SELECT with WHERE, GROUP BY (names, positions, aliases, expressions), HAVING, DISTINCT, ORDER BY,
-SORT BY, DISTRIBUTE BY, CLUSTER BY, LIMIT and OFFSET; ROLLUP, CUBE or GROUPING SETS of columns, with
+The shape of a query passes through as it is; its expressions are those of the tables below. SELECT
+with WHERE, GROUP BY (names, positions, aliases, expressions), HAVING, DISTINCT, ORDER BY, SORT BY,
+DISTRIBUTE BY, CLUSTER BY, LIMIT and OFFSET; ROLLUP, CUBE or GROUPING SETS of columns, with
 `grouping` and `grouping_id`; `*`, `t.*` and `* EXCEPT`; inner, left, right, full, cross, left semi
 and left anti joins, USING in inner and left joins; UNION [ALL], INTERSECT, EXCEPT; CTEs; subqueries
-in FROM; VALUES; IN and EXISTS with a subquery in WHERE; a subquery that is one aggregate as a
-value; window functions with ROWS frames, and RANGE frames from UNBOUNDED or CURRENT ROW.
+in FROM; VALUES; scalar subqueries, IN and EXISTS anywhere but in ON, correlated ones by columns of
+the query around them in their WHERE; window functions, also over aggregates, with ROWS frames, and
+RANGE frames from UNBOUNDED or CURRENT ROW.
 
 These need Spark: names of an earlier column in the same SELECT, columns without an alias whose
 name in Spark is not known here (INSERT … SELECT asks for none), ROLLUP and the like beside other
-keys, beside HAVING, or ordered by anything but columns of SELECT, LATERAL VIEW, PIVOT, TABLESAMPLE,
-QUALIFY, named windows, an aggregate in ORDER BY beside HAVING of an aggregate or a column that
-SELECT lacks (which Spark refuses: give it a name in SELECT); and expressions that may fail for some
-rows (an overflow, a division, some casts) where the engines may evaluate them for other rows: in a
-subquery, beside HAVING, in a join condition, with LIMIT and without ORDER BY.
+keys or ordered by anything but columns of SELECT, a correlated subquery with GROUP BY, HAVING,
+DISTINCT or LIMIT, or a scalar one that is no aggregate, LATERAL VIEW, PIVOT, TABLESAMPLE, QUALIFY,
+named windows, an aggregate in ORDER BY beside HAVING of an aggregate or a column that SELECT lacks
+(which Spark refuses: name it in SELECT).
+
+Whether an expression has a value is seen when it is computed. Neither engine promises an order, so
+after an error of a value (an overflow, a division by zero, a cast) the query is computed again with
+AND and OR evaluated from left to right, as Spark does. If it fails again, `auto` asks Spark, and
+`local` raises the error. Nothing was returned by then; in a result that is read in batches, an
+error after the first batch is raised.
 
 Some values are decided when they are read: a text that only Spark parses as a number or date, a
 sum of `bigint` that overflows in some orders, a letter whose case DuckDB changes differently. The

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from acid_platform.base.config import Settings
 from acid_platform.engine.interface import Engine, Result, TableRead
-from acid_platform.errors import CompactionRefused, InvalidDefinition, NeedsSpark
+from acid_platform.errors import AcidError, CompactionRefused, InvalidDefinition, NeedsSpark
 from acid_platform.layout.table_properties import LOCAL_COMPACTION_BYTES
 from acid_platform.values.row_streams import RowStream
 from acid_platform.values.rows import Rows, is_spark_frame
@@ -149,10 +149,10 @@ class Engines:
                 return result
             return result.or_else(in_spark)
 
-        def in_spark(why: str) -> Result:
+        def in_spark(error: AcidError) -> Result:
             if preference == "local":
-                raise _only_spark(why)
-            return asked(self.spark, why)
+                raise _only_spark(str(error)) if isinstance(error, NeedsSpark) else error
+            return asked(self.spark, str(error))
 
         return self.run(query, settings, read_bytes=read_bytes)
 

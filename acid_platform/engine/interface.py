@@ -15,7 +15,7 @@ import pyarrow as pa
 from acid_platform.base.arguments import require_limit
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts, SourceKeys
 from acid_platform.engine.spark_pieces import frame_of
-from acid_platform.errors import visible
+from acid_platform.errors import AcidError, visible
 from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.scan.decode import PLACE
@@ -88,7 +88,7 @@ class Result(ComputedRows):
     def renamed(self, names: Sequence[str]) -> Result:
         """These rows under other names, as many as there are columns."""
 
-    def or_else(self, make: Callable[[str], Result]) -> Result:  # noqa: ARG002
+    def or_else(self, make: Callable[[AcidError], Result]) -> Result:  # noqa: ARG002
         """These rows; if this engine finds that it can't compute one, `make` computes all.
 
         `make` takes the reason.

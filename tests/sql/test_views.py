@@ -242,8 +242,7 @@ def test_a_narrower_whole_number_needs_no_spark(warehouse: Warehouse) -> None:
     warehouse.sql("INSERT INTO w VALUES (5000000000)")
     with pytest.raises(errors.WrongType, match="out of range"):
         answer(warehouse, "SELECT * FROM x").collect()
-    with pytest.raises(errors.NeedsSpark):
-        answer(warehouse, "SELECT * FROM x LIMIT 1").collect()
+    assert answer(warehouse, "SELECT * FROM x LIMIT 1").collect() in ([(5,)], [(6,)])
 
 
 CHANGES = [

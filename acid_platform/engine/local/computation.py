@@ -1,9 +1,12 @@
-"""The expressions of a statement, computed by DuckDB over Arrow tables as a table stores them.
+"""The expressions of a statement, computed by DuckDB over Arrow tables and scans.
+
+DuckDB is a calculator here: a database in memory that sees nothing but what it is given. A scan is
+a stream of batches that it reads in bounded memory, as often as it needs. It pushes no conditions
+into such a stream; those that Arrow evaluates exactly as Spark does are applied while the files are
+read, and the query still has all of them.
 
 Which types fit a column are the rules of Spark's ANSI store assignment, except that fractions may
 not go into whole numbers.
-
-DuckDB is a calculator here: a database in memory that sees nothing but what it is given.
 """
 
 from __future__ import annotations
@@ -11,6 +14,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
@@ -18,18 +24,10 @@ import pyarrow as pa
 
 from acid_platform.base.databases import in_memory, not_yet_closed
 from acid_platform.base.first_use import PerProcess
-from acid_platform.engine.interface import TableRead
-from acid_platform.engine.local.query_sources import QuerySource
+from acid_platform.engine.interface import ChangeRead, TableRead, columns_of
 from acid_platform.engine.local.running import stoppable
 from acid_platform.engine.local.translation.casts import as_condition, cast
-from acid_platform.engine.local.translation.duckdb_failures import (
-    is_internal,
-    raise_as_ours,
-    too_long,
-    translated,
-    wrong_type,
-)
-from acid_platform.engine.local.translation.duckdb_types import (
+from acid_platform.engine.local.translation.duckdb_sql import (
     DATE,
     DOUBLE,
     NUMERIC,
@@ -37,14 +35,121 @@ from acid_platform.engine.local.translation.duckdb_types import (
     TIMESTAMP,
     VOID,
     identifier,
+    is_internal,
+    raise_as_ours,
     spark_name,
+    too_long,
+    translated,
+    wrong_type,
 )
 from acid_platform.engine.local.translation.expressions import translate_value
-from acid_platform.engine.local.translation.scope import NameScope
-from acid_platform.errors import NeedsSpark, UnsupportedLayout, WrongType
+from acid_platform.engine.local.translation.name_scope import NameScope
+from acid_platform.errors import (
+    AcidError,
+    CorruptFile,
+    NeedsSpark,
+    NoSuchTxn,
+    SnapshotExpired,
+    TxnAborted,
+    UnsupportedLayout,
+    WrongType,
+)
+from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, LOCAL_ZONE, Column, HiveType, of_value
-from acid_platform.scan.scans import Scan
+from acid_platform.predicates.arrow_predicates import predicate_or_none
+from acid_platform.scan.scans import ArrowScan, Scan
 from acid_platform.values.arrow_types import arrow_type, from_numpy
+from acid_platform.values.row_streams import ArrowLender
+
+if TYPE_CHECKING:
+    from acid_platform.scan.change_scan import ChangeScan
+
+
+class QuerySource(ArrowLender):
+    """What a query reads of a table; of `places` only these rows (see ArrowScan).
+
+    `most`: how many rows of the first ones are enough.
+    """
+
+    def __init__(
+        self,
+        read: TableRead | ChangeRead,
+        places: np.ndarray | None = None,
+        most: int | None = None,
+    ) -> None:
+        self.columns = columns_of(read)
+        self.scan: ArrowScan | ChangeScan = (
+            read.scan.wanting([column.name for column in self.columns])
+            if isinstance(read, ChangeRead)
+            else replace(arrow_scan_of(read), places=places)
+        )
+        self._most = most
+        self._still_open = read.scan.still_open
+        self.failure: BaseException | None = None
+        """What went wrong while DuckDB read the stream, which it only reports as text."""
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return pa.schema(
+            [
+                pa.field(field.name, pa.timestamp("us")) if _in_zone(field.type) else field
+                for field in self.scan.schema
+            ]
+        )
+
+    def batches(self) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(self.schema, self._read())
+
+    def _read(self) -> Iterator[pa.RecordBatch]:
+        schema = self.schema
+        scan = self.scan
+        batches = scan.batches()
+        if self._most is not None and isinstance(scan, ArrowScan):
+            batches = scan.first_batches(self._most)
+        try:
+            for batch in batches:
+                yield batch if batch.schema.equals(schema) else batch.cast(schema)
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def raise_failure(self) -> None:
+        """Raises what went wrong while the stream was read, if anything."""
+        failure, self.failure = self.failure, None
+        cause = failure.__cause__ if isinstance(failure, CorruptFile) else None
+        if isinstance(cause, FileNotFoundError) and self._still_open is not None:
+            path = cause.filename or str(failure).partition(" was ")[0]
+            try:
+                self._still_open()
+            except (SnapshotExpired, TxnAborted, NoSuchTxn) as over:
+                raise SnapshotExpired(
+                    f"{path} is gone: the read lease of this result has ended and the Cleaner"
+                    " removed files that newer snapshots don't need; run the query again"
+                ) from over
+            raise CorruptFile(
+                f"{path} is gone, though a commit recorded it and the snapshot of this result is"
+                " held; restore it from a copy of the warehouse"
+            ) from failure
+        if isinstance(failure, AcidError):
+            raise failure
+
+
+def arrow_scan_of(read: TableRead) -> ArrowScan:
+    """The scan of a source without a JVM.
+
+    Its condition is applied as far as Arrow evaluates it exactly as Spark does.
+    """
+    scan = read.scan
+    names = tuple(column.name for column in columns_of(read) if column.name != ROW_ID_COLUMN)
+    predicate = None
+    if read.where is not None:
+        predicate = predicate_or_none(read.where, (*scan.columns, *scan.partition_columns))
+    return ArrowScan(scan, names, predicate, read.row_id)
+
+
+def _in_zone(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.tz is not None
+
 
 MEMORY_SHARE = 0.25
 """The part of the machine's memory that queries may take before they spill to disk."""
@@ -84,9 +189,9 @@ def _leaving_broken() -> Iterator[None]:
 
 @contextmanager
 def reading(
-    sources: Mapping[str, Callable[[], QuerySource]],
+    sources: Mapping[str, Callable[[], QuerySource]], sql: str = ""
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection for a block, with the sources as tables, each under its name.
+    """A connection for a block that computes `sql`, with the sources as tables, each by its name.
 
     Raises what went wrong in a source, and DuckDB's errors as ours.
     """
@@ -96,7 +201,7 @@ def reading(
         for name, source in opened.items():
             connection.register(name, source)
         try:
-            with stoppable(connection), raise_as_ours(), _leaving_broken():
+            with stoppable(connection), raise_as_ours(sql), _leaving_broken():
                 yield connection
         except Exception:
             for source in opened.values():
@@ -116,7 +221,7 @@ def with_views(tables: Mapping[str, Scan]) -> duckdb.DuckDBPyConnection:
     for number, (name, scan) in enumerate(tables.items()):
         database, _, table = name.partition(".")
         source = f"acid_{number}"
-        connection.register(source, QuerySource(TableRead(scan), filtered=False))
+        connection.register(source, QuerySource(TableRead(scan)))
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(database)}")
         connection.execute(
             f"CREATE VIEW {identifier(database)}.{identifier(table)} AS SELECT * FROM {source}"
@@ -137,7 +242,7 @@ def compute(
     the second one, and the first one streams through.
     Raises WrongType, InvalidExpression, CorruptFile, TxnAborted, NeedsSpark.
     """
-    with closing(connect()) as connection, stoppable(connection), _ours(), _leaving_broken():
+    with closing(connect()) as connection, stoppable(connection), _ours(sql), _leaving_broken():
         for name, table in tables.items():
             whole = isinstance(table, pa.Table)
             connection.register(name, without_zones(table) if whole else table)
@@ -151,14 +256,14 @@ def compute(
 
 
 @contextmanager
-def _ours() -> Iterator[None]:
+def _ours(sql: str) -> Iterator[None]:
     """DuckDB's errors as Spark's would become. What DuckDB can't do, Spark has to."""
     try:
         yield
     except duckdb.InterruptException:
         raise
     except duckdb.Error as error:
-        ours = translated(error)
+        ours = translated(error, sql)
         raise ours or NeedsSpark(str(error).partition("\n")[0]) from error
     except UnsupportedLayout as error:
         raise NeedsSpark(str(error)) from error
@@ -184,11 +289,8 @@ def condition_sql(text: str, scope: NameScope) -> str:
 
 
 def join_sql(text: str, scope: NameScope) -> str:
-    """As `condition_sql` for ON. Raises NeedsSpark if it may fail for pairs that Spark skips."""
-    condition = as_condition(translate_value(text, scope), text)
-    if condition.fails:
-        raise NeedsSpark(f"ON {text}, which may fail")
-    return condition.sql
+    """As `condition_sql` for ON, whose conditions DuckDB may evaluate in any order."""
+    return as_condition(translate_value(text, scope, in_order=False), text).sql
 
 
 # --- values of a column ---------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def update_rows(
     """
     # DuckDB and the parser take long to import.
     from acid_platform.engine.local.found_rows import AssignedValues, accepted, columns_read
-    from acid_platform.engine.local.translation.scope import NameScope
+    from acid_platform.engine.local.translation.name_scope import NameScope
 
     expressions = wanted_assignments(assignments, scan, target.buckets, target.table)
     require_writable(target)

@@ -21,16 +21,16 @@ import pyarrow.compute as pc
 from acid_platform.engine.interface import ROW_ID, Condition, TableRead
 from acid_platform.engine.local.computation import (
     POSITION,
+    QuerySource,
     compute,
     condition_sql,
     in_declared_type,
     numbered,
     value_sql,
 )
-from acid_platform.engine.local.query_sources import QuerySource
 from acid_platform.engine.local.run_query import query
-from acid_platform.engine.local.translation.duckdb_types import identifier
-from acid_platform.engine.local.translation.scope import NameScope
+from acid_platform.engine.local.translation.duckdb_sql import identifier
+from acid_platform.engine.local.translation.name_scope import NameScope
 from acid_platform.engine.merge_clauses import SetTarget, targets_of
 from acid_platform.errors import InvalidDefinition, NeedsSpark, UnsupportedLayout
 from acid_platform.layout.acid_keys import ROW_ID_COLUMN
@@ -148,7 +148,7 @@ def columns_read(
 
 def stream(scan: Scan, names: Sequence[str], row_id: bool = False) -> QuerySource:
     """These columns of all rows and the PLACE of each, as DuckDB reads them."""
-    return QuerySource(TableRead(scan, tuple(names), row_id=row_id, place=True), filtered=False)
+    return QuerySource(TableRead(scan, tuple(names), row_id=row_id, place=True))
 
 
 def places_where(scan: Scan, where: str) -> np.ndarray:

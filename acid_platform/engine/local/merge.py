@@ -29,8 +29,9 @@ from acid_platform.engine.local.event_files import (
 from acid_platform.engine.local.found_rows import AssignedValues, columns_read, stream
 from acid_platform.engine.local.placed_rows import PlacedRows, buckets_of
 from acid_platform.engine.local.row_checks import require_checked
-from acid_platform.engine.local.translation.duckdb_types import identifier
-from acid_platform.engine.local.translation.scope import NameScope
+from acid_platform.engine.local.translation.duckdb_sql import identifier
+from acid_platform.engine.local.translation.expressions import may_fail
+from acid_platform.engine.local.translation.name_scope import NameScope
 from acid_platform.engine.local.write import counted
 from acid_platform.engine.merge_clauses import (
     MergeAction,
@@ -40,7 +41,7 @@ from acid_platform.engine.merge_clauses import (
     inserted_values,
     wanted_assignments,
 )
-from acid_platform.errors import InvalidDefinition, NeedsSpark
+from acid_platform.errors import InvalidDefinition, InvalidExpression, NeedsSpark, WrongType
 from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
 from acid_platform.scan.decode import PLACE
@@ -156,15 +157,21 @@ class LocalMerge:
         """PLACE of the table's row, `s` (of the source's row), and the number of the first clause
         that applies, or NULL, for each pair that ON joins."""
         alias, source = identifier(self.alias), identifier(self.source_alias)
+        on = join_sql(self.on, self.both)
         sql = (
             f"SELECT {alias}.{PLACE.name}, {source}.{POSITION} AS s,"
             f" {_first_of(clauses, self.both)} AS {_CLAUSE} FROM {alias} JOIN {source}"
-            f" ON {join_sql(self.on, self.both)}"
+            f" ON {on}"
         )
         texts = [self.on, *(c.condition for c in clauses if c.condition is not None)]
         rows = stream(self.scan, self._read(texts))
         others = without_zones(numbered(self.source)).to_reader()
-        return compute(sql, {self.alias: rows, self.source_alias: others})
+        try:
+            return compute(sql, {self.alias: rows, self.source_alias: others})
+        except (WrongType, InvalidExpression) as error:
+            if may_fail(on):  # perhaps for a pair that Spark skips
+                raise NeedsSpark(f"ON {self.on}, which may fail: {error}") from error
+            raise
 
     def _unmatched(self, pairs: pa.Table, clauses: Sequence[MergeClause], first: int) -> pa.Table:
         """As `_pairs` of the table's rows that no source row matches and a clause applies to; `s`

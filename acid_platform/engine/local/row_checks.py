@@ -42,13 +42,8 @@ def _violating(rows: pa.Table, columns: Sequence[Column], constraint: Constraint
     if constraint.kind is ConstraintKind.NOT_NULL:
         values = rows.column(constraint.columns[0])
         return int(pc.index(pc.is_null(values), True).as_py()) if values.null_count else None
-    from acid_platform.engine.local.computation import (  # DuckDB takes long
-        POSITION,
-        compute,
-        condition_sql,
-        numbered,
-    )
-    from acid_platform.engine.local.translation.scope import NameScope
+    from acid_platform.engine.local.computation import POSITION, compute, condition_sql, numbered
+    from acid_platform.engine.local.translation.name_scope import NameScope
 
     own = [column for column in columns if column.name in constraint.columns]
     condition = condition_sql(constraint.condition, NameScope.of({_ROWS: own}))
@@ -86,7 +81,7 @@ def default_values(
     if not absent:
         return {}
     from acid_platform.engine.local.computation import compute, in_declared_type, value_sql
-    from acid_platform.engine.local.translation.scope import NameScope
+    from acid_platform.engine.local.translation.name_scope import NameScope
 
     values = {}
     for column in absent:

@@ -26,15 +26,20 @@ from acid_platform.engine.interface import (
     columns_of,
     one_moment,
 )
-from acid_platform.engine.local.computation import reading
-from acid_platform.engine.local.query_sources import QuerySource
-from acid_platform.engine.local.translation.duckdb_failures import batches_of
-from acid_platform.engine.local.translation.duckdb_types import VOID, duckdb_type
+from acid_platform.engine.local.computation import QuerySource, reading
+from acid_platform.engine.local.translation.duckdb_sql import VOID, batches_of, duckdb_type
 from acid_platform.engine.local.translation.functions import is_momentary
 from acid_platform.engine.local.translation.queries import QueryTranslator
-from acid_platform.engine.local.translation.relations import QueryBlock, TopRows
+from acid_platform.engine.local.translation.query_clauses import QueryBlock, TopRows
 from acid_platform.engine.spark_pieces import frame_of
-from acid_platform.errors import InvalidDefinition, NeedsSpark, UnknownColumn
+from acid_platform.errors import (
+    AcidError,
+    InvalidDefinition,
+    InvalidExpression,
+    NeedsSpark,
+    UnknownColumn,
+    WrongType,
+)
 from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import canonical
 from acid_platform.layout.types import Column, HiveType, of_value
@@ -47,6 +52,8 @@ if TYPE_CHECKING:
 
 
 ROWS_OF_A_BATCH = 65_536
+_NOT_HERE = (NeedsSpark, WrongType, InvalidExpression)
+"""Errors of values that DuckDB may have met only since it computes in another order than Spark."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,7 +70,9 @@ class LocalResult(Result):
     """Starts Spark, for `to_spark`."""
     reason: str
     engine: EngineName = "local"
-    instead: Callable[[str], Result] | None = None
+    in_order: Callable[[], LocalResult] | None = None
+    """Makes this query with conditions that DuckDB evaluates one after another, as Spark does."""
+    instead: Callable[[AcidError], Result] | None = None
     """Makes the result of an engine that can compute what DuckDB can't, from the reason."""
     first: _FirstRows | None = None
     """How rows of ORDER BY … LIMIT are read in two steps, if that reads less."""
@@ -71,7 +80,7 @@ class LocalResult(Result):
     most_rows: int | None = None
     """See QueryBlock."""
 
-    def or_else(self, make: Callable[[str], Result]) -> LocalResult:
+    def or_else(self, make: Callable[[AcidError], Result]) -> LocalResult:
         return replace(self, instead=make)
 
     @property
@@ -95,8 +104,8 @@ class LocalResult(Result):
         require_limit(limit)
         try:
             return pa.Table.from_batches(self._computed(limit), self.schema)
-        except NeedsSpark as error:
-            return self._other(error).to_arrow(limit)
+        except _NOT_HERE as error:
+            return self._again(error).to_arrow(limit)
 
     def held(self, most_bytes: int) -> pa.Table | Result:
         batches, total = [], 0
@@ -118,16 +127,25 @@ class LocalResult(Result):
             for batch in self._computed():
                 begun = True
                 yield batch
-        except NeedsSpark as error:
+        except _NOT_HERE as error:
             if begun:
                 raise
-            yield from self._other(error).batches()
+            yield from self._again(error).batches()
 
-    def _other(self, error: NeedsSpark) -> Result:
+    def _again(self, error: AcidError) -> Result:
+        """The result after an error of a value: in order, then by the engine that can."""
+        if self.in_order is None:
+            return self._other(error)
+        try:
+            return replace(self.in_order(), instead=self.instead).renamed(self.columns)
+        except NeedsSpark:
+            return self._other(error)
+
+    def _other(self, error: AcidError) -> Result:
         """The result of the engine that can. Raises the error if there is none."""
         if self.instead is None:
             raise error
-        return self.instead(str(error)).renamed(self.columns)
+        return self.instead(error).renamed(self.columns)
 
     def to_spark(self) -> DataFrame:
         session, schema = self.session(), self.schema
@@ -138,8 +156,8 @@ class LocalResult(Result):
                 chain([schema.empty_table()], tables),
                 lambda few: session.createDataFrame(instants(few)),
             )
-        except NeedsSpark as error:
-            return self._other(error).to_spark()
+        except _NOT_HERE as error:
+            return self._again(error).to_spark()
 
     def renamed(self, names: Sequence[str]) -> LocalResult:
         kinds = (kind for _, kind in self.named)
@@ -156,12 +174,12 @@ class LocalResult(Result):
 
     def count(self) -> int:
         try:
-            with reading(self.sources) as connection:
+            with reading(self.sources, self.sql) as connection:
                 row = connection.execute(f"SELECT count(*) FROM ({self.sql})").fetchone()
                 assert row is not None
                 return int(row[0])
-        except NeedsSpark as error:
-            return self._other(error).count()
+        except _NOT_HERE as error:
+            return self._again(error).count()
 
     def _computed(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
         sql, sources = self.sql, self.sources
@@ -173,7 +191,7 @@ class LocalResult(Result):
         if limit is not None:
             sql = f"SELECT * FROM ({sql}) LIMIT {limit}"
         schema = self.schema
-        with reading(sources) as connection:
+        with reading(sources, sql) as connection:
             for batch in batches_of(connection.sql(sql).to_arrow_reader(ROWS_OF_A_BATCH)):
                 arrays = [
                     _shown(array, kind).cast(field.type)
@@ -193,7 +211,7 @@ class _FirstRows:
     read: TableRead
 
     @classmethod
-    def of(cls, top: TopRows, read: TableRead | ChangeRead, filtered: bool) -> _FirstRows | None:
+    def of(cls, top: TopRows, read: TableRead | ChangeRead) -> _FirstRows | None:
         """None if no column would be decoded later, or if rows can't be found again."""
         if not isinstance(read, TableRead) or read.scan.format.name not in ("orc", "parquet"):
             return None
@@ -204,13 +222,15 @@ class _FirstRows:
             return None
         row_id = read.row_id and ROW_ID_COLUMN in top.reads
         first = replace(read, columns=early, row_id=row_id, place=True)
-        return cls(top, {top.stored: partial(QuerySource, first, filtered)}, read)
+        return cls(top, {top.stored: partial(QuerySource, first)}, read)
 
     def late(self) -> dict[str, Callable[[], QuerySource]]:
         """The rows that come first, with all columns."""
-        with reading(self.early) as connection:
+        with reading(self.early, self.top.places) as connection:
             places = values_of(connection.sql(self.top.places).to_arrow_table().column(0))
-        return {self.top.stored: partial(QuerySource, self.read, False, np.sort(places))}
+        return {
+            self.top.stored: partial(QuerySource, replace(self.read, where=None), np.sort(places))
+        }
 
 
 def _shown(array: pa.Array, kind: HiveType) -> pa.Array:
@@ -242,24 +262,27 @@ def query(
     session: Callable[[], SparkSession],
     reason: str,
     named: bool = True,
+    in_order: bool = False,
 ) -> LocalResult:
     """The result of a query in Spark's SQL, whose tables are the keys of `sources`.
 
-    `named`: whether the columns need the names that Spark gives them.
+    `named`: whether the columns need the names that Spark gives them. `in_order`: see
+    QueryTranslator.
 
     Raises NeedsSpark, InvalidExpression.
     """
     tables = tuple((name, columns_of(read), read.file_name) for name, read in sources.items())
-    accepted = _TRANSLATED.get((text, tables, named))
-    translated = accepted or _translate(text, sources, named)
+    key = (text, tables, named, in_order)
+    accepted = _TRANSLATED.get(key)
+    translated = accepted or _translate(text, sources, named, in_order)
     opened = {
-        name: partial(QuerySource, sources[placeholder], translated.filtered)
+        name: partial(QuerySource, sources[placeholder])
         for name, placeholder in translated.opened.items()
     }
     block, first = translated.block, None
     if block.top is not None:
         read = sources[translated.opened[block.top.stored]]
-        first = _FirstRows.of(block.top, read, translated.filtered)
+        first = _FirstRows.of(block.top, read)
     result = LocalResult(
         block.sql,
         block.columns,
@@ -269,23 +292,28 @@ def query(
         first=first,
         row_by_row=block.row_by_row,
         most_rows=block.most_rows,
+        in_order=partial(query, text, sources, session, reason, named, True)
+        if translated.connected and not in_order
+        else None,
     )
     if accepted is None:
         _bind(result)
         if not translated.momentary:
-            _TRANSLATED.put((text, tables, named), translated)
+            _TRANSLATED.put(key, translated)
     return result
 
 
 @dataclass(frozen=True, slots=True)
 class _Translated:
-    """A query in DuckDB's SQL, which DuckDB has accepted; `opened` and `filtered` are those of
-    QueryTranslator. `momentary`: the time of its statement stands in it."""
+    """A query in DuckDB's SQL, which DuckDB has accepted; `opened` is that of QueryTranslator.
+
+    `momentary`: the time of its statement stands in it. `connected`: AND or OR does.
+    """
 
     block: QueryBlock
     opened: dict[str, str]
-    filtered: bool
     momentary: bool
+    connected: bool
 
 
 _TRANSLATED: Recent[object, _Translated] = Recent(256)
@@ -293,7 +321,7 @@ _TRANSLATED: Recent[object, _Translated] = Recent(256)
 """
 
 
-def _translate(text: str, sources: Sources, named: bool) -> _Translated:
+def _translate(text: str, sources: Sources, named: bool, in_order: bool) -> _Translated:
     try:
         tree = sqlglot.parse_one(canonical(text), dialect=SparkSql)
     except SqlglotError as error:
@@ -302,7 +330,7 @@ def _translate(text: str, sources: Sources, named: bool) -> _Translated:
         raise NeedsSpark("a query that is nested so deeply") from error
     if any(read.file_name for read in sources.values()):
         raise NeedsSpark("the name of a row's file")
-    translator = QueryTranslator(sources)
+    translator = QueryTranslator(sources, in_order)
     try:
         with one_moment():
             block = translator.query(tree, {}, named=named)
@@ -313,7 +341,8 @@ def _translate(text: str, sources: Sources, named: bool) -> _Translated:
     except UnknownColumn as error:  # Spark has the last word; misspelt names were found before
         raise NeedsSpark(str(error)) from error
     momentary = any(map(is_momentary, tree.walk()))
-    return _Translated(block, translator.opened, translator.filtered, momentary)
+    connected = tree.find(exp.Connector) is not None
+    return _Translated(block, translator.opened, momentary, connected)
 
 
 def _as_strings(block: QueryBlock) -> QueryBlock:

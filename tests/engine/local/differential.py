@@ -19,10 +19,10 @@ from acid_platform import AcidError, NeedsSpark
 from acid_platform.engine.interface import TableRead
 from acid_platform.engine.local.translation.casts import Typed
 from acid_platform.engine.local.translation.column_names import column_name
-from acid_platform.engine.local.translation.duckdb_failures import raise_as_ours, translated
+from acid_platform.engine.local.translation.duckdb_sql import raise_as_ours, translated
 from acid_platform.engine.local.translation.expressions import translate_value
+from acid_platform.engine.local.translation.name_scope import NameScope
 from acid_platform.engine.local.translation.queries import QueryTranslator
-from acid_platform.engine.local.translation.scope import NameScope
 from acid_platform.engine.spark import failures as spark_failures
 from acid_platform.engine.spark.spark_types import stripped
 from acid_platform.scan.scans import Scan
@@ -57,7 +57,7 @@ class LocalTable:
         try:
             return Local(expression, typed, self._rows(typed.sql), {})
         except duckdb.Error as error:
-            if translated(error) is None:
+            if translated(error, typed.sql) is None:
                 raise
         rows: dict[int, object] = {}
         errors: dict[int, type[BaseException]] = {}
@@ -65,7 +65,7 @@ class LocalTable:
             try:
                 rows |= self._rows(typed.sql, f"WHERE id = {row}")
             except duckdb.Error as error:
-                ours = translated(error)
+                ours = translated(error, typed.sql)
                 assert ours is not None, (expression, error)
                 errors[row] = type(ours)
         return Local(expression, typed, rows, errors)
@@ -78,7 +78,7 @@ class LocalTable:
         sql = block.sql
         for stored in translator.opened:
             sql = sql.replace(f'"{stored}"', "t")
-        with raise_as_ours():
+        with raise_as_ours(sql):
             found = self.connection.sql(sql).to_arrow_table()
         return list(zip(*map(plain, found.columns), strict=True))
 

@@ -8,9 +8,9 @@ import sqlglot
 
 from acid_platform import NeedsSpark
 from acid_platform.engine.local.translation.expressions import translate_value
-from acid_platform.engine.local.translation.java_patterns import re2_pattern
+from acid_platform.engine.local.translation.name_scope import NameScope
 from acid_platform.engine.local.translation.queries import QueryTranslator
-from acid_platform.engine.local.translation.scope import NameScope
+from acid_platform.engine.local.translation.text_patterns import re2_pattern
 from acid_platform.predicates.grammar import SparkSql
 
 EXAMPLES = [

@@ -7,16 +7,18 @@ from decimal import Decimal
 from sqlglot import exp
 
 from acid_platform.engine.local.translation.casts import Typed, cast
-from acid_platform.engine.local.translation.duckdb_failures import no_value
-from acid_platform.engine.local.translation.duckdb_types import (
+from acid_platform.engine.local.translation.duckdb_sql import (
     BIGINT,
     DOUBLE,
     INT,
     NUMERIC,
+    ROUNDED,
     VOID,
     as_decimal,
     decimal,
     duckdb_type,
+    needs_spark,
+    no_value,
     spark_name,
     text,
     wider,
@@ -63,8 +65,7 @@ def too_long_to_negate(kind: HiveType) -> bool:
 def negated(value: Typed) -> Typed:
     if value.type.kind not in NUMERIC or too_long_to_negate(value.type):
         raise NeedsSpark(f"- of {spark_name(value.type)}")
-    fails = value.fails or value.type.kind in INTEGRAL
-    return Typed(f"CAST(-{value.sql} AS {duckdb_type(value.type)})", value.type, fails)
+    return Typed(f"CAST(-{value.sql} AS {duckdb_type(value.type)})", value.type)
 
 
 def rounded(value: Typed, digits: object) -> Typed:
@@ -76,7 +77,7 @@ def rounded(value: Typed, digits: object) -> Typed:
     if precision - scale + 1 + shorter > MOST_DIGITS:
         raise NeedsSpark(f"round of {spark_name(value.type)}")
     kind = decimal(precision - scale + 1 + shorter, shorter)
-    return Typed(f"CAST({value.sql} AS {duckdb_type(kind)})", kind, value.fails)
+    return Typed(f"CAST({value.sql} AS {duckdb_type(kind)})", kind)
 
 
 def binary(node: type[exp.Expr], left: Typed, right: Typed) -> Typed:
@@ -86,14 +87,13 @@ def binary(node: type[exp.Expr], left: Typed, right: Typed) -> Typed:
     if not kinds <= {*NUMERIC, VOID.kind} or kinds == {VOID.kind}:
         raise _unknown(operator, left, right)
     left, right = _like(left, right), _like(right, left)
-    fails = left.fails or right.fails
     if operator in "&|^":
         kind = wider(left.type, right.type)
         if kind is None or kind.kind not in INTEGRAL:
             raise _unknown(operator, left, right)
         a, b = cast(left, kind).sql, cast(right, kind).sql
         bits = f"xor({a}, {b})" if operator == "^" else f"({a} {operator} {b})"
-        return Typed(f"CAST({bits} AS {duckdb_type(kind)})", kind, fails)
+        return Typed(f"CAST({bits} AS {duckdb_type(kind)})", kind)
     kinds = {left.type.kind, right.type.kind}
     if "decimal" in kinds and not kinds & set(FLOATING):
         return _of_decimals(operator, left, right)
@@ -102,7 +102,7 @@ def binary(node: type[exp.Expr], left: Typed, right: Typed) -> Typed:
     match operator:
         case "+" | "-" | "*":
             sql = f"({cast(left, kind).sql} {operator} {cast(right, kind).sql})"
-            return Typed(sql, kind, fails or kind.kind in INTEGRAL)
+            return Typed(sql, kind)
         case "/":
             return _guarded("/", cast(left, DOUBLE), cast(right, DOUBLE), DOUBLE, "DIVIDE_BY_ZERO")
         case "DIV" if kind.kind in INTEGRAL:
@@ -128,40 +128,59 @@ def _guarded(operator: str, left: Typed, right: Typed, kind: HiveType, code: str
     zero = f"{right.sql} = 0 AND {left.sql} IS NOT NULL"
     result = f"CAST({left.sql} {operator} {right.sql} AS {duckdb_type(kind)})"
     null = f"WHEN {left.sql} IS NULL THEN NULL"
-    return Typed(f"(CASE WHEN {zero} THEN {failure} {null} ELSE {result} END)", kind, True)
+    return Typed(f"(CASE WHEN {zero} THEN {failure} {null} ELSE {result} END)", kind)
 
 
 def _of_decimals(operator: str, left: Typed, right: Typed) -> Typed:
-    """Spark's type of the result, if no digits have to be given up for it."""
+    """The exact result, rounded to Spark's type; what DuckDB can't hold meanwhile is an error."""
     a, b = as_decimal(left.type), as_decimal(right.type)
     assert a is not None and b is not None
     (p1, s1), (p2, s2) = a.sizes, b.sizes
     left, right = cast(left, a), cast(right, b)
-    fails = left.fails or right.fails
     if operator in "+-":
         scale = max(s1, s2)
         precision = max(p1 - s1, p2 - s2) + scale + 1
-        if precision <= MOST_DIGITS:
-            kind = decimal(precision, scale)
-            x, y = cast(left, kind).sql, cast(right, kind).sql
-            return Typed(f"CAST({x} {operator} {y} AS {duckdb_type(kind)})", kind, fails)
-    if operator == "*" and p1 + p2 + 1 <= MOST_DIGITS:
-        kind = decimal(p1 + p2 + 1, s1 + s2)
+        kind, exact = _adjusted(precision, scale), decimal(min(MOST_DIGITS, precision), scale)
+        x, y = cast(left, exact).sql, cast(right, exact).sql
+        return Typed(f"CAST({x} {operator} {y} AS {duckdb_type(kind)}){_mark(precision)}", kind)
+    if operator == "*" and s1 + s2 <= MOST_DIGITS:
+        kind = _adjusted(p1 + p2 + 1, s1 + s2)
         # DuckDB computes in 64 bits, and fails, unless a factor has more than 18 digits.
-        factor = cast(left, decimal(p1 + p2 + 1, s1))
-        return Typed(f"CAST({factor.sql} * {right.sql} AS {duckdb_type(kind)})", kind, fails)
+        factor = cast(left, decimal(min(MOST_DIGITS, p1 + p2 + 1), s1))
+        product = f"CAST({factor.sql} * {right.sql} AS {duckdb_type(kind)})"
+        return Typed(product + _mark(p1 + p2 + 1), kind)
     if operator == "/" and (ratio := quotient_type(a, b)) is not None:
         return _divided(left, right, ratio)
     raise _unknown(operator, left, right)
 
 
+def _adjusted(precision: int, scale: int) -> HiveType:
+    """Spark's type for so many digits: if there are too many, it gives up some of the fraction."""
+    if precision <= MOST_DIGITS:
+        return decimal(precision, scale)
+    return decimal(MOST_DIGITS, max(MOST_DIGITS - (precision - scale), min(scale, 6)))
+
+
+def _mark(digits: int) -> str:
+    """What marks a value that may need so many digits on the way."""
+    return ROUNDED if digits > MOST_DIGITS else ""
+
+
 def _divided(left: Typed, right: Typed, kind: HiveType) -> Typed:
-    shift = 10 ** (kind.sizes[1] - left.type.sizes[1] + right.type.sizes[1])
+    scale = kind.sizes[1]
+    shift = 10 ** (scale - left.type.sizes[1] + right.type.sizes[1])
     digits = f"({unscaled(left.sql, left.type)} * {shift}::HUGEINT)"
-    result = quotient(digits, unscaled(right.sql, right.type), kind)
-    failure = no_value("[DIVIDE_BY_ZERO] Division by zero")
-    null = f"WHEN {left.sql} IS NULL OR {right.sql} IS NULL THEN NULL"
-    return Typed(f"(CASE {null} WHEN {right.sql} = 0 THEN {failure} ELSE {result} END)", kind, True)
+    divisor = unscaled(right.sql, right.type)
+    cases = f"WHEN {left.sql} IS NULL OR {right.sql} IS NULL THEN NULL"
+    cases += f" WHEN {right.sql} = 0 THEN {no_value('[DIVIDE_BY_ZERO] Division by zero')}"
+    if right.type.sizes[0] > MOST_DIGITS - scale:
+        unsure = needs_spark("a quotient that Spark rounds twice")
+        cases += f" WHEN abs({divisor}) >= {10 ** (MOST_DIGITS - scale)}::HUGEINT THEN {unsure}"
+    room = max(
+        len(str(shift)) + left.type.sizes[0], *(sum(side.type.sizes) for side in (left, right))
+    )
+    result = quotient(digits, divisor, kind) + _mark(room)
+    return Typed(f"(CASE {cases} ELSE {result} END)", kind)
 
 
 def _unknown(operator: str, left: Typed, right: Typed) -> NeedsSpark:
@@ -172,20 +191,19 @@ def _unknown(operator: str, left: Typed, right: Typed) -> NeedsSpark:
 
 
 def quotient_type(left: HiveType, right: HiveType) -> HiveType | None:
-    """Spark's type of a quotient; None if it has to give up digits, or if DuckDB lacks room."""
+    """Spark's type of a quotient; None if DuckDB lacks room for it."""
     (p1, s1), (p2, s2) = left.sizes, right.sizes
     scale = max(6, s1 + p2 + 1)
-    precision = p1 - s1 + s2 + scale
-    room = (precision + scale, p1 + s1 + 1, p2 + s2 + 1)
-    return decimal(precision, scale) if max(room) <= MOST_DIGITS else None
+    kind = _adjusted(p1 - s1 + s2 + scale, scale)
+    return kind if kind.sizes[1] >= s1 - s2 else None
 
 
 def mean_type(kind: HiveType) -> HiveType | None:
     """Spark's type of an average, likewise."""
     precision, scale = kind.sizes
-    if precision + 14 + scale + 4 > MOST_DIGITS:
+    if scale + 4 > MOST_DIGITS:
         return None
-    return decimal(precision + 4, scale + 4)
+    return decimal(min(MOST_DIGITS, precision + 4), scale + 4)
 
 
 def unscaled(sql: str, kind: HiveType) -> str:
@@ -199,6 +217,6 @@ def quotient(digits: str, divisor: str, kind: HiveType) -> str:
     precision, scale = kind.sizes
     rest = f"abs({digits} % {divisor})"
     up = f"CASE WHEN 2 * {rest} >= abs({divisor}) THEN sign({digits}) * sign({divisor}) ELSE 0 END"
-    whole = f"CAST({digits} // {divisor} + {up} AS DECIMAL({precision},0))"
+    whole = f"CAST({digits} // {divisor} + {up} AS DECIMAL({MOST_DIGITS},0))"
     unit = f"CAST('0.{'0' * (scale - 1)}1' AS DECIMAL({scale},{scale}))"
-    return f"CAST({whole} * {unit} AS {duckdb_type(kind)})"
+    return f"CAST({whole} * {unit} AS DECIMAL({precision},{scale}))"

@@ -1,4 +1,4 @@
-"""CAST and comparisons as Spark computes them under ANSI rules, in DuckDB's SQL."""
+"""What brings values into one type: CAST, comparisons and CASE as Spark computes them (ANSI)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from acid_platform.engine.local.translation.duckdb_failures import needs_spark, wrong_type
-from acid_platform.engine.local.translation.duckdb_types import (
+from acid_platform.engine.local.translation.duckdb_sql import (
     BIGINT,
     BOOLEAN,
     DATE,
@@ -22,17 +22,23 @@ from acid_platform.engine.local.translation.duckdb_types import (
     TIMESTAMP,
     TINYINT,
     VOID,
-    as_decimal,
     decimal,
     duckdb_type,
+    needs_spark,
+    ordered,
     spark_name,
     text,
     widest,
+    wrong_type,
 )
 from acid_platform.errors import InvalidExpression, NeedsSpark
 from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType, of_value
 from acid_platform.predicates import literals
 from acid_platform.predicates.char_literals import refused_blanks
+from acid_platform.predicates.grammar import CALLED
+
+if TYPE_CHECKING:
+    from acid_platform.engine.local.translation.expressions import Translator
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +47,6 @@ class Typed:
 
     sql: str
     type: HiveType
-    fails: bool = False
-    """Whether some rows may have no value, which is an error."""
     literal: int | Decimal | str | None = None
     """The value of a literal number or text."""
     declared: HiveType | None = None
@@ -113,8 +117,7 @@ def cast(value: Typed, target: HiveType) -> Typed:
             if source.kind == "decimal" and target.kind != "decimal" and source.sizes[1]:
                 cut = f"CASE WHEN {value.sql} < 0 THEN ceil({value.sql})"
                 whole = replace(value, sql=f"{cut} ELSE floor({value.sql}) END")
-            fails = value.fails or not _holds(target, source)
-            return replace(result, sql=_plain(whole, target), fails=fails)
+            return replace(result, sql=_plain(whole, target))
         case ("decimal", ("float" | "double")):
             exact = _EXACT_DOUBLE if target == DOUBLE else _EXACT_FLOAT
             if source.sizes[0] > exact:  # DuckDB divides twice rounded numbers
@@ -123,11 +126,11 @@ def cast(value: Typed, target: HiveType) -> Typed:
         case ("double", "float"):
             return replace(result, sql=_narrowed(value.sql))
         case (("float" | "double"), ("tinyint" | "smallint" | "int" | "bigint")):
-            return replace(result, sql=_truncated(cast(value, DOUBLE).sql, target), fails=True)
+            return replace(result, sql=_truncated(cast(value, DOUBLE).sql, target))
         case ("date" | "timestamp", "string"):
             return replace(result, sql=_dated(value, target))
         case ("string", kind) if kind in _TEXTS or kind in INTEGRAL:
-            return replace(result, sql=_parsed(value, target), fails=True)
+            return replace(result, sql=_parsed(value, target))
     raise NeedsSpark(f"CAST of {spark_name(source)} to {spark_name(target)}")
 
 
@@ -166,17 +169,6 @@ def _constant(value: Typed, target: HiveType) -> Typed | None:
 
 def _plain(value: Typed, target: HiveType) -> str:
     return f"CAST({value.sql} AS {duckdb_type(target)})"
-
-
-def _holds(target: HiveType, source: HiveType) -> bool:
-    if target.kind in INTEGRAL and source.kind in INTEGRAL:
-        return INTEGRAL.index(source.kind) <= INTEGRAL.index(target.kind)
-    if target.kind in INTEGRAL:
-        return False
-    a, b = as_decimal(source), as_decimal(target)
-    assert a is not None and b is not None
-    whole = a.sizes[0] - a.sizes[1] + (a.sizes[1] > b.sizes[1])  # rounding may carry
-    return whole <= b.sizes[0] - b.sizes[1]
 
 
 def _narrowed(double: str) -> str:
@@ -284,7 +276,7 @@ _CONTROLS = f"'{''.join(map(chr, (*range(1, 33), 127)))}'"
 def compared(operator: str, left: Typed, right: Typed) -> Typed:
     """`left <operator> right`. Raises NeedsSpark if Spark's result is not known to be equal."""
     a, b = common([left, right])
-    return Typed(f"({a.sql} {operator} {b.sql})", BOOLEAN, a.fails or b.fails)
+    return Typed(f"({a.sql} {operator} {b.sql})", BOOLEAN)
 
 
 def common(values: Sequence[Typed]) -> list[Typed]:
@@ -359,3 +351,79 @@ def _refuse_blanks(values: Sequence[Typed]) -> None:
     for value in others if is_char(first) else [first] if any(map(is_char, others)) else []:
         if isinstance(value.literal, str) and value.literal.endswith(" "):
             raise refused_blanks(value.literal)
+
+
+def case(translator: Translator, node: exp.Case) -> Typed:
+    def test(branch: exp.If) -> Typed:
+        if node.this is None:
+            return translator.condition(branch.this)
+        return compared("=", translator.value(node.this), translator.value(branch.this))
+
+    branches = [(test(when), translator.value(when.args["true"])) for when in node.args["ifs"]]
+    return _cases(translator, branches, node.args.get("default"))
+
+
+def if_(translator: Translator, node: exp.If) -> Typed:
+    if node.args.get("false") is None:
+        raise InvalidExpression("if takes three arguments: if(condition, value, other value)")
+    condition = as_condition(translator.value(node.this), node.this.sql("spark"), null=True)
+    branch = (condition, translator.value(node.args["true"]))
+    return _cases(translator, [branch], node.args.get("false"))
+
+
+def nvl2(translator: Translator, node: exp.Nvl2) -> Typed:
+    value = translator.value(node.this)
+    test = Typed(f"({value.sql} IS NOT NULL)", BOOLEAN)
+    return _cases(translator, [(test, translator.value(node.args["true"]))], node.args.get("false"))
+
+
+def _cases(
+    translator: Translator, branches: Sequence[tuple[Typed, Typed]], default: exp.Expr | None
+) -> Typed:
+    other = Typed("NULL", VOID) if default is None else translator.value(default)
+    *values, last = _in_one_type([*(value for _, value in branches), other], "CASE")
+    whens = " ".join(
+        f"WHEN {test.sql} THEN {value.sql}"
+        for (test, _), value in zip(branches, values, strict=True)
+    )
+    return Typed(f"(CASE {whens} ELSE {last.sql} END)", last.type)
+
+
+def coalesce(translator: Translator, node: exp.Coalesce) -> Typed:
+    if node.meta.get(CALLED) in ("nvl", "ifnull") and len(node.expressions) != 1:
+        raise InvalidExpression(f"{node.meta[CALLED]} takes two arguments")
+    values = _in_one_type(_all(translator, node), "coalesce")
+    # Not DuckDB's coalesce: CASE is known to evaluate what it needs and no more.
+    whens = " ".join(f"WHEN {value.sql} IS NOT NULL THEN {value.sql}" for value in values[:-1])
+    choice = f"(CASE {whens} ELSE {values[-1].sql} END)" if whens else values[-1].sql
+    return Typed(choice, values[-1].type)
+
+
+def nullif(translator: Translator, node: exp.Nullif) -> Typed:
+    value = translator.value(node.this)
+    test = compared("=", value, translator.value(node.expression))
+    choice = f"(CASE WHEN {test.sql} THEN NULL ELSE {value.sql} END)"
+    return Typed(choice, value.type)
+
+
+def greatest(translator: Translator, node: exp.Expr) -> Typed:
+    if not node.expressions:
+        raise InvalidExpression("greatest and least take two arguments or more")
+    values = _in_one_type(_all(translator, node), "greatest and least")
+    if not ordered(values[0].type):
+        raise NeedsSpark(f"greatest and least of {spark_name(values[0].type)}")
+    name = "greatest" if isinstance(node, exp.Greatest) else "least"
+    call = f"{name}({', '.join(value.sql for value in values)})"
+    return Typed(call, values[0].type)
+
+
+def _all(translator: Translator, node: exp.Expr) -> list[Typed]:
+    return [translator.value(part) for part in (node.this, *node.expressions)]
+
+
+def _in_one_type(values: Sequence[Typed], shown: str) -> list[Typed]:
+    kind = widest(value.type for value in values)
+    if kind is None:
+        kinds = ", ".join(spark_name(value.type) for value in values)
+        raise NeedsSpark(f"{shown} of {kinds}")
+    return [value if kind == VOID else cast(value, kind) for value in values]

@@ -7,13 +7,14 @@ Types are cast explicitly wherever Spark casts, so that DuckDB has nothing to de
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from acid_platform.base.arguments import nearest_name
-from acid_platform.engine.local.translation import arithmetic, case_expressions, text_patterns
+from acid_platform.engine.local.translation import arithmetic, casts, text_patterns
 from acid_platform.engine.local.translation.casts import (
     Typed,
     as_condition,
@@ -22,9 +23,10 @@ from acid_platform.engine.local.translation.casts import (
     compared,
     named_type,
 )
-from acid_platform.engine.local.translation.duckdb_types import (
+from acid_platform.engine.local.translation.duckdb_sql import (
     BINARY,
     BOOLEAN,
+    DATE,
     STRING,
     VOID,
     duckdb_type,
@@ -34,11 +36,12 @@ from acid_platform.engine.local.translation.duckdb_types import (
 from acid_platform.engine.local.translation.functions import (
     AGGREGATES,
     FUNCTIONS,
+    NAMED,
     Function,
     called,
     calls_of,
 )
-from acid_platform.engine.local.translation.scope import NameScope
+from acid_platform.engine.local.translation.name_scope import NameScope
 from acid_platform.errors import NeedsSpark, UnknownColumn
 from acid_platform.layout.types import INTEGRAL
 from acid_platform.predicates import literals
@@ -47,19 +50,23 @@ from acid_platform.predicates.grammar import COMPARISONS
 from acid_platform.predicates.known_columns import is_word
 
 
-def translate_value(value: str, scope: NameScope) -> Typed:
-    """DuckDB's SQL of an expression over the columns of a scope.
+def translate_value(value: str, scope: NameScope, in_order: bool = True) -> Typed:
+    """DuckDB's SQL of an expression over the columns of a scope; `in_order`: see Translator.
 
     Raises InvalidExpression, UnknownColumn, NeedsSpark.
     """
-    return Translator(scope).value(parsed(value))
+    return Translator(scope, in_order).value(parsed(value))
 
 
 class Translator:
-    """Translates the expressions of one SELECT or statement."""
+    """Translates the expressions of one SELECT or statement.
 
-    def __init__(self, scope: NameScope) -> None:
-        self.scope = scope
+    `in_order`: whether AND and OR evaluate what may fail only if the conditions before it don't
+    decide, as in Spark. DuckDB's optimizer then can't take them apart.
+    """
+
+    def __init__(self, scope: NameScope, in_order: bool = False) -> None:
+        self.scope, self.in_order = scope, in_order
 
     def value(self, node: exp.Expr) -> Typed:
         """The translation of an expression. Raises as `translate_value`."""
@@ -128,35 +135,34 @@ class Translator:
     # --- conditions ----------------------------------------------------------------------------
 
     def _and(self, node: exp.And) -> Typed:
-        return self._in_order(node, "AND", "NOT", "false")
+        return self._connected(node, "AND", "NOT", "false")
 
     def _or(self, node: exp.Or) -> Typed:
-        return self._in_order(node, "OR", "", "true")
+        return self._connected(node, "OR", "", "true")
 
-    def _in_order(self, node: exp.Connector, word: str, ends: str, result: str) -> Typed:
-        """As in Spark, a condition that may fail is not evaluated if those before it decide."""
+    def _connected(self, node: exp.Connector, word: str, ends: str, result: str) -> Typed:
         parts = [self._operand(part) for part in node.flatten()]
         whole = "(" + f" {word} ".join(part.sql for part in parts) + ")"
-        if any(part.fails for part in parts[1:]):
+        if self.in_order and any(may_fail(part.sql) for part in parts[1:]):
             cases = " ".join(f"WHEN {ends} {part.sql} THEN {result}" for part in parts[:-1])
             whole = f"(CASE {cases} ELSE {whole} END)"
-        return Typed(whole, BOOLEAN, any(part.fails for part in parts))
+        return Typed(whole, BOOLEAN)
 
     def _operand(self, node: exp.Expr) -> Typed:
         return as_condition(self.value(node), node.sql("spark"), null=True)
 
     def _not(self, node: exp.Not) -> Typed:
         inner = self._operand(node.this)
-        return Typed(f"(NOT {inner.sql})", BOOLEAN, inner.fails)
+        return Typed(f"(NOT {inner.sql})", BOOLEAN)
 
     def _is(self, node: exp.Is) -> Typed:
         value = self.value(node.this)
         if isinstance(node.expression, exp.Null):
-            return Typed(f"({value.sql} IS NULL)", BOOLEAN, value.fails)
+            return Typed(f"({value.sql} IS NULL)", BOOLEAN)
         if isinstance(node.expression, exp.Boolean):
             condition = as_condition(value, node.this.sql("spark"), null=True)
             truth = "TRUE" if node.expression.this else "FALSE"
-            return Typed(f"({condition.sql} IS {truth})", BOOLEAN, value.fails)
+            return Typed(f"({condition.sql} IS {truth})", BOOLEAN)
         raise NeedsSpark(node.sql("spark"))
 
     def _comparison(self, node: exp.Binary) -> Typed:
@@ -169,7 +175,7 @@ class Translator:
         value = self.value(node.this)
         low = compared(">=", value, self.value(node.args["low"]))
         high = compared("<=", value, self.value(node.args["high"]))
-        return Typed(f"({low.sql} AND {high.sql})", BOOLEAN, low.fails or high.fails)
+        return Typed(f"({low.sql} AND {high.sql})", BOOLEAN)
 
     def _in(self, node: exp.In) -> Typed:
         if node.args.get("query"):
@@ -180,9 +186,7 @@ class Translator:
             return self._in_tuples(node)
         value, *members = common([self.value(node.this), *map(self.value, node.expressions)])
         inside = ", ".join(member.sql for member in members)
-        return Typed(
-            f"({value.sql} IN ({inside}))", BOOLEAN, any(one.fails for one in (value, *members))
-        )
+        return Typed(f"({value.sql} IN ({inside}))", BOOLEAN)
 
     def _in_tuples(self, node: exp.In) -> Typed:
         """Spark compares structs, whose NULLs are equal, and which must be of one type."""
@@ -194,11 +198,11 @@ class Translator:
         )
         kinds = [field.type for field in fields]
         if any([field.type for field in member] != kinds for member in members) or any(
-            field.fails or field.type == VOID or field.declared is not None
+            field.type == VOID or field.declared is not None
             for each in (fields, *members)
             for field in each
         ):
-            raise NeedsSpark("IN with tuples of char, of several types, or of what may fail")
+            raise NeedsSpark("IN with tuples of char, or of several types")
         equal = (
             " AND ".join(
                 compared("IS NOT DISTINCT FROM", *pair).sql
@@ -219,12 +223,42 @@ class Translator:
         if value.type != STRING:
             raise NeedsSpark(f"LIKE of {spark_name(value.type)}")
         word = "NOT LIKE" if node.args.get("negate") else "LIKE"
-        return Typed(f"({value.sql} {word} {text(pattern.this)})", BOOLEAN, value.fails)
+        return Typed(f"({value.sql} {word} {text(pattern.this)})", BOOLEAN)
 
     # --- arithmetic ----------------------------------------------------------------------------
 
     def _arithmetic(self, node: exp.Binary) -> Typed:
-        return arithmetic.binary(type(node), self.value(node.left), self.value(node.right))
+        if isinstance(node.right, exp.Interval) and isinstance(node, exp.Add | exp.Sub):
+            return self._moved(self.value(node.left), node.right, isinstance(node, exp.Sub))
+        if isinstance(node.left, exp.Interval) and isinstance(node, exp.Add):
+            return self._moved(self.value(node.right), node.left, False)
+        left, right = self.value(node.left), self.value(node.right)
+        if isinstance(node, exp.Add) and left.type == DATE and right.type.kind in INTEGRAL:
+            later = called(NAMED["date_add"], {"a": left, "b": right})
+            if later is not None:
+                return later
+        return arithmetic.binary(type(node), left, right)
+
+    def _moved(self, date: Typed, interval: exp.Interval, back: bool) -> Typed:
+        """A date and an interval of days or months."""
+        unit, written = interval.args.get("unit"), interval.this
+        call, times = _INTERVALS.get(unit.name.upper() if unit is not None else "", ("", 0))
+        if not isinstance(written, exp.Literal) or not re.fullmatch(r"-?\d{1,6}", written.this):
+            call = ""
+        if date.type != DATE or not call:
+            raise NeedsSpark(f"{spark_name(date.type)} and {interval.sql('spark')}")
+        number = int(written.this) * (-times if back else times)
+        moved = called(NAMED[call], {"a": date, "b": arithmetic.number(number, str(number))})
+        assert moved is not None
+        return moved
+
+    def _extract(self, node: exp.Extract) -> Typed:
+        name = {"WEEK": "weekofyear"}.get(unit := node.this.name.upper(), unit.lower())
+        value = self.value(node.expression)
+        part = called(NAMED[name], {"a": value}) if unit in _UNITS else None
+        if part is None:
+            raise NeedsSpark(node.sql("spark"))
+        return part
 
     def _neg(self, node: exp.Neg) -> Typed:
         inner = node.this
@@ -237,7 +271,7 @@ class Translator:
         value = self.value(node.this)
         if value.type.kind not in INTEGRAL:
             raise NeedsSpark(f"~ of {spark_name(value.type)}")
-        return Typed(f"CAST(~{value.sql} AS {duckdb_type(value.type)})", value.type, value.fails)
+        return Typed(f"CAST(~{value.sql} AS {duckdb_type(value.type)})", value.type)
 
     def _round(self, node: exp.Round) -> Typed:
         value = self.value(node.this)
@@ -254,7 +288,7 @@ class Translator:
         if not all(part.type in (STRING, VOID) for part in parts):
             raise NeedsSpark("concat of anything but text; cast it to string")
         joined = " || ".join(cast(part, STRING).sql for part in parts)
-        return Typed(f"({joined})", STRING, any(part.fails for part in parts))
+        return Typed(f"({joined})", STRING)
 
     # --- casts and calls -----------------------------------------------------------------------
 
@@ -283,6 +317,14 @@ class Translator:
         return self.value(node)
 
 
+def may_fail(sql: str) -> bool:
+    """Whether SQL of ours may have no value for some rows; what is not sure may."""
+    return _FAILING.search(sql) is not None
+
+
+_FAILING = re.compile(r"error\(|CAST\((?!')| [-+*] ")
+
+
 def _meant(node: exp.Expr) -> str:
     """A function here whose name is nearly that of a call which nobody knows."""
     if not isinstance(node, exp.Anonymous):
@@ -306,6 +348,14 @@ class Construct:
     """The parts of the node that its translation knows."""
 
 
+_UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE")
+_INTERVALS = {
+    **{unit: ("date_add", 1) for unit in ("DAY", "DAYS")},
+    **{unit: ("date_add", 7) for unit in ("WEEK", "WEEKS")},
+    **{unit: ("add_months", 1) for unit in ("MONTH", "MONTHS")},
+    **{unit: ("add_months", 12) for unit in ("YEAR", "YEARS")},
+}
+"""The function that moves a date by a unit, and its steps in one."""
 _CAST_PARTS = ("this", "to")
 _BRANCHES = ("this", "true", "false")
 _MEMBERS = ("this", "expressions", "safe", "ignore_nulls")
@@ -369,12 +419,11 @@ CONSTRUCTS: dict[type[exp.Expr], Construct] = {
         text_patterns.date_format,
         ("this", "format"),
     ),
-    exp.Add: Construct("a + b", "numbers", _T._arithmetic),
-    exp.Sub: Construct("a - b", "numbers", _T._arithmetic),
+    exp.Add: Construct("a + b", "numbers; a date and days or INTERVAL of months", _T._arithmetic),
+    exp.Sub: Construct("a - b", "numbers; a date and days or INTERVAL of months", _T._arithmetic),
     exp.Mul: Construct("a * b", "numbers", _T._arithmetic),
-    exp.Div: Construct(
-        "a / b", "numbers; decimals if the quotient needs few digits", _T._arithmetic
-    ),
+    exp.Div: Construct("a / b", "numbers", _T._arithmetic),
+    exp.Extract: Construct("extract(year FROM a)", "dates; year to minute", _T._extract),
     exp.IntDiv: Construct("a DIV b", "whole numbers", _T._arithmetic),
     exp.Mod: Construct("a % b", "numbers but decimal", _T._arithmetic),
     exp.Neg: Construct("-a", "numbers", _T._neg),
@@ -387,17 +436,17 @@ CONSTRUCTS: dict[type[exp.Expr], Construct] = {
     exp.Case: Construct(
         "CASE WHEN a THEN b ELSE c END, CASE a WHEN b THEN c END",
         "all",
-        case_expressions.case,
+        casts.case,
         ("this", "ifs", "default"),
     ),
-    exp.If: Construct("if(a, b, c)", "all", case_expressions.if_, _BRANCHES),
+    exp.If: Construct("if(a, b, c)", "all", casts.if_, _BRANCHES),
     exp.Coalesce: Construct(
-        "coalesce(a, b), nvl(a, b), ifnull(a, b)", "all", case_expressions.coalesce, _MEMBERS
+        "coalesce(a, b), nvl(a, b), ifnull(a, b)", "all", casts.coalesce, _MEMBERS
     ),
-    exp.Nullif: Construct("nullif(a, b)", _ORDERED, case_expressions.nullif),
-    exp.Nvl2: Construct("nvl2(a, b, c)", "all", case_expressions.nvl2, _BRANCHES),
-    exp.Greatest: Construct("greatest(a, b)", _ORDERED, case_expressions.greatest, _MEMBERS),
-    exp.Least: Construct("least(a, b)", _ORDERED, case_expressions.greatest, _MEMBERS),
+    exp.Nullif: Construct("nullif(a, b)", _ORDERED, casts.nullif),
+    exp.Nvl2: Construct("nvl2(a, b, c)", "all", casts.nvl2, _BRANCHES),
+    exp.Greatest: Construct("greatest(a, b)", _ORDERED, casts.greatest, _MEMBERS),
+    exp.Least: Construct("least(a, b)", _ORDERED, casts.greatest, _MEMBERS),
     exp.Round: Construct(
         "round(a, digits)", "decimal; digits a literal, 0 or more", _T._round, ("this", "decimals")
     ),

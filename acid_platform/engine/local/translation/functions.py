@@ -23,22 +23,24 @@ from acid_platform.engine.local.translation.arithmetic import (
     unscaled,
 )
 from acid_platform.engine.local.translation.casts import Typed, cast
-from acid_platform.engine.local.translation.duckdb_failures import needs_spark, wrong_type
-from acid_platform.engine.local.translation.duckdb_types import (
+from acid_platform.engine.local.translation.duckdb_sql import (
     BIGINT,
     BOOLEAN,
     DATE,
     DOUBLE,
     INT,
     NUMERIC,
+    ROUNDED,
     STRING,
     TIMESTAMP,
     VOID,
     decimal,
     duckdb_type,
+    needs_spark,
     ordered,
     spark_name,
     text,
+    wrong_type,
 )
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType
@@ -79,8 +81,6 @@ class Function:
     takes: tuple[Takes, ...]
     sql: str | Callable[[Sequence[HiveType]], str]
     gives: Gives
-    fails: bool = False
-    """Whether it has no value for some arguments, which is an error."""
     column: str = ""
     """Spark's name for the column of such a call, where it is not the call itself."""
 
@@ -95,9 +95,7 @@ def _same(types: Sequence[HiveType]) -> HiveType:
 
 def _sum(types: Sequence[HiveType]) -> HiveType:
     ((precision, scale),) = (kind.sizes for kind in types)
-    if precision + 10 > MOST_DIGITS:
-        raise NeedsSpark(f"sum of decimal({precision},{scale}), which may overflow")
-    return decimal(precision + 10, scale)
+    return decimal(min(MOST_DIGITS, precision + 10), scale)
 
 
 def _rounded_up(types: Sequence[HiveType]) -> HiveType:
@@ -200,14 +198,13 @@ DATES = (
     _part("second", "second({a})", "timestamp"),
     Function("to_date(a)", ("date",), "{a}", DATE),
     Function("last_day(a)", ("date",), "last_day({a})", DATE),
-    Function("date_add(a, b)", ("date", "int"), _shifted("{a} + {b}", "days"), DATE, True),
+    Function("date_add(a, b)", ("date", "int"), _shifted("{a} + {b}", "days"), DATE),
     Function("datediff(a, b)", ("date", "date"), "CAST({a} - {b} AS INTEGER)", INT),
     Function(
         "add_months(a, b)",
         ("date", "int"),
         _shifted("CAST({a} + to_months({b}) AS DATE)", "months"),
         DATE,
-        True,
     ),
     *(
         Function(
@@ -244,15 +241,15 @@ MOMENTS = (
 """One moment in UTC in all of a statement."""
 
 NUMBERS = (
-    Function("abs(a)", ("number",), "abs({a})", _same, True),
+    Function("abs(a)", ("number",), "abs({a})", _same),
     Function("sqrt(a)", ("double",), "sqrt({a})", DOUBLE, column="SQRT(a)"),
     Function("isnan(a)", ("double",), "coalesce(isnan({a}), false)", BOOLEAN),
     Function("floor(a)", ("integral",), "CAST({a} AS BIGINT)", BIGINT, column="FLOOR(a)"),
     Function("ceil(a)", ("integral",), "CAST({a} AS BIGINT)", BIGINT, column="CEIL(a)"),
     Function("floor(a)", ("decimal",), "floor({a})", _rounded_up, column="FLOOR(a)"),
     Function("ceil(a)", ("decimal",), "ceil({a})", _rounded_up, column="CEIL(a)"),
-    Function("floor(a)", ("double",), _whole_of_double("floor"), BIGINT, True, column="FLOOR(a)"),
-    Function("ceil(a)", ("double",), _whole_of_double("ceil"), BIGINT, True, column="CEIL(a)"),
+    Function("floor(a)", ("double",), _whole_of_double("floor"), BIGINT, column="FLOOR(a)"),
+    Function("ceil(a)", ("double",), _whole_of_double("ceil"), BIGINT, column="CEIL(a)"),
 )
 
 _BOUND = "greatest(abs(CAST(max({a}){over} AS HUGEINT)), abs(CAST(min({a}){over} AS HUGEINT)))"
@@ -280,11 +277,10 @@ def _mean_of_whole() -> str:
 
 
 def _mean_of_decimal(types: Sequence[HiveType]) -> str:
-    (kind,) = types
-    total = decimal(kind.sizes[0] + 10, kind.sizes[1])
-    digits = unscaled(f"CAST(sum({{a}}){{over}} AS {duckdb_type(total)})", total)
+    digits = unscaled("CAST(sum({a}){over} AS " + duckdb_type(_sum(types)) + ")", _sum(types))
     mean = quotient(f"({digits} * 10000::HUGEINT)", "count({a}){over}", _mean(types))
-    return f"CASE WHEN count({{a}}){{over}} > 0 THEN {mean} END"
+    mark = ROUNDED if sum(_sum(types).sizes) + 4 > MOST_DIGITS else ""
+    return f"CASE WHEN count({{a}}){{over}} > 0 THEN {mean} END{mark}"
 
 
 def _mean(types: Sequence[HiveType]) -> HiveType:
@@ -308,7 +304,7 @@ AGGREGATES = (
     Function("count(DISTINCT a)", ("ordered",), "count(DISTINCT {a}){over}", BIGINT),
     Function("count_if(a)", ("condition",), "count(CASE WHEN {a} THEN 1 END){over}", BIGINT),
     Function("sum(a)", ("int",), "CAST(sum({a}){over} AS BIGINT)", BIGINT),
-    Function("sum(a)", ("integral",), _sum_of_bigint(), BIGINT, True),
+    Function("sum(a)", ("integral",), _sum_of_bigint(), BIGINT),
     Function("sum(a)", ("decimal",), "sum({a}){over}", _sum),
     Function("sum(a)", ("double",), "sum({a}){over}", DOUBLE),
     Function("avg(a)", ("integral",), _mean_of_whole(), DOUBLE),
@@ -328,6 +324,7 @@ AGGREGATES = (
 )
 
 FUNCTIONS = (*TEXT, *DATES, *MOMENTS, *NUMBERS, *AGGREGATES)
+NAMED = {function.name: function for function in FUNCTIONS}
 
 
 def is_momentary(node: exp.Expr) -> bool:
@@ -398,8 +395,7 @@ def called(function: Function, values: dict[str, Typed], over: str = "") -> Type
     template = function.sql if isinstance(function.sql, str) else function.sql(types)
     sql = template.format(over=over, **parts)
     gives = function.gives if isinstance(function.gives, HiveType) else function.gives(types)
-    fails = function.fails or any(value.fails for value in accepted.values())
-    return Typed(f"CAST({sql} AS {duckdb_type(gives)})", gives, fails)
+    return Typed(f"CAST({sql} AS {duckdb_type(gives)})", gives)
 
 
 def _accepted(value: Typed, takes: Takes) -> Typed | None:

@@ -1,27 +1,33 @@
-"""From a query of any form in Spark's SQL to one in DuckDB's, names resolved as Spark does.
+"""From a query of any form in Spark's SQL to one in DuckDB's.
 
-A block whose expressions may fail for some rows is only translated where both engines evaluate it
-for the same rows: not below LIMIT, HAVING or another block, unless that does nothing but cast
-columns.
+The shape of a query stays as it is. What is judged are its expressions, its names, and the few
+things that both engines know and mean otherwise. Tables are called m1, m2 and so on, CTEs w1, and
+columns c0, c1, since Spark's names may occur twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from acid_platform.engine.interface import Sources, columns_of
-from acid_platform.engine.local.translation import relations
 from acid_platform.engine.local.translation.casts import Typed, as_condition, as_key, cast
-from acid_platform.engine.local.translation.duckdb_types import VOID, wider
+from acid_platform.engine.local.translation.duckdb_sql import (
+    VOID,
+    identifier,
+    spark_name,
+    wider,
+    widest,
+)
 from acid_platform.engine.local.translation.expressions import Translator
-from acid_platform.engine.local.translation.relations import NOTHING, QueryBlock, Relation
-from acid_platform.engine.local.translation.scope import (
-    NameScope,
-    ScopeColumn,
-    columns_of_alias,
+from acid_platform.engine.local.translation.name_scope import NameScope, ScopeColumn, columns_under
+from acid_platform.engine.local.translation.query_clauses import (
+    QueryBlock,
+    Relation,
     direction,
     limit_of,
     order_of,
@@ -29,16 +35,23 @@ from acid_platform.engine.local.translation.scope import (
     require_parts,
     sortable,
 )
-from acid_platform.engine.local.translation.select_clauses import Select
+from acid_platform.engine.local.translation.selects import Select
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import HiveType, of_value
 
+if TYPE_CHECKING:
+    from acid_platform.engine.local.translation.select_expressions import Expressions
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class _Cte:
+    """A query of WITH; `block` once it was named, and `above` are those that it may name."""
+
     query: exp.Expr
     columns: tuple[str, ...]
     above: Mapping[str, _Cte]
+    stored: str
+    block: QueryBlock | None = None
 
 
 Ctes = Mapping[str, _Cte]
@@ -47,81 +60,122 @@ Ctes = Mapping[str, _Cte]
 
 @dataclass(slots=True)
 class QueryTranslator:
-    """Translates one query over its sources."""
+    """Translates one query over its sources.
+
+    `in_order`: whether AND and OR evaluate their conditions one after another, as Spark does, which
+    hides them from DuckDB's optimizer.
+    """
 
     sources: Sources
+    in_order: bool = False
     opened: dict[str, str] = field(default_factory=dict)
     """The placeholder of each table of DuckDB's SQL; what is named twice is opened twice."""
-    filtered: bool = True
-    """Whether scans may leave out rows that WHERE drops: not if it may fail for such a row."""
-    members: int = 0
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def query(
-        self, node: exp.Expr, ctes: Ctes, outer: NameScope | None = None, named: bool = True
+        self, node: exp.Expr, ctes: Ctes, outer: Expressions | None = None, named: bool = True
     ) -> QueryBlock:
         """A query of any form. Raises NeedsSpark, UnknownColumn, InvalidExpression.
 
-        `named`: whether somebody reads the names of its columns.
+        `outer`: where a subquery stands. `named`: whether somebody reads the names of its columns.
         """
         require_parts(node)
-        ctes = self._with(node, ctes)
+        own, ctes = self._with(node, ctes)
         match node:
             case exp.Select():
-                return Select(self, node, ctes, outer, named).block()
+                block = Select(self, node, ctes, outer, named).block()
             case exp.Subquery() if not node.alias:
-                return self.query(node.this, ctes, outer, named)
-            case exp.Union() | exp.Intersect() | exp.Except():
-                return self._set_operation(node, ctes, named)
+                block = self.query(node.this, ctes, outer, named)
+            case exp.SetOperation():
+                block = self._set_operation(node, ctes, named)
             case exp.Values():
-                return relations.values(node)
-        raise NeedsSpark(f"{type(node).__name__.upper()}")
+                block = _values(node)
+            case _:
+                raise NeedsSpark(f"{type(node).__name__.upper()}")
+        written = [f"{cte.stored} AS ({cte.block.sql})" for cte in own if cte.block is not None]
+        return replace(block, sql=f"WITH {', '.join(written)} {block.sql}") if written else block
 
-    def _with(self, node: exp.Expr, ctes: Ctes) -> Ctes:
+    def _with(self, node: exp.Expr, ctes: Ctes) -> tuple[list[_Cte], Ctes]:
+        """The queries of its own WITH, and all that it may name."""
         clause = node.args.get("with_")
+        own: list[_Cte] = []
         if clause is None:
-            return ctes
+            return own, ctes
         require_parts(clause)
         for cte in clause.expressions:
             require_parts(cte)
-            ctes = {**ctes, cte.alias.lower(): _Cte(cte.this, columns_of_alias(cte), ctes)}
-        return ctes
+            own.append(_Cte(cte.this, _alias_columns(cte), ctes, f"w{next(self.numbers)}"))
+            ctes = {**ctes, cte.alias.lower(): own[-1]}
+        return own, ctes
 
     # --- FROM ----------------------------------------------------------------------------------
 
-    def relation(self, node: exp.Expr, ctes: Ctes) -> Relation:
-        """A member of FROM."""
+    def relation(self, node: exp.Select, ctes: Ctes) -> Relation:
+        """All members of FROM."""
+        clause = node.args.get("from_")
+        if clause is None:
+            return Relation("", NameScope(()), ())
+        left = self._member(clause.this, ctes)
+        for join in node.args.get("joins") or ():
+            left = self._joined(left, join, ctes)
+        return left
+
+    def _member(self, node: exp.Expr, ctes: Ctes) -> Relation:
         require_parts(node)
-        self.members += 1
-        alias, name = f"m{self.members}", node.alias_or_name
+        alias, name, names = f"m{next(self.numbers)}", node.alias_or_name, _alias_columns(node)
         match node:
             case exp.Table() if isinstance(node.this, exp.Identifier):
                 cte = ctes.get(node.name.lower())
                 if cte is not None:
-                    block = relations.renamed(self.query(cte.query, cte.above), cte.columns)
-                    return relations.subquery(alias, name, block, columns_of_alias(node))
+                    if cte.block is None:
+                        cte.block = _renamed(self.query(cte.query, cte.above), cte.columns)
+                    return _derived(cte.stored, alias, name, _renamed(cte.block, names))
                 read = self.sources.get(node.name)
-                if read is None or columns_of_alias(node):
+                if read is None or names:
                     raise NeedsSpark(f"the table {node.sql('spark')}")
-                stored = f"t{self.members}"
+                stored = f"t{alias[1:]}"
                 self.opened[stored] = node.name
-                return relations.table(alias, name, stored, columns_of(read))
-            case exp.Subquery():
-                block = self.query(node.this, ctes)
-                return relations.subquery(alias, name, block, columns_of_alias(node))
-            case exp.Values():
-                block = relations.values(node)
-                return relations.subquery(alias, name, block, columns_of_alias(node))
+                columns = columns_under(alias, columns_of(read))
+                return _single(f"{identifier(stored)} AS {alias}", name, columns)
+            case exp.Subquery() if isinstance(node.this, exp.Table):
+                first = node.this.copy()
+                joins = first.args.pop("joins", None)
+                if node.alias or not joins:
+                    raise NeedsSpark(f"{node.sql('spark')} in FROM")
+                select = exp.Select(from_=exp.From(this=first), joins=joins)
+                relation = self.relation(select, ctes)
+                return replace(relation, sql=f"({relation.sql})")
+            case exp.Subquery() | exp.Values():
+                if isinstance(node, exp.Values):
+                    block = _values(node)
+                else:
+                    block = self.query(node.this, ctes)
+                return _derived(f"({block.sql})", alias, name, _renamed(block, names))
         raise NeedsSpark(f"{node.sql('spark')} in FROM")
 
-    def joins(self, node: exp.Select, ctes: Ctes) -> Relation:
-        """All members of FROM."""
-        clause = node.args.get("from_")
-        if clause is None:
-            return NOTHING
-        left = self.relation(clause.this, ctes)
-        for join in node.args.get("joins") or ():
-            left = relations.joined(left, self.relation(join.this, ctes), join, _join_condition)
-        return left
+    def _joined(self, left: Relation, node: exp.Join, ctes: Ctes) -> Relation:
+        right = self._member(node.this, ctes)
+        side, kind = (node.side or "").upper(), (node.kind or "").upper()
+        if node.method or node.args.get("global_") or node.args.get("hint"):
+            raise NeedsSpark(f"a {node.method or 'hinted'} join")
+        word = _JOINS.get((side, kind))
+        if word is None or right.scope.merged:
+            raise NeedsSpark(f"a {side} {kind} join")
+        both = NameScope((*left.scope.members, *right.scope.members), left.scope.merged)
+        on = node.args.get("on")
+        if using := node.args.get("using"):
+            return _using(left, right, [str(name.name) for name in using], word)
+        if on is None and word == "JOIN":
+            word = "CROSS JOIN"
+        if (on is None) != (word == "CROSS JOIN"):
+            raise NeedsSpark(f"a {word} {'without' if on is None else 'with'} ON")
+        sql = f"{left.sql} {word} {right.sql}"
+        if on is not None:
+            condition = Translator(both, self.in_order).value(on)
+            sql += f" ON {as_condition(condition, on.sql('spark')).sql}"
+        if word in ("SEMI JOIN", "ANTI JOIN"):
+            return Relation(sql, left.scope, left.starred, True)
+        return Relation(sql, both, (*left.starred, *right.starred), True)
 
     # --- UNION and the like --------------------------------------------------------------------
 
@@ -140,25 +194,111 @@ class QueryTranslator:
         word = type(node).__name__.upper() + (" ALL" if every else "")
         sides = (_in_types(left, columns, not every), _in_types(right, columns, not every))
         sql = f"({sides[0]}) {word} ({sides[1]})"
-        block = QueryBlock(sql, tuple(columns), left.fails or right.fails)
+        block = QueryBlock(sql, tuple(columns))
         tail = self._tail(node, block)
         return replace(block, sql=f"SELECT * FROM ({sql}) AS u{tail}") if tail else block
 
     def _tail(self, node: exp.Expr, block: QueryBlock) -> str:
-        scope = NameScope(
-            (("", tuple(ScopeColumn(n, k, f"u.c{i}") for i, (n, k) in enumerate(block.columns))),)
-        )
-        translator = Translator(scope)
+        columns = (ScopeColumn(n, k, f"u.c{i}") for i, (n, k) in enumerate(block.columns))
+        translator = Translator(NameScope((("", tuple(columns)),)), self.in_order)
         terms = []
         for term in order_of(node):
             position = ordinal(term.this, len(block.columns))
             value = translator.value(term.this) if position is None else None
             key = str(position) if value is None else sortable(value)
             terms.append(key + direction(term))
-        limit = limit_of(node)
-        if limit and block.fails:
-            raise NeedsSpark("LIMIT over an expression that may fail for some rows")
-        return (f" ORDER BY {', '.join(terms)}" if terms else "") + limit
+        return (f" ORDER BY {', '.join(terms)}" if terms else "") + limit_of(node)
+
+
+_JOINS = {
+    ("", ""): "JOIN",
+    ("", "INNER"): "JOIN",
+    ("", "CROSS"): "CROSS JOIN",
+    ("LEFT", ""): "LEFT JOIN",
+    ("LEFT", "OUTER"): "LEFT JOIN",
+    ("RIGHT", ""): "RIGHT JOIN",
+    ("RIGHT", "OUTER"): "RIGHT JOIN",
+    ("FULL", ""): "FULL JOIN",
+    ("FULL", "OUTER"): "FULL JOIN",
+    **{(side, "SEMI"): "SEMI JOIN" for side in ("", "LEFT")},
+    **{(side, "ANTI"): "ANTI JOIN" for side in ("", "LEFT")},
+}
+"""By side and kind. A comma is a join, so that it binds as in Spark: not later than JOIN."""
+
+
+def _alias_columns(node: exp.Expr) -> tuple[str, ...]:
+    alias = node.args.get("alias")
+    return tuple(column.name for column in alias.columns) if alias is not None else ()
+
+
+def _renamed(block: QueryBlock, names: Sequence[str]) -> QueryBlock:
+    """The block with these names for its columns, if there are any."""
+    if not names:
+        return block
+    if len(names) != len(block.columns):
+        raise NeedsSpark(f"{len(names)} names for {len(block.columns)} columns")
+    kinds = (kind for _, kind in block.columns)
+    return replace(block, columns=tuple(zip(names, kinds, strict=True)))
+
+
+def _derived(sql: str, alias: str, name: str, block: QueryBlock) -> Relation:
+    """A subquery or CTE."""
+    columns = (ScopeColumn(n, kind, f"{alias}.c{i}") for i, (n, kind) in enumerate(block.columns))
+    return _single(f"{sql} AS {alias}", name, tuple(columns))
+
+
+def _single(sql: str, name: str, columns: tuple[ScopeColumn, ...]) -> Relation:
+    members = ((name, columns),)
+    return Relation(sql, NameScope(members), members)
+
+
+def _using(left: Relation, right: Relation, names: Sequence[str], word: str) -> Relation:
+    """An inner or left join by columns of the same name and type, which `*` shows once, first."""
+    if word not in ("JOIN", "LEFT JOIN") or left.scope.merged:
+        raise NeedsSpark(f"USING in a {word}")
+    merged, tests = [], []
+    for name in names:
+        a, b = left.scope.named(name), right.scope.named(name)
+        if len(a) != 1 or len(b) != 1 or a[0].type != b[0].type or a[0].type.nested:
+            raise NeedsSpark(f"USING ({name}) of columns that are not of one type")
+        merged.append(ScopeColumn(a[0].name, a[0].type, a[0].sql))
+        tests.append(f"{a[0].value.sql} = {b[0].value.sql}")
+    hidden = {name.lower() for name in names}
+    rest = tuple(
+        (member, tuple(column for column in columns if column.name.lower() not in hidden))
+        for member, columns in (*left.starred, *right.starred)
+    )
+    scope = NameScope((*left.scope.members, *right.scope.members), tuple(merged))
+    sql = f"{left.sql} {word} {right.sql} ON {' AND '.join(tests)}"
+    return Relation(sql, scope, (("", tuple(merged)), *rest), True)
+
+
+def _values(node: exp.Values) -> QueryBlock:
+    """VALUES; its columns are col1, col2, ... unless an alias renames them."""
+    translator = Translator(NameScope(()))
+    rows = [
+        [
+            translator.value(value)
+            for value in (row.expressions if isinstance(row, exp.Tuple) else [row])
+        ]
+        for row in node.expressions
+    ]
+    if len({len(row) for row in rows}) != 1:
+        raise NeedsSpark("VALUES with rows of different lengths")
+    columns = []
+    for position, column in enumerate(zip(*rows, strict=True)):
+        kind = widest(value.type for value in column)
+        if kind is None:
+            kinds = ", ".join(sorted({spark_name(value.type) for value in column}))
+            raise NeedsSpark(f"a column of VALUES of {kinds}")
+        columns.append((f"col{position + 1}", kind))
+    cells = (
+        [cast(value, kind).sql for value, (_, kind) in zip(row, columns, strict=True)]
+        for row in rows
+    )
+    tuples = ", ".join(f"({', '.join(row)})" for row in cells)
+    names = ", ".join(f"c{i}" for i in range(len(columns)))
+    return QueryBlock(f"SELECT * FROM (VALUES {tuples}) AS v({names})", tuple(columns))
 
 
 def _in_types(block: QueryBlock, columns: Sequence[tuple[str, HiveType]], distinct: bool) -> str:
@@ -170,10 +310,3 @@ def _in_types(block: QueryBlock, columns: Sequence[tuple[str, HiveType]], distin
         return block.sql
     items = ", ".join(f"{value.sql} AS c{i}" for i, value in enumerate(values))
     return f"SELECT {items} FROM ({block.sql}) AS q"
-
-
-def _join_condition(node: exp.Expr, scope: NameScope) -> str:
-    condition = as_condition(Translator(scope).value(node), node.sql("spark"))
-    if condition.fails:
-        raise NeedsSpark("ON with an expression that may fail for some rows")
-    return condition.sql

@@ -11,14 +11,14 @@ from sqlglot import exp
 
 from acid_platform.engine.local.translation.casts import Typed, as_key, cast
 from acid_platform.engine.local.translation.column_names import column_name
-from acid_platform.engine.local.translation.duckdb_types import BOOLEAN, identifier
-from acid_platform.engine.local.translation.grouping_sets import grouping_sets
-from acid_platform.engine.local.translation.relations import QueryBlock, TopRows
-from acid_platform.engine.local.translation.scope import (
-    NameScope,
-    ScopeColumn,
+from acid_platform.engine.local.translation.duckdb_sql import BOOLEAN, identifier
+from acid_platform.engine.local.translation.name_scope import ScopeColumn
+from acid_platform.engine.local.translation.query_clauses import (
+    QueryBlock,
+    TopRows,
     aggregated,
     direction,
+    grouping_sets,
     limit_of,
     order_of,
     ordinal,
@@ -45,17 +45,16 @@ class Select:
         queries: QueryTranslator,
         node: exp.Select,
         ctes: Ctes,
-        outer: NameScope | None,
+        outer: Expressions | None,
         named: bool,
     ) -> None:
         self.queries, self.node, self.ctes, self.outer = queries, node, ctes, outer
-        self.named = named
-        self.relation = queries.joins(node, ctes)
+        self.named, self.correlated = named, False
+        self.relation = queries.relation(node, ctes)
         self.items = [*self._items()]
         clauses = [node.args.get("having"), *(item for _, item in self.items), *order_of(node)]
         group = node.args.get("group")
         self.grouped = group is not None or any(map(aggregated, clauses))
-        self.fails = False
         self.set_keys: tuple[str, ...] = ()
         """The columns of ROLLUP, CUBE or GROUPING SETS in DuckDB's SQL."""
         self.keys: dict[str, str] = {}
@@ -63,16 +62,16 @@ class Select:
 
     def block(self) -> QueryBlock:
         node = self.node
-        where = self._where()
+        where = node.args.get("where")
+        if where is not None:
+            condition = Expressions(self, aggregates=False, where=True).condition(where.this)
+        filtered = "" if where is None else f" WHERE {condition.sql}"
         keys = self._keys()
         values = [self._item(position) for position in range(len(self.items))]
         having = self._having()
         order, by_values = self._order(values)
         self._check_distribution()
         limit = limit_of(node)
-        self.fails |= any(value.fails for value in values)
-        if self.fails and (having or (limit and not order)):
-            raise NeedsSpark("LIMIT or HAVING with an expression that may fail for some rows")
         distinct = ""
         if node.args.get("distinct") is not None:
             require_parts(node.args["distinct"])
@@ -80,19 +79,20 @@ class Select:
             values = [*map(self._as_key, values)]
         items = ", ".join(f"{value.sql} AS c{i}" for i, value in enumerate(values))
         source = f" FROM {self.relation.sql}" if self.relation.sql else ""
-        sql = f"SELECT {distinct}{items}{source}{where}{keys}{having}{order}{limit}"
-        alike = not (self.fails or self.grouped or distinct) and self._of_one_table()
+        sql = f"SELECT {distinct}{items}{source}{filtered}{keys}{having}{order}{limit}"
+        form = ""
+        if not (keys or having or limit or distinct or node.find(exp.Window)):
+            form = "one row" if self.grouped else "plain"
+        alike = not (self.grouped or distinct) and self._of_one_table()
         most, top = self._most_rows(), None
         if alike and order and most is not None and most <= MOST_TOP_ROWS:
-            rest = f"SELECT {items}{source}{where}{order}"
-            top = self._top(f"{source}{where}{by_values}{limit}", rest)
+            rest = f"SELECT {items}{source}{filtered}{order}"
+            top = self._top(f"{source}{filtered}{by_values}{limit}", rest)
         names = (name for name, _ in self.items)
         types = (value.type if value.is_field else value.declared or value.type for value in values)
-        alone = self.grouped and not keys and not having and not limit
-        failing = self._failing(values) if self.fails else None
         columns = tuple(zip(names, types, strict=True))
-        row_by_row = alike and not (where or order)
-        return QueryBlock(sql, columns, self.fails, failing, alone, top, row_by_row, most)
+        row_by_row = alike and not (filtered or order)
+        return QueryBlock(sql, columns, self.correlated, form, top, row_by_row, most)
 
     def _of_one_table(self) -> bool:
         """Whether all that it reads is one row of a stored table for each row."""
@@ -133,17 +133,6 @@ class Select:
         stored, _, alias = self.relation.sql.rpartition(" AS ")
         places = f"SELECT {alias}.{identifier(PLACE.name)} AS c0{clauses}"
         return TopRows(stored.strip('"'), places, frozenset(reads), rest)
-
-    def _failing(self, values: Sequence[Typed]) -> frozenset[int] | None:
-        """See QueryBlock: a SELECT that does nothing but cast columns of one relation."""
-        clauses = {name for name, value in self.node.args.items() if value}
-        if not clauses <= {"expressions", "from_"} or self.relation.joined:
-            return None
-        for _, item in self.items:
-            value = item.this if isinstance(item, exp.Cast) else item
-            if not isinstance(value, ScopeColumn | exp.Column):
-                return None
-        return frozenset(i for i, value in enumerate(values) if value.fails)
 
     # --- the select list -----------------------------------------------------------------------
 
@@ -211,7 +200,7 @@ class Select:
         if isinstance(item, ScopeColumn):
             return self.as_grouped(item.value)
         earlier = frozenset(alias.lower() for alias, _ in self.items[:position])
-        translator = Expressions(self, earlier, windows=not self.grouped)
+        translator = Expressions(self, earlier, windows=True)
         if isinstance(item, exp.Column) and not isinstance(item.this, exp.Star):
             column = translator.resolve([part.name for part in item.parts])
             if column.is_field and column.type.nested and column.declared is not None:
@@ -221,47 +210,30 @@ class Select:
 
     # --- the other clauses ---------------------------------------------------------------------
 
-    def _where(self) -> str:
-        where = self.node.args.get("where")
-        if where is None:
-            return ""
-        translator = Expressions(self, aggregates=False, where=True)
-        condition = translator.condition(where.this)
-        if condition.fails:
-            self.fails, self.queries.filtered = True, False
-            if self.relation.joined:
-                raise NeedsSpark("WHERE over a join with an expression that may fail")
-        return f" WHERE {condition.sql}"
-
     def _keys(self) -> str:
         group = self.node.args.get("group")
         if group is None:
             return ""
         require_parts(group)
-        if (sets := grouping_sets(group)) is not None:
-            return self._grouping_sets(*sets)
-        keys = []
-        for node in group.expressions:
-            value = self._key(node)
-            self.fails |= value.fails
-            keys.append(self._grouped_by(value))
-        return f" GROUP BY {', '.join(keys)}"
-
-    def _grouping_sets(self, keys: list[exp.Expr], *sets: list[exp.Expr]) -> str:
-        """Sets of columns. Of no rows Spark makes no total."""
-        columns = {key: self._set_key(key) for one in (keys, *sets) for key in one}
-        self.set_keys = tuple(dict.fromkeys(columns[key] for key in keys))
-        chosen = [tuple(sorted({columns[key] for key in set_})) for set_ in sets]
-        if not keys or len({*chosen}) < len(chosen) or {*chain(*chosen)} != {*self.set_keys}:
+        sets = grouping_sets(group)
+        if sets is None:
+            keys = [self._grouped_by(self._key(node)) for node in group.expressions]
+            return f" GROUP BY {', '.join(keys)}"
+        columns = {key: self._set_key(key) for keys in sets for key in keys}
+        keys, *chosen = [[columns[key] for key in own] for own in sets]
+        self.set_keys = tuple(dict.fromkeys(keys))
+        chosen = [sorted({*own}) for own in chosen]
+        distinct = len({*map(tuple, chosen)}) == len(chosen)
+        if not keys or not distinct or {*chain(*chosen)} != {*self.set_keys}:
             raise NeedsSpark(
                 "GROUPING SETS without keys, with a set twice, or with a key in no set"
             )
-        listed = ", ".join(f"({', '.join(one)})" for one in chosen)
-        return f" GROUP BY GROUPING SETS ({listed}) HAVING count(*) > 0"
+        listed = ", ".join(f"({', '.join(own)})" for own in chosen)
+        return f" GROUP BY GROUPING SETS ({listed})"
 
     def _set_key(self, node: exp.Expr) -> str:
         value = Expressions(self, aggregates=False).value(node)
-        if not isinstance(node, exp.Column) or value.is_field or value.fails:
+        if not isinstance(node, exp.Column) or value.is_field:
             raise NeedsSpark(f"{node.sql('spark')} in ROLLUP, CUBE or GROUPING SETS")
         return self._grouped_by(value)
 
@@ -294,16 +266,17 @@ class Select:
         return item.value if isinstance(item, ScopeColumn) else translator.value(item)
 
     def _having(self) -> str:
+        conditions = []
+        if self.set_keys:
+            conditions.append("count(*) > 0")  # of no rows Spark makes no total
         having = self.node.args.get("having")
-        if having is None:
-            return ""
-        if not self.grouped or self.set_keys:
-            raise NeedsSpark("HAVING without a group, or beside ROLLUP, CUBE or GROUPING SETS")
-        # Spark casts what is no predicate.
-        condition = cast(Expressions(self, by_alias=True).value(having.this), BOOLEAN)
-        if condition.fails:
-            raise NeedsSpark("HAVING with an expression that may fail for some rows")
-        return f" HAVING {condition.sql}"
+        if having is not None:
+            if not self.grouped:
+                raise NeedsSpark("HAVING without a group")
+            # Spark casts what is no predicate.
+            condition = Expressions(self, by_alias=True).value(having.this)
+            conditions.append(cast(condition, BOOLEAN).sql)
+        return f" HAVING {' AND '.join(conditions)}" if conditions else ""
 
     def _order(self, values: Sequence[Typed]) -> tuple[str, str]:
         """ORDER BY, and the same with values in the place of positions."""
@@ -320,17 +293,26 @@ class Select:
                 continue
             if self.node.args.get("distinct") is not None:
                 raise NeedsSpark("ORDER BY of DISTINCT rows by anything but their columns")
-            if self.set_keys:
+            if self.set_keys and not self._of_columns(node):
                 raise NeedsSpark("ORDER BY of no column of SELECT beside ROLLUP and the like")
             if aggregated(node) and self._having_adds():
                 raise NeedsSpark("ORDER BY of an aggregate beside HAVING of what SELECT lacks")
-            value = Expressions(self, by_alias=True).value(node)
-            self.fails |= value.fails
+            value = Expressions(self, by_alias=True, windows=True).value(node)
             terms.append(sortable(value) + direction(term))
             by_values.append(terms[-1])
         if not terms:
             return "", ""
         return f" ORDER BY {', '.join(terms)}", f" ORDER BY {', '.join(by_values)}"
+
+    def _of_columns(self, node: exp.Expr) -> bool:
+        """Whether an expression has nothing but columns of the result in it."""
+        names = {name.lower() for name, _ in self.items}
+        return not (
+            aggregated(node) or node.find(exp.Grouping, exp.GroupingId, exp.Window, exp.Query)
+        ) and all(
+            len(column.parts) == 1 and column.name.lower() in names
+            for column in node.find_all(exp.Column)
+        )
 
     def _having_adds(self) -> bool:
         """Whether HAVING has an aggregate or a column that is no item of SELECT: Spark then refuses
@@ -348,15 +330,13 @@ class Select:
         )
 
     def _check_distribution(self) -> None:
-        """DISTRIBUTE BY says where rows are computed, which changes none of them: its expressions
-        only have to be some that never fail."""
+        """DISTRIBUTE BY says where rows are computed, which changes none of them."""
         clause = self.node.args.get("distribute")
         for term in clause.expressions if clause is not None else ():
+            if self.node.args.get("distinct") is not None:
+                raise NeedsSpark("DISTRIBUTE BY of DISTINCT rows")
             node = term.this if isinstance(term, exp.Ordered) else term
-            if self.node.args.get("distinct") is not None or (
-                Expressions(self, by_alias=True).value(node).fails
-            ):
-                raise NeedsSpark("DISTRIBUTE BY of DISTINCT rows, or by what may fail for some")
+            Expressions(self, by_alias=True).value(node)
 
     def _alias(self, name: str) -> int | None:
         """The position, from 1, of the column of the result with that name."""

@@ -1,0 +1,213 @@
+"""Types of Spark's SQL in DuckDB's, and errors of a computation there.
+
+A type is a `HiveType`; VOID stands for Spark's type of NULL. A timestamp is in UTC.
+An expression that has no value calls DuckDB's `error` with a text that starts with the kind of the
+error; DuckDB's own errors are those of a number that is out of range.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import duckdb
+import pyarrow as pa
+
+from acid_platform.errors import AcidError, InvalidExpression, NeedsSpark, WrongType
+from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType, of_value
+from acid_platform.predicates.literals import MOST_DIGITS, digits_of_type
+
+VOID = HiveType("void")
+BOOLEAN = HiveType("boolean")
+TINYINT = HiveType("tinyint")
+SMALLINT = HiveType("smallint")
+INT = HiveType("int")
+BIGINT = HiveType("bigint")
+FLOAT = HiveType("float")
+DOUBLE = HiveType("double")
+STRING = HiveType("string")
+BINARY = HiveType("binary")
+DATE = HiveType("date")
+TIMESTAMP = HiveType("timestamp")
+
+NUMERIC = (*INTEGRAL, *FLOATING, "decimal")
+_DUCKDB = {"void": '"NULL"', "int": "INTEGER", "string": "VARCHAR", "binary": "BLOB"}
+"""The types that have another name in DuckDB."""
+
+
+def decimal(precision: int, scale: int) -> HiveType:
+    return HiveType("decimal", (precision, scale))
+
+
+def ordered(kind: HiveType) -> bool:
+    """Whether both engines order the values of the type alike."""
+    return not kind.nested and kind != VOID
+
+
+def spark_name(hive: HiveType) -> str:
+    """The type as Spark's messages print it."""
+    return str(of_value(hive))
+
+
+def duckdb_type(hive: HiveType) -> str:
+    """The type in DuckDB's SQL."""
+    match hive.kind:
+        case "decimal":
+            return f"DECIMAL({hive.sizes[0]},{hive.sizes[1]})"
+        case "array":
+            return f"{duckdb_type(hive.children[0][1])}[]"
+        case "map":
+            return f"MAP({', '.join(duckdb_type(child) for _, child in hive.children)})"
+        case "struct":
+            fields = (f"{identifier(name)} {duckdb_type(child)}" for name, child in hive.children)
+            return f"STRUCT({', '.join(fields)})"
+    kind = of_value(hive).kind
+    return _DUCKDB.get(kind, kind.upper())
+
+
+def identifier(name: str) -> str:
+    """A name in DuckDB's SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text(value: str) -> str:
+    """A string literal in DuckDB's SQL."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def as_decimal(hive: HiveType) -> HiveType | None:
+    """The decimal type that holds all values of a decimal or whole type; None for others."""
+    digits = digits_of_type(hive)
+    return None if digits is None else decimal(digits.whole + digits.scale, digits.scale)
+
+
+def wider(left: HiveType, right: HiveType) -> HiveType | None:
+    """The type to which Spark casts both sides (ANSI); None if there is none, or if it may round.
+
+    Strings are left out: with another type, Spark casts the string.
+    """
+    if left == right or right == VOID:
+        return left
+    if left == VOID:
+        return right
+    kinds = {left.kind, right.kind}
+    if kinds <= set(INTEGRAL):
+        return max(left, right, key=lambda one: INTEGRAL.index(one.kind))
+    if kinds <= set(NUMERIC):
+        return DOUBLE if kinds & set(FLOATING) else _wider_decimal(left, right)
+    if kinds == {"date", "timestamp"}:
+        return TIMESTAMP
+    return None
+
+
+def widest(kinds: Iterable[HiveType]) -> HiveType | None:
+    """The common type of all of them, as for CASE and COALESCE."""
+    common: HiveType | None = VOID
+    for kind in kinds:
+        common = None if common is None else wider(common, kind)
+    return common
+
+
+def _wider_decimal(left: HiveType, right: HiveType) -> HiveType | None:
+    a, b = as_decimal(left), as_decimal(right)
+    assert a is not None and b is not None
+    scale = max(a.sizes[1], b.sizes[1])
+    whole = max(a.sizes[0] - a.sizes[1], b.sizes[0] - b.sizes[1])
+    return decimal(whole + scale, scale) if whole + scale <= MOST_DIGITS else None
+
+
+_OURS = re.compile(r"\[(WRONG_TYPE|TOO_LONG|NO_VALUE|NEEDS_SPARK)\] ([^\n]*)")
+_OUT_OF_RANGE = re.compile(r"(?:Conversion|Out of Range) Error: ([^\n]*)")
+_SEVERAL_ROWS = "More than one row returned by a subquery"
+_INTERNAL = re.compile(r"((?:INTERNAL|FATAL) Error: [^\n]*)")
+"""What DuckDB's errors of these kinds begin with."""
+
+
+def wrong_type(reason: str) -> str:
+    """SQL that fails with WrongType; `reason` as Spark words it, with its code in brackets."""
+    return f"error({text(f'[WRONG_TYPE] {reason}')})"
+
+
+def no_value(reason: str) -> str:
+    """SQL that fails with InvalidExpression."""
+    return f"error({text(f'[NO_VALUE] {reason}')})"
+
+
+def needs_spark(reason: str) -> str:
+    """SQL that fails with NeedsSpark, for a value that only Spark computes as Spark does."""
+    return f"error({text(f'[NEEDS_SPARK] {reason}')})"
+
+
+def too_long(prefix: str, number: str) -> str:
+    """SQL that fails with WrongType: `number` is the SQL of the length of a text."""
+    return f"error({text(f'[TOO_LONG] {prefix}')} || {number} || ' characters')"
+
+
+def is_internal(error: BaseException) -> bool:
+    """Whether DuckDB failed inside, or says that it did before: such a database is of no use."""
+    return _INTERNAL.match(str(error)) is not None
+
+
+ROUNDED = "/* rounded */"
+"""Stands in SQL that computes a decimal for which DuckDB may lack the room that Spark has."""
+
+
+def translated(error: BaseException, sql: str = "") -> AcidError | None:
+    """The platform's error for one of DuckDB's, or None if the computation itself went wrong."""
+    if ours := _OURS.search(str(error)):
+        kind, reason = ours.groups()
+        match kind:
+            case "WRONG_TYPE":
+                return _out_of_range(reason)
+            case "TOO_LONG":
+                advice = "; cut it with left(value, length), or use a string column"
+                return WrongType(f"{reason}{advice}")
+            case "NO_VALUE":
+                return InvalidExpression(
+                    f"an expression has no value for a row: {reason}; leave such rows out by WHERE"
+                    " or CASE, or let try_divide, get, try_cast or their like give NULL"
+                )
+        return NeedsSpark(f"{reason}, which needs Spark; use engine='spark'")
+    if beyond := _OUT_OF_RANGE.match(str(error)):
+        if ROUNDED in sql:
+            return NeedsSpark(f"a decimal for which DuckDB lacks the room ({beyond[1]})")
+        return _out_of_range(beyond[1])
+    if _SEVERAL_ROWS in str(error):
+        return InvalidExpression(
+            "[SCALAR_SUBQUERY_TOO_MANY_ROWS] a subquery that is a value has several rows; choose"
+            " one by an aggregate, or by ORDER BY … LIMIT 1"
+        )
+    if broken := _INTERNAL.match(str(error)):
+        return NeedsSpark(f"DuckDB failed inside: {broken[1]}; Spark may be able to do it")
+    return None
+
+
+def _out_of_range(reason: str) -> WrongType:
+    return WrongType(
+        f"a value does not fit its column: {reason}; cast it to a type that holds it, or let"
+        " try_cast, try_add or their like give NULL"
+    )
+
+
+def batches_of(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """The batches, which DuckDB computes meanwhile.
+
+    Raises duckdb.Error, which Arrow would raise as an OSError.
+    """
+    try:
+        yield from reader
+    except OSError as error:
+        raise duckdb.Error(str(error)) from error
+
+
+@contextmanager
+def raise_as_ours(sql: str = "") -> Iterator[None]:
+    """Translates DuckDB's errors of this SQL into the platform's errors if one fits."""
+    try:
+        yield
+    except duckdb.Error as error:
+        ours = translated(error, sql)
+        if ours is None:
+            raise
+        raise ours from error

@@ -1,0 +1,189 @@
+"""The clauses of a query that pass through, what they are made of, and the blocks that result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain, combinations
+
+from sqlglot import exp
+
+from acid_platform.engine.local.translation.casts import Typed
+from acid_platform.engine.local.translation.duckdb_sql import ordered, spark_name
+from acid_platform.engine.local.translation.functions import AGGREGATES, calls_of
+from acid_platform.engine.local.translation.name_scope import NameScope, ScopeColumn
+from acid_platform.errors import NeedsSpark
+from acid_platform.layout.types import HiveType
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBlock:
+    """A translated query: DuckDB's SQL with the columns c0, c1, ... and their names in Spark."""
+
+    sql: str
+    columns: tuple[tuple[str, HiveType], ...]
+    correlated: bool = False
+    """Whether its WHERE names a column of the query around it."""
+    form: str = ""
+    """`one row` for an aggregate without GROUP BY, HAVING and LIMIT, `plain` for a SELECT that has
+    nothing but FROM and WHERE."""
+    top: TopRows | None = None
+    """For ORDER BY … LIMIT over one table."""
+    row_by_row: bool = False
+    """Whether each row of one table gives one row, so that the first rows need no others."""
+    most_rows: int | None = None
+    """How many rows of the table LIMIT and OFFSET then need."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopRows:
+    """ORDER BY … LIMIT in two steps: which rows are the first, then their other columns."""
+
+    stored: str
+    """The table in DuckDB's SQL."""
+    places: str
+    """A SELECT of PLACE, which returns the rows of the result."""
+    reads: frozenset[str]
+    """The columns that it may read, and names of others."""
+    rest: str
+    """The SELECT without LIMIT, over these rows alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A FROM clause: DuckDB's SQL, and the columns that expressions may name."""
+
+    sql: str
+    scope: NameScope
+    starred: tuple[tuple[str, tuple[ScopeColumn, ...]], ...]
+    """The members whose columns `*` means; a semi join hides its right side."""
+    joined: bool = False
+
+
+_SETS: dict[str, type[exp.Expr]] = {
+    "rollup": exp.Rollup,
+    "cube": exp.Cube,
+    "grouping_sets": exp.GroupingSets,
+}
+"""By the name of the part of a GROUP BY that has it behind its keys."""
+_OPERATION = {"this", "expression", "distinct", "order", "limit", "offset", "with_"}
+_PARTS: dict[type[exp.Expr], set[str]] = {
+    exp.Select: {"expressions", "from_", "joins", "where", "group", "having", "distinct", "order",
+                 "sort", "cluster", "distribute", "limit", "offset", "with_"},
+    exp.Union: _OPERATION,
+    exp.Intersect: _OPERATION,
+    exp.Except: _OPERATION,
+    exp.Subquery: {"this", "alias"},
+    exp.Table: {"this", "alias"},
+    exp.Values: {"expressions", "alias"},
+    exp.Group: {"expressions", *_SETS},
+    exp.Distinct: set(),
+    exp.With: {"expressions"},
+    exp.CTE: {"this", "alias"},
+    exp.Window: {"this", "partition_by", "order", "spec", "over"},
+    exp.WindowSpec: {"kind", "start", "start_side", "end", "end_side"},
+}  # fmt: skip
+"""The clauses that are translated; any other needs Spark."""
+
+
+def require_parts(node: exp.Expr) -> None:
+    """Raises NeedsSpark if the query has a clause that is not translated."""
+    allowed = _PARTS.get(type(node))
+    for part, value in node.args.items():
+        if value and (allowed is None or part not in allowed):
+            raise NeedsSpark(f"{part.strip('_').upper()} of {type(node).__name__.upper()}")
+
+
+def order_of(node: exp.Expr) -> list[exp.Ordered]:
+    """The order of ORDER BY, or of SORT BY and CLUSTER BY, which demand less than a total one."""
+    clauses = [node.args[name] for name in ("order", "sort", "cluster") if node.args.get(name)]
+    if not clauses:
+        return []
+    (order, *others), total = clauses, node.args.get("order") is not None
+    if others or (node.args.get("distribute") and not node.args.get("sort")):
+        raise NeedsSpark(f"{order.sql('spark').strip()} beside another order")
+    terms = [
+        term if isinstance(term, exp.Ordered) else exp.Ordered(this=term.copy(), nulls_first=True)
+        for term in order.expressions
+    ]
+    if any(
+        term.args.get("with_fill") or (isinstance(term.this, exp.Literal) and not total)
+        for term in terms
+    ):
+        raise NeedsSpark(order.sql("spark").strip())
+    return terms
+
+
+def ordinal(node: exp.Expr, count: int) -> int | None:
+    """The position that a literal number means in GROUP BY and ORDER BY."""
+    if not isinstance(node, exp.Literal):
+        return None
+    if node.is_string or not node.this.isdigit() or not 1 <= int(node.this) <= count:
+        raise NeedsSpark(f"the position {node.sql('spark')}")
+    return int(node.this)
+
+
+def sortable(value: Typed) -> str:
+    if not ordered(value.type):
+        raise NeedsSpark(f"grouping or sorting by {spark_name(value.type)}")
+    return value.sql
+
+
+def direction(term: exp.Ordered) -> str:
+    way = "DESC" if term.args.get("desc") else "ASC"
+    return f" {way} NULLS {'FIRST' if term.args.get('nulls_first') else 'LAST'}"
+
+
+def limit_of(node: exp.Expr) -> str:
+    """LIMIT and OFFSET, which must be literals."""
+    sql = ""
+    for part in ("limit", "offset"):
+        clause = node.args.get(part)
+        if clause is None:
+            continue
+        number = clause.expression
+        if not (isinstance(number, exp.Literal) and number.this.isdigit()):
+            raise NeedsSpark(clause.sql("spark"))
+        sql += f" {part.upper()} {number.this}"
+    return sql
+
+
+def grouping_sets(group: exp.Group) -> list[list[exp.Expr]] | None:
+    """The keys of each set, all keys in their order before them; None for a plain GROUP BY.
+
+    Raises NeedsSpark for several of ROLLUP, CUBE and GROUPING SETS, or for one beside other keys.
+    """
+    words = tuple(_SETS.values())
+    before: list[exp.Expr] = [node for node in group.expressions if isinstance(node, words)]
+    behind: list[exp.Expr] = [node for word in _SETS for node in group.args.get(word) or ()]
+    if not before and not behind:
+        return None
+    if len(before + behind) > 1 or (before and len(group.expressions) > 1):
+        raise NeedsSpark(f"{group.sql('spark').strip()} of several parts")
+    [word] = before + behind
+    given = [
+        [*part.unnest().expressions] if isinstance(part.unnest(), exp.Tuple) else [part.unnest()]
+        for part in word.expressions or group.expressions
+    ]
+    keys = group.expressions if behind and word.expressions else [*chain(*given)]
+    counts = range(len(given), -1, -1)
+    if isinstance(word, exp.Rollup):
+        given = [[*chain(*given[:count])] for count in counts]
+    elif isinstance(word, exp.Cube):
+        given = [[*chain(*some)] for count in counts for some in combinations(given, count)]
+    return [keys, *given]
+
+
+def aggregated(node: exp.Expr | ScopeColumn | None) -> bool:
+    """Whether an expression has an aggregate that is not inside of a subquery, or one that is the
+    function of a window."""
+    if not isinstance(node, exp.Expr) or isinstance(node, exp.Query):
+        return False
+    if isinstance(node, exp.Window):
+        parts = [*node.this.iter_expressions(), *(v for k, v in node.args.items() if k != "this")]
+        inner = chain.from_iterable(part if isinstance(part, list) else [part] for part in parts)
+        return any(aggregated(part) for part in inner)
+    if isinstance(node, exp.AggFunc) or any(
+        function in AGGREGATES for function, _ in calls_of(node)
+    ):
+        return True
+    return any(map(aggregated, node.iter_expressions()))
