@@ -159,7 +159,9 @@ def _told(*arguments: str, **variables: str) -> list[tuple[str, float, str]]:
             *(["merge", "collect", "stream"], "killed", "it was killed by SIGKILL", "2g"),
             marks=pytest.mark.slow,
         ),
-        (["insert"], "full", "its heap of 512m was full", "512m"),
+        pytest.param(
+            *(["insert"], "full", "its heap of 512m was full", "512m"), marks=pytest.mark.slow
+        ),
     ],
     ids=["killed", "killed-others", "full"],
 )
