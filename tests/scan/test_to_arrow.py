@@ -59,7 +59,7 @@ def acid_by_pyorc(
         ("double", "double", 1e300, 1e300),
         ("string", "string", "é\n", "é\n"),
         ("binary", "binary", b"\0\xff", b"\0\xff"),
-        ("date", "date", datetime.date(1, 1, 1), datetime.date(1, 1, 3)),  # calendars.py
+        ("date", "date", datetime.date(1, 1, 1), datetime.date(1, 1, 3)),  # writer_clocks.py
         (
             "decimal(38,18)",
             "decimal(38,18)",
