@@ -6,16 +6,14 @@ executes, so the two can't drift apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from acid_platform.compaction.execution import select_compactable
 from acid_platform.compaction.plan import (
-    CompactionPlan,
     CompactionSettings,
-    Forecast,
     NothingToDo,
     forecast,
     plan_compaction,
@@ -49,41 +47,9 @@ class PlannedCompaction:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainedCompaction:
-    """The plan for a wish; with a forecast unless there is nothing to do."""
-
-    wish: PlannedCompaction
-    plan: CompactionPlan | NothingToDo
-    forecast: Forecast | None
-
-
 def wishes_of(table: str, partitions: Iterable[str | None], kind: str) -> list[PlannedCompaction]:
     """One compaction of this kind for each of these partitions of a table."""
     return [PlannedCompaction(table, partition, CompactionKind(kind)) for partition in partitions]
-
-
-def explain(
-    metastore: Metastore, wish: PlannedCompaction, rows_of: Callable[[str], ReportedRows]
-) -> ExplainedCompaction:
-    """The plan that the compaction would have if it began now, as the next transaction.
-
-    Raises NoSuchTable, and what the selection raises.
-    """
-    record = metastore.table(wish.table)
-    settings = CompactionSettings.of(metastore.in_force, {}, record.properties)
-    with metastore.open_snapshot([record.name]) as lease:
-        layout = table_layout(record, lease)
-        lists = lease.valid_write_ids(record.name).for_compactor(), lease.valid_txns
-        partitions = chosen_partitions(layout, only=wish.partition or "")
-        listings = recorded_listings(layout, lease, partitions)
-        directory, write_ids = select_compactable(layout, listings, *lists)
-    next_txn = metastore.status()["last_txn"] + 1
-    plan = plan_compaction(directory, wish.kind, write_ids, next_txn, settings)
-    if isinstance(plan, NothingToDo):
-        return ExplainedCompaction(wish, plan, None)
-    rows = rows_of(record.name).get(wish.partition, {})
-    return ExplainedCompaction(wish, plan, forecast(plan, rows))
 
 
 def reported_rows(metastore: Metastore, table: str) -> ReportedRows:
@@ -136,51 +102,61 @@ def explain_compactions(metastore: Metastore, wishes: Iterable[PlannedCompaction
     """Costs and savings, then the directories that are read and written."""
     # One call per table, however many partitions it has: the metastore answers for the table.
     rows_of = cache(lambda table: reported_rows(metastore, table))
-    explained = [explain(metastore, wish, rows_of) for wish in wishes]
-    directories = tuple(row for compaction in explained for row in _directories(compaction))
+    explained = [_explained(metastore, wish, rows_of) for wish in wishes]
+    directories = tuple(row for _, rows in explained for row in rows)
     return [
-        Section("compactions", tuple(map(_summary, explained)), "none would run"),
+        Section("compactions", tuple(row for row, _ in explained), "none would run"),
         Section("directories", directories, "none"),
     ]
 
 
-def _summary(compaction: ExplainedCompaction) -> Row:
-    wish, forecast = compaction.wish, compaction.forecast
-    named = {
-        "table": wish.table,
-        "partition": wish.partition or "",
-        "compaction": wish.kind.value,
-        "asked by": wish.why,
-    }
-    if forecast is None:
-        return {**named, "result": str(compaction.plan)}
-    read, written, scans = forecast.read, forecast.written, forecast.pays_back_after
-    return {
+def _explained(
+    metastore: Metastore, wish: PlannedCompaction, rows_of: Callable[[str], ReportedRows]
+) -> tuple[Row, list[Row]]:
+    """What the compaction would cost and save if it began now, as the next transaction, and each
+    directory that it would read or write.
+
+    Raises NoSuchTable, and what the selection raises.
+    """
+    record = metastore.table(wish.table)
+    settings = CompactionSettings.of(metastore.in_force, {}, record.properties)
+    with metastore.open_snapshot([record.name]) as lease:
+        layout = table_layout(record, lease)
+        lists = lease.valid_write_ids(record.name).for_compactor(), lease.valid_txns
+        partitions = chosen_partitions(layout, only=wish.partition or "")
+        listings = recorded_listings(layout, lease, partitions)
+        directory, write_ids = select_compactable(layout, listings, *lists)
+    next_txn = metastore.status()["last_txn"] + 1
+    plan = plan_compaction(directory, wish.kind, write_ids, next_txn, settings)
+    entity = {"table": wish.table, "partition": wish.partition or ""}
+    named = {**entity, "compaction": wish.kind.value, "asked by": wish.why}
+    if isinstance(plan, NothingToDo):
+        return {**named, "result": str(plan)}, []
+    expected = forecast(plan, rows_of(record.name).get(wish.partition, {}))
+    read, written, scans = expected.read, expected.written, expected.pays_back_after
+    summary = {
         **named,
         "result": "would run",
         "rows read": read.rows,
         "bytes read": read.bytes,
         "rows written": written.rows,
         "bytes written": written.bytes,
-        "saved per scan": forecast.saving,
+        "saved per scan": expected.saving,
         "pays back": "never" if scans is None else f"after {scans} scans",
     }
-
-
-def _directories(compaction: ExplainedCompaction) -> Iterator[Row]:
-    wish, forecast = compaction.wish, compaction.forecast
-    if forecast is not None:
-        for action, shares in (("read", forecast.inputs), ("write", forecast.outputs)):
-            for share in shares:
-                yield {
-                    "table": wish.table,
-                    "partition": wish.partition or "",
-                    "action": action,
-                    "directory": share.directory,
-                    "rows": share.amount.rows,
-                    "bytes": share.amount.bytes,
-                    "files": share.amount.files,
-                }
+    directories = [
+        {
+            **entity,
+            "action": action,
+            "directory": share.directory,
+            "rows": share.amount.rows,
+            "bytes": share.amount.bytes,
+            "files": share.amount.files,
+        }
+        for action, shares in (("read", expected.inputs), ("write", expected.outputs))
+        for share in shares
+    ]
+    return summary, directories
 
 
 def explain_cleaner(metastore: Metastore) -> list[Section]:
