@@ -16,7 +16,6 @@ from acid_platform.base.arguments import (
 from acid_platform.engine.interface import Condition, Where
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts, merge_clauses
 from acid_platform.errors import InvalidExpression, UnknownColumn
-from acid_platform.handles.past_rows import RollBackRows
 from acid_platform.handles.row_statements import (
     DeleteRows,
     InsertRows,
@@ -229,6 +228,8 @@ class Writes(ABC):
         (P30). Raises NoSuchPast, NotEnoughHistory, UnknownColumn for a column that the table has no
         more or as another one, UnsupportedStatement for timestamps with nanoseconds.
         """
+        from acid_platform.handles.past_rows import RollBackRows
+
         return self._run(RollBackRows(self.name, AsOf.of(as_of)), engine)
 
     @abstractmethod
