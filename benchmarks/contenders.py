@@ -24,7 +24,7 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import LockRequest, WriteReport
-from acid_platform.metastore.server.saving import write_copy
+from acid_platform.metastore.server.store import write_copy
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.concurrency import LockType
 from benchmarks.upkeep import FILES

@@ -14,13 +14,13 @@ from acid_platform import AcidError
 from acid_platform.layout.file_entries import FileEntry, Footer, RecordedFiles
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.compaction import (
+    CompactionTask,
     GetCleanings,
     MarkCleaned,
     StartCleaning,
     TakeCompaction,
 )
 from acid_platform.metastore.records import WriteReport
-from acid_platform.metastore.tasks import CompactionTask
 from acid_platform.transactions import RowOperation
 
 MOST_DELTAS = 10

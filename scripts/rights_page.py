@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from acid_platform.gateway.gateway import CALLS
-from acid_platform.metastore.operations.base import OPERATIONS
+from acid_platform.metastore.messages import OPERATIONS
 from acid_platform.metastore.operations.tables import GetSettings
 from acid_platform.metastore.server.server import HANDLERS
 

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from acid_platform.metastore.client import start
+from acid_platform.metastore.client import target
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload([__name__, "acid_platform.metastore.server.server"])
@@ -27,7 +27,7 @@ _FORKS.set_forkserver_preload([__name__, "acid_platform.metastore.server.server"
 def forked_metastores() -> Iterator[None]:
     """Within the block this process starts its metastores by a fork."""
     replaced = {**vars(subprocess), "run": _run}
-    with patch.object(start, "subprocess", SimpleNamespace(**replaced)):
+    with patch.object(target, "subprocess", SimpleNamespace(**replaced)):
         yield
 
 

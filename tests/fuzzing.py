@@ -33,7 +33,7 @@ from typing import Any, get_args, get_type_hints
 from acid_platform import Warehouse
 from acid_platform.metastore import endpoint, wire
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.operations.base import OPERATIONS
+from acid_platform.metastore.messages import OPERATIONS
 from tests.declared import declare
 from tests.gateway.calls import any_call
 

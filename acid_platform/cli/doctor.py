@@ -17,7 +17,7 @@ from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import AcidError, WarehouseNotWritable
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.tasks import DropTask
+from acid_platform.metastore.operations.compaction import DropTask
 from acid_platform.storage.files import Files
 from acid_platform.tables.joining import join
 

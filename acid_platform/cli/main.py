@@ -30,7 +30,7 @@ from acid_platform.display import SHOWN, retained_row
 from acid_platform.errors import AcidError
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.codec import encode
+from acid_platform.metastore.messages import encode
 
 if TYPE_CHECKING:
     from acid_platform.cli.doctor import DoctorReport

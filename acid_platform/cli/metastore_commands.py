@@ -32,9 +32,9 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.client.start import start as start_process
-from acid_platform.metastore.codec import range_text
+from acid_platform.metastore.client.target import start as start_process
 from acid_platform.metastore.endpoint import TCP, Home
+from acid_platform.metastore.messages import range_text
 from acid_platform.metastore.pasts import utc_text
 from acid_platform.metastore.server.metrics import families
 from acid_platform.tables import joining
@@ -42,7 +42,7 @@ from acid_platform.tables import joining
 if TYPE_CHECKING:
     from acid_platform.base.location import Location
     from acid_platform.metastore.log.contract import Log
-    from acid_platform.metastore.server.point_in_time import Rebuilt
+    from acid_platform.metastore.server.restore import Rebuilt
 
 
 @main.group()
@@ -264,7 +264,7 @@ def _not_running(session: CommandSession) -> None:
 @click.argument("file", type=LocalPath(dir_okay=False, path_type=Path))
 def backup(session: CommandSession, file: Path) -> None:
     """Write everything that is committed to the new FILE, while others work."""
-    from acid_platform.metastore.server.saving import write_copy
+    from acid_platform.metastore.server.store import write_copy
 
     end = write_copy(_log(session.existing()), file)
     size = file.stat().st_size
@@ -286,7 +286,7 @@ def archive(session: CommandSession, place: str | None) -> None:
                 "this metastore writes to no archive; name one in the setting"
                 " acid.metastore.archive, or as the argument"
             )
-    from acid_platform.metastore.server.point_in_time import window_of
+    from acid_platform.metastore.server.restore import window_of
 
     rows: list[dict[str, Any]] = []
     for history, log in _archived(place).items():
@@ -456,7 +456,7 @@ def _log(location: Location) -> Log:
             " to its directory or its log"
         )
     if location.shared:
-        from acid_platform.metastore.log.open_log import open_log
+        from acid_platform.metastore.log.contract import open_log
 
         return open_log(location.metastore)
     from acid_platform.metastore.log.local import LocalLog
@@ -466,8 +466,8 @@ def _log(location: Location) -> Log:
 
 def _archived(place: str) -> dict[str, Log]:
     """The histories of an archive, each a log; or the log at this place."""
-    from acid_platform.metastore.log.open_log import open_log
-    from acid_platform.metastore.log.store_access import logs_below
+    from acid_platform.metastore.log.contract import open_log
+    from acid_platform.metastore.log.objects import logs_below
 
     where = as_uri(user_path(place))
     own: Log = open_log(where)
@@ -478,8 +478,8 @@ def _archived(place: str) -> dict[str, Log]:
 
 def _rebuild(archived: str, until: str, file: Path, history: str) -> Rebuilt:
     """Raises BackupRefused if there are several histories and none is named."""
-    from acid_platform.metastore.server.point_in_time import Until
-    from acid_platform.metastore.server.point_in_time import rebuild as rebuild_from_log
+    from acid_platform.metastore.server.restore import Until
+    from acid_platform.metastore.server.restore import rebuild as rebuild_from_log
 
     logs = _archived(archived)
     names = [history] if history else list(logs)

@@ -30,8 +30,8 @@ from acid_platform.errors import NoSuchTable
 from acid_platform.layout.names import is_hidden
 from acid_platform.layout.partition_names import parse_partition
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore import show_columns
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.operations import listings
 from acid_platform.metastore.pasts import NOW
 from acid_platform.metastore.pasts import past_named as as_of
 
@@ -264,7 +264,7 @@ def tag(
             duration = datetime.timedelta(days=days) if days else None
             handle.tag(name, None if past is None else as_of(past), duration)
         rows = tag_rows(handle.retained())
-    session.show(rows, show_columns.TAGS, empty="no tags")
+    session.show(rows, listings.TAGS, empty="no tags")
 
 
 @command(main)
@@ -328,7 +328,7 @@ def changes(
             return
         if since is None:
             rows = cursor_rows(warehouse.metastore.call(ops.GetCursors(handle.name)))
-            session.show(rows, show_columns.CURSORS, empty=f"nobody consumes {handle.name}")
+            session.show(rows, listings.CURSORS, empty=f"nobody consumes {handle.name}")
             return
         from acid_platform.handles.past_rows import change_counts
 
@@ -365,7 +365,7 @@ def streams(session: CommandSession, table: str | None, forget: str | None) -> N
             )
             return
         rows = sink_rows(warehouse.metastore.call(ops.GetSinks(name)))
-    session.show(rows, show_columns.SINKS, empty="no streaming query or import has written")
+    session.show(rows, listings.SINKS, empty="no streaming query or import has written")
 
 
 _OPTIONS = {

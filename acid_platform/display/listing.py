@@ -11,7 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 from acid_platform.errors import visible
-from acid_platform.metastore import show_columns
+from acid_platform.metastore.operations import listings
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.pasts import CursorRow, KeptHistory, SinkRow
 
-TIMES = show_columns.TIMES | {"created", "requested", "answered"}
+TIMES = listings.TIMES | {"created", "requested", "answered"}
 """Columns in milliseconds since 1970, shown as UTC."""
-DURATIONS = show_columns.DURATIONS
+DURATIONS = listings.DURATIONS
 """Columns in milliseconds, shown in seconds."""
 SIZES = frozenset({"bytes"})
 
@@ -132,23 +132,21 @@ def html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
 
 
 SHOWN = {
-    "transactions": show_columns.names(
+    "transactions": listings.names(
         "txnid state type startedtime lastheartbeattime user host tables run_id reason"
     ),
-    "locks": show_columns.names(
+    "locks": listings.names(
         "lockid database table partition lock_type lock_state transaction_id user hostname"
         " blocked_by"
     ),
-    "compactions": show_columns.names(
+    "compactions": listings.names(
         "compactionid dbname tabname partname type state enqueuetime duration workerid"
         " highestwriteid errormessage"
     ),
-    "retained": show_columns.RETAINED,
-    "erasures": show_columns.names(
-        "id table condition state user requested answered run_id answer"
-    ),
+    "retained": listings.RETAINED,
+    "erasures": listings.names("id table condition state user requested answered run_id answer"),
     "tables": ("table", "columns", "partitions", "location"),
-    "history": tuple(name for name in show_columns.HISTORY if name != "run_id"),
+    "history": tuple(name for name in listings.HISTORY if name != "run_id"),
 }
 """The columns that people see of each listing; JSON and frames have every column."""
 
@@ -247,7 +245,7 @@ def cursor_rows(cursors: list[CursorRow]) -> list[dict[str, Any]]:
         for row in cursors
         for own in [row.cursor]
     )
-    return [dict(zip(show_columns.CURSORS, row, strict=True)) for row in rows]
+    return [dict(zip(listings.CURSORS, row, strict=True)) for row in rows]
 
 
 def sink_rows(sinks: list[SinkRow]) -> list[dict[str, Any]]:
@@ -257,7 +255,7 @@ def sink_rows(sinks: list[SinkRow]) -> list[dict[str, Any]]:
         for row in sinks
         for own in [row.sink]
     )
-    return [dict(zip(show_columns.SINKS, row, strict=True)) for row in rows]
+    return [dict(zip(listings.SINKS, row, strict=True)) for row in rows]
 
 
 @contextmanager

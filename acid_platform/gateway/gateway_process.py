@@ -30,7 +30,7 @@ from acid_platform.gateway.workers import Bounds
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import is_loopback
-from acid_platform.metastore.operations.base import Row
+from acid_platform.metastore.messages import Row
 
 if TYPE_CHECKING:
     from acid_platform.gateway.gateway_server import GatewayServer

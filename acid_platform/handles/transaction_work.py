@@ -25,12 +25,7 @@ from acid_platform.layout.formats import compression
 from acid_platform.layout.table_properties import ISOLATION
 from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.pasts import SinkBatch
-from acid_platform.metastore.records import (
-    LockRequest,
-    RewrittenTable,
-    TableRecord,
-    WriteReport,
-)
+from acid_platform.metastore.records import LockRequest, RewrittenTable, TableRecord, WriteReport
 from acid_platform.scan.open import TableLayout
 from acid_platform.tables.declaration import widened
 from acid_platform.tables.record_layout import distributed

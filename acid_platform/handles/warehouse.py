@@ -31,10 +31,10 @@ from acid_platform.layout.names import table_name
 from acid_platform.layout.table_properties import COMMENT, require_property_texts
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore import show_columns
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.operations import listings
+from acid_platform.metastore.operations.listings import Shown
 from acid_platform.metastore.records import PLATFORM, ClientInfo, LockRequest
-from acid_platform.metastore.show_columns import Shown
 from acid_platform.services import worker_id
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
@@ -352,15 +352,15 @@ class Warehouse:
 
     def show_transactions(self) -> pd.DataFrame:
         """SHOW TRANSACTIONS: open transactions, and aborted ones with files left."""
-        return Shown(show_columns.TRANSACTIONS, tuple(self.metastore.transactions())).to_pandas()
+        return Shown(listings.TRANSACTIONS, tuple(self.metastore.transactions())).to_pandas()
 
     def show_locks(self) -> pd.DataFrame:
         """SHOW LOCKS."""
-        return Shown(show_columns.LOCKS, tuple(self.metastore.locks())).to_pandas()
+        return Shown(listings.LOCKS, tuple(self.metastore.locks())).to_pandas()
 
     def show_compactions(self) -> pd.DataFrame:
         """SHOW COMPACTIONS: the queue and the history (C61)."""
-        return Shown(show_columns.COMPACTIONS, tuple(self.metastore.compactions())).to_pandas()
+        return Shown(listings.COMPACTIONS, tuple(self.metastore.compactions())).to_pandas()
 
     def abort_transactions(self, ids: Sequence[int]) -> str:
         """ABORT TRANSACTIONS: aborts those that are open; says how many (T12)."""

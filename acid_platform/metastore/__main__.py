@@ -34,7 +34,7 @@ from acid_platform.metastore.endpoint import (
 from acid_platform.metastore.rules.turn import error_reply
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.server.reception import ListeningService
+    from acid_platform.metastore.server.connections import ListeningService
     from acid_platform.metastore.tls import Served
 
 
@@ -87,7 +87,7 @@ def collect_rarely() -> None:
 def _service(home: Home, listen: str, without_tls: bool) -> ListeningService:
     """Raises InvalidDefinition, and MetastoreRefused for a key or a certificate that can't be
     used."""
-    from acid_platform.metastore.server.reception import ListeningService
+    from acid_platform.metastore.server.connections import ListeningService
 
     key = configured_key() or home.authkey()
     certificate = _certificate(home.tls)
@@ -119,9 +119,8 @@ def serve_log(
     clients the second, or else the first. Raises InvalidDefinition, MetastoreUnavailable,
     MetastoreRefused.
     """
-    from acid_platform.metastore.log.contract import Leader
-    from acid_platform.metastore.log.open_log import open_log
-    from acid_platform.metastore.server.reception import ListeningService
+    from acid_platform.metastore.log.contract import Leader, open_log
+    from acid_platform.metastore.server.connections import ListeningService
     from acid_platform.metastore.server.server import install_signals, member_of
 
     os.umask(0o077)

@@ -19,8 +19,8 @@ from acid_platform.layout.constraints import Constraint, ConstraintKind
 from acid_platform.layout.names import table_name
 from acid_platform.layout.table_properties import check
 from acid_platform.layout.types import parse_columns
+from acid_platform.metastore.operations.compaction import EntityState
 from acid_platform.metastore.records import TableRecord
-from acid_platform.metastore.tasks import EntityState
 
 STORAGE_KIND = "hive acid (orc)"
 

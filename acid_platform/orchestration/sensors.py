@@ -20,12 +20,15 @@ from acid_platform.base.clock import wall_ms
 from acid_platform.errors import InvalidDefinition, LeaseHeld, NoSuchTable
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.operations.compaction import GetCleanings, GetErasures, RevokeWorkers
-from acid_platform.metastore.operations.history import GetCursors
-from acid_platform.metastore.operations.tables import GetLastWriteId
+from acid_platform.metastore.operations.compaction import (
+    ErasureTask,
+    GetCleanings,
+    GetErasures,
+    RevokeWorkers,
+)
+from acid_platform.metastore.operations.tables import GetCursors, GetLastWriteId
 from acid_platform.metastore.operations.transactions import AbortMany, GetOpenTxns, GetTxnStates
 from acid_platform.metastore.records import NO_HEARTBEAT
-from acid_platform.metastore.tasks import ErasureTask
 from acid_platform.orchestration.decorators import CONSUMES
 from acid_platform.orchestration.inputs import consumer_of
 from acid_platform.orchestration.outside_commits import commit_sensor

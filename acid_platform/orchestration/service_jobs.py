@@ -29,9 +29,8 @@ from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import AcidError, CompactionLost, CompactionRefused, NoSuchTable
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.names import table_name
-from acid_platform.metastore.operations.compaction import GetQueue
+from acid_platform.metastore.operations.compaction import CompactionTask, GetQueue
 from acid_platform.metastore.operations.tables import GetDropped
-from acid_platform.metastore.tasks import CompactionTask
 from acid_platform.orchestration.checks import Expectation
 from acid_platform.orchestration.evaluation import evaluate
 from acid_platform.orchestration.metadata import TableStats, asset_key, escaped_items

@@ -15,14 +15,14 @@ from acid_platform.compaction.cleaning_plan import PINNED, CleaningPlan, no_clea
 from acid_platform.errors import CompactionLost
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.records import Holder, TableRecord
-from acid_platform.metastore.tasks import (
+from acid_platform.metastore.operations.compaction import (
     BlockedCleaning,
     CleaningTask,
     DropCleaning,
     EntityCleaning,
     Unpublication,
 )
+from acid_platform.metastore.records import Holder, TableRecord
 from acid_platform.services import leading, removals
 from acid_platform.services.removals import entity_plans, staging_plan
 from acid_platform.storage.files import Files

@@ -26,8 +26,8 @@ from acid_platform.errors import (
 )
 from acid_platform.layout.partition_names import partition_name, partition_values
 from acid_platform.metastore import operations as ops
+from acid_platform.metastore.operations.compaction import CompactionTask
 from acid_platform.metastore.records import Holder
-from acid_platform.metastore.tasks import CompactionTask
 from acid_platform.services import cleaner, worker, worker_id
 from acid_platform.services.cleaner import ExplainedPath, Fate
 from acid_platform.services.worker import CompactionOutcome

@@ -34,7 +34,7 @@ from acid_platform.layout.table_properties import (
 )
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.tasks import EntityCounters
+from acid_platform.metastore.operations.compaction import EntityCounters
 from acid_platform.services import leading, worker_id
 
 FAILED_COMPACTIONS = "hive.compactor.initiator.failed.compacts.threshold"

@@ -14,9 +14,12 @@ from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.names import DeltaName, is_hidden, parse_directory, span, temporary_owner
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.places import below
-from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, TableRecord
-from acid_platform.metastore.tasks import DropCleaning, EntityCleaning, Unpublication
+from acid_platform.metastore.operations.compaction import (
+    DropCleaning,
+    EntityCleaning,
+    Unpublication,
+)
+from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, TableRecord, below
 from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.scan.selection import highest_floor, select
 from acid_platform.storage.durability import (

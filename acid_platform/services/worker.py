@@ -48,8 +48,8 @@ from acid_platform.errors import (
 from acid_platform.layout.table_properties import PUBLICATION_WAIT
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import CompactionTransaction
+from acid_platform.metastore.operations.compaction import CompactionTask
 from acid_platform.metastore.records import WriteReport
-from acid_platform.metastore.tasks import CompactionTask
 from acid_platform.scan.open import TableLayout, chosen_partitions
 from acid_platform.services import removals, worker_id
 from acid_platform.services.explain_services import reported_rows

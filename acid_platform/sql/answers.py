@@ -20,8 +20,8 @@ from acid_platform.base.location import Location
 from acid_platform.display.listing import DURATIONS, SIZES, TIMES, Listing, show_table
 from acid_platform.engine.interface import ArrowResult, Result
 from acid_platform.errors import AcidError, NoSuchWarehouse
-from acid_platform.metastore import show_columns
-from acid_platform.metastore.show_columns import Shown
+from acid_platform.metastore.operations import listings
+from acid_platform.metastore.operations.listings import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,9 +103,9 @@ class ShownResult(ArrowResult):
 
 
 def _column(name: str, values: Sequence[Any]) -> pa.Array:
-    if name in show_columns.TIMES:
+    if name in listings.TIMES:
         return pa.array(values, pa.timestamp("ms", "UTC"))
-    if name in show_columns.DURATIONS:
+    if name in listings.DURATIONS:
         return pa.array(values, pa.duration("ms"))
     try:
         return (

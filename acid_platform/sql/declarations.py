@@ -17,8 +17,8 @@ from acid_platform.layout.formats import ESCAPE, FIELD, ITEM, KEY, NULL, SERDE_O
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.table_properties import COMMENT, FIELD_DELIMITER, FILE_FORMAT, NULL_TEXT
 from acid_platform.layout.types import LOCAL_ZONE
+from acid_platform.metastore.operations.listings import Shown
 from acid_platform.metastore.records import ExternalFiles, TableRecord, ViewRecord
-from acid_platform.metastore.show_columns import Shown
 from acid_platform.predicates.grammar import HiveSql
 from acid_platform.sql.column_lists import ColumnList
 from acid_platform.sql.run_columns import partition_names

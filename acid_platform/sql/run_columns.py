@@ -17,8 +17,8 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.layout.formats import external_format
+from acid_platform.metastore.operations.listings import Shown
 from acid_platform.metastore.operations.tables import DeclareView, RegisterPartitions
-from acid_platform.metastore.show_columns import Shown
 from acid_platform.sql.answers import Done
 from acid_platform.sql.column_lists import (
     ColumnList,

@@ -16,7 +16,7 @@ from acid_platform.errors import AlreadyScheduled, NoSuchTxn, OutcomeUnknown, Un
 from acid_platform.layout.table_properties import check_request
 from acid_platform.layout.types import require_columns
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.show_columns import Shown
+from acid_platform.metastore.operations.listings import Shown
 from acid_platform.sql.answers import Done
 from acid_platform.sql.column_lists import PartitionSpec, fixed_values, matching
 from acid_platform.sql.statements import ALTER, ONE, SPEC, TABLE, CommandRun, Commands

@@ -26,7 +26,7 @@ from acid_platform.handles.snapshot_views import ScanRequest
 from acid_platform.layout.acid_keys import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column
-from acid_platform.metastore.show_columns import Shown
+from acid_platform.metastore.operations.listings import Shown
 from acid_platform.predicates.known_columns import unresolved_column
 from acid_platform.scan.recorded_values import RecordedFile, recorded_count, recorded_extreme
 from acid_platform.scan.scans import ArrowScan

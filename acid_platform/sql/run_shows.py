@@ -11,8 +11,8 @@ from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.errors import InvalidExpression, NeedsSpark, NoSuchPartition, UnknownColumn
 from acid_platform.layout.sql_text import sql_string
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore import show_columns
-from acid_platform.metastore.show_columns import Shown
+from acid_platform.metastore.operations import listings
+from acid_platform.metastore.operations.listings import Shown
 from acid_platform.sql.column_lists import PartitionSpec, fits, matching, whole_name
 from acid_platform.sql.declarations import (
     column_rows,
@@ -28,8 +28,8 @@ from acid_platform.sql.statements import LIKE, NAME, ONE, SPEC, TABLE, CommandRu
 
 if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse
+    from acid_platform.metastore.operations.compaction import EntityState
     from acid_platform.metastore.records import TableRecord
-    from acid_platform.metastore.tasks import EntityState
 
 SHOWS = Commands()
 _IN = "(?:in|from)"
@@ -182,13 +182,13 @@ def show_tags(run: CommandRun, table: str) -> Shown:
     from acid_platform.display import tag_rows
 
     (history,) = run.metastore.call(ops.GetKept(run.catalog.target(table).name))
-    return Shown(show_columns.TAGS, tuple(tag_rows(history)))
+    return Shown(listings.TAGS, tuple(tag_rows(history)))
 
 
 @SHOWS("DESCRIBE HISTORY", rf"desc(?:ribe)? history {TABLE}")
 def describe_history(run: CommandRun, table: str) -> Shown:
     rows = run.metastore.history(run.catalog.target(table).name)
-    return Shown(show_columns.HISTORY, tuple(rows))
+    return Shown(listings.HISTORY, tuple(rows))
 
 
 @SHOWS(
@@ -275,7 +275,7 @@ Row = Mapping[str, Any]
 
 @SHOWS("SHOW TRANSACTIONS", r"show transactions")
 def show_transactions(run: CommandRun) -> Shown:
-    return Shown(show_columns.TRANSACTIONS, tuple(run.metastore.transactions()))
+    return Shown(listings.TRANSACTIONS, tuple(run.metastore.transactions()))
 
 
 @SHOWS("SHOW LOCKS", rf"show locks (?:database|schema) (?P<database>{ONE})(?: extended)?")
@@ -294,7 +294,7 @@ def show_locks(
     if table:
         is_of = _of_table(run, table, spec)
         rows = [row for row in rows if is_of(row["database"], row["table"], row["partition"])]
-    return Shown(show_columns.LOCKS, tuple(rows))
+    return Shown(listings.LOCKS, tuple(rows))
 
 
 _ORDER = r"(?: order by (?P<order>.+?))?(?: limit (?P<limit>\d+))?"
@@ -351,7 +351,7 @@ def show_compactions(
         rows = [row for row in rows if is_of(row["dbname"], row["tabname"], row["partname"])]
     for column, descending in reversed(_ordering(order)):
         rows.sort(key=_in_order_of(column), reverse=descending)
-    return Shown(show_columns.COMPACTIONS, tuple(rows[: int(limit)] if limit else rows))
+    return Shown(listings.COMPACTIONS, tuple(rows[: int(limit)] if limit else rows))
 
 
 def _of_table(
@@ -410,7 +410,7 @@ def _ordering(text: str) -> list[tuple[str, bool]]:
         match = _ORDERED_BY.fullmatch(part)
         name = match[1].strip("`").lower() if match else part
         column = _QUEUE_COLUMNS.get(name, name)
-        if match is None or column not in show_columns.COMPACTIONS:
+        if match is None or column not in listings.COMPACTIONS:
             raise InvalidExpression(
                 f"SHOW COMPACTIONS ORDER BY {part}: there is no such column; columns are"
                 f" {', '.join(_QUEUE_COLUMNS)}"

@@ -38,8 +38,8 @@ from acid_platform.layout.formats import ACID_FORMAT
 from acid_platform.layout.names import refuse_names
 from acid_platform.layout.table_properties import refuse_promises
 from acid_platform.layout.types import Column, parse_columns
+from acid_platform.metastore.operations.listings import Shown
 from acid_platform.metastore.records import ExternalFiles, LockRequest, TableRecord, ViewRecord
-from acid_platform.metastore.show_columns import Shown
 from acid_platform.predicates.analysis import shallow
 from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Answer, Done, Outcome, ShownResult

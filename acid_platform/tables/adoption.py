@@ -34,10 +34,9 @@ from acid_platform.layout.partition_names import parse_partition
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
-from acid_platform.metastore.log.open_log import open_log
+from acid_platform.metastore.log.contract import open_log
 from acid_platform.metastore.operations.tables import AdoptTable
-from acid_platform.metastore.places import Places
-from acid_platform.metastore.records import TableRecord, WriteReport
+from acid_platform.metastore.records import Places, TableRecord, WriteReport
 from acid_platform.metastore.server.restore import (
     Highest,
     Known,

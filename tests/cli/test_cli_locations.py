@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform.metastore.log.segment import is_part
+from acid_platform.metastore.log.contract import is_part
 from tests.cli.small import Small, write_delta
 from tests.declared import declare
 from tests.metastore.processes import gone, until

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from acid_platform import Warehouse, display
 from acid_platform.engine.interface import Result
-from acid_platform.metastore import show_columns
+from acid_platform.metastore.operations import listings
 from tests.cli.small import Small, write_delta
 
 
@@ -68,10 +68,10 @@ def test_C61_frames_have_times_and_json_has_hives_milliseconds(
     for text in ("SHOW COMPACTIONS", "SHOW TRANSACTIONS", "SHOW LOCKS"):
         frame = warehouse.sql(text)
         assert isinstance(frame, Result)
-        for name in show_columns.TIMES & set(frame.columns):
+        for name in listings.TIMES & set(frame.columns):
             assert str(frame[name].dtype).endswith("UTC]")
     frame = warehouse.show_compactions()
-    assert tuple(frame.columns) == show_columns.COMPACTIONS
+    assert tuple(frame.columns) == listings.COMPACTIONS
     [enqueued] = frame["enqueuetime"]
     assert round(enqueued.timestamp() * 1000) == row["enqueuetime"]
     assert frame["committime"].isna().all() and frame["duration"].isna().all()

@@ -21,11 +21,11 @@ from acid_platform.base.location import Location
 from acid_platform.layout.file_entries import Footer, RecordedFiles
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.log.local import LocalLog
-from acid_platform.metastore.operations.base import MetastoreOperation
+from acid_platform.metastore.messages import MetastoreOperation
 from acid_platform.metastore.operations.tables import GetDoubtful, RegisterPartitions
 from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import WriteReport
-from acid_platform.metastore.server.saving import write_copy
+from acid_platform.metastore.server.store import write_copy
 from acid_platform.services import fsck
 from acid_platform.services.fsck import Check, Severity
 from acid_platform.tables.adoption import restore

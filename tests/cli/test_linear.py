@@ -13,7 +13,7 @@ from acid_platform import Warehouse
 from acid_platform.base.location import Location
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.compaction import GetCleanings, GetEntities
-from acid_platform.metastore.operations.shows import RunQuery
+from acid_platform.metastore.operations.listings import RunQuery
 from acid_platform.metastore.operations.tables import (
     GetDatabases,
     GetDoubtful,

@@ -22,7 +22,7 @@ from acid_platform.errors import LeaseHeld, MetastoreUnavailable
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.gateway_process import GatewayMetrics
 from acid_platform.gateway.gateway_server import GatewayServer
-from acid_platform.metastore.client.start import start
+from acid_platform.metastore.client.target import start
 from acid_platform.metastore.endpoint import Home
 from tests.conftest import temporary_warehouse
 from tests.gateway.clients import connected

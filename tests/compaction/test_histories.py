@@ -13,7 +13,7 @@ from acid_platform import AcidError, CompactionMismatch, TxnAborted
 from acid_platform.compaction import execution as compaction
 from acid_platform.compaction import rewrite
 from acid_platform.metastore.operations.compaction import RevokeWorkers
-from acid_platform.metastore.rules import cleaning_survey
+from acid_platform.metastore.rules import cleaning
 from acid_platform.scan.open import select_entities
 from acid_platform.services.worker import CompactionRun
 from tests.compaction.histories import TABLE, History, Local, Reader, play
@@ -118,7 +118,7 @@ def test_P21_an_attempt_whose_staged_output_was_taken_away_has_lost(
 
 def test_a_cleaner_that_waits_for_nobody_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """C41 broken on purpose: the histories are long enough to show it."""
-    monkeypatch.setattr(cleaning_survey, "holders", lambda *_: [])
+    monkeypatch.setattr(cleaning, "holders", lambda *_: [])
     with pytest.raises((AssertionError, AcidError), match=r".") as found:
         for seed in range(100):
             play(seed, 80)

@@ -16,7 +16,7 @@ from acid_platform.compaction.states import (
     LiveDirectory,
     entity_size,
 )
-from acid_platform.metastore.tasks import EndedCompaction, EntityCounters
+from acid_platform.metastore.operations.compaction import EndedCompaction, EntityCounters
 from acid_platform.services.initiator import (
     Decision,
     Thresholds,

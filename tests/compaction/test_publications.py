@@ -13,8 +13,12 @@ import pytest
 from acid_platform import AlreadyScheduled, Table, Warehouse
 from acid_platform.layout.table_properties import PUBLICATION_WAIT
 from acid_platform.metastore.operations.compaction import GetMoment, GetUnpublished
-from acid_platform.metastore.operations.other_engines import CheckLock, RequestLock
-from acid_platform.metastore.operations.transactions import CommitTxn, OpenBatch
+from acid_platform.metastore.operations.transactions import (
+    CheckLock,
+    CommitTxn,
+    OpenBatch,
+    RequestLock,
+)
 from acid_platform.metastore.records import ClientInfo, LockRequest
 from acid_platform.services import cleaner, initiator
 from acid_platform.services.worker import CompactionOutcome, revoke_dead, work_once

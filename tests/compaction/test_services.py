@@ -18,9 +18,11 @@ from acid_platform.base.config import Settings
 from acid_platform.compaction.plan import CompactionSettings
 from acid_platform.compaction.states import CompactionKind, EntitySize, LiveDirectory, entity_size
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.codec import encode
+from acid_platform.metastore.messages import encode
 from acid_platform.metastore.operations.compaction import (
     AbortCompactions,
+    CompactionTask,
+    DropCleaning,
     GetCleanings,
     GetMoment,
     MarkCleaned,
@@ -29,9 +31,8 @@ from acid_platform.metastore.operations.compaction import (
     TakeCompaction,
 )
 from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
-from acid_platform.metastore.rules.candidates import _bytes, live_size
+from acid_platform.metastore.rules.compaction_queue import _bytes, live_size
 from acid_platform.metastore.rules.snapshots import compactor_list
-from acid_platform.metastore.tasks import CompactionTask, DropCleaning
 from acid_platform.services import cleaner, initiator, worker
 from acid_platform.services.cleaner import Fate
 from acid_platform.services.initiator import Initiated

@@ -18,7 +18,7 @@ from acid_platform import (
     Warehouse,
 )
 from acid_platform.engine.interface import Result
-from acid_platform.metastore import show_columns
+from acid_platform.metastore.operations import listings
 from acid_platform.services import cleaner
 from tests.conftest import temporary_warehouse
 
@@ -199,9 +199,9 @@ def test_listings(warehouse: Warehouse) -> None:
 @pytest.mark.parametrize(
     ("text", "columns"),
     [
-        ("SHOW TRANSACTIONS", show_columns.TRANSACTIONS),
-        ("SHOW LOCKS", show_columns.LOCKS),
-        ("SHOW COMPACTIONS", show_columns.COMPACTIONS),
+        ("SHOW TRANSACTIONS", listings.TRANSACTIONS),
+        ("SHOW LOCKS", listings.LOCKS),
+        ("SHOW COMPACTIONS", listings.COMPACTIONS),
     ],
 )
 def test_C61_shows_have_their_columns_also_when_empty(
@@ -215,6 +215,6 @@ def test_C61_the_columns_are_those_of_the_metastores_rows(warehouse: Warehouse) 
     with warehouse.metastore.begin() as txn:
         txn.lock("u", "SHARED_WRITE")
         metastore = warehouse.metastore
-        assert tuple(metastore.transactions()[0]) == show_columns.TRANSACTIONS
-        assert tuple(metastore.locks()[0]) == show_columns.LOCKS
-        assert tuple(metastore.compactions()[0]) == show_columns.COMPACTIONS
+        assert tuple(metastore.transactions()[0]) == listings.TRANSACTIONS
+        assert tuple(metastore.locks()[0]) == listings.LOCKS
+        assert tuple(metastore.compactions()[0]) == listings.COMPACTIONS

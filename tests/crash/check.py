@@ -20,13 +20,8 @@ from acid_platform import Warehouse
 from acid_platform.base.clock import SystemClock
 from acid_platform.metastore.client.link import _value
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.codec import encode
 from acid_platform.metastore.endpoint import Endpoint, Home
-from acid_platform.metastore.operations.base import (
-    MetastoreOperation,
-    read_answer,
-    read_operation,
-)
+from acid_platform.metastore.messages import MetastoreOperation, encode, read_answer, read_operation
 from acid_platform.metastore.server.group_commit import GroupCommit, Request
 from acid_platform.metastore.server.server import log_of
 from acid_platform.metastore.server.store import Store

@@ -44,16 +44,14 @@ from acid_platform.layout.partition_names import (
 )
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore import wire
-from acid_platform.metastore.codec import json_text
 from acid_platform.metastore.endpoint import Endpoint, Home
-from acid_platform.metastore.log import segment
+from acid_platform.metastore.log import contract
 from acid_platform.metastore.log.local import LocalLog
-from acid_platform.metastore.operations.base import read_operation
+from acid_platform.metastore.messages import json_text, read_operation
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.turn import HANDLERS
-from acid_platform.metastore.server import reception
-from acid_platform.metastore.server.state_file import Origin, open_state
-from acid_platform.metastore.server.state_tables import write_state
+from acid_platform.metastore.server import connections
+from acid_platform.metastore.server.state_tables import Origin, open_state, write_state
 from acid_platform.metastore.server.store import Store, machine_at
 from acid_platform.predicates import analysis
 from acid_platform.predicates.arrow_predicates import arrow_predicate, may_match
@@ -134,7 +132,7 @@ def _requests(data: bytes) -> None:
     world.begin(LockRequest("u", W, INSERT))
     for payload in wire.Frames(wire.LARGEST_MESSAGE).feed(data):
         try:
-            request_id, op, args = reception._message(payload)
+            request_id, op, args = connections._message(payload)
             operation = read_operation(op, args)
         except _NOT_OF_ITS_TYPE:
             continue
@@ -412,7 +410,7 @@ def _marker(data: bytes) -> None:
     IdentityFile.read(str(_room()))
 
 
-_HEADER = segment.Header("0123456789abcdef", 1, "", "0123456789abcdef")
+_HEADER = contract.Header("0123456789abcdef", 1, "", "0123456789abcdef")
 
 
 def _journal(data: bytes) -> None:
@@ -428,7 +426,7 @@ def _journal(data: bytes) -> None:
         data = _HEADER.line + b"".join(
             b"\x1e%08x %b\n" % (zlib.crc32(body, _HEADER.seed), body) for body in bodies
         )
-    (room / segment.segment_name(1)).write_bytes(data)
+    (room / contract.segment_name(1)).write_bytes(data)
     log = LocalLog(room)
     store = Store(log, room)
     try:
@@ -461,7 +459,7 @@ def _snapshot(data: bytes) -> None:
         place, new = struct.unpack_from("!I4s", data, at)
         place %= 4096 if place & 1 << 31 else len(content) - 4
         content[place : place + 4] = new
-    path = Path(_file(segment.snapshot_name(7), bytes(content)))
+    path = Path(_file(contract.snapshot_name(7), bytes(content)))
     file = open_state(path, _room())
     try:
         state = file.state()

@@ -29,9 +29,13 @@ from acid_platform.gateway.gateway_server import GatewayServer
 from acid_platform.gateway.hive_client import Address, Hive, HiveRefused
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.operations.other_engines import GetTouched, GetWriteIdsUnder
 from acid_platform.metastore.operations.tables import DeclareTable
-from acid_platform.metastore.operations.transactions import CommitTxn, GetLocks
+from acid_platform.metastore.operations.transactions import (
+    CommitTxn,
+    GetLocks,
+    GetTouched,
+    GetWriteIdsUnder,
+)
 from acid_platform.services import cleaner
 from acid_platform.tables.declaration import Declaration
 from acid_platform.transactions import ValidWriteIdList

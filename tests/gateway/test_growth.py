@@ -22,8 +22,7 @@ from acid_platform.gateway.framing import Cutter, Limits, MalformedMessage
 from acid_platform.gateway.gateway import CALLS, Gateway
 from acid_platform.layout.file_entries import FileEntry, Footer, RecordedFiles
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.codec import encode
-from acid_platform.metastore.operations.base import OPERATIONS, MetastoreOperation
+from acid_platform.metastore.messages import OPERATIONS, MetastoreOperation, encode
 from acid_platform.metastore.rules import turn
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.row_sets import KeyHashes

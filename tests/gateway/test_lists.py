@@ -17,7 +17,7 @@ from acid_platform.gateway.authorization import (
 from acid_platform.gateway.gateway import CALLS, Gateway
 from acid_platform.gateway.protocol import Call
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.codec import encode
+from acid_platform.metastore.messages import encode
 from acid_platform.metastore.records import ClientInfo, LockRequest, ViewRecord
 from tests.gateway.calls import named, sample
 from tests.gateway.clients import m

@@ -25,8 +25,7 @@ from acid_platform import (
     WrongType,
 )
 from acid_platform.metastore.operations.compaction import GetCleanings
-from acid_platform.metastore.operations.history import GetKept, PlaceTag, RemoveTag
-from acid_platform.metastore.operations.tables import GetLastWriteId
+from acid_platform.metastore.operations.tables import GetKept, GetLastWriteId, PlaceTag, RemoveTag
 from acid_platform.services import cleaner
 from tests.conftest import temporary_warehouse
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from acid_platform import Warehouse
 from acid_platform.cli.main import main
-from acid_platform.metastore.operations.history import GetSinks
+from acid_platform.metastore.operations.tables import GetSinks
 from tests.conftest import temporary_warehouse
 
 _NUMBERS = count(1)

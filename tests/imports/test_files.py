@@ -30,7 +30,7 @@ from acid_platform.handles.folder_source import FolderSource
 from acid_platform.handles.import_sources import DuckDBSource, ImportSource
 from acid_platform.handles.imports import Imported, ImportRows, import_table
 from acid_platform.layout.types import Column, parse_columns
-from acid_platform.metastore.operations.history import GetSinks
+from acid_platform.metastore.operations.tables import GetSinks
 from acid_platform.orchestration.components import rows_of
 from acid_platform.values import local_rows
 from tests.imports.conftest import Place

@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform.metastore.log.contract import Batch, Log
+from acid_platform.metastore.log.contract import Batch, Log, segment_name
 from acid_platform.metastore.log.local import LocalLog
-from acid_platform.metastore.log.objects import ObjectLog
+from acid_platform.metastore.log.objects import ObjectLog, objects_at
 from acid_platform.metastore.log.postgres import PostgresLog
-from acid_platform.metastore.log.segment import segment_name
-from acid_platform.metastore.log.store_access import objects_at
 from tests.log.postgres_server import PostgresServer, missing
 from tests.stores.conftest import a_server
 from tests.stores.server import S3Server, StoreServer

@@ -32,10 +32,9 @@ from typing import Any
 
 from acid_platform import MetastoreUnavailable, MetastoreWriteFailed, OutcomeUnknown
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.log.contract import Batch
-from acid_platform.metastore.log.open_log import open_log
-from acid_platform.metastore.rules.endings import Committed
-from acid_platform.metastore.rules.view_declarations import DatabaseCreated
+from acid_platform.metastore.log.contract import Batch, open_log
+from acid_platform.metastore.rules.table_declarations import DatabaseCreated
+from acid_platform.metastore.rules.write_set import Committed
 from acid_platform.metastore.server.store import events_of
 from benchmarks.results import machine, save
 from tests.log.members import Members

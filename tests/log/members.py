@@ -11,8 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from acid_platform.errors import AcidError
-from acid_platform.metastore.log.contract import Leader, Log
-from acid_platform.metastore.log.open_log import open_log
+from acid_platform.metastore.log.contract import Leader, Log, open_log
 from tests.metastore.processes import listens, until
 
 

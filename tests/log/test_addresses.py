@@ -17,11 +17,9 @@ from acid_platform.errors import (
     MetastoreUnavailable,
     StoreRefused,
 )
-from acid_platform.metastore.log.contract import Leader
-from acid_platform.metastore.log.objects import ObjectLog
-from acid_platform.metastore.log.open_log import open_log
+from acid_platform.metastore.log.contract import Leader, open_log
+from acid_platform.metastore.log.objects import ObjectLog, objects_at
 from acid_platform.metastore.log.postgres import PostgresLog
-from acid_platform.metastore.log.store_access import objects_at
 from tests.log.conftest import Place, batch, positions
 from tests.log.postgres_server import PostgresServer
 from tests.stores.server import Fault
@@ -64,7 +62,7 @@ def test_P10_a_missing_extra_is_named(where: str, package: str, extra: str) -> N
     program = (
         f"import sys; sys.modules[{package!r}] = None\n"
         "from acid_platform.errors import InvalidDefinition\n"
-        "from acid_platform.metastore.log.open_log import open_log\n"
+        "from acid_platform.metastore.log.contract import open_log\n"
         f"try: open_log({where!r})\n"
         "except InvalidDefinition as error: print(error)"
     )

@@ -24,14 +24,12 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.log.contract import Batch
 from acid_platform.metastore.log.local import LocalLog
-from acid_platform.metastore.log.objects import ObjectLog
-from acid_platform.metastore.log.store_access import logs_below
+from acid_platform.metastore.log.objects import ObjectLog, logs_below
 from acid_platform.metastore.server import stored_kinds as schema
-from acid_platform.metastore.server.archiving import Archiver
-from acid_platform.metastore.server.point_in_time import Until, rebuild, window_of
-from acid_platform.metastore.server.saving import write_copy
-from acid_platform.metastore.server.state_file import StateFile
-from acid_platform.metastore.server.store import Store
+from acid_platform.metastore.server.leading import Archiver
+from acid_platform.metastore.server.restore import Until, rebuild, window_of
+from acid_platform.metastore.server.state_tables import StateFile
+from acid_platform.metastore.server.store import Store, write_copy
 from tests.metastore.processes import until
 from tests.metastore.test_replay import Chaos, picture, prepared, steps
 

@@ -16,10 +16,10 @@ from acid_platform.metastore.log.contract import (
     Leader,
     PositionTaken,
     SharedLog,
+    open_log,
 )
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.objects import ObjectLog
-from acid_platform.metastore.log.open_log import open_log
 from tests.log.conftest import CLOUDS, Place, batch, positions
 from tests.runs import at_once
 

@@ -15,9 +15,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from acid_platform.errors import MetastoreUnavailable
-from acid_platform.metastore.log.contract import Batch, Leader, Log, PositionTaken
+from acid_platform.metastore.log.contract import Batch, Leader, Log, PositionTaken, open_log
 from acid_platform.metastore.log.objects import ObjectLog
-from acid_platform.metastore.log.open_log import open_log
 from acid_platform.metastore.log.postgres import PostgresLog
 from tests.log.conftest import Place, batch, positions
 from tests.log.cutting_proxy import CuttingProxy

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from acid_platform import MetastoreDamaged
 from acid_platform.metastore.log import local
-from acid_platform.metastore.log.contract import Batch, PositionTaken
+from acid_platform.metastore.log.contract import Batch, PositionTaken, segment_name
 from acid_platform.metastore.log.local import LocalLog
-from acid_platform.metastore.log.segment import segment_name
 
 TEXTS = ['["a","b"]', '["' + "c" * 40 + '"]', '["d",1,2]', '["é"]', "[]"]
 SAVED = 10

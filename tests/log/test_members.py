@@ -15,9 +15,8 @@ from acid_platform.metastore.certificates import make_certificate
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.target import Elected, Remote
-from acid_platform.metastore.log.contract import Batch, Leader
+from acid_platform.metastore.log.contract import Batch, Leader, snapshot_name
 from acid_platform.metastore.log.objects import ObjectLog
-from acid_platform.metastore.log.segment import snapshot_name
 from acid_platform.metastore.rules.turn import Recorded
 from acid_platform.metastore.server.store import Store, machine_at
 from acid_platform.metastore.wire import LEADER, Channel

@@ -6,8 +6,7 @@ import json
 from typing import TypeVar
 
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.codec import encode
-from acid_platform.metastore.operations.base import MetastoreOperation, read_answer
+from acid_platform.metastore.messages import MetastoreOperation, encode, read_answer
 from tests.metastore.world import World
 
 A = TypeVar("A")

@@ -23,19 +23,18 @@ from acid_platform import (
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.endpoint import Home
+from acid_platform.metastore.log.contract import is_part
 from acid_platform.metastore.log.local import LocalLog
-from acid_platform.metastore.log.segment import is_part
 from acid_platform.metastore.operations.tables import GetDoubtful, ResolveDoubtful
 from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
-from acid_platform.metastore.rules.view_declarations import DatabaseCreated
+from acid_platform.metastore.rules.table_declarations import DatabaseCreated
 from acid_platform.metastore.server import restore as module
 from acid_platform.metastore.server.restore import Highest
 from acid_platform.metastore.server.restore import restore_directory as restore
-from acid_platform.metastore.server.saving import write_copy
 from acid_platform.metastore.server.server import log_of
 from acid_platform.metastore.server.state_tables import StateTables
-from acid_platform.metastore.server.store import events_of
+from acid_platform.metastore.server.store import events_of, write_copy
 from acid_platform.tables.adoption import highest_of
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.concurrency import LockType
@@ -239,7 +238,7 @@ def test_restore_refuses_by_name(
         with pytest.raises(MetastoreInUse, match="is served by process"):
             restore(home, file, nothing, replace_it=True)
         end(metastore)
-    monkeypatch.setattr("acid_platform.metastore.client.start.START_SECONDS", 5)
+    monkeypatch.setattr("acid_platform.metastore.client.target.START_SECONDS", 5)
     with pytest.raises(BackupRefused, match="holds a metastore already"):
         restore(home, file, nothing)
     torn = tmp_path / "torn"

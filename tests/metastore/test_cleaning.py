@@ -15,12 +15,12 @@ from acid_platform import (
     Terminal,
 )
 from acid_platform.compaction.states import CompactionState
-from acid_platform.metastore.records import LockRequest
-from acid_platform.metastore.tasks import (
+from acid_platform.metastore.operations.compaction import (
     CleaningTask,
     CompactionTask,
     EntityCleaning,
 )
+from acid_platform.metastore.records import LockRequest
 from acid_platform.scan.selection import highest_floor
 from acid_platform.transactions import TxnType, ValidTxnList
 from tests.metastore.world import DELETE, INSERT, READ_TASK, E, R, World

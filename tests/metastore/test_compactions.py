@@ -14,8 +14,8 @@ from acid_platform import (
     TxnAborted,
 )
 from acid_platform.compaction.states import CompactionKind, CompactionState
+from acid_platform.metastore.operations.compaction import CompactionTask
 from acid_platform.metastore.records import LockRequest
-from acid_platform.metastore.tasks import CompactionTask
 from acid_platform.transactions import ValidTxnList
 from tests.metastore.world import DELETE, INSERT, UPDATE, E, R, World, X
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from acid_platform import errors
-from acid_platform.metastore.codec import encode
+from acid_platform.metastore.messages import encode
 from acid_platform.metastore.pasts import CursorMove
 from acid_platform.metastore.records import LockRequest
 from acid_platform.transactions.concurrency import LockType

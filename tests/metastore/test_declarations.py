@@ -14,12 +14,12 @@ from acid_platform import (
     SnapshotExpired,
     WriteConflict,
 )
-from acid_platform.metastore.codec import encode
+from acid_platform.metastore.messages import encode
+from acid_platform.metastore.operations.compaction import EntityCleaning
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.metastore.rules.declared import directories
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server import stored_kinds
-from acid_platform.metastore.tasks import EntityCleaning
 from tests.metastore.world import DELETE, INSERT, UPDATE, E, Txn, W, World
 
 

@@ -10,10 +10,14 @@ import pytest
 from acid_platform import InvalidDefinition, NoSuchTable
 from acid_platform.compaction.states import ErasureState
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.operations.compaction import AnswerErasure, GetErasures, RequestErasure
+from acid_platform.metastore.operations.compaction import (
+    AnswerErasure,
+    ErasureTask,
+    GetErasures,
+    RequestErasure,
+)
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.stored_kinds import live_rows, restore
-from acid_platform.metastore.tasks import ErasureTask
 from tests.declared import declare
 from tests.metastore.processes import end
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from acid_platform import errors
+from acid_platform.metastore.operations.compaction import DropCleaning
 from acid_platform.metastore.records import LockRequest
-from acid_platform.metastore.rules import kept_history
-from acid_platform.metastore.tasks import DropCleaning
+from acid_platform.metastore.rules import snapshots
 from acid_platform.transactions.concurrency import LockType
 from tests.metastore.world import World
 
@@ -88,9 +88,9 @@ def test_P36_without_a_retention_the_past_ends_at_the_cleaning(world: World) -> 
 
 
 def test_P36_without_a_retention_some_commits_are_remembered(world: World) -> None:
-    for _ in range(kept_history.MOST_WITHOUT_RETENTION + 20):
+    for _ in range(snapshots.MOST_WITHOUT_RETENTION + 20):
         world.insert()
-    assert len(world.state.table("t").commits) <= kept_history.MOST_WITHOUT_RETENTION
+    assert len(world.state.table("t").commits) <= snapshots.MOST_WITHOUT_RETENTION
     oldest = world.state.table("t").since_write
     assert 20 <= oldest <= 22 and lists(world, write_id=oldest).startswith(f"default.t:{oldest}:")
     with pytest.raises(errors.NotEnoughHistory):

@@ -32,8 +32,14 @@ from acid_platform import (
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Endpoint, Home
+from acid_platform.metastore.log.contract import (
+    Header,
+    decode_batches,
+    encode_batch,
+    segment_first,
+    segment_name,
+)
 from acid_platform.metastore.log.local import LocalLog
-from acid_platform.metastore.log.segment import Header, encode, run, segment_first, segment_name
 from acid_platform.metastore.operations.transactions import (
     AbortTxn,
     Begin,
@@ -260,10 +266,10 @@ def ends(data: bytes) -> list[int]:
     """Where each batch of a segment ends; older ones follow in a file that was used before."""
     header = Header.parse(data)
     assert header is not None
-    batches, _ = run(data, header)
+    batches, _ = decode_batches(data, header)
     at, found = len(header.line), []
     for each in batches:
-        at += len(encode(each, header.seed))
+        at += len(encode_batch(each, header.seed))
         found.append(at)
     return found
 

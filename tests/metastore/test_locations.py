@@ -28,17 +28,15 @@ from acid_platform import (
 from acid_platform.base.location import Location, holds_log
 from acid_platform.cli.rebuild import rebuild
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.log.contract import segment_name
 from acid_platform.metastore.log.local import LocalLog
-from acid_platform.metastore.log.segment import segment_name
-from acid_platform.metastore.operations.compaction import GetCleanings
+from acid_platform.metastore.operations.compaction import EntityCleaning, GetCleanings
 from acid_platform.metastore.operations.tables import GetIdentity, TakeOver
 from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import Identity, LockRequest, TableRecord, WriteReport
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.turn import Recorded
-from acid_platform.metastore.server.saving import write_copy
-from acid_platform.metastore.server.store import Store
-from acid_platform.metastore.tasks import EntityCleaning
+from acid_platform.metastore.server.store import Store, write_copy
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
 from acid_platform.tables import locations

@@ -10,7 +10,7 @@ from acid_platform.errors import SnapshotExpired
 from acid_platform.layout.file_entries import FileEntry, Footer, RecordedFiles
 from acid_platform.metastore.records import WriteReport
 from acid_platform.metastore.rules.machine import Machine
-from acid_platform.metastore.server.state_file import RecordedCache
+from acid_platform.metastore.server.state_tables import RecordedCache
 from acid_platform.metastore.server.store import Store
 from tests.metastore.world import INSERT, Txn, World
 from tests.simulation.storage import Memory

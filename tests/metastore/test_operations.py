@@ -12,15 +12,14 @@ import pytest
 
 from acid_platform import NoSuchTable
 from acid_platform.compaction.states import CompactionState
-from acid_platform.metastore.operations.base import OPERATIONS, MetastoreOperation, answer_type
-from acid_platform.metastore.operations.compaction import GetQueue
+from acid_platform.metastore.messages import OPERATIONS, MetastoreOperation, answer_type
+from acid_platform.metastore.operations.compaction import CompactionTask, DropTask, GetQueue
 from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.metastore.operations.transactions import GetLocks, GetOpenTxns
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules import machine, turn
 from acid_platform.metastore.rules.turn import EVENTS, Recorded
 from acid_platform.metastore.server import group_commit, querying, server, stored_kinds
-from acid_platform.metastore.tasks import CompactionTask, DropTask
 from tests.metastore.local import local_metastore
 from tests.metastore.world import INSERT, E, W, World
 

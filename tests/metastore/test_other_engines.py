@@ -14,7 +14,7 @@ from acid_platform import (
     SnapshotExpired,
     TxnAborted,
 )
-from acid_platform.metastore.codec import encode
+from acid_platform.metastore.messages import encode
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.transactions import TxnType, ValidTxnList

@@ -32,19 +32,19 @@ from acid_platform import (
     TxnAborted,
 )
 from acid_platform.metastore import wire
-from acid_platform.metastore.client import link, start
-from acid_platform.metastore.client.heartbeats import Heartbeats
+from acid_platform.metastore.client import link, target
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.client.open_transaction import OpenTransaction
+from acid_platform.metastore.client.open_transaction import Heartbeats, OpenTransaction
 from acid_platform.metastore.endpoint import Endpoint, Home
 from acid_platform.metastore.operations.compaction import (
+    DropCleaning,
     GetCleanings,
     GetErasures,
     MarkCleaned,
     StartCleaning,
     TakeCompaction,
 )
-from acid_platform.metastore.operations.shows import ShowCompaction
+from acid_platform.metastore.operations.listings import ShowCompaction
 from acid_platform.metastore.operations.tables import GetRecorded
 from acid_platform.metastore.operations.transactions import (
     Alive,
@@ -61,7 +61,6 @@ from acid_platform.metastore.operations.transactions import (
     Unlock,
 )
 from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
-from acid_platform.metastore.tasks import DropCleaning
 from acid_platform.metastore.wire import Channel
 from acid_platform.transactions import RowOperation, TxnType, ValidTxnList
 from acid_platform.transactions.concurrency import LockType
@@ -173,9 +172,9 @@ def test_a_start_lock_that_is_never_released_blocks_nobody(
     home.prepare()
     with home.starting.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert not start.start(home)
+        assert not target.start(home)
         assert not home.endpoint.exists()
-        monkeypatch.setattr(start, "START_SECONDS", 10)
+        monkeypatch.setattr(target, "START_SECONDS", 10)
         monkeypatch.setattr(time, "monotonic", lambda clock=time.monotonic: 40 * clock())
         with Metastore.connect(directory) as handle:
             monkeypatch.undo()
@@ -566,7 +565,7 @@ def test_P3_a_metastore_that_never_answers_is_not_waited_for(
     with Metastore.connect(tmp_path / "m") as client:
         pid = int(client.status()["pid"])
         monkeypatch.setattr(link, "ANSWER_SECONDS", 0.2)
-        monkeypatch.setattr(start, "START_SECONDS", 0.5)
+        monkeypatch.setattr(target, "START_SECONDS", 0.5)
         monkeypatch.setattr(wire, "GREETING_SECONDS", 1.0)
         os.kill(pid, signal.SIGSTOP)
         try:

@@ -11,12 +11,12 @@ from acid_platform import (
     NoSuchLock,
     TxnAborted,
 )
-from acid_platform.metastore.codec import decode
-from acid_platform.metastore.operations.other_engines import LockProgress
+from acid_platform.metastore.messages import decode
+from acid_platform.metastore.operations.compaction import CompactionTask, Unpublication
+from acid_platform.metastore.operations.transactions import LockProgress
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server import stored_kinds
-from acid_platform.metastore.tasks import CompactionTask, Unpublication
 from acid_platform.transactions.concurrency import LockType
 from tests.metastore.test_other_engines import ask, opened
 from tests.metastore.world import INSERT, E, R, W, Waits, World

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from acid_platform import AcidError
 from acid_platform.compaction.states import CompactionState
-from acid_platform.metastore.codec import encode
 from acid_platform.metastore.log.local import LocalLog
+from acid_platform.metastore.messages import encode
 from acid_platform.metastore.pasts import CursorMove, SinkBatch
 from acid_platform.metastore.records import LockRequest, RowReport
 from acid_platform.metastore.rules.machine import Machine

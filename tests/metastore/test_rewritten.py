@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from acid_platform import errors
-from acid_platform.metastore.codec import encode
+from acid_platform.metastore.messages import encode
 from acid_platform.metastore.records import LockRequest, RewrittenTable, WriteReport
 from tests.contents import counts
 from tests.metastore.world import OVERWRITE, UPDATE, E, Txn, W, World

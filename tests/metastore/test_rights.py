@@ -16,7 +16,7 @@ import pytest
 
 from acid_platform.metastore import endpoint, wire
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.operations.base import OPERATIONS, read_operation
+from acid_platform.metastore.messages import OPERATIONS, read_operation
 from tests.fuzzing import sample
 from tests.metastore.test_transport import KEY, Service, ended
 

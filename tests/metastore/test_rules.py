@@ -16,7 +16,7 @@ from acid_platform import (
     UnsupportedStatement,
 )
 from acid_platform.base.config import LockSettings
-from acid_platform.metastore.codec import encode
+from acid_platform.metastore.messages import encode
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.transactions import RowOperation

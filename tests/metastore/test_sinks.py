@@ -11,7 +11,7 @@ from acid_platform import (
     NoSuchPast,
     StreamRefused,
 )
-from acid_platform.metastore.codec import encode
+from acid_platform.metastore.messages import encode
 from acid_platform.metastore.pasts import SinkBatch
 from tests.metastore.world import INSERT, World
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acid_platform import MalformedRows, WriteConflict
-from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.messages import decode, encode
 from acid_platform.metastore.records import LockRequest, RegionReport
 from acid_platform.metastore.server import stored_kinds
 from acid_platform.transactions import row_sets

@@ -33,15 +33,19 @@ from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.operations.tables import DeclareDatabase
 from acid_platform.metastore.operations.transactions import Begin, Heartbeat
 from acid_platform.metastore.records import ClientInfo, LockRequest
-from acid_platform.metastore.rules.state import (
-    State,
-)
+from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.turn import Recorded
 from acid_platform.metastore.server import stored_kinds as schema
 from acid_platform.metastore.server.group_commit import GroupCommit, Request
 from acid_platform.metastore.server.server import server_of
-from acid_platform.metastore.server.state_file import Origin, StateFile, open_state
-from acid_platform.metastore.server.state_tables import VIEWS, StateTables, write_state
+from acid_platform.metastore.server.state_tables import (
+    VIEWS,
+    Origin,
+    StateFile,
+    StateTables,
+    open_state,
+    write_state,
+)
 from acid_platform.metastore.server.store import Store, Unsaved, machine_at
 from acid_platform.transactions import TxnState
 from acid_platform.transactions.concurrency import LockType

@@ -12,7 +12,7 @@ from acid_platform import (
     SettingRefused,
     TableExists,
 )
-from acid_platform.metastore.codec import encode
+from acid_platform.metastore.messages import encode
 from acid_platform.metastore.records import LockRequest, WriteReport
 from tests.contents import counts
 from tests.metastore.world import INSERT, W, World

@@ -11,12 +11,11 @@ import pytest
 
 from acid_platform import CompactionLost, LeaseHeld, LockTimeout, TooManyOpenTxns
 from acid_platform.base.clock import MAX_STEP_MS, SystemClock
-from acid_platform.metastore.client.heartbeats import Heartbeats
-from acid_platform.metastore.client.open_transaction import OpenTransaction
-from acid_platform.metastore.codec import encode
+from acid_platform.metastore.client.open_transaction import Heartbeats, OpenTransaction
 from acid_platform.metastore.log.local import LocalLog
+from acid_platform.metastore.messages import encode
 from acid_platform.metastore.operations.compaction import GetMoment
-from acid_platform.metastore.operations.shows import GetOutcome
+from acid_platform.metastore.operations.listings import GetOutcome
 from acid_platform.metastore.operations.tables import DeclareDatabase
 from acid_platform.metastore.operations.transactions import Alive, Granted, Heartbeat
 from acid_platform.metastore.records import LockRequest

@@ -18,7 +18,7 @@ from acid_platform import (
     TxnAborted,
     WriteConflict,
 )
-from acid_platform.metastore.codec import encode
+from acid_platform.metastore.messages import encode
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.metastore.rules.state import Ended
 from acid_platform.transactions import RowOperation, TxnType

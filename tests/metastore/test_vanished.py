@@ -15,7 +15,7 @@ import pytest
 
 from acid_platform import InvalidDefinition, MetastoreUnavailable
 from acid_platform.metastore import endpoint, wire
-from acid_platform.metastore.client import start
+from acid_platform.metastore.client import target as start
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.target import remote
 from tests.log.members import Members

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from acid_platform import errors
-from acid_platform.metastore.codec import converters, decode, encode
-from acid_platform.metastore.operations.base import read_operation
+from acid_platform.metastore.messages import converters, decode, encode, read_operation
+from acid_platform.metastore.operations.compaction import CleaningTask, CompactionTask, EntityState
 from acid_platform.metastore.records import LockRequest, RowReport, WriteReport
 from acid_platform.metastore.rules.machine import Handled, Machine
 from acid_platform.metastore.rules.turn import Recorded
-from acid_platform.metastore.tasks import CleaningTask, CompactionTask, EntityState
 from acid_platform.scan.selection import shadows
 from acid_platform.transactions import (
     CompactorWriteIdList,

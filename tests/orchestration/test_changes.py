@@ -21,7 +21,7 @@ from acid_platform import (
     WriteConflict,
 )
 from acid_platform.cli.doctor import stuck
-from acid_platform.metastore.operations.history import ForgetCursor, GetCursors
+from acid_platform.metastore.operations.tables import ForgetCursor, GetCursors
 from acid_platform.orchestration import (
     AcidOut,
     TableDeclaration,

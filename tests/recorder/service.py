@@ -18,7 +18,7 @@ from acid_platform.errors import AcidError
 from acid_platform.metastore.__main__ import serve
 from acid_platform.metastore.client import target
 from acid_platform.metastore.endpoint import Home
-from acid_platform.metastore.log.open_log import open_log
+from acid_platform.metastore.log.contract import open_log
 from tests.log.leaders import FAULTS
 from tests.log.members import Member
 from tests.log.postgres_server import PostgresServer

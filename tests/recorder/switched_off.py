@@ -19,7 +19,7 @@ from acid_platform.handles.transaction import Transaction
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.operations.transactions import NOTHING_TO_COMMIT, CommitContents
-from acid_platform.metastore.rules import positions, write_set
+from acid_platform.metastore.rules import change_feed, write_set
 from acid_platform.metastore.server.store import Store
 from acid_platform.scan import deletes
 from acid_platform.transactions import (
@@ -114,7 +114,7 @@ OF_SERIALIZABLE = (
     Overlooked("P52", "an insert is no change", (False, False, False)),
 )
 OF_STREAMS = (
-    Faulty("P42", "a repeated batch of a stream counts again", positions.advanced, _again),
+    Faulty("P42", "a repeated batch of a stream counts again", change_feed.advanced_sinks, _again),
 )
 TEETH: tuple[Tooth, ...] = (
     _of_simulation("T31", "a commit without the conflict check"),

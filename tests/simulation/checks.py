@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from acid_platform.metastore.operations.base import read_answer
+from acid_platform.metastore.messages import read_answer
 from acid_platform.metastore.operations.transactions import GetTxnStates
 from acid_platform.metastore.rules import write_set
 from acid_platform.metastore.rules.declared import directories, seen_partitions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from acid_platform.metastore.codec import encode
+from acid_platform.metastore.messages import encode
 from acid_platform.metastore.records import LockRequest
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.concurrency import LockType

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from acid_platform.metastore.codec import converters, decode, encode
-from acid_platform.metastore.tasks import CleaningTask, DropCleaning, Unpublication
+from acid_platform.metastore.messages import converters, decode, encode
+from acid_platform.metastore.operations.compaction import CleaningTask, DropCleaning, Unpublication
 from acid_platform.transactions import RowOperation, ValidTxnList, ValidWriteIdList
 from tests.simulation.actors import PARTITIONS, Actor
 from tests.simulation.checks import check_readers

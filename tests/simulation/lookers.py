@@ -10,7 +10,7 @@ from base64 import b64decode
 from dataclasses import dataclass
 from typing import Any
 
-from acid_platform.metastore.codec import encode
+from acid_platform.metastore.messages import encode
 from acid_platform.transactions.row_sets import EVERY, ColumnSpans, KeyHashes, Region
 
 KEYS = range(4)

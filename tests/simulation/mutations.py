@@ -19,11 +19,8 @@ from acid_platform.metastore.rules import (
     commits,
     compactions,
     declared,
-    drops,
-    endings,
-    housekeeping,
-    kept_history,
     locking,
+    machine,
     other_engine_requests,
     reading,
     snapshots,
@@ -267,16 +264,16 @@ _LIFE = (
            other_engine_requests.expire_alone, _always(None)),
     Faulty("T22", "a write id is used twice", locking.add_write_id, _write_id_used_twice),
     Faulty("P7", "no fresh timeout after a restart", timers.wake, _asleep),
-    Faulty("P12", "a lease never ends", housekeeping.end_leases, _always(None), 30),
+    Faulty("P12", "a lease never ends", machine.end_leases, _always(None), 30),
     Faulty("P29", "everything counts by the wall clock", Machine._turn,
            lambda real, self, moment, *request: real(
                self, replace(moment, steady=moment.wall - WALL + STEADY), *request)),
     Faulty("P29", "a shorter timeout counts before it is known", timers.patience,
            lambda _real, state, _last: state.settings.integer("hive.txn.timeout")),
     Faulty("P3", "replay skips the grants", Machine.replay, _replay_without(locking.LockGranted)),
-    Faulty("P3", "replay skips the aborts", Machine.replay, _replay_without(endings.Aborted)),
+    Faulty("P3", "replay skips the aborts", Machine.replay, _replay_without(write_set.Aborted)),
     Faulty("P3", "replay skips the purges", Machine.replay,
-           _replay_without(housekeeping.Purged), 4),
+           _replay_without(machine.Purged), 4),
     Faulty("P3", "a snapshot drops an ended transaction", stored_kinds.ended_rows,
            lambda real, state: (rows := real(state)) | {"txns": rows["txns"][1:]}),
     Faulty("P3", "a snapshot drops the waiting locks", stored_kinds.live_rows,
@@ -350,7 +347,7 @@ _SNAPSHOTS = (
            lambda real, self, me: real(self, max(me, self.high_watermark))),
     Faulty("S4", "each lock takes a new snapshot", locking.LockGranted.apply, _new_snapshot),
     Faulty("S4", "who ended is forgotten while a snapshot lists him",
-           housekeeping._still_seen, _always([])),
+           machine._still_seen, _always([])),
     Faulty("S8", "open write ids are seen", snapshots.write_ids, _every_id_is_seen),
     Faulty("T45", "the mapping is purged under open snapshots", snapshots.low_mark,
            lambda _real, state: min(
@@ -361,12 +358,12 @@ _SNAPSHOTS = (
            reading._same, _always(True)),
     Faulty("P36", "a past snapshot sees the later commits", pasts.before_commits,
            lambda real, write_ids, txns, _later: real(write_ids, txns, ()), 3),
-    Faulty("P36", "a past snapshot sees the next commit", kept_history.after,
+    Faulty("P36", "a past snapshot sees the next commit", snapshots.commits_after,
            lambda real, *moment: real(*moment)[1:], 3),
 )
 
 _DECLARATIONS = (
-    Faulty("P22", "a partition made again shows what was dropped", drops.Dropped.apply,
+    Faulty("P22", "a partition made again shows what was dropped", commits.Dropped.apply,
            _floor_forgotten, 20),
     Faulty("P28", "partitions of now instead of then", declared.seen_partitions,
            lambda real, state, _txn, table: real(state, None, table)),
@@ -385,7 +382,7 @@ _DECLARATIONS = (
 )
 
 _CLEANING = (
-    Faulty("P4", "aborted write ids are forgotten early", housekeeping._forgettable,
+    Faulty("P4", "aborted write ids are forgotten early", machine._forgettable,
            lambda _real, _state, table, _low: set(table.aborted), 7),
     Faulty("P11", "who asks after a cleaning is not told", locking.may_read, _always(True)),
     Faulty("P21", "a compaction and a Cleaner work on one entity",
@@ -405,7 +402,7 @@ _CLEANING = (
                state, table, state.next_txn, *more), 41),
     Faulty("P26", "files are given to who asks after a cleaning",
            locking.check_files, _always(None)),
-    Faulty("P26", "the files of commits are not recorded", endings.place,
+    Faulty("P26", "the files of commits are not recorded", write_set.place_directory,
            lambda real, state, entity, recorded: (
                real(state, entity, recorded),
                state.contents[entity].pop(recorded.directory.name))),
@@ -414,9 +411,9 @@ _CLEANING = (
     Faulty("P26", "a cleaning forgets every directory",
            cleaning.Cleaned.apply, _everything_is_gone),
     Faulty("P26", "what was cleaned stays known", cleaning.Cleaned.apply, _nothing_is_gone, 2),
-    Faulty("P36", "the Cleaner ignores the retention", kept_history.horizon,
+    Faulty("P36", "the Cleaner ignores the retention", snapshots.horizon,
            lambda _real, state, _table, _now, _ended=0: state.next_moment, 3),
-    Faulty("P36", "the Cleaner ignores tags and who reads the past", kept_history.pins,
+    Faulty("P36", "the Cleaner ignores tags and who reads the past", snapshots.pins_of,
            _always([]), 9),
 )
 

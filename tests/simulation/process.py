@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from acid_platform.metastore.operations.base import read_operation
+from acid_platform.metastore.messages import read_operation
 from acid_platform.metastore.rules.machine import Handled, Machine
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.timers import touch

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from acid_platform.metastore.codec import decode
 from acid_platform.metastore.log.contract import Batch, BatchesForgotten, PositionTaken
 from acid_platform.metastore.log.local import LocalLog
+from acid_platform.metastore.messages import decode
 from acid_platform.metastore.rules.declared import directories
 from acid_platform.metastore.rules.state import Ended, Outcome, State
 from acid_platform.metastore.server import stored_kinds
-from acid_platform.metastore.server.state_file import Origin
+from acid_platform.metastore.server.state_tables import Origin
 from acid_platform.metastore.server.store import Store, Unsaved
 
 

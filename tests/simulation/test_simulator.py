@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from acid_platform.metastore.rules import kept_history
+from acid_platform.metastore.rules import snapshots
 from tests.conftest import quick_then_slow
 from tests.simulation.mutations import MUTATIONS, Faulty
 from tests.simulation.simulator import Failure, Simulation
@@ -216,7 +216,7 @@ def test_P36_a_history_that_ends_for_every_partition_is_noticed(
     everywhere = Faulty(
         "P36",
         what,
-        kept_history.ended,
+        snapshots.history_ended,
         lambda _real, table, _partition: max((end for end, _ in table.ended.values()), default=0),
     )
     with everywhere.applied(), pytest.raises(Failure):
@@ -244,7 +244,7 @@ def test_P39_a_reader_of_changes_that_holds_nothing_in_between_is_noticed(
 ) -> None:
     monkeypatch.setattr(Traveller, "follows", True)
     what = "a reader of changes does not hold what lies between"
-    broken = Faulty("P39", what, kept_history._onward, lambda _real, _state, _table, moment: moment)
+    broken = Faulty("P39", what, snapshots._onward, lambda _real, _state, _table, moment: moment)
     with broken.applied(), pytest.raises(Failure):
         for seed in range(27, 87):
             Simulation(seed).run(1500)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from acid_platform.metastore.codec import decode
+from acid_platform.metastore.messages import decode
 from acid_platform.metastore.pasts import Pin, Tag, before_commits
 from acid_platform.metastore.records import PartitionRecord, PastTable, TableChanges
 from acid_platform.metastore.rules.declared import directories

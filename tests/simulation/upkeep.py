@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acid_platform.metastore.tasks import DropCleaning
+from acid_platform.metastore.operations.compaction import DropCleaning
 from tests.simulation.claims import Json, claim, expect, value
 from tests.simulation.line import Line
 from tests.simulation.rules import COMPACTION, Lock, Resource

@@ -6,7 +6,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from acid_platform.metastore.codec import encode
+from acid_platform.metastore.messages import encode
 from acid_platform.metastore.records import LockRequest
 from acid_platform.transactions import RowOperation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.concurrency import LockType

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from acid_platform.metastore.operations.history import GetSinks
+from acid_platform.metastore.operations.tables import GetSinks
 from tests.spark_source import streaming_program
 from tests.spark_source.places import KEPT, Place, place
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from acid_platform.metastore.operations.history import GetSinks
+from acid_platform.metastore.operations.tables import GetSinks
 from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.services import cleaner
 from tests.spark_source.places import KEPT, Place, forget, place

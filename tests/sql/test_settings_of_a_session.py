@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from acid_platform import SettingRefused, UnsupportedStatement, Warehouse
-from acid_platform.metastore.show_columns import Shown
+from acid_platform.metastore.operations.listings import Shown
 from tests.conftest import temporary_warehouse
 
 

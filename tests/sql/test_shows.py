@@ -14,8 +14,8 @@ from acid_platform import (
     UnsupportedStatement,
     Warehouse,
 )
-from acid_platform.metastore import show_columns
-from acid_platform.metastore.show_columns import Shown
+from acid_platform.metastore.operations import listings
+from acid_platform.metastore.operations.listings import Shown
 from acid_platform.sql import Done
 
 
@@ -143,7 +143,7 @@ def test_functions_are_sparks(warehouse: Warehouse) -> None:
 
 
 def test_locks_of_a_table_a_partition_and_a_database(warehouse: Warehouse) -> None:
-    partition = show_columns.LOCKS.index("partition")
+    partition = listings.LOCKS.index("partition")
     with warehouse.metastore.begin() as txn:
         txn.lock("t", "SHARED_WRITE", partition="ds=a/hr=1")
         for text in ("SHOW LOCKS", "SHOW LOCKS EXTENDED", "SHOW LOCKS t EXTENDED"):

@@ -15,7 +15,7 @@ from acid_platform.base import local_files
 from acid_platform.errors import OwnedByOthers
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.server import state_tables
-from acid_platform.metastore.server.state_file import Origin
+from acid_platform.metastore.server.state_tables import Origin
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from acid_platform.base.object_store import BY_SCHEME, STORES
 from acid_platform.engine.spark.failures import of_files
 from acid_platform.engine.spark.jvm import executor_variables, store_settings
 from acid_platform.errors import AcidError
-from acid_platform.metastore.log.store_access import objects_at
+from acid_platform.metastore.log.objects import objects_at
 from acid_platform.storage.files import Files
 from tests.stores.real import ROOT
 

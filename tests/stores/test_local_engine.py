@@ -18,7 +18,7 @@ from pyarrow.fs import FileInfo
 from acid_platform import MetastoreMissing, Table, Warehouse, WarehouseMismatch
 from acid_platform.cli.main import main
 from acid_platform.metastore.log.local import LocalLog
-from acid_platform.metastore.server.saving import write_copy
+from acid_platform.metastore.server.store import write_copy
 from acid_platform.services import cleaner, worker
 from acid_platform.services.fsck import Check, examine
 from acid_platform.storage.durability import remove_if_empty

@@ -252,7 +252,6 @@ def test_the_workspace_names_the_composition_root() -> None:
 LOG_IMPORTS = {
     "metastore/log/bucket.py": "import obstore",
     "metastore/log/postgres.py": "import psycopg",
-    "metastore/log/postgres_session.py": "import psycopg",
 }
 FORBIDDEN_IMPORTS = {
     "layout/a.py": "acid_platform.engine",

@@ -39,7 +39,7 @@ from acid_platform.layout.types import parse_type
 from acid_platform.metastore import wire
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
-from acid_platform.metastore.log.segment import segment_name
+from acid_platform.metastore.log.contract import segment_name
 from acid_platform.predicates.analysis import parsed
 from acid_platform.storage.files import Files
 
@@ -312,7 +312,7 @@ SIGNS = ["/", "#", "?", "@", ":", "[", "]", "%zz", "\\", " ", "//", "@/", "#@", 
 @pytest.mark.parametrize("address", ["postgresql://{}@host:5432/db", "postgres://{}@host/db?x=1"])
 def test_no_error_shows_the_password_of_an_address(address: str) -> None:
     from acid_platform.handles.import_sources import PostgresSource
-    from acid_platform.metastore.log.open_log import open_log
+    from acid_platform.metastore.log.contract import open_log
 
     secrets = [
         written

@@ -29,10 +29,14 @@ from acid_platform.errors import (
     error_class,
 )
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.client import start
-from acid_platform.metastore.client.target import Target
-from acid_platform.metastore.codec import JsonObject, encode
-from acid_platform.metastore.operations.base import Answer, MetastoreOperation, read_answer
+from acid_platform.metastore.client.target import START_SECONDS, Target
+from acid_platform.metastore.messages import (
+    Answer,
+    JsonObject,
+    MetastoreOperation,
+    encode,
+    read_answer,
+)
 from acid_platform.metastore.wire import LARGEST_MESSAGE, Channel, Malformed, Refused
 
 A = TypeVar("A")
@@ -142,12 +146,12 @@ class Link:
         Raises MetastoreUnavailable if that takes longer than a start may take.
         """
         self.close()
-        deadline = time.monotonic() + start.START_SECONDS
+        deadline = time.monotonic() + START_SECONDS
         while self.target.runs(pid):
             if time.monotonic() > deadline:
                 raise MetastoreUnavailable(
                     f"process {pid} was told to stop the metastore of {self.target} and still runs"
-                    f" after {start.START_SECONDS:g} s; its log says why"
+                    f" after {START_SECONDS:g} s; its log says why"
                 )
             time.sleep(0.005)
 
@@ -155,7 +159,7 @@ class Link:
 
     def _recover(self, request: _Request, why: str) -> Answer:
         repeatable = request.operation.repeatable
-        deadline, pause = time.monotonic() + start.START_SECONDS, 0.005
+        deadline, pause = time.monotonic() + START_SECONDS, 0.005
         while True:
             self.close()
             try:
@@ -226,7 +230,7 @@ class Link:
 
     def _connect(self) -> Channel:
         target, began, pause = self.target, time.monotonic(), 0.005
-        seconds = start.START_SECONDS if target.startable else target.failover_seconds
+        seconds = START_SECONDS if target.startable else target.failover_seconds
         while True:
             try:
                 return target.dial()

@@ -19,20 +19,32 @@ from acid_platform.base.config import PATHS, Settings
 from acid_platform.base.paths import user_path
 from acid_platform.layout.constraints import Constraint
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.client.heartbeats import Heartbeats
 from acid_platform.metastore.client.link import Link
-from acid_platform.metastore.client.open_transaction import CompactionTransaction, OpenTransaction
+from acid_platform.metastore.client.open_transaction import (
+    CompactionTransaction,
+    Heartbeats,
+    OpenTransaction,
+)
 from acid_platform.metastore.client.target import find
-from acid_platform.metastore.codec import encode
-from acid_platform.metastore.operations.base import MetastoreOperation, Row, Values
-from acid_platform.metastore.places import Places, placed
-from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord, ViewRecord
-from acid_platform.metastore.show_columns import history_entries
+from acid_platform.metastore.messages import MetastoreOperation, Row, Values, encode
+from acid_platform.metastore.operations.listings import history_entries
+from acid_platform.metastore.records import (
+    ClientInfo,
+    LockRequest,
+    Places,
+    TableRecord,
+    ViewRecord,
+    placed,
+)
 from acid_platform.transactions import TxnType
 from acid_platform.transactions.concurrency import LockType
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.tasks import CompactionTask, EntityCounters, EntityState
+    from acid_platform.metastore.operations.compaction import (
+        CompactionTask,
+        EntityCounters,
+        EntityState,
+    )
 
 A = TypeVar("A")
 

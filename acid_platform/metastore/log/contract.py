@@ -8,15 +8,20 @@ The lease in `Leader` only tells others when to try, and a leader whether it may
 
 from __future__ import annotations
 
+import json
+import re
 import secrets
+import zlib
 from abc import abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from acid_platform.errors import MetastoreDamaged, MetastoreUnavailable
+from acid_platform.base.object_store import BY_SCHEME
+from acid_platform.base.paths import without_credentials
+from acid_platform.errors import InvalidDefinition, MetastoreDamaged, MetastoreUnavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,3 +213,170 @@ class SharedLog(Log):
 
     def close(self) -> None:
         self._last = None
+
+
+_POSTGRES = ("postgresql", "postgres")
+
+
+def open_log(where: str, patience: float = 10) -> SharedLog:
+    """The log at an address; nothing is asked yet, but the region of a bucket.
+
+    `patience`: for how many seconds failing requests are tried again. Raises InvalidDefinition, as
+    for an address of another kind, and if a needed package is missing.
+    """
+    scheme = where.partition("://")[0]
+    if scheme in _POSTGRES:
+        try:
+            from acid_platform.metastore.log.postgres import PostgresLog
+        except ModuleNotFoundError as error:
+            raise _missing(error, where, "psycopg", "postgres") from error
+        return PostgresLog(where, patience)
+    if scheme in BY_SCHEME or where.startswith("file:"):
+        from acid_platform.metastore.log.objects import ObjectLog
+
+        try:
+            return ObjectLog(where, patience)
+        except ModuleNotFoundError as error:
+            raise _missing(error, where, "obstore", "bucket") from error
+    schemes = ", ".join(f"{one}://" for one in ("postgresql", *BY_SCHEME, "file"))
+    raise InvalidDefinition(
+        f"{without_credentials(where)} is no place of a log: it begins with none of {schemes}"
+    )
+
+
+def _missing(error: ModuleNotFoundError, where: str, package: str, extra: str) -> Exception:
+    if error.name != package:
+        return error
+    return InvalidDefinition(
+        f"{without_credentials(where)} needs {package}: pip install acid-platform[{extra}]"
+    )
+
+
+_RS, _NEWLINE = b"\x1e", b"\n"
+_HEADER = re.compile(rb"acid metastore log 1 (\{[^\n]*\}) ([0-9a-f]{8})\n")
+_NAME = re.compile(r"journal-(\d{16})\.log")
+_SNAPSHOT = re.compile(r"snapshot-(\d{16})\.duckdb")
+
+
+def segment_name(first: int) -> str:
+    return f"journal-{first:016}.log"
+
+
+def snapshot_name(position: int) -> str:
+    return f"snapshot-{position:016}.duckdb"
+
+
+def segment_first(name: str) -> int | None:
+    """The position of the first batch in a segment of this name; None for another file."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def snapshot_position(name: str) -> int | None:
+    """The position of a snapshot of this name; None for another file."""
+    match = _SNAPSHOT.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def is_part(name: str) -> bool:
+    """Whether a file of this name belongs to a log."""
+    return name.startswith(("journal", "snapshot-"))
+
+
+@dataclass(frozen=True)
+class Header:
+    """The first line of a segment."""
+
+    history: str
+    first: int
+    """The position of the first batch."""
+    place: str = ""
+    """Where the log was when the segment began (P31)."""
+    number: str = ""
+    """Tells this use of the file from earlier ones."""
+    follows: str = ""
+    """The history of the batch before the first; empty if there is none."""
+
+    @classmethod
+    def new(cls, history: str, first: int, place: str = "", follows: str = "") -> Header:
+        return cls(history, first, place, secrets.token_hex(8), follows)
+
+    @classmethod
+    def parse(cls, data: bytes) -> Header | None:
+        """None if the data don't begin with a whole header."""
+        match = _HEADER.match(data)
+        if match is None or match[2] != _checksum(match[1]):
+            return None
+        try:
+            return cls(**json.loads(match[1]))
+        except (ValueError, TypeError, RecursionError):
+            return None
+
+    @cached_property
+    def line(self) -> bytes:
+        fields = json.dumps(asdict(self)).encode()
+        return b"acid metastore log 1 %b %b\n" % (fields, _checksum(fields))
+
+    @cached_property
+    def seed(self) -> int:
+        """With which the checksum of each batch begins."""
+        return zlib.crc32(self.line)
+
+
+def _checksum(fields: bytes) -> bytes:
+    return b"%08x" % zlib.crc32(fields)
+
+
+def encode_batch(batch: Batch, seed: int) -> bytes:
+    body = f"{batch.position} {batch.epoch} {batch.made} {batch.text}".encode()
+    return b"%b%08x %b%b" % (_RS, zlib.crc32(body, seed), body, _NEWLINE)
+
+
+def encode_segment(header: Header, batches: Iterable[Batch]) -> bytes:
+    return header.line + b"".join(encode_batch(batch, header.seed) for batch in batches)
+
+
+def decode_batches(data: bytes, header: Header) -> tuple[list[Batch], int]:
+    """The batches from the first one on, as long as their positions are consecutive, and the byte
+    after the last."""
+    batches: list[Batch] = []
+    at, expected = len(header.line), header.first
+    while (decoded := _decode(data, at, header.seed)) is not None:
+        batch, end = decoded
+        if batch.position != expected:
+            break
+        batches.append(batch)
+        at, expected = end, expected + 1
+    return batches, at
+
+
+def batch_after(data: bytes, at: int, header: Header, last: int) -> Batch | None:
+    """A batch after position `last` that stands anywhere after a byte that can't be read."""
+    while (at := data.find(_RS, at)) >= 0:
+        decoded = _decode(data, at, header.seed)
+        if decoded is not None and decoded[0].position > last:
+            return decoded[0]
+        at += 1
+    return None
+
+
+def _decode(data: bytes, at: int, seed: int) -> tuple[Batch, int] | None:
+    """The batch at this byte and its end; None if there is no complete batch.
+
+    Raises MetastoreDamaged for one that no metastore wrote.
+    """
+    end = data.find(_NEWLINE, at)
+    if end < 0 or data[at : at + 1] != _RS:
+        return None
+    checksum, body = data[at + 1 : at + 9], data[at + 10 : end]
+    # Compared as text: a changed bit may turn a hexadecimal digit into its other case.
+    if data[at + 9 : at + 10] != b" " or checksum != b"%08x" % zlib.crc32(body, seed):
+        return None
+    try:
+        position, epoch, made, text = body.split(b" ", 3)
+        return Batch(int(position), int(epoch), int(made), text.decode()), end + 1
+    except ValueError as error:
+        raise MetastoreDamaged(
+            f"the batch at byte {at} of a segment has the right checksum, and is none of a"
+            f" metastore's: {error}; restore a backup"
+        ) from error

@@ -24,9 +24,8 @@ from pathlib import Path
 
 from acid_platform.base.local_files import sync_data, sync_path
 from acid_platform.errors import MetastoreDamaged
-from acid_platform.metastore.log import segment
-from acid_platform.metastore.log.contract import Batch, Leader, PositionTaken
-from acid_platform.metastore.log.segment import Header
+from acid_platform.metastore.log import contract
+from acid_platform.metastore.log.contract import Batch, Header, Leader, PositionTaken
 
 _SEGMENT_BYTES = 8 << 20
 _SPARE = "journal.spare"
@@ -89,12 +88,12 @@ class LocalLog:
         self._file = os.open(path, os.O_RDWR)
         try:
             data = path.read_bytes()
-            batches, self._end = segment.run(data, self._header)
+            batches, self._end = contract.decode_batches(data, self._header)
             self._last = self._header.first - 1 + len(batches)
             self._require_saved_batches(path)
             if batches:
                 # After a failed fdatasync the page cache may still show it, so it is written again.
-                last = segment.encode(batches[-1], self._header.seed)
+                last = contract.encode_batch(batches[-1], self._header.seed)
                 _write(self._file, last, self._end - len(last))
                 sync_data(self._file)
         except BaseException:
@@ -118,7 +117,7 @@ class LocalLog:
             )
         if self._end >= _SEGMENT_BYTES:
             self._begin_segment(self._header.history, batch.position)
-        data = segment.encode(batch, self._header.seed)
+        data = contract.encode_batch(batch, self._header.seed)
         try:
             _write(self._file, data, self._end)
             sync_data(self._file)
@@ -135,7 +134,7 @@ class LocalLog:
 
     def _begin_segment(self, history: str, first: int) -> None:
         header = Header.new(history, first, self.place, self._follows(first))
-        spare, path = self.directory / _SPARE, self.directory / segment.segment_name(first)
+        spare, path = self.directory / _SPARE, self.directory / contract.segment_name(first)
         draft = spare if spare.exists() else self.directory / _DRAFT
         file = os.open(draft, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -205,9 +204,9 @@ class LocalLog:
         while True:
             data = path.read_bytes()
             path.stat()
-            batches, end = segment.run(data, header)
+            batches, end = contract.decode_batches(data, header)
             last = header.first - 1 + len(batches)
-            later = segment.later(data, end, header, last) if newest else None
+            later = contract.batch_after(data, end, header, last) if newest else None
             if later is None:
                 return batches
             if end == broken_at:
@@ -233,7 +232,7 @@ class LocalLog:
 
     def _segments(self) -> list[Path]:
         names = sorted(os.listdir(self.directory))  # positions have a fixed width
-        return [self.directory / name for name in names if segment.segment_first(name)]
+        return [self.directory / name for name in names if contract.segment_first(name)]
 
     def _newest_segment(self) -> Path:
         paths = self._segments()
@@ -247,11 +246,11 @@ class LocalLog:
     # --- snapshots ------------------------------------------------------------------------------
 
     def snapshots(self) -> list[int]:
-        positions = map(segment.snapshot_position, os.listdir(self.directory))
+        positions = map(contract.snapshot_position, os.listdir(self.directory))
         return sorted(position for position in positions if position is not None)
 
     def get_snapshot(self, position: int, directory: Path) -> Path:  # noqa: ARG002 (Log has it)
-        path = self.directory / segment.snapshot_name(position)
+        path = self.directory / contract.snapshot_name(position)
         if not path.exists():
             raise FileNotFoundError(path)
         return path
@@ -260,11 +259,11 @@ class LocalLog:
         """`file` must be on the same file system. An archive keeps what a restore needs."""
         os.chmod(file, 0o600)
         sync_path(file)
-        os.rename(file, self.directory / segment.snapshot_name(position))
+        os.rename(file, self.directory / contract.snapshot_name(position))
         sync_path(self.directory)
         for older in self.snapshots():
             if older < position:
-                (self.directory / segment.snapshot_name(older)).unlink()
+                (self.directory / contract.snapshot_name(older)).unlink()
 
     def release(self) -> None:
         """Gives up segments that a snapshot and an archive have replaced.
@@ -294,7 +293,7 @@ class LocalLog:
 
 
 def _first(path: Path) -> int:
-    first = segment.segment_first(path.name)
+    first = contract.segment_first(path.name)
     assert first is not None
     return first
 

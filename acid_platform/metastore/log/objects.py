@@ -15,30 +15,184 @@ marks. A leader that was replaced and does not know it will try that position: i
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import random
 import secrets
+import shutil
 import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from secrets import token_hex
+from typing import Any, Protocol, TypeVar
 
+from acid_platform.base.local_files import create_private, make_directory, sync_path
+from acid_platform.base.object_store import BY_SCHEME
+from acid_platform.base.paths import local_path
 from acid_platform.errors import (
+    InvalidDefinition,
     MetastoreDamaged,
     MetastoreIncompatible,
     MetastoreUnavailable,
     StoreUnavailable,
 )
-from acid_platform.metastore.log import segment
-from acid_platform.metastore.log.contract import Batch, Beginning, Leader, SharedLog
-from acid_platform.metastore.log.segment import Header
-from acid_platform.metastore.log.store_access import LOG, objects_at
+from acid_platform.metastore.log import contract
+from acid_platform.metastore.log.contract import Batch, Beginning, Header, Leader, SharedLog
+
+_DRAFT = ".draft-"
+"""Begins the name of a file that is being written; listings don't show it."""
+
+
+class Folder:
+    """The files of a directory, which is made when the first one is written.
+
+    Methods raise OSError, as for a full disk; then nothing was written.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.place = f"file://{directory.resolve()}"
+
+    def create(self, name: str, data: bytes) -> None:
+        with self._written(data) as draft:
+            os.link(draft, self._directory / name)
+
+    def replace(self, name: str, data: bytes, version: object) -> None:
+        with self._written(data) as draft, self._locked():
+            if (self._directory / name).read_bytes() != version:
+                raise FileExistsError(name)
+            os.rename(draft, self._directory / name)
+
+    def get(self, name: str) -> tuple[bytes, object]:
+        data = (self._directory / name).read_bytes()
+        return data, data
+
+    def names(self, after: str = "") -> list[str]:
+        if not self._directory.exists():
+            return []
+        names = os.listdir(self._directory)
+        return sorted(name for name in names if name > after and not name.startswith("."))
+
+    def delete(self, names: Sequence[str]) -> None:
+        for name in names:
+            (self._directory / name).unlink(missing_ok=True)
+        if names:
+            sync_path(self._directory)
+
+    def upload(self, name: str, file: Path) -> None:
+        with self._written(file) as draft:
+            os.rename(draft, self._directory / name)
+
+    def download(self, name: str, file: Path) -> None:
+        shutil.copyfile(self._directory / name, file)
+
+    def check(self, name: str) -> bool:
+        """A link fails if its name exists, on every file system that has links."""
+        return (self._directory / name).exists()
+
+    @contextmanager
+    def _written(self, content: bytes | Path) -> Iterator[Path]:
+        """A synced file for a name of the directory, which is synced when the block ends."""
+        make_directory(self._directory, 0o700)
+        draft = self._directory / f"{_DRAFT}{token_hex(8)}"
+        try:
+            with create_private(draft) as file:
+                if isinstance(content, Path):
+                    with open(content, "rb") as source:
+                        shutil.copyfileobj(source, file)
+                else:
+                    file.write(content)
+            sync_path(draft)
+            yield draft
+        finally:
+            draft.unlink(missing_ok=True)
+            sync_path(self._directory)  # also if the name exists: maybe it was never synced
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Excludes other processes and threads that replace an object."""
+        file = os.open(self._directory / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(file)
+
+
+LOG = "log.json"
+"""The object that every log has."""
+
+
+class Objects(Protocol):
+    """Named objects. Any thread may use them.
+
+    All methods raise StoreUnavailable if the outcome is unknown, and StoreRefused.
+    """
+
+    place: str
+
+    def create(self, name: str, data: bytes) -> None:
+        """Raises FileExistsError if there is such an object."""
+
+    def replace(self, name: str, data: bytes, version: object) -> None:
+        """Raises FileExistsError if the object is no longer the one that had this version."""
+
+    def get(self, name: str) -> tuple[bytes, object]:
+        """The content, and a version for `replace`. Raises FileNotFoundError."""
+
+    def names(self, after: str = "") -> list[str]:
+        """The names of objects in their order, beginning after the name `after`."""
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Deletes objects in this order or all at once; some may be gone."""
+
+    def upload(self, name: str, file: Path) -> None:
+        """Puts a file of any size. Nobody sees a part of it."""
+
+    def download(self, name: str, file: Path) -> None:
+        """Writes the object to a file. Raises FileNotFoundError."""
+
+    def check(self, name: str) -> bool:
+        """Whether the store honours conditions, tried on this object, which exists."""
+
+
+def objects_at(url: str, seconds: float) -> Objects:
+    """The objects below a prefix. `seconds`: how long a request may take.
+
+    Raises InvalidDefinition, and ModuleNotFoundError if obstore is missing.
+    """
+    if url.startswith("file:"):
+        return Folder(Path(local_path(url)))
+    scheme, _, rest = url.partition("://")
+    if scheme not in BY_SCHEME or not rest.partition("/")[2] or "?" in rest:
+        raise InvalidDefinition(
+            f"{url}: write the bucket and a prefix, as in s3://bucket/prefix; other stores begin"
+            f" with {', '.join(f'{scheme}://' for scheme in BY_SCHEME)}"
+        )
+    from acid_platform.metastore.log.bucket import StorePrefix
+
+    return StorePrefix(url, seconds)
+
+
+def logs_below(url: str) -> list[str]:
+    """The names of the prefixes below this one that hold a log, as of the histories in an archive.
+
+    Raises InvalidDefinition, StoreUnavailable, StoreRefused.
+    """
+    names = objects_at(url.rstrip("/"), 30).names()
+    if url.startswith("file:"):
+        path = Path(local_path(url))
+        names = [f"{name}/{LOG}" for name in names if (path / name / LOG).exists()]
+    return [name.partition("/")[0] for name in names if name.count("/") == 1 and LOG in name]
+
 
 _LEADER = "leader.json"
 _AHEAD = 16
@@ -102,7 +256,7 @@ class ObjectLog(SharedLog):
         self.beginning = beginning
 
     def remove_unused(self) -> bool:
-        unused = {LOG, segment.snapshot_name(self.beginning.after)}
+        unused = {LOG, contract.snapshot_name(self.beginning.after)}
         names = self._patiently(self._objects.names)
         if not self.beginning.after or not unused.issuperset(names):
             return False
@@ -138,9 +292,11 @@ class ObjectLog(SharedLog):
             self._put(batches, marked=False)
 
     def _put(self, batches: Sequence[Batch], marked: bool) -> None:
-        first, name = batches[0].position, segment.segment_name(batches[0].position)
+        first, name = batches[0].position, contract.segment_name(batches[0].position)
         is_next = self._is_next(batches[0])
-        data = segment.whole(Header(self.history, first, self.place, self._number), batches)
+        data = contract.encode_segment(
+            Header(self.history, first, self.place, self._number), batches
+        )
         try:
             if not is_next:  # the name may be deleted
                 if self._patiently(lambda: self._objects.get(name))[0] != data:
@@ -221,7 +377,7 @@ class ObjectLog(SharedLog):
 
     def _fetch(self, first: int) -> list[Batch]:
         """The batches of a segment, of which there is at least one."""
-        name = segment.segment_name(first)
+        name = contract.segment_name(first)
         try:
             data, _ = self._patiently(lambda: self._objects.get(name))
         except FileNotFoundError:
@@ -229,7 +385,7 @@ class ObjectLog(SharedLog):
         header = Header.parse(data)
         if header is None or header.first != first:
             raise MetastoreDamaged(f"{name} of {self.place} is damaged at byte 0, its header")
-        batches, end = segment.run(data, header)
+        batches, end = contract.decode_batches(data, header)
         if end != len(data) or not batches:
             raise MetastoreDamaged(
                 f"{name} of {self.place} is damaged at byte {end}: batch {first + len(batches)}"
@@ -241,9 +397,9 @@ class ObjectLog(SharedLog):
         """The first positions of the segments from that on which holds the batch after this one,
         or this one if it is the last."""
         # Just before the name, so that a segment of this one batch is listed.
-        near = self._positions(segment.segment_first, segment.segment_name(after).split(".")[0])
+        near = self._positions(contract.segment_first, contract.segment_name(after).split(".")[0])
         if not near or near[0] > after + 1:  # a longer segment may hold it
-            near = self._positions(segment.segment_first)
+            near = self._positions(contract.segment_first)
         return near[max(bisect_right(near, after + 1) - 1, 0) :]
 
     def _positions(self, parse: Callable[[str], int | None], after: str = "") -> list[int]:
@@ -253,10 +409,10 @@ class ObjectLog(SharedLog):
     # --- snapshots ------------------------------------------------------------------------------
 
     def snapshots(self) -> list[int]:
-        return self._positions(segment.snapshot_position, "snapshot-")
+        return self._positions(contract.snapshot_position, "snapshot-")
 
     def get_snapshot(self, position: int, directory: Path) -> Path:
-        name = segment.snapshot_name(position)
+        name = contract.snapshot_name(position)
         path = directory / name
         try:
             self._patiently(lambda: self._objects.download(name, path))
@@ -267,16 +423,16 @@ class ObjectLog(SharedLog):
 
     def put_snapshot(self, position: int, file: Path, keep_since: int | None = None) -> None:
         """The moment of a snapshot is that of the batch at its position, which is kept with it."""
-        name = segment.snapshot_name(position)
+        name = contract.snapshot_name(position)
         self._patiently(lambda: self._objects.upload(name, file))
         file.unlink()
         oldest = position if keep_since is None else self._oldest_needed(keep_since)
         # Snapshots first: the batches after one that is listed are there.
-        self._forget([segment.snapshot_name(each) for each in self.snapshots() if each < oldest])
+        self._forget([contract.snapshot_name(each) for each in self.snapshots() if each < oldest])
         marked = set(self._positions(_marked, "epoch-"))
         replaced = [
-            segment.segment_name(first)
-            for first, following in pairwise(self._positions(segment.segment_first, "journal-"))
+            contract.segment_name(first)
+            for first, following in pairwise(self._positions(contract.segment_first, "journal-"))
             if following <= oldest and first not in marked
         ]
         self._forget(replaced)

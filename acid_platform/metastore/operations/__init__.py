@@ -10,12 +10,8 @@ from acid_platform.base.first_use import names_in
 
 if TYPE_CHECKING:
     from acid_platform.metastore.operations.compaction import *  # noqa: F403
-    from acid_platform.metastore.operations.history import *  # noqa: F403
-    from acid_platform.metastore.operations.other_engines import *  # noqa: F403
-    from acid_platform.metastore.operations.shows import *  # noqa: F403
+    from acid_platform.metastore.operations.listings import *  # noqa: F403
     from acid_platform.metastore.operations.tables import *  # noqa: F403
     from acid_platform.metastore.operations.transactions import *  # noqa: F403
 else:
-    __getattr__ = names_in(
-        __name__, "tables", "transactions", "shows", "history", "other_engines", "compaction"
-    )
+    __getattr__ = names_in(__name__, "tables", "transactions", "listings", "compaction")

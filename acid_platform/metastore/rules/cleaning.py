@@ -2,19 +2,320 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
+from operator import attrgetter
 
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import CompactionLost
+from acid_platform.layout.table_properties import CONSUMER_RETENTION, HISTORY_RETENTION
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.codec import FLAT
-from acid_platform.metastore.rules import kept_history
-from acid_platform.metastore.rules.cleaning_survey import survey
+from acid_platform.metastore.messages import FLAT
+from acid_platform.metastore.operations.compaction import (
+    BlockedCleaning,
+    CleaningTask,
+    DropCleaning,
+    DropTask,
+    EntityCleaning,
+    EntityTask,
+    QueuedTask,
+)
+from acid_platform.metastore.pasts import Pin, TableCommit, utc_text
+from acid_platform.metastore.records import Holder
+from acid_platform.metastore.rules import snapshots
 from acid_platform.metastore.rules.compactions import CompactionEnded, to_history
-from acid_platform.metastore.rules.state import Component, Entity, Retry, State
+from acid_platform.metastore.rules.declared import why_foreign
+from acid_platform.metastore.rules.snapshots import cleaner_lists, holders, low_mark, txn_list
+from acid_platform.metastore.rules.state import Component, Entity, Retry, State, TableState, Txn
+from acid_platform.metastore.rules.table_declarations import being_cleaned
+from acid_platform.metastore.rules.timers import NEVER
 from acid_platform.metastore.rules.turn import Event, Turn, handles
-from acid_platform.metastore.tasks import CleaningTask, DropTask, EntityTask
-from acid_platform.transactions import RowOperation
+from acid_platform.transactions import RowOperation, ValidWriteIdList
+
+_MANY_PARTITIONS = 1000
+_R, _W = CompactionState.READY_FOR_CLEANING, CompactionState.WORKING
+
+
+def survey(
+    turn: Turn, only: Entity | None = None, every: bool = False
+) -> tuple[list[CleaningTask], list[BlockedCleaning]]:
+    """All cleanings, or those of one entity: what may run now, and what waits, with the reason.
+
+    Few and young aborted transactions ask for no cleaning, but `every` one takes them along.
+    """
+    ready: list[CleaningTask] = []
+    waiting: list[BlockedCleaning] = []
+    state = turn.state
+    working = {row.entity for row in state.compactions() if row.state is _W}
+    dropped = [(drop.table_id, f"{drop.location}/") for drop in state.drops()]
+    for cleaning in (
+        *_rows(turn, only),
+        *_aborts(turn, only, every or only is not None),
+        *_lapsed(turn, only),
+    ):
+        if isinstance(cleaning, BlockedCleaning):
+            waiting.append(cleaning)
+            continue
+        table, reason = state.tables.get(cleaning.table_id), ""
+        if table is not None and table.record.foreign:
+            reason = f"it is read only, {why_foreign(table)}"
+        elif cleaning.entity in working:
+            reason = "a compaction of it is working"
+        elif being_cleaned(state, cleaning.entity):
+            reason = "a Cleaner is at work on it"
+        elif _earlier_table(dropped, cleaning):
+            reason = f"a table dropped from {cleaning.location} is still to be removed"
+        if reason:
+            waiting.append(BlockedCleaning.of(cleaning, reason))
+        else:
+            ready.append(cleaning)
+    return ready[: state.settings.integer("hive.compactor.fetch.size")], waiting
+
+
+def _earlier_table(dropped: Sequence[tuple[int, str]], task: CleaningTask) -> bool:
+    """Whether snapshots may still need files there that belonged to an earlier table (P22)."""
+    mine = f"{task.location}/"
+    return any(
+        table_id < task.table_id and (mine.startswith(place) or place.startswith(mine))
+        for table_id, place in dropped
+    )
+
+
+def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCleaning]:
+    """Cleanings after compactions: for each entity the row with the lowest highest write id (C37 to
+    C40)."""
+    state, settings, timers = turn.state, turn.state.settings, turn.state.timers
+    delay = 0
+    if settings.flag("hive.compactor.delayed.cleanup.enabled"):
+        delay = settings.integer("hive.compactor.cleaner.retention.time.seconds")
+    first: dict[tuple[Entity, str], QueuedTask] = {}
+    for row in sorted(state.queue.values(), key=lambda queued: queued.id):
+        if row.state is not _R or only not in (None, row.entity):
+            continue
+        until = max(
+            timers.row_since[row.id] + delay if delay else NEVER,
+            timers.retry_row.get(row.id, NEVER),
+        )
+        if turn.steady < until or (delay and turn.steady <= until):
+            why = f"retry after {row.error!r}" if row.cleaner_retry_at else "delayed cleanup"
+            yield BlockedCleaning.of(row, f"{why}, until {turn.wall(until)}")
+            continue
+        key = (row.entity, row.location if isinstance(row, DropTask) else "")
+        if key not in first or row.highest_write_id < first[key].highest_write_id:
+            first[key] = row
+    for row in first.values():
+        if txns := holders(state, row.table_id, row.next_txn_id):
+            yield BlockedCleaning.of(
+                row,
+                f"transactions opened before its commit (next id {row.next_txn_id}) are open",
+                tuple(map(holder, txns)),
+            )
+        elif reason := _past_needs(turn, row):
+            yield BlockedCleaning.of(row, reason, (), True)
+        else:
+            yield _row_task(turn, row)
+
+
+def _past_needs(turn: Turn, row: QueuedTask) -> str:
+    """Why past snapshots still need what the row replaced or dropped; empty if none does (P36)."""
+    table = turn.state.known_table(row.table_id)
+    if table is None:
+        return ""
+    later = () if table.dropped else _later(turn, table, row.partition)
+    commit = next((past for past in later if past.txn_id == row.txn_id), None)
+    if commit is not None:
+        return _keeper(turn, table, commit)
+    if isinstance(row, DropTask):
+        ended = snapshots.history_ended(table, row.partition)
+        for who, pin in snapshots.pins_of(turn.state, table, ended):
+            if not pin.write_ids.is_valid(row.highest_write_id):
+                return f"{who} keeps the partition as it was before its drop"
+    return ""
+
+
+def _keeper(turn: Turn, table: TableState, commit: TableCommit) -> str:
+    """What keeps the snapshot before a commit."""
+    until = commit.at + snapshots.retention(turn.state, table)
+    if until > turn.now:
+        return f"{HISTORY_RETENTION.name} keeps what it replaced until {utc_text(until)}"
+    if reader := snapshots.reader_since(turn.state, table, commit.moment):
+        return f"transaction {reader} reads the changes since before it"
+    waiting = (
+        each
+        for each in snapshots.unread(turn.state, table, turn.now)
+        if each.moment < commit.moment
+    )
+    last = max(waiting, key=attrgetter("until"))
+    return (
+        f"consumer {last.consumer} has not read the changes since before it;"
+        f" {CONSUMER_RETENTION.name} keeps them until {utc_text(last.until)}"
+    )
+
+
+def _later(turn: Turn, table: TableState, partition: str | None) -> Sequence[TableCommit]:
+    """The commits that the oldest snapshot of a partition's history does not see."""
+    ended = snapshots.history_ended(table, partition)
+    return snapshots.commits_after(table, snapshots.horizon(turn.state, table, turn.now, ended))
+
+
+def holder(txn: Txn) -> Holder:
+    return Holder(txn.txn_id, txn.info.user, txn.info.host, txn.info.run_id)
+
+
+def _row_task(turn: Turn, row: QueuedTask) -> CleaningTask:
+    state = turn.state
+    if isinstance(row, DropTask):
+        return _drop_task(state, row)
+    table = state.tables[row.table_id]
+    # An open transaction may still ask for the table; P11 refuses only those below `next_txn_id`.
+    above = (txn.txn_id for txn in state.open_txns() if txn.txn_id >= row.next_txn_id)
+    watermark = min(above, default=state.next_txn)
+    later = _later(turn, table, row.partition)
+    txns, listed = cleaner_lists(state, table, watermark, row.highest_write_id, later)
+    return EntityCleaning.of(
+        row,
+        location=table.record.place_of(row.partition),
+        highest_write_id=row.highest_write_id,
+        next_txn_id=row.next_txn_id,
+        valid_txns=txns,
+        write_ids=listed,
+        properties={**table.record.properties, **row.properties},
+        pins=_pins(state, table, row.partition),
+    )
+
+
+def _drop_task(state: State, drop: DropTask) -> DropCleaning:
+    """A partition may be written again at any time, long before a commit registers it. And
+    snapshots may read it long after its table was dropped."""
+    names = {table.record.location for table in state.tables.values()} | {
+        later.location for later in state.drops() if later.table_id > drop.table_id
+    }
+    return DropCleaning.of(
+        drop,
+        location=drop.location,
+        highest_write_id=drop.highest_write_id,
+        next_txn_id=drop.next_txn_id,
+        valid_txns=txn_list(state),
+        write_ids=ValidWriteIdList.of(drop.table, drop.highest_write_id),
+        reused=drop.partition is not None or drop.location in names,
+    )
+
+
+def _pins(state: State, table: TableState, partition: str | None) -> tuple[Pin, ...]:
+    ended = snapshots.history_ended(table, partition)
+    return tuple(pin for _, pin in snapshots.pins_of(state, table, ended))
+
+
+def aborted_rows(state: State) -> dict[Entity, list[Component]]:
+    """What aborted transactions touched and the Cleaner has not cleaned yet, by entity (C2)."""
+    rows: dict[Entity, list[Component]] = {}
+    for txn in state.aborted_txns():
+        for component in state.components.get(txn.txn_id, ()):
+            if not component.cleaned:
+                rows.setdefault(component.entity, []).append(component)
+    return rows
+
+
+def _aborts(
+    turn: Turn, only: Entity | None, every: bool
+) -> Iterator[CleaningTask | BlockedCleaning]:
+    """Cleanings of entities with too many or too old aborted transactions (C50 to C55), or with
+    `every` of all that have some; but not of a table with very many partitions, any of which may
+    have their files.
+
+    Their lists stop below everything that an open snapshot of any table excludes, so no snapshot
+    needs what is obsolete there.
+    """
+    state = turn.state
+    if not state.settings.flag("hive.compactor.clean.aborts.using.cleaner"):
+        return
+    most = state.settings.integer("hive.compactor.abortedtxn.threshold")
+    age = state.settings.integer("hive.compactor.aborted.txn.time.threshold")
+    for (table_id, partition), rows in aborted_rows(state).items():
+        if only not in (None, (table_id, partition)):
+            continue
+        table = state.tables[table_id]
+        oldest = min(state.txns[row.txn_id].started for row in rows)
+        if len(rows) <= most and not (age >= 0 and oldest + age < turn.now):
+            many = partition is None and len(table.partitions) > _MANY_PARTITIONS
+            if not every or many or min(row.txn_id for row in rows) >= low_mark(state):
+                continue
+        retry = state.retries.get((table_id, partition))
+        again = state.timers.retry_entity.get((table_id, partition), NEVER)
+        if retry and turn.steady < again:
+            reason = f"{retry.error}, again at {turn.wall(again)}"
+            yield BlockedCleaning(0, table.record.name, table_id, partition, reason)
+            continue
+        yield _entity_task(turn, table, partition)
+
+
+def _lapsed(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCleaning]:
+    """Cleanings of entities in which an earlier one left directories for pins: they may run when
+    one of these pins is gone (P36)."""
+    state = turn.state
+    for table_id, table in state.tables.items():
+        for name, moments in table.held.items():
+            entity = (table_id, name or None)
+            if only not in (None, entity):
+                continue
+            ended = snapshots.history_ended(table, name)
+            pins = {pin.moment: who for who, pin in snapshots.pins_of(state, table, ended)}
+            if pins.keys() >= set(moments):
+                who = ", ".join(pins[moment] for moment in moments)
+                reason = f"{who}: it keeps what it shows"
+                readers = {pin.moment: id for id, pin in snapshots.open_pins(state, table)}
+                reading = tuple(
+                    holder(state.txns[readers[moment]]) for moment in moments if moment in readers
+                )
+                by_history = not readers.keys() >= set(moments)
+                yield BlockedCleaning(0, table.record.name, *entity, reason, reading, by_history)
+            elif entity not in aborted_rows(state):
+                newest = _newest_merge(state, entity)
+                if newest < low_mark(state):
+                    yield _entity_task(turn, table, entity[1])
+                    continue
+                # It would remove nothing and be done, and nobody would come back for the rest.
+                yield BlockedCleaning(
+                    0,
+                    table.record.name,
+                    *entity,
+                    f"a snapshot may not see what transaction {newest} merged or replaced",
+                    tuple(holder(txn) for txn in state.open_txns() if txn.txn_id < newest),
+                )
+
+
+def _newest_merge(state: State, entity: Entity) -> int:
+    """The last transaction whose directory makes others obsolete."""
+    return max(
+        (
+            directory.txn
+            for directory in state.directories.get(entity, {}).values()
+            if directory.base or directory.compacted
+        ),
+        default=0,
+    )
+
+
+def _entity_task(turn: Turn, table: TableState, partition: str | None) -> EntityCleaning:
+    """A cleaning without a compaction, of what no open snapshot of any table needs."""
+    state = turn.state
+    txns, listed = cleaner_lists(
+        state, table, low_mark(state), table.last_write_id, _later(turn, table, partition)
+    )
+    return EntityCleaning(
+        id=0,
+        table=table.record.name,
+        table_id=table.record.table_id,
+        partition=partition,
+        location=table.record.place_of(partition),
+        highest_write_id=listed.high_watermark,
+        next_txn_id=0,
+        valid_txns=txns,
+        write_ids=listed,
+        properties=table.record.properties,
+        pins=_pins(state, table, partition),
+    )
+
 
 _R = CompactionState.READY_FOR_CLEANING
 
@@ -29,7 +330,7 @@ def start(turn: Turn, operation: ops.StartCleaning) -> CleaningTask:
     for task in ready:
         if task.id == operation.id:
             table = turn.state.tables.get(task.table_id)
-            since = kept_history.horizon(turn.state, table, turn.now) if table else 0
+            since = snapshots.horizon(turn.state, table, turn.now) if table else 0
             turn.record(CleaningStarted(operation, task.next_txn_id, since))
             return task
     why = [blocked.reason for blocked in waiting if blocked.id == operation.id]
@@ -104,7 +405,7 @@ class CleaningStarted(Event, kind="cleaning"):
         table = state.known_table(self.cleaning.table_id)
         if table is not None:
             table.cleaned_upto = max(table.cleaned_upto, self.upto)
-            kept_history.advance(state, table, self.since)
+            snapshots.advance_history(state, table, self.since)
         row = state.queue.get(self.cleaning.id)
         if row is not None:
             state.queue[row.id] = replace(row, cleaner_start=at)

@@ -8,19 +8,23 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import (
     AcidError,
     DeclarationChanged,
     InvalidDefinition,
     MalformedRows,
+    NoSuchPartition,
     NoSuchTable,
     OverwriteThenWrite,
+    Terminal,
     TxnAborted,
     WriteConflict,
 )
 from acid_platform.layout import table_properties
 from acid_platform.layout.names import DeltaName, parse_directory, span
 from acid_platform.metastore import operations as ops
+from acid_platform.metastore.operations.compaction import DropTask
 from acid_platform.metastore.pasts import Cursor, Sink
 from acid_platform.metastore.records import (
     PLATFORM,
@@ -33,11 +37,9 @@ from acid_platform.metastore.records import (
     WriteReport,
     refuse_names_of_views,
 )
-from acid_platform.metastore.rules import locking, positions, write_set
-from acid_platform.metastore.rules.declared import unchanged, widened
-from acid_platform.metastore.rules.drops import drop
-from acid_platform.metastore.rules.endings import Aborted, Committed, Placed
-from acid_platform.metastore.rules.state import Component, Entity, State, Txn
+from acid_platform.metastore.rules import change_feed, locking, write_set
+from acid_platform.metastore.rules.declared import refuse_foreign, unchanged, widened
+from acid_platform.metastore.rules.state import Component, Entity, State, Txn, forget_publications
 from acid_platform.metastore.rules.table_declarations import (
     TableAltered,
     check_columns,
@@ -46,9 +48,10 @@ from acid_platform.metastore.rules.table_declarations import (
     normal_partition,
 )
 from acid_platform.metastore.rules.turn import Event, Turn, handles
-from acid_platform.metastore.rules.txns import require_open
+from acid_platform.metastore.rules.txns import WriteIdAllocated, require_open
+from acid_platform.metastore.rules.write_set import Aborted, Committed, Placed
 from acid_platform.transactions import RowOperation, TxnState, TxnType
-from acid_platform.transactions.concurrency import InTable, Looked, WriteSetRow
+from acid_platform.transactions.concurrency import InTable, LockType, Looked, WriteSetRow
 from acid_platform.transactions.row_sets import MOST_REGIONS, RowSet
 
 
@@ -123,8 +126,8 @@ def _checked(turn: Turn, txn: Txn, contents: ops.CommitContents) -> CheckedCommi
         changed,
         altered=tuple(record for record in wider if record is not None),
         rewritten=tuple(_rewritten(state, txn, table) for table in contents.rewritten),
-        cursors=positions.moved(state, txn, contents.cursors),
-        sinks=positions.advanced(turn, txn, contents.sinks),
+        cursors=change_feed.moved_cursors(state, txn, contents.cursors),
+        sinks=change_feed.advanced_sinks(turn, txn, contents.sinks),
         looked=_looked(state, txn, contents),
     )
     conflict = write_set.conflict(state, txn, components, changed)
@@ -428,3 +431,110 @@ class RowsForgotten(Event, kind="rows_forgotten"):
 
     def apply(self, state: State, _at: int) -> None:
         write_set.forget_rows(state, self.upto)
+
+
+def drop(turn: Turn, operation: ops.Drop) -> None:
+    """Drops a table or partition; the Cleaner removes the files under C41 (P22).
+
+    The files of a foreign table stay (P31). The drop of a partition allocates a write id: whoever
+    sees it sees nothing at or below it. The caller commits the transaction. Raises NoSuchTable,
+    NoSuchPartition, ForeignLocation, and Terminal without the lock.
+    """
+    state, txn_id = turn.state, operation.txn
+    table = state.table(operation.name)
+    partition = operation.partition
+    if partition is not None:
+        refuse_foreign(table, "DROP PARTITION")
+        partition = normal_partition(table, partition)
+        if partition not in table.partitions:
+            raise NoSuchPartition(f"{table.record.name} has no partition {partition}")
+    held = [
+        component
+        for ext in state.locks_by_txn.get(txn_id, [])
+        if state.locks[ext].acquired
+        for component in state.locks[ext].components
+    ]
+    if not any(
+        f"{component.db}.{component.table}" == table.record.name
+        and component.lock is LockType.EXCLUSIVE
+        and component.partition in (None, partition)
+        for component in held
+    ):
+        raise Terminal(f"transaction {txn_id} drops {table.record.name} without EXCLUSIVE lock")
+    if partition is not None:
+        turn.record(WriteIdAllocated(txn_id, table.record.table_id, table.next_write_id, needs=()))
+    row = DropTask(
+        id=state.next_compaction,
+        table=table.record.name,
+        table_id=table.record.table_id,
+        partition=partition,
+        state=CompactionState.READY_FOR_CLEANING,
+        location=table.record.place_of(partition),
+        enqueued=turn.now,
+        txn_id=txn_id,
+        next_txn_id=state.next_txn,
+        highest_write_id=table.last_write_id,
+        commit_time=turn.now,
+    )
+    turn.record(Dropped(row, state.last_txn))
+
+
+class Dropped(Event, kind="dropped"):
+    """Drops a table or partition; `row` is the Cleaner's task (P22)."""
+
+    row: DropTask
+    commit_id: int
+
+    def apply(self, state: State, _at: int) -> None:
+        row = self.row
+        table, location = state.tables[row.table_id], row.location
+        if not table.record.foreign:
+            state.locations[location] = max(state.locations.get(location, 0), row.highest_write_id)
+        if row.partition is None:
+            del state.tables[row.table_id], state.names[table.record.name]
+            for key, cursor in state.cursors.items():
+                if key[1] == row.table_id:  # another table of this name has other changes (P55)
+                    name = cursor.table or table.record.name
+                    state.cursors[key] = replace(cursor, table=name)
+            state.sinks = {key: sink for key, sink in state.sinks.items() if key[1] != row.table_id}
+            state.dropped_tables[row.table_id] = table
+            table.dropped = state.moment()
+            write_set.forget_table(state, row.table_id)
+            forget_publications(state, row.table_id)
+        else:
+            # If it is created again it sees nothing older; a writer with an older write id must
+            # conflict.
+            former = table.partitions.pop(row.partition)
+            table.dropped_partitions.append(replace(former, dropped=state.moment()))
+            table.floors[row.partition] = (*former.floors, row.highest_write_id)
+            overwritten = (RowOperation.OVERWRITE, row.txn_id, self.commit_id, row.highest_write_id)
+            write_set.put_drop(state, WriteSetRow(row.table_id, row.partition, *overwritten))
+
+        def gone(entity: Entity) -> bool:
+            return entity[0] == row.table_id and row.partition in (None, entity[1])
+
+        for entity in list(filter(gone, state.directories)):
+            # Snapshots that are older than the drop need them until they end (P28).
+            dropped = state.dropped_directories.setdefault(entity, {})
+            dropped.update(state.directories.pop(entity))
+        state.past = {key: past for key, past in state.past.items() if not gone(key)}
+        state.past_drops = {key: past for key, past in state.past_drops.items() if not gone(key)}
+        state.queue = {
+            key: task
+            for key, task in state.queue.items()
+            if isinstance(task, DropTask) or not gone(task.entity)
+        }
+        for txn_id, components in state.components.items():
+            state.components[txn_id] = [
+                component
+                for component in components
+                if not gone(component.entity)
+                or (row.partition is not None and component.operation is RowOperation.COMPACT)
+            ]
+        state.next_compaction = row.id + 1
+        if not table.record.foreign:  # otherwise its files stay, whoever owns them (P31)
+            state.queue[row.id] = row
+            since = {**state.timers.row_since, row.id: state.timers.now}
+            state.timers.row_since = {
+                key: moment for key, moment in since.items() if key in state.queue
+            }

@@ -16,16 +16,21 @@ from dataclasses import field, replace
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import AcidError, CompactionLost, InvalidDefinition
 from acid_platform.metastore import operations as ops
+from acid_platform.metastore.operations.compaction import (
+    CompactionTask,
+    ErasureTask,
+    QueuedTask,
+    Unpublication,
+)
 from acid_platform.metastore.records import LockRequest, RecordedDirectory
-from acid_platform.metastore.rules import kept_history, locking
+from acid_platform.metastore.rules import locking, snapshots
 from acid_platform.metastore.rules.commits import end
-from acid_platform.metastore.rules.endings import Aborted, close, place
 from acid_platform.metastore.rules.locking import LockRemoved
 from acid_platform.metastore.rules.snapshots import compactor_list, snapshot
 from acid_platform.metastore.rules.state import Component, LockEntry, State
 from acid_platform.metastore.rules.turn import Event, Past, Turn, handles
 from acid_platform.metastore.rules.txns import granted, open_txn, require_open
-from acid_platform.metastore.tasks import CompactionTask, QueuedTask, Unpublication
+from acid_platform.metastore.rules.write_set import Aborted, close_txn, place_directory
 from acid_platform.transactions import RowOperation, TxnState, TxnType, ValidTxnList
 from acid_platform.transactions.concurrency import LockComponent, LockType
 from acid_platform.transactions.ids import BRIEF
@@ -178,11 +183,11 @@ class CompactionCommitted(Event, kind="compacted"):
     def apply(self, state: State, at: int) -> None:
         row = state.compaction(self.id)
         for recorded in self.directories:
-            place(state, row.entity, recorded)
+            place_directory(state, row.entity, recorded)
         state.components.pop(self.txn, None)
-        moment = close(state, at, self.txn, TxnState.COMMITTED, "", self.commit_id)
+        moment = close_txn(state, at, self.txn, TxnState.COMMITTED, "", self.commit_id)
         if row.table_id in state.tables:
-            kept_history.note(state, state.tables[row.table_id], moment, at, txn=self.txn)
+            snapshots.note_commit(state, state.tables[row.table_id], moment, at, txn=self.txn)
         if self.again:
             state.changed[row.entity] = state.next_moment
         ended = replace(
@@ -312,3 +317,58 @@ def unpublished(turn: Turn, _operation: ops.GetUnpublished) -> list[Unpublicatio
                 )
             )
     return tasks
+
+
+@handles(ops.RequestErasure)
+def request_erasure(turn: Turn, operation: ops.RequestErasure) -> int:
+    """An equal request that is still open keeps its id. Raises NoSuchTable."""
+    state = turn.state
+    table = state.table(operation.table).record.name
+    for erasure in state.erasures.values():
+        if erasure.state.open and (erasure.table, erasure.condition) == (
+            table,
+            operation.condition,
+        ):
+            return erasure.id
+    task = ErasureTask(
+        len(state.erasures) + 1, table, operation.condition, operation.user, turn.now
+    )
+    turn.record(ErasureRecorded(task))
+    return task.id
+
+
+@handles(ops.AnswerErasure)
+def answer_erasure(turn: Turn, operation: ops.AnswerErasure) -> None:
+    """Raises InvalidDefinition for a request that is unknown or no longer open."""
+    task = turn.state.erasures.get(operation.id)
+    if task is None or not task.state.open:
+        raise InvalidDefinition(
+            f"erasure request {operation.id} is "
+            + (task.state.value if task else "not there")
+            + "; `acid show erasures` lists them"
+        )
+    turn.record(
+        ErasureRecorded(
+            replace(
+                task,
+                state=operation.state,
+                answer=operation.answer,
+                answered=turn.now,
+                run_id=operation.run_id,
+                waits_for=operation.waits_for,
+                waits=task.waits + bool(operation.waits_for),
+            )
+        )
+    )
+
+
+@handles(ops.GetErasures)
+def erasures(turn: Turn, _operation: ops.GetErasures) -> list[ErasureTask]:
+    return list(turn.state.erasures.values())
+
+
+class ErasureRecorded(Event, kind="erasure"):
+    erasure: ErasureTask
+
+    def apply(self, state: State, _at: int) -> None:
+        state.erasures[self.erasure.id] = self.erasure

@@ -14,7 +14,7 @@ from acid_platform.errors import DeclarationChanged, ForeignLocation, NoSuchTabl
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import table_name
 from acid_platform.metastore.records import PartitionRecord, TableRecord, ViewRecord
-from acid_platform.metastore.rules import kept_history
+from acid_platform.metastore.rules import snapshots
 from acid_platform.metastore.rules.snapshots import first_snapshot
 from acid_platform.metastore.rules.state import Earlier, EntityDirectories, State, TableState, Txn
 from acid_platform.transactions import TxnType
@@ -223,7 +223,7 @@ class _Ends:
 
     def of(self, table: TableState) -> int:
         """The oldest moment of which its declaration may be asked (P28, P36)."""
-        return min(self.oldest, kept_history.oldest(self._state, table))
+        return min(self.oldest, snapshots.oldest_kept(self._state, table))
 
     def asked(self, table: TableState, earlier: Earlier) -> bool:
         """Whether a snapshot may ask for the declaration, or a read as of the oldest write id."""

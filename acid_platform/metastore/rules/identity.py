@@ -19,15 +19,14 @@ from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.names import parse_directory
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.codec import FLAT, ranges
-from acid_platform.metastore.places import is_relative
-from acid_platform.metastore.records import Identity, RecordedDirectory
-from acid_platform.metastore.rules import kept_history
+from acid_platform.metastore.messages import FLAT, ranges
+from acid_platform.metastore.records import Identity, RecordedDirectory, is_relative
+from acid_platform.metastore.rules import snapshots
 from acid_platform.metastore.rules.compactions import to_history
-from acid_platform.metastore.rules.endings import place
 from acid_platform.metastore.rules.state import State, TableState
 from acid_platform.metastore.rules.table_declarations import register_partitions
 from acid_platform.metastore.rules.turn import Event, Turn, handles
+from acid_platform.metastore.rules.write_set import place_directory
 
 # --- decisions ----------------------------------------------------------------------------------
 
@@ -72,7 +71,7 @@ def location(turn: Turn, operation: ops.GetDropped) -> int | None:
 
 def copied(turn: Turn) -> None:
     """Makes every table outside the warehouse foreign, since the metastore's files are a copy."""
-    if any(not is_relative(place) for place in _locations(turn.state)):
+    if any(not is_relative(place_directory) for place_directory in _locations(turn.state)):
         turn.record(Copied())
 
 
@@ -197,7 +196,7 @@ class MetastoreRestored(Event, kind="restored"):
             # Doubtful write ids have no transaction any more; they must not raise a watermark.
             table.purged = max(table.purged, table.last_write_id)
             # What was committed or removed after the backup is not known in its order.
-            kept_history.begin(table, state.next_moment, at, kept_history.UNKNOWN)
+            snapshots.begin_history(table, state.next_moment, at, snapshots.UNKNOWN)
         state.moment()
         state.locks, state.locks_by_name, state.locks_by_txn, state.waiting = {}, {}, {}, {}
         state.departed = []
@@ -225,7 +224,7 @@ def _rediscover(state: State, present: Sequence[Found]) -> None:
             visibility = _visibility(directory.name)
             later = directory.high >= table.next_write_id or visibility >= state.next_txn
             if later or table.doubtful.intersection(range(directory.low, directory.high + 1)):
-                place(state, (table_id, partition), new)
+                place_directory(state, (table_id, partition), new)
         recorded = state.directories.get((table_id, partition), {})
         for name in [*recorded]:
             if recorded[name].obsolete and name not in names:
@@ -257,4 +256,4 @@ class DoubtResolved(Event, kind="resolved"):
         table.aborted.update(self.aborted)
         moment = state.moment()
         for write_id in self.committed:
-            kept_history.note(state, table, moment, at, write_id)
+            snapshots.note_commit(state, table, moment, at, write_id)

@@ -21,11 +21,10 @@ from acid_platform.errors import (
 )
 from acid_platform.layout.names import table_name
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.codec import FLAT, encode
+from acid_platform.metastore.messages import FLAT, encode
+from acid_platform.metastore.operations.compaction import CompactionTask
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.declared import refuse_foreign, unchanged
-from acid_platform.metastore.rules.endings import Aborted
-from acid_platform.metastore.rules.lock_index import add_lock, put_lock, remove_lock
 from acid_platform.metastore.rules.state import (
     Component,
     LockEntry,
@@ -33,10 +32,13 @@ from acid_platform.metastore.rules.state import (
     TableState,
     Txn,
     WriteIdRow,
+    add_lock,
+    put_lock,
+    remove_lock,
 )
 from acid_platform.metastore.rules.table_declarations import normal_partition
 from acid_platform.metastore.rules.turn import Event, Parked, Turn, error_reply
-from acid_platform.metastore.tasks import CompactionTask
+from acid_platform.metastore.rules.write_set import Aborted
 from acid_platform.transactions import RowOperation, TxnType
 from acid_platform.transactions.concurrency import (
     WAITS,

@@ -19,13 +19,13 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.rules import locking, write_set
-from acid_platform.metastore.rules.endings import Aborted
 from acid_platform.metastore.rules.locking import LockRemoved, end_wait, enqueue
 from acid_platform.metastore.rules.snapshots import txn_list, write_ids
 from acid_platform.metastore.rules.state import State, TableState, Txn
 from acid_platform.metastore.rules.timers import dead, patience, touch
 from acid_platform.metastore.rules.turn import Event, Parked, Turn, handles
 from acid_platform.metastore.rules.txns import require_open
+from acid_platform.metastore.rules.write_set import Aborted
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 _WAIT = 24 * 3600.0

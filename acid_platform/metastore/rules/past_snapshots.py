@@ -10,7 +10,7 @@ from acid_platform.layout.table_properties import HISTORY_RETENTION
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import AsOf, KeptHistory, Pin, Tag, tag_mistaken_for, utc_text
 from acid_platform.metastore.records import PastTable, TableRecord
-from acid_platform.metastore.rules import kept_history
+from acid_platform.metastore.rules import snapshots
 from acid_platform.metastore.rules.declared import partitions_at, seen_table
 from acid_platform.metastore.rules.locking import check_files
 from acid_platform.metastore.rules.state import State, TableState, Txn
@@ -35,7 +35,7 @@ def past(turn: Turn, operation: ops.GetPast) -> PastTable:
         record_at(table, pin),
         tuple(partitions_at(table, pin.moment)),
         pin,
-        kept_history.ended_after(table, pin.moment),
+        snapshots.ended_after(table, pin.moment),
         _given_up(table, pin.moment),
     )
 
@@ -82,7 +82,7 @@ def resolve(turn: Turn, table: TableState, as_of: AsOf) -> Pin:
     pin = _named(turn, table, as_of)
     for end in sorted({end for end, _ in table.ended.values() if end > pin.moment}, reverse=True):
         if _shows_the_same(table, pin.moment, end):
-            return kept_history.pin_at(turn.state, table, end)
+            return snapshots.pin_at(turn.state, table, end)
     return pin
 
 
@@ -107,7 +107,7 @@ def _named(turn: Turn, table: TableState, as_of: AsOf) -> Pin:
     if as_of.moment is not None:
         return _at_moment(turn.state, table, as_of.moment)
     if as_of.time is not None:
-        return kept_history.pin_at(turn.state, table, _moment_at(turn, table, as_of.time))
+        return snapshots.pin_at(turn.state, table, _moment_at(turn, table, as_of.time))
     assert as_of.write_id is not None
     return _pin_after(turn.state, table, as_of.write_id)
 
@@ -122,7 +122,7 @@ def _consumed(turn: Turn, table: TableState, consumer: str) -> Pin:
         raise NotEnoughHistory(
             f"{since_text(turn.state, table, last)}; {begin_again(table.record.name, consumer)}"
         )
-    return kept_history.pin_at(turn.state, table, max(cursor.moment, table.since))
+    return snapshots.pin_at(turn.state, table, max(cursor.moment, table.since))
 
 
 def begin_again(table: str, consumer: str) -> str:
@@ -142,7 +142,7 @@ def _at_moment(state: State, table: TableState, moment: int) -> Pin:
         )
     if moment < table.anchor:
         raise NotEnoughHistory(since_text(state, table, f"moment {moment}"))
-    return kept_history.pin_at(state, table, max(moment, table.since))
+    return snapshots.pin_at(state, table, max(moment, table.since))
 
 
 def _tag(table: TableState, name: str) -> Tag:
@@ -160,17 +160,17 @@ def _moment_at(turn: Turn, table: TableState, time: int) -> int:
         )
     if time < table.since_at:
         raise NotEnoughHistory(since_text(turn.state, table, utc_text(time)))
-    return kept_history.at_time(table, time)
+    return snapshots.moment_at(table, time)
 
 
 def _pin_after(state: State, table: TableState, write_id: int) -> Pin:
     """The snapshot right after the commit of a write id."""
     if write_id == table.since_write:
         # Since its commit, only compactions and declarations have changed.
-        return replace(kept_history.pin_at(state, table, table.since), moment=table.anchor)
+        return replace(snapshots.pin_at(state, table, table.since), moment=table.anchor)
     for commit in reversed(table.commits):
         if commit.write_id == write_id > 0:
-            return kept_history.pin_at(state, table, commit.moment)
+            return snapshots.pin_at(state, table, commit.moment)
     name, last = table.record.name, table.last_write_id
     if write_id < 0 or write_id > last:
         raise NoSuchPast(f"{name} has no write id {write_id}; the last that was given is {last}")
@@ -185,10 +185,10 @@ def _pin_after(state: State, table: TableState, write_id: int) -> Pin:
 def since_text(state: State, table: TableState, as_of: str) -> str:
     """Why a snapshot is not kept, since when others are, and how to keep more."""
     name = table.record.name
-    last = f", write id {table.since_write}" if table.since_write != kept_history.UNKNOWN else ""
+    last = f", write id {table.since_write}" if table.since_write != snapshots.UNKNOWN else ""
     advice = (
         ""
-        if kept_history.retention(state, table)
+        if snapshots.retention(state, table)
         else f"; without {HISTORY_RETENTION.name}, it lasts until the next cleaning: ALTER TABLE"
         f" {name} SET TBLPROPERTIES ('{HISTORY_RETENTION.name}'='7d') keeps more from now on"
     )
@@ -215,7 +215,7 @@ def create_tag(turn: Turn, operation: ops.PlaceTag) -> Tag:
     if operation.expires and operation.expires <= turn.now:
         raise InvalidDefinition(f"tag {name!r} would expire in the past: {operation.expires}")
     pin = (
-        kept_history.pin_at(turn.state, table, turn.state.next_moment - 1)
+        snapshots.pin_at(turn.state, table, turn.state.next_moment - 1)
         if operation.as_of is None
         else resolve(turn, table, operation.as_of)
     )
@@ -285,7 +285,7 @@ def _kept(state: State, table: TableState) -> KeptHistory:
         obsolete += state.dropped_directories.get((table_id, partition), {}).values()
     return KeptHistory(
         table.record.name,
-        retention=kept_history.retention(state, table),
+        retention=snapshots.retention(state, table),
         since=table.since_at,
         write_id=table.since_write,
         directories=len(obsolete),

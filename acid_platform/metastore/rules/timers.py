@@ -12,7 +12,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from acid_platform.compaction.states import CompactionState
-from acid_platform.metastore.tasks import CompactionTask
+from acid_platform.metastore.operations.compaction import CompactionTask
 from acid_platform.transactions import TxnType
 
 if TYPE_CHECKING:

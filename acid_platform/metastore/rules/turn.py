@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, TypeVar, dataclass_transform
 
 from acid_platform.errors import AcidError
-from acid_platform.metastore.codec import JsonObject, decode, encode
-from acid_platform.metastore.operations.base import Answer, MetastoreOperation
+from acid_platform.metastore.messages import Answer, JsonObject, MetastoreOperation, decode, encode
 from acid_platform.metastore.rules.state import Ended, Outcome, State
 
 

@@ -16,16 +16,16 @@ from acid_platform.errors import (
 )
 from acid_platform.layout.names import table_name
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.codec import FLAT
+from acid_platform.metastore.messages import FLAT
 from acid_platform.metastore.records import ClientInfo
 from acid_platform.metastore.rules import locking, write_set
 from acid_platform.metastore.rules.declared import seen_table, unchanged
-from acid_platform.metastore.rules.endings import Aborted
 from acid_platform.metastore.rules.locking import check_files, may_read
 from acid_platform.metastore.rules.snapshots import snapshot, write_ids
 from acid_platform.metastore.rules.state import LockEntry, State, Txn
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Event, Past, Turn, handles
+from acid_platform.metastore.rules.write_set import Aborted
 from acid_platform.transactions import RowOperation, TxnState, TxnType, ValidWriteIdList
 
 # --- open and list ------------------------------------------------------------------------------

@@ -22,18 +22,12 @@ from acid_platform.metastore import operations as ops
 from acid_platform.metastore.endpoint import Ground
 from acid_platform.metastore.log.contract import PositionTaken
 from acid_platform.metastore.log.local import LocalLog
-from acid_platform.metastore.operations.base import (
-    Answer,
-    MetastoreOperation,
-    Row,
-    write_answer,
-)
+from acid_platform.metastore.messages import Answer, MetastoreOperation, Row, write_answer
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Recorded, Reply, error_reply
 from acid_platform.metastore.server.metrics import Counters
-from acid_platform.metastore.server.saving import start_saving
-from acid_platform.metastore.server.store import Store, Unsaved, machine_at
+from acid_platform.metastore.server.store import Store, Unsaved, machine_at, start_saving
 
 _LOG = logging.getLogger("acid_platform.metastore")
 _SMALL_BYTES = 32 << 20

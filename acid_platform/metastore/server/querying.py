@@ -27,12 +27,10 @@ from acid_platform.base.databases import Error
 from acid_platform.base.local_files import scratch_directory
 from acid_platform.errors import AcidError, InvalidExpression, MetastoreUnavailable
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.client.start import environment
-from acid_platform.metastore.codec import json_text
-from acid_platform.metastore.log.contract import Log
+from acid_platform.metastore.client.target import environment
+from acid_platform.metastore.log.contract import Log, open_log
 from acid_platform.metastore.log.local import LocalLog
-from acid_platform.metastore.log.open_log import open_log
-from acid_platform.metastore.operations.base import MetastoreOperation, write_answer
+from acid_platform.metastore.messages import MetastoreOperation, json_text, write_answer
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.turn import Reply, error_reply
 from acid_platform.metastore.server.store import Store, machine_at

@@ -35,14 +35,13 @@ from acid_platform.metastore import operations as ops
 from acid_platform.metastore.endpoint import Endpoint, Ground, Home, refuse_network_file_system
 from acid_platform.metastore.log.contract import Leader, Log, PositionTaken
 from acid_platform.metastore.log.local import LocalLog
-from acid_platform.metastore.operations.base import MetastoreOperation, Row
+from acid_platform.metastore.messages import MetastoreOperation, Row
 from acid_platform.metastore.rules.turn import Reply, error_reply
-from acid_platform.metastore.server.archiving import Archiver
-from acid_platform.metastore.server.election import Election
+from acid_platform.metastore.server.connections import ListeningService, Reception
 from acid_platform.metastore.server.group_commit import GroupCommit, Request
+from acid_platform.metastore.server.leading import Archiver, Election
 from acid_platform.metastore.server.metrics import families, histogram
 from acid_platform.metastore.server.querying import Queries
-from acid_platform.metastore.server.reception import ListeningService, Reception
 from acid_platform.metastore.server.store import Store
 from acid_platform.metastore.wire import LEADER, STANDBY
 

@@ -17,7 +17,13 @@ from operator import itemgetter
 from typing import Any
 
 from acid_platform.compaction.states import CompactionState
-from acid_platform.metastore.codec import FLAT, columns_of, decode, encode, left_out, ranges
+from acid_platform.metastore.messages import FLAT, columns_of, decode, encode, left_out, ranges
+from acid_platform.metastore.operations.compaction import (
+    CompactionTask,
+    DropTask,
+    ErasureTask,
+    QueuedTask,
+)
 from acid_platform.metastore.pasts import Cursor, Sink, TableCommit, Tag
 from acid_platform.metastore.records import (
     DatabaseRecord,
@@ -30,7 +36,6 @@ from acid_platform.metastore.records import (
 )
 from acid_platform.metastore.rules import write_set
 from acid_platform.metastore.rules.declared import directories
-from acid_platform.metastore.rules.lock_index import add_lock
 from acid_platform.metastore.rules.state import (
     Component,
     Departed,
@@ -44,8 +49,8 @@ from acid_platform.metastore.rules.state import (
     TableState,
     Txn,
     WriteIdRow,
+    add_lock,
 )
-from acid_platform.metastore.tasks import CompactionTask, DropTask, ErasureTask, QueuedTask
 from acid_platform.transactions.concurrency import Looked, WriteSetRow
 
 Columns = dict[str, str]

@@ -19,9 +19,9 @@ from acid_platform.layout.names import claims_to_be_acid, is_hidden, span, tempo
 from acid_platform.layout.partition_names import parse_partition
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
-from acid_platform.metastore.codec import range_text, ranges
+from acid_platform.metastore.messages import range_text, ranges
+from acid_platform.metastore.operations.compaction import BlockedCleaning, DropCleaning
 from acid_platform.metastore.records import TableRecord
-from acid_platform.metastore.tasks import BlockedCleaning, DropCleaning
 from acid_platform.services.fsck.entity import EntityLook, acid_name
 from acid_platform.services.fsck.findings import (
     MOVE,

@@ -10,7 +10,7 @@ from typing import Any
 from acid_platform.layout.names import VERSION, VERSION_FILE
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.codec import range_text, ranges
+from acid_platform.metastore.messages import range_text, ranges
 from acid_platform.storage.durability import Ours, remove, sync
 from acid_platform.storage.files import Files
 
