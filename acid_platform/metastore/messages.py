@@ -1,11 +1,13 @@
-"""Converts frozen values to plain JSON and back.
+"""Messages of the metastore: operations, and frozen values as plain JSON and back.
 
 Messages, the log and its snapshots share this conversion, so that they cannot drift apart.
+
 The pair of functions for a class is built once from its annotations.
 
 A dataclass becomes an object with its fields in the order of their declaration; an absent field
 takes its default. Where the annotation has several classes, `is` names the one. A NamedTuple
 becomes an array; values missing at its end take their defaults.
+
 A value of another type than its annotation is refused when it is read, so that a faulty client
 can't bring one into the state. Whole numbers have 64 bits.
 """

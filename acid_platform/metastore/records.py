@@ -2,6 +2,10 @@
 
 All times are milliseconds since 1970 UTC by the metastore's clock. A partition is named by its path
 below the table, such as `month=3/day=4`; None stands for an unpartitioned table.
+
+The metastore does not know where the warehouse is; its client does, and translates (P31). A table
+in the warehouse has the location `db.db/t` in the metastore, so that the directory can be moved.
+External locations stay as they are.
 """
 
 from __future__ import annotations

@@ -239,6 +239,7 @@ def test_restore_refuses_by_name(
             restore(home, file, nothing, replace_it=True)
         end(metastore)
     monkeypatch.setattr("acid_platform.metastore.client.target.START_SECONDS", 5)
+    monkeypatch.setattr("acid_platform.metastore.client.link.START_SECONDS", 5)
     with pytest.raises(BackupRefused, match="holds a metastore already"):
         restore(home, file, nothing)
     torn = tmp_path / "torn"

@@ -175,6 +175,7 @@ def test_a_start_lock_that_is_never_released_blocks_nobody(
         assert not target.start(home)
         assert not home.endpoint.exists()
         monkeypatch.setattr(target, "START_SECONDS", 10)
+        monkeypatch.setattr(link, "START_SECONDS", 10)
         monkeypatch.setattr(time, "monotonic", lambda clock=time.monotonic: 40 * clock())
         with Metastore.connect(directory) as handle:
             monkeypatch.undo()
@@ -566,6 +567,7 @@ def test_P3_a_metastore_that_never_answers_is_not_waited_for(
         pid = int(client.status()["pid"])
         monkeypatch.setattr(link, "ANSWER_SECONDS", 0.2)
         monkeypatch.setattr(target, "START_SECONDS", 0.5)
+        monkeypatch.setattr(link, "START_SECONDS", 0.5)
         monkeypatch.setattr(wire, "GREETING_SECONDS", 1.0)
         os.kill(pid, signal.SIGSTOP)
         try:

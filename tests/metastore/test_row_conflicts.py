@@ -6,7 +6,7 @@ import pytest
 
 from acid_platform import MalformedRows, WriteConflict
 from acid_platform.metastore.records import LockRequest, RowReport
-from acid_platform.metastore.rules.commits import RowsForgotten
+from acid_platform.metastore.rules.write_set import RowsForgotten
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.row_sets import RowSet
 from tests.metastore.world import DELETE, INSERT, UPDATE, E, Txn, W, World

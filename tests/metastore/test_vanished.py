@@ -15,7 +15,8 @@ import pytest
 
 from acid_platform import InvalidDefinition, MetastoreUnavailable
 from acid_platform.metastore import endpoint, wire
-from acid_platform.metastore.client import target as start
+from acid_platform.metastore.client import link
+from acid_platform.metastore.client import target as targets
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.target import remote
 from tests.log.members import Members
@@ -125,7 +126,8 @@ def test_P10_the_silence_ends_the_wait(
 ) -> None:
     monkeypatch.setenv(endpoint.KEY, KEY)
     monkeypatch.setenv(endpoint.SILENCE, "3")
-    monkeypatch.setattr(start, "START_SECONDS", 0.1)
+    monkeypatch.setattr(targets, "START_SECONDS", 0.1)
+    monkeypatch.setattr(link, "START_SECONDS", 0.1)
     monkeypatch.setattr(wire, "GREETING_SECONDS", 1.0)
     member = Service(tmp_path / "only", free_port(), machine.there, machine.inside)
     try:

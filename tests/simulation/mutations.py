@@ -329,7 +329,7 @@ _CONFLICTS = (
     Faulty("P38", "changes of different rows conflict", RowSet.shared,
            lambda real, *sets: real(*sets) or [(1, 0, 0)], 9),
     Faulty("P38", "the partition rule can't be chosen", write_set.by_row, _always(True), 11),
-    Faulty("P38", "the rows of a commit are not kept", commits._within_memory, _always({}), 9),
+    Faulty("P38", "the rows of a commit are not kept", write_set.within_memory, _always({}), 9),
     Faulty("P51", "nobody misses what another one inserts", write_set.skew, _always(None), 13),
     Faulty("P51", "what the snapshot sees conflicts", snapshots.snapshot, _always(None), 13),
     Faulty("P51", "all keys meet", Region.meets, _always(True), 13),

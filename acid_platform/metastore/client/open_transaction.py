@@ -1,4 +1,4 @@
-"""An open transaction in the client (P12)."""
+"""An open transaction in the client (P12), and the heartbeats that keep it alive (T8, T9, P7)."""
 
 from __future__ import annotations
 

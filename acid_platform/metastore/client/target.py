@@ -3,6 +3,8 @@
 `tcp://host:port` names a service that somebody started; clients never start it. Its key is
 ACID_METASTORE_KEY, or the content of the file that ACID_METASTORE_KEY_FILE names. A directory has
 its own key, and a log that services share tells address and key of the one that leads.
+
+A client of a directory starts its metastore, in a process that outlives the client.
 """
 
 from __future__ import annotations

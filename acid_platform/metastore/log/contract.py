@@ -4,6 +4,14 @@ Batches have positions without gaps. A log never holds two batches at one positi
 position that exists is refused. So no clock decides whether a commit counts. A leader that was
 replaced finds its next position taken, since a new leader first appends a batch of its own epoch.
 The lease in `Leader` only tells others when to try, and a leader whether it may answer reads.
+
+The file of a log is a segment: a header, then batches as lines of text (P3).
+
+    RS  checksum  position  epoch  moment  JSON  newline
+
+JSON contains neither a raw RS nor a raw newline, so batches can be found again after damage. The
+checksums begin with that of the header, which has a number of its own: batches of another file, or
+of an earlier use of the same file, don't match.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ tell whose it is.
 
 What a snapshot replaces is deleted, except the first segment of each epoch, which `epoch-POSITION`
 marks. A leader that was replaced and does not know it will try that position: it must stay taken.
+
+Objects may lie in a local directory, for archives: obstore's own does not sync what it writes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Operations of the Initiator, the Worker and the Cleaner, and of erasing."""
+"""What services do for tables, and what they ask for it: compactions, cleanings, erasures.
+
+All times are milliseconds since 1970 UTC by the metastore's clock.
+"""
 
 from __future__ import annotations
 
@@ -235,9 +238,6 @@ class EntityState(_EntityFacts, Located):
         return replace(self, location=places.outward(self.location))
 
 
-# --- answers ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class CandidatePage:
     """Some candidates. The next page begins after the entity `after` (table id, partition); None if
@@ -280,9 +280,6 @@ class Cleanings(Located):
 
     def placed(self, places: Places) -> Self:
         return replace(self, ready=[task.placed(places) for task in self.ready])
-
-
-# --- the Initiator ------------------------------------------------------------------------------
 
 
 class HoldService(Unrecorded[None], op="hold_service"):
@@ -352,9 +349,6 @@ class RecordNotInitiated(MetastoreOperation[int], op="record_not_initiated", ans
     table: str
     partition: str | None
     reason: str
-
-
-# --- the Worker ---------------------------------------------------------------------------------
 
 
 class TakeCompaction(
@@ -450,9 +444,6 @@ class RevokeWorkers(MetastoreOperation[list[int]], op="revoke_workers", answers=
     host: str | None
 
 
-# --- the Cleaner --------------------------------------------------------------------------------
-
-
 class GetCleanings(Unrecorded[Cleanings], op="cleaning"):
     """The cleanings that may run now, and what the others wait for (C37 to C55).
 
@@ -499,9 +490,6 @@ class RefuseCleaning(MetastoreOperation[None], op="refuse_cleaning"):
 
     id: int
     reason: str
-
-
-# --- erasing ------------------------------------------------------------------------------------
 
 
 class RequestErasure(MetastoreOperation[int], op="request_erasure", answers="id"):

@@ -1,4 +1,4 @@
-"""The rows of a SHOW, DESCRIBE or EXPLAIN, for people, JSON and pandas; columns of listings."""
+"""Listings for people: operations, columns and rows; operations on the process or its file."""
 
 from __future__ import annotations
 
@@ -130,9 +130,6 @@ class Shown:
         return frame
 
 
-# --- answers ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class ShownCompaction:
     row: Row
@@ -148,9 +145,6 @@ class QueryResult:
     rows: Values
     as_of: int
     position: int
-
-
-# --- listings -----------------------------------------------------------------------------------
 
 
 class ShowTransactions(Unrecorded[list[Row]], op="transactions", answers="rows"):
@@ -171,9 +165,6 @@ class ShowCompaction(Unrecorded[ShownCompaction], op="compaction"):
     id: int
 
 
-# --- the file -----------------------------------------------------------------------------------
-
-
 class GetOutcome(
     MetastoreOperation[Answer | None], op="outcome", answers="answer", repeatable=True
 ):
@@ -192,9 +183,6 @@ class GetHistory(MetastoreOperation[list[Row]], op="history", answers="rows", re
     """Committed directories of a table, oldest first."""
 
     name: str
-
-
-# --- the process --------------------------------------------------------------------------------
 
 
 class GetStatus(MetastoreOperation[Row], op="status", repeatable=True):

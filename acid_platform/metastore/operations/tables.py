@@ -1,4 +1,4 @@
-"""Databases, tables, views, partitions, recorded files, settings, and the warehouse's identity."""
+"""Databases, tables and their past, views, partitions, recorded files, settings, the identity."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from acid_platform.metastore.records import (
     WriteReport,
 )
 from acid_platform.transactions.ids import BRIEF
-
-# --- answers ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,9 @@
-"""Transactions, their locks and their write ids."""
+"""Transactions, their locks and their write ids.
+
+Another engine drives its transaction through the gateway (P34). It keeps no handle here: it names
+its transaction in each call, asks again and again for a lock that waits, and reads under a
+transaction list that it was given before.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +29,6 @@ from acid_platform.metastore.records import (
 from acid_platform.transactions import RowOperation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.concurrency import LockType
 from acid_platform.transactions.ids import BRIEF
-
-# --- answers ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +128,6 @@ class LockState:
     host: str = ""
     blocked_by: str = ""
     """What a waiting lock waits for."""
-
-
-# --- operations ---------------------------------------------------------------------------------
 
 
 class Begin(MetastoreOperation[Granted], op="begin", outcome=BeginTicket):
@@ -326,9 +326,6 @@ class Unlock(MetastoreOperation[None], op="unlock"):
     ext: int
 
 
-# --- answers ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class LockProgress:
     """A lock request by its id: granted, or still waiting."""
@@ -360,9 +357,6 @@ class TouchedTable:
     write_id: int
     entities: tuple[TouchedEntity, ...]
     unfinished: bool = False
-
-
-# --- operations ---------------------------------------------------------------------------------
 
 
 class RequestLock(MetastoreOperation[LockProgress], op="request_lock"):

@@ -1,7 +1,14 @@
-"""The changes of a table between two snapshots (P39).
+"""The changes of a table between two snapshots, and how far consumers have read them (P39); how far
+streaming queries have written a table (P42).
 
 The commits of a table's history say which write ids to read, and in which order they were
-committed.
+committed. A commit moves cursors and sinks with everything else that it does, so that what a
+consumer wrote and how far it has read are one. A consumer that has lost changes is behind, and its
+row says what to do (P55).
+
+Spark repeats a batch whose end it did not note in its checkpoint. The commit of a batch records its
+number under the name of the sink, so a repetition is recognized. Whatever else has such a number is
+another batch, whose rows must not get lost: it is refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A cleaning from its start to its end, its failures and retries (C44 to C54, P4, P21, P25)."""
+"""Cleanings: which may run now, what the others wait for, and how one begins, ends or fails (C37 to
+C55, P4, P21, P22, P25)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How transactions end: commit with its conflict check, abort, drop (T10 to T39, P2, P6, P38)."""
+"""How transactions end: commit with its conflict check, abort, drop (T10 to T39, P2, P6, P38).
+
+The Cleaner removes the files of what was dropped later (P22).
+"""
 
 from __future__ import annotations
 
@@ -81,16 +84,6 @@ def commit(turn: Turn, operation: ops.CommitTxn) -> int:
         ) from refused
 
 
-@handles(ops.Drop)
-def drop_and_commit(turn: Turn, operation: ops.Drop) -> int:
-    """Raises what `drop` raises, and InvalidDefinition for a transaction with writes."""
-    txn = require_open(turn, operation.txn)
-    if turn.state.components.get(txn.txn_id) or txn.wrote:
-        raise InvalidDefinition(f"transaction {txn.txn_id} has writes; begin another to drop")
-    drop(turn, operation)
-    return finish(turn, txn, CheckedCommit())
-
-
 class Reported(NamedTuple):
     """A write, with its table and the partition as it is registered."""
 
@@ -148,7 +141,7 @@ def finish(turn: Turn, txn: Txn, checked: CheckedCommit) -> int:
     for record in (*checked.altered, *checked.rewritten):
         turn.record(TableAltered(record))
     commit_id, looked = turn.state.last_txn, checked.looked
-    compared = _within_memory(turn, checked.changed, looked.size if looked else 0)
+    compared = write_set.within_memory(turn, checked.changed, looked.size if looked else 0)
     leave_waits(turn, txn.txn_id, TxnAborted(f"transaction {txn.txn_id} was committed just now"))
     turn.record(
         Committed(
@@ -239,6 +232,13 @@ def _touched(
         (table_id, partition) for table_id, partition, report in reported if report.overwrite
     }
     return [_as_done(component, overwritten) for component in final], reported
+
+
+def _as_done(component: Component, overwritten: set[Entity]) -> Component:
+    """A lock for an overwrite that did not happen counts as an update (T38)."""
+    if component.operation is RowOperation.OVERWRITE and component.entity not in overwritten:
+        return replace(component, operation=RowOperation.UPDATE)
+    return component
 
 
 def _require_announced(
@@ -334,32 +334,6 @@ def _rewritten(state: State, txn: Txn, rewritten: RewrittenTable) -> TableRecord
     return record
 
 
-def _within_memory(turn: Turn, changed: write_set.Changed, more: int) -> write_set.Changed:
-    """The changed rows that later commits are compared with, within the memory for them (P38).
-
-    Nothing is kept of a commit whose row sets are too large: it conflicts by partition. `more`
-    bytes come besides (P51).
-    """
-    size = sum(len(rows.text) for rows in changed.values())
-    limits = ("acid.conflict.rows.bytes", "acid.conflict.memory.bytes")
-    if size > min(turn.state.settings.integer(name) for name in limits):
-        changed, size = {}, 0
-    upto = write_set.forgettable(turn.state, size + more)
-    if upto:
-        turn.record(RowsForgotten(upto))
-    return changed
-
-
-def _as_done(component: Component, overwritten: set[Entity]) -> Component:
-    """A lock for an overwrite that did not happen counts as an update (T38)."""
-    if (
-        component.operation is RowOperation.OVERWRITE
-        and (component.table_id, component.partition) not in overwritten
-    ):
-        return replace(component, operation=RowOperation.UPDATE)
-    return component
-
-
 def _check_overwrites(state: State, txn: Txn, reported: Sequence[Reported]) -> None:
     """Refuses a transaction that overwrites an entity and writes it otherwise too (P6)."""
     for table_id, partition, report in reported:
@@ -421,26 +395,18 @@ def leave_waits(turn: Turn, txn_id: int, error: AcidError) -> None:
             locking.end_wait(turn, entry, error)
 
 
-# --- events ---------------------------------------------------------------------------------
+@handles(ops.Drop)
+def drop(turn: Turn, operation: ops.Drop) -> int:
+    """The Cleaner removes the files under C41, but those of a foreign table stay (P22, P31).
 
-
-class RowsForgotten(Event, kind="rows_forgotten"):
-    """Forgets which rows the commits up to this commit id changed; their entities stay (P38)."""
-
-    upto: int
-
-    def apply(self, state: State, _at: int) -> None:
-        write_set.forget_rows(state, self.upto)
-
-
-def drop(turn: Turn, operation: ops.Drop) -> None:
-    """Drops a table or partition; the Cleaner removes the files under C41 (P22).
-
-    The files of a foreign table stay (P31). The drop of a partition allocates a write id: whoever
-    sees it sees nothing at or below it. The caller commits the transaction. Raises NoSuchTable,
-    NoSuchPartition, ForeignLocation, and Terminal without the lock.
+    The drop of a partition allocates a write id: whoever sees it sees nothing at or below it.
+    Raises NoSuchTable, NoSuchPartition, ForeignLocation, InvalidDefinition for a transaction with
+    writes, and Terminal without the lock.
     """
     state, txn_id = turn.state, operation.txn
+    txn = require_open(turn, txn_id)
+    if state.components.get(txn_id) or txn.wrote:
+        raise InvalidDefinition(f"transaction {txn_id} has writes; begin another to drop")
     table = state.table(operation.name)
     partition = operation.partition
     if partition is not None:
@@ -477,6 +443,7 @@ def drop(turn: Turn, operation: ops.Drop) -> None:
         commit_time=turn.now,
     )
     turn.record(Dropped(row, state.last_txn))
+    return finish(turn, txn, CheckedCommit())
 
 
 class Dropped(Event, kind="dropped"):

@@ -1,4 +1,9 @@
-"""The queue of compactions: requests, takes, revocations, history (C24 to C27, C33, C58, C60)."""
+"""The queue of compactions: requests, takes, revocations, history; what the Initiator asks (C1 to
+C4, C10, C13, C24 to C27, C33, C58, C60, P8, P9).
+
+The Initiator gets candidates with their counters. No directory is listed or sent: an entity costs
+some hundred bytes, however many deltas it has.
+"""
 
 from __future__ import annotations
 

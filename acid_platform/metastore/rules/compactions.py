@@ -1,4 +1,5 @@
-"""What a Worker does with a compaction that it took, until it ends (C28 to C32, P21).
+"""What a Worker does with a compaction that it took, until it ends (C28 to C32, P21); requests to
+erase rows, which compactions fulfil: nothing here erases anything.
 
 While the output of a compaction comes into place, no other engine reads (P46): it would see a
 compacted directory as soon as it is there, since Trino ignores the `_v…` of its name. So a Worker

@@ -1,7 +1,9 @@
 """The metastore's state machine: it takes a request and its moment, and returns events and answers.
 
 It is deterministic, without a clock, files or a database, so that a simulator can drive it.
-`replay` applies journaled events; the result is the state that recorded them.
+`replay` applies journaled events; the result is the state that recorded them. `tick` does what is
+due without a request: it aborts dead transactions, ends waits and leases, and forgets what nobody
+can ask for.
 """
 
 from __future__ import annotations
@@ -59,6 +61,7 @@ from acid_platform.metastore.rules.turn import (
     Reply,
     Turn,
     error_reply,
+    handles,
 )
 from acid_platform.metastore.rules.write_set import Aborted, Committed
 from acid_platform.transactions import RowOperation, TxnType
@@ -486,3 +489,24 @@ class TimeoutKnown(Event, kind="timeout_known"):
     def apply(self, state: State, _at: int) -> None:
         """Forgets the longer timeout: every living client has learnt of the shorter one (P29)."""
         state.longest_timeout = 0
+
+
+@handles(ops.ChangeSetting)
+def set_value(turn: Turn, operation: ops.ChangeSetting) -> int:
+    """Raises SettingRefused."""
+    turn.state.settings.with_value(operation.name, operation.value)
+    turn.record(SettingChanged(name=operation.name, value=operation.value))
+    return turn.state.settings.heartbeat_interval
+
+
+class SettingChanged(Event, kind="set"):
+    name: str
+    value: str
+
+    def apply(self, state: State, _at: int) -> None:
+        before = state.settings.integer("hive.txn.timeout")
+        state.settings = state.settings.with_stored(self.name, self.value)
+        clients = next(state.open_txns(), None) or state.locks or state.cleaning
+        if clients and state.settings.integer("hive.txn.timeout") < before:
+            state.longest_timeout = max(state.longest_timeout, before)
+            state.timers.shortened = state.timers.now

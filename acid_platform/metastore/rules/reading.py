@@ -1,5 +1,4 @@
-"""What a reader asks for: the tables and files that its snapshot sees, and whether a snapshot that
-it holds is still the newest.
+"""Operations that only read: what a snapshot sees, and listings for people and services.
 
 A snapshot may read the files that commits recorded, not what is in a directory (P26). A reader gets
 every recorded directory of its entities, and its lists select those that it sees. It gets them only
@@ -17,6 +16,7 @@ from acid_platform.metastore import operations as ops
 from acid_platform.metastore.messages import Row
 from acid_platform.metastore.operations.compaction import CompactionTask, DropTask, QueuedTask
 from acid_platform.metastore.records import (
+    DatabaseRecord,
     Holder,
     PartitionRecord,
     RecordedDirectory,
@@ -33,6 +33,7 @@ from acid_platform.metastore.rules.declared import (
 from acid_platform.metastore.rules.locking import check_files, first_block
 from acid_platform.metastore.rules.snapshots import snapshot, txn_list, write_ids
 from acid_platform.metastore.rules.state import LockEntry, State, TableState, Txn
+from acid_platform.metastore.rules.table_declarations import database
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Past, Turn, handles
 from acid_platform.metastore.rules.txns import granted, renew_lease, require_open
@@ -197,6 +198,12 @@ def last_write_id(turn: Turn, operation: ops.GetLastWriteId) -> int:
 @handles(ops.GetDatabases)
 def databases(turn: Turn, _operation: ops.GetDatabases) -> list[str]:
     return sorted(turn.state.databases)
+
+
+@handles(ops.GetDatabase)
+def get_database(turn: Turn, operation: ops.GetDatabase) -> DatabaseRecord:
+    """Raises NoSuchTable."""
+    return database(turn.state, operation.name)
 
 
 @handles(ops.GetViews)

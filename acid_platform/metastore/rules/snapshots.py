@@ -1,4 +1,11 @@
-"""What a transaction sees: transaction lists, write id lists, watermarks (S rules, P4, P5, C41)."""
+"""What a transaction sees (S rules, P4, P5, C41), and what past moments of a table showed (P36).
+
+A table has the commits since the moment `since`, in the order in which they were made. What it
+showed at `since`, or after any of them, can be read, since the Cleaner removes no directory that
+one of these snapshots needs. Before it removes others, it moves `since` forward. A pin, which a tag
+or an open transaction holds, keeps one snapshot for longer; it carries its own lists. A consumer of
+changes keeps what it has not read, for a limited time (P55).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declarations of tables and partitions, and the settings (P8, P22, P24)."""
+"""Declarations of databases, tables, partitions and views (P8, P22, P24)."""
 
 from __future__ import annotations
 
@@ -73,9 +73,7 @@ def alter_database(turn: Turn, operation: ops.AlterDatabase) -> DatabaseRecord:
         record = replace(record, comment=operation.comment)
     if operation.properties is not None:
         refuse_promises(f"database {record.name}", operation.properties)
-        merged = {**record.properties, **operation.properties}
-        present = {key: value for key, value in merged.items() if value is not None}
-        record = replace(record, properties=present)
+        record = replace(record, properties=_changed(record.properties, operation.properties))
     if operation.owner is not None:
         if not operation.owner:
             raise InvalidDefinition(f"database {record.name} needs an owner with a name")
@@ -83,6 +81,12 @@ def alter_database(turn: Turn, operation: ops.AlterDatabase) -> DatabaseRecord:
     _refuse_half_texts_of(record)
     turn.record(DatabaseAltered(record))
     return record
+
+
+def _changed(properties: dict[str, str], change: dict[str, str | None]) -> dict[str, str]:
+    """The properties after a change, which removes those that it sets to None."""
+    merged = {**properties, **change}
+    return {name: value for name, value in merged.items() if value is not None}
 
 
 def database(state: State, name: str) -> DatabaseRecord:
@@ -96,10 +100,6 @@ def database(state: State, name: str) -> DatabaseRecord:
 def _refuse_half_texts_of(declared: DatabaseRecord | DatabaseCreated) -> None:
     texts = {"comment": declared.comment, "owner": declared.owner, **declared.properties}
     refuse_half_texts(f"database {declared.name}", texts)
-
-
-def _refuse_promises_of(view: ViewRecord, properties: Mapping[str, str | None]) -> None:
-    refuse_promises(view.name, properties, external=view.external is not None)
 
 
 def refuse_half_texts(what: str, texts: Mapping[str, str]) -> None:
@@ -117,12 +117,6 @@ def drop_database(turn: Turn, operation: ops.RemoveDatabase) -> None:
         what = "is always there" if name == "default" else f"holds {', '.join(inside)}; drop them"
         raise InvalidDefinition(f"database {name} can't be dropped: it {what}")
     turn.record(DatabaseDropped(name=name))
-
-
-@handles(ops.GetDatabase)
-def get_database(turn: Turn, operation: ops.GetDatabase) -> DatabaseRecord:
-    """Raises NoSuchTable."""
-    return database(turn.state, operation.name)
 
 
 class DatabaseCreated(Event, kind="database"):
@@ -154,7 +148,8 @@ class DatabaseDropped(Event, kind="database_dropped"):
 
 @handles(ops.DeclareView)
 def create_view(turn: Turn, operation: ops.DeclareView) -> None:
-    """Raises TableExists, InvalidDefinition."""
+    """Raises TableExists, also for a view in the place of an external table or the other way round,
+    InvalidDefinition, and DeclarationChanged unless it replaces what the change is based on."""
     record = operation.view
     name = table_name(record.name)
     database = name.partition(".")[0]
@@ -168,27 +163,20 @@ def create_view(turn: Turn, operation: ops.DeclareView) -> None:
             return
         how = "CREATE OR REPLACE VIEW" if kind == "view" else "use if_not_exists"
         raise TableExists(f"{kind} {name} exists; {how}, or use another name")
-    _require_present(turn.state, operation)
-    refuse_shared_name("the name of a view", name.partition(".")[2])
-    if database not in turn.state.databases:
-        raise InvalidDefinition(f"there is no database {database}; create_database({database!r})")
-    refuse_half_texts(f"view {name}", {**record.properties, **record.comments})
-    _refuse_promises_of(record, record.properties)
-    turn.record(ViewCreated(replace(record, name=name, created=turn.now)))
-
-
-def _require_present(state: State, operation: ops.DeclareView) -> None:
-    """Raises DeclarationChanged unless what is replaced is what the change is based on, TableExists
-    for a view in the place of an external table, or the other way round."""
-    name = table_name(operation.view.name)
-    present = state.views.get(name)
+    present = turn.state.views.get(name)
     if operation.read and (present is None or present.version != operation.read):
         raise DeclarationChanged(
             f"{name} was altered or made again since it was read; read it again"
         )
-    if present is not None and (present.external is None) != (operation.view.external is None):
+    if present is not None and (present.external is None) != (record.external is None):
         what = "a view" if present.external is None else "an external table"
         raise TableExists(f"{name} is {what}; drop it, or use another name")
+    refuse_shared_name("the name of a view", name.partition(".")[2])
+    if database not in turn.state.databases:
+        raise InvalidDefinition(f"there is no database {database}; create_database({database!r})")
+    refuse_half_texts(f"view {name}", {**record.properties, **record.comments})
+    refuse_promises(record.name, record.properties, external=record.external is not None)
+    turn.record(ViewCreated(replace(record, name=name, created=turn.now)))
 
 
 @handles(ops.DropView)
@@ -221,17 +209,6 @@ def _keep_earlier(state: State, name: str, moment: int) -> None:
     earlier = state.views.get(name)
     if earlier is not None:
         state.earlier_views.append(EarlierView(earlier, moment))
-
-
-# --- decisions --------------------------------------------------------------------------------
-
-
-@handles(ops.ChangeSetting)
-def set_value(turn: Turn, operation: ops.ChangeSetting) -> int:
-    """Raises SettingRefused."""
-    turn.state.settings.with_value(operation.name, operation.value)
-    turn.record(SettingChanged(name=operation.name, value=operation.value))
-    return turn.state.settings.heartbeat_interval
 
 
 @handles(ops.DeclareTable)
@@ -411,9 +388,7 @@ def alter_table(turn: Turn, operation: ops.AlterTable) -> TableRecord:
         check_comments(record)
     if operation.properties is not None:
         table_properties.check_change(record.name, record.properties, operation.properties)
-        merged = {**record.properties, **operation.properties}
-        present = {key: value for key, value in merged.items() if value is not None}
-        record = replace(record, properties=present)
+        record = replace(record, properties=_changed(record.properties, operation.properties))
     if operation.constraints is not None:
         record = replace(record, constraints=operation.constraints)
     check_constraints(record)
@@ -449,22 +424,6 @@ def _normal(name: str, columns: tuple[str, ...]) -> str | None:
     """Cached: each transaction asks twice, mostly for the same partitions."""
     values = parse_partition(name, list(columns)) if columns else None
     return None if values is None else partition_name(dict(zip(columns, values, strict=True)))
-
-
-# --- events -----------------------------------------------------------------------------------
-
-
-class SettingChanged(Event, kind="set"):
-    name: str
-    value: str
-
-    def apply(self, state: State, _at: int) -> None:
-        before = state.settings.integer("hive.txn.timeout")
-        state.settings = state.settings.with_stored(self.name, self.value)
-        clients = next(state.open_txns(), None) or state.locks or state.cleaning
-        if clients and state.settings.integer("hive.txn.timeout") < before:
-            state.longest_timeout = max(state.longest_timeout, before)
-            state.timers.shortened = state.timers.now
 
 
 class TableCreated(Event, kind="table"):

@@ -1,5 +1,5 @@
-"""What commits have changed, as long as a later commit may conflict with it (T30 to T44, P6, P30,
-P38, P51).
+"""What commits leave behind: directories, and what a later commit may conflict with (T30 to T44,
+P6, P30, P38, P51).
 
 `State.write_set` has updates, deletes and overwrites, `State.inserts` the inserts. Only overwrites
 conflict with inserts, and for them the last insert of an entity is enough. The rows of an entity's
@@ -45,7 +45,7 @@ from acid_platform.metastore.rules.state import (
     remove_lock,
 )
 from acid_platform.metastore.rules.table_declarations import register_partitions
-from acid_platform.metastore.rules.turn import Event, Past
+from acid_platform.metastore.rules.turn import Event, Past, Turn
 from acid_platform.scan.row_regions import region_of_files, region_of_partition
 from acid_platform.scan.selection import shadows
 from acid_platform.transactions import RowOperation, TxnState, TxnType, ValidTxnList, concurrency
@@ -201,10 +201,23 @@ def purge(state: State, writers: int) -> None:
     _count(state)
 
 
-# --- changed rows -------------------------------------------------------------------------------
+def within_memory(turn: Turn, changed: Changed, more: int) -> Changed:
+    """The changed rows that later commits are compared with, within the memory for them (P38).
+
+    Nothing is kept of a commit whose row sets are too large: it conflicts by partition. `more`
+    bytes come besides (P51).
+    """
+    size = sum(len(rows.text) for rows in changed.values())
+    limits = ("acid.conflict.rows.bytes", "acid.conflict.memory.bytes")
+    if size > min(turn.state.settings.integer(name) for name in limits):
+        changed, size = {}, 0
+    upto = _forgettable_rows(turn.state, size + more)
+    if upto:
+        turn.record(RowsForgotten(upto))
+    return changed
 
 
-def forgettable(state: State, needed: int) -> int:
+def _forgettable_rows(state: State, needed: int) -> int:
     """The commit id up to which row sets have to be forgotten, so that `needed` more bytes fit in
     `acid.conflict.memory.bytes`; 0 if they fit now (P38).
 
@@ -224,19 +237,24 @@ def forgettable(state: State, needed: int) -> int:
     return upto
 
 
-def forget_rows(state: State, upto: int) -> None:
+class RowsForgotten(Event, kind="rows_forgotten"):
     """From now on the commits up to this commit id conflict by partition (P38), or by table if they
     looked for rows (P51)."""
-    for by_partition in state.write_set.values():
-        for partition, rows in by_partition.items():
-            by_partition[partition] = [
-                replace(row, rows=None) if row.commit_id <= upto and _size(row) else row
-                for row in rows
-            ]
-    state.looked = [
-        _without_regions(looker) if looker.commit_id <= upto else looker for looker in state.looked
-    ]
-    _count(state)
+
+    upto: int
+
+    def apply(self, state: State, _at: int) -> None:
+        for by_partition in state.write_set.values():
+            for partition, rows in by_partition.items():
+                by_partition[partition] = [
+                    replace(row, rows=None) if row.commit_id <= self.upto and _size(row) else row
+                    for row in rows
+                ]
+        state.looked = [
+            _without_regions(looker) if looker.commit_id <= self.upto else looker
+            for looker in state.looked
+        ]
+        _count(state)
 
 
 def _without_regions(looked: Looked) -> Looked:

@@ -2,7 +2,8 @@
 
 Handshakes, partial messages and slow readers are tracked per connection and continue when bytes
 arrive. A client that breaks the protocol loses its connection; the others do not notice. Whoever
-has not proved the key makes room for others (P75).
+has not proved the key makes room for others (P75). `Reception` parses what comes in, and knows who
+waits for which answer.
 """
 
 from __future__ import annotations

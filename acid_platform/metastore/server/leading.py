@@ -1,4 +1,5 @@
-"""Which of several processes leads a log that all of them can reach (P10).
+"""Which of several processes leads a log that all of them can reach (P10), and how one that leads
+copies its log to an archive (P40).
 
 One leads and renews its lease in the log. The others follow the log, and one of them takes over
 when the lease has not been renewed for its whole length, by the clock of the one that waits. So no
@@ -6,6 +7,10 @@ two clocks are compared; they may differ by a tenth in speed.
 
 The lease protects reads: who leads answers nothing without it. Commits need no clock: after a
 takeover the next position of the log belongs to the new epoch (log/contract.py).
+
+An archive is a log too: a directory or a prefix of an object store with the same segments and
+snapshots (log/objects.py), below a directory for each history. A thread copies, so a slow or absent
+archive delays no request, and a local log keeps its batches until they are copied.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A metastore made from a backup (P24, P31)."""
+"""A metastore made from a backup (P24, P31), or as of a moment from its log or an archive (P40)."""
 
 from __future__ import annotations
 

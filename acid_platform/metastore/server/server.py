@@ -3,7 +3,7 @@
 Each round takes all requests that have arrived. Requests that record nothing are answered at once.
 The others, with those that arrive in the meantime, are decided and written together
 (group_commit.py). The metastore of a directory leads as long as it holds the directory's lock. Of
-the processes that share a log elsewhere, the one with the lease leads (election.py).
+the processes that share a log elsewhere, the one with the lease leads (leading.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,13 @@
-"""A state as tables of a DuckDB in memory, for queries and for a new snapshot (P8).
+"""A state in the tables of a DuckDB: the file of a snapshot (P8), and in memory for queries.
 
-Rows that have left memory are read from the snapshot before, which is attached.
+A snapshot is the state at a position of the log. People may open its file with any DuckDB of the
+same version; it is only read. It has one table for each kind of record (stored_kinds.py), what has
+ended, and the files of each directory.
+
+The table `manifests` has the files of each directory of an entity (P26). It may have millions of
+rows and has no index, so recent results stay in memory, up to a limit.
+
+In memory, rows that have left the state are read from the snapshot before, which is attached.
 """
 
 from __future__ import annotations

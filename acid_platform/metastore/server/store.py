@@ -1,4 +1,8 @@
-"""What a process knows of its log: the newest snapshot, and how far it has read (P3)."""
+"""What a process knows of its log: the newest snapshot, and how far it has read (P3).
+
+`python -m acid_platform.metastore.server.store --log WHERE --until POSITION …` writes the next
+snapshot while the leader goes on: it reads the one before and the batches after, as a start does.
+"""
 
 from __future__ import annotations
 
