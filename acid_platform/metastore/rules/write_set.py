@@ -292,9 +292,6 @@ def _size(row: WriteSetRow) -> int:
     return len(row.rows.text) if row.rows is not None else 0
 
 
-# --- what a serializable transaction has read -----------------------------------------------------
-
-
 def unseen_change(
     state: State, past: Past, txn: Txn, read: Sequence[RegionReport]
 ) -> tuple[Entity, str] | None:
