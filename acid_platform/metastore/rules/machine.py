@@ -2,8 +2,8 @@
 
 It is deterministic, without a clock, files or a database, so that a simulator can drive it.
 `replay` applies journaled events; the result is the state that recorded them. `tick` does what is
-due without a request: it aborts dead transactions, ends waits and leases, and forgets what nobody
-can ask for.
+due without a request: it aborts dead transactions, ends waits and leases, and purges (P2, T13 to
+T16, T43 to T45, C57). `Schedule` decides when each part is due.
 """
 
 from __future__ import annotations
