@@ -215,10 +215,10 @@ class MetastoreTarget:
         self._context: ssl.SSLContext | None = None
         self._connect_environment = dict(environment)
         if tls:
-            from acid_platform.metastore import certificates
+            from acid_platform.metastore.tls import make_certificate
 
             self._home.mkdir(parents=True, mode=0o700)
-            certificates.make_certificate(self._home / "tls", ["127.0.0.1"])
+            make_certificate(self._home / "tls", ["127.0.0.1"])
             ca = str(self._home / "tls" / "ca.pem")
             self._context = ssl.create_default_context(cafile=ca)
             self._connect_environment[endpoint.TLS_CA] = ca

@@ -29,8 +29,8 @@ from acid_platform.handles.import_sources import ImportSource, OwnFiles, chosen_
 from acid_platform.layout.names import is_hidden
 from acid_platform.layout.partition_names import partition_segment
 from acid_platform.layout.types import Column, HiveType
+from acid_platform.scan import text_values
 from acid_platform.scan.text_lines import fitting
-from acid_platform.storage import json_texts
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_types import (
     arrow_schema,
@@ -134,7 +134,7 @@ class FolderSource(ImportSource):
             kinds: dict[str, HiveType | None] = {}
             for file in self._files:
                 with self._reading(file) as stream:
-                    for line, row, _ in json_texts.rows(stream):
+                    for line, row, _ in text_values.rows(stream):
                         self._add_types(kinds, row, line)
             return kinds
         columns = {name: TypeOfTexts() for name in self._unified.names if name not in self._keys}
@@ -257,7 +257,7 @@ class FolderSource(ImportSource):
         schema, held = pa.schema(own or [("", pa.null())]), list[dict[str, object]]()
         with self._reading(file) as stream:
             letters, most = 0, _objects_at_once(schema)
-            for line, row, size in json_texts.rows(stream):
+            for line, row, size in text_values.rows(stream):
                 held.append(fitted(line, row))
                 letters += size
                 if len(held) >= most or letters > BATCH_BYTES:

@@ -58,6 +58,7 @@ from acid_platform.orchestration.scaffolding import (
     SqlAssetScaffolder,
     TableAssetScaffolder,
 )
+from acid_platform.scan import text_values
 from acid_platform.sql.scripts import (
     bound,
     column_lineage,
@@ -66,7 +67,6 @@ from acid_platform.sql.scripts import (
     tables_of_script,
 )
 from acid_platform.sql.text import Query, query
-from acid_platform.storage import json_texts
 from acid_platform.storage.files import Files
 from acid_platform.transactions import Isolation
 from acid_platform.values.arrow_types import arrow_type
@@ -374,7 +374,7 @@ def _of_csv(file: Any, _: str, columns: Sequence[Column]) -> pa.Table:
 
 def _of_json(file: Any, _path: str, _columns: Sequence[Column]) -> list[dict[str, Any]]:
     """A number with a point is a Decimal, as it is written."""
-    return [row for _, row, _ in json_texts.rows(file)]
+    return [row for _, row, _ in text_values.rows(file)]
 
 
 _READERS: Mapping[str, Callable[[Any, str, Sequence[Column]], Any]] = {

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from acid_platform.errors import UnsupportedStatement
 from acid_platform.layout.types import FLOATING, INTEGRAL, LOCAL_ZONE, HiveType
 from acid_platform.predicates import literals
-from acid_platform.predicates.char_literals import refused_blanks
+from acid_platform.predicates.literals import refused_blanks
 from acid_platform.values.arrow_types import arrow_type, scalar_of
 
 Datum: TypeAlias = pa.Array | pa.Scalar

@@ -30,9 +30,8 @@ from acid_platform.layout.formats import (
     separators,
 )
 from acid_platform.layout.types import INTEGRAL, Column, HiveType
-from acid_platform.scan.number_texts import typed_texts
+from acid_platform.scan.text_values import parsed, typed_texts
 from acid_platform.storage.files import Files
-from acid_platform.storage.json_texts import parsed
 from acid_platform.values.arrow_types import arrow_type, from_numpy, values_of
 
 _AS_TEXT = ("date", "timestamp")

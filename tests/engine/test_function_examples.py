@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 
 from acid_platform import AcidError, InvalidExpression, NeedsSpark, UnknownColumn
 from acid_platform.engine.local.translation.casts import Typed
+from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.duckdb_sql import translated
 from acid_platform.engine.local.translation.expressions import translate_value
-from acid_platform.engine.local.translation.name_scope import NameScope
 from acid_platform.layout.sql_text import for_spark
 from acid_platform.layout.types import Column
 from tests.engine.function_examples import Example, examples

@@ -55,6 +55,7 @@ from acid_platform.metastore.server.state_tables import Origin, open_state, writ
 from acid_platform.metastore.server.store import Store, machine_at
 from acid_platform.predicates import analysis
 from acid_platform.predicates.arrow_predicates import arrow_predicate, may_match
+from acid_platform.scan import text_values
 from acid_platform.scan.deletes import load_keys
 from acid_platform.scan.file_pruning import proves
 from acid_platform.scan.scans import ArrowScan, EntityScan, Scan
@@ -62,7 +63,6 @@ from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.scan.text_lines import fitting
 from acid_platform.sql import parse as sql_parse
 from acid_platform.sql.text import Query
-from acid_platform.storage import json_texts
 from acid_platform.storage.files import Files
 from acid_platform.tables.joining import IdentityFile
 from acid_platform.transactions import ValidWriteIdList
@@ -267,7 +267,7 @@ def _parquet(data: bytes) -> None:
 def _json(data: bytes) -> None:
     """A file of JSON that is imported: each row, and the types of a new table."""
     kinds: dict[str, Any] = {}
-    for _, row, _ in json_texts.rows(io.BytesIO(data)):
+    for _, row, _ in text_values.rows(io.BytesIO(data)):
         for name, value in row.items():
             kinds[name] = type_of(value, kinds.get(name))
         for column in parse_columns("a int, b double, c decimal(9,2), d string, e array<date>"):

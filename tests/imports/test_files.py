@@ -25,7 +25,7 @@ from acid_platform import (
     WriteConflict,
     WrongType,
 )
-from acid_platform.engine.local import placed_rows, write
+from acid_platform.engine.local import dml, placed_rows
 from acid_platform.handles.folder_source import FolderSource
 from acid_platform.handles.import_sources import DuckDBSource, ImportSource
 from acid_platform.handles.imports import Imported, ImportRows, import_table
@@ -469,13 +469,13 @@ def test_P50_a_stored_value_that_differs_is_found_before_the_commit(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     imported(place, Versions([1]))
-    right = write._stored
+    right = dml._stored
 
     def damaging(*given: Any) -> Iterator[pa.Table]:
         for stored in right(*given):
             yield stored.set_column(0, "id", pa.chunked_array([[7] * len(stored)]))
 
-    monkeypatch.setattr(write, "_stored", damaging)
+    monkeypatch.setattr(dml, "_stored", damaging)
     for options in ({}, {"overwrite": True}):
         with pytest.raises(PublicationFailed, match=r"sum of id: \d+ in the source, \d+ stored"):
             imported(place, Versions([1], [2]), **options)

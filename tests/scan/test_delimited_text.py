@@ -18,7 +18,6 @@ from pyarrow import fs
 from acid_platform import CorruptFile, UnsupportedLayout
 from acid_platform.layout.formats import external_format
 from acid_platform.layout.types import parse_columns
-from acid_platform.scan.number_texts import typed_texts
 from acid_platform.scan.text_lines import (
     CsvLines,
     DelimitedText,
@@ -26,6 +25,7 @@ from acid_platform.scan.text_lines import (
     line_blocks,
     lines_of,
 )
+from acid_platform.scan.text_values import typed_texts
 from acid_platform.storage.files import Files
 
 LOCAL = Files(fs.LocalFileSystem())

@@ -25,8 +25,9 @@ import pyarrow as pa
 from acid_platform.base.databases import in_memory, not_yet_closed
 from acid_platform.base.first_use import PerProcess
 from acid_platform.engine.interface import ChangeRead, TableRead, columns_of
-from acid_platform.engine.local.running import stoppable
+from acid_platform.engine.local.engine import stoppable
 from acid_platform.engine.local.translation.casts import as_condition, cast
+from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.duckdb_sql import (
     DATE,
     DOUBLE,
@@ -43,7 +44,6 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     wrong_type,
 )
 from acid_platform.engine.local.translation.expressions import translate_value
-from acid_platform.engine.local.translation.name_scope import NameScope
 from acid_platform.errors import (
     AcidError,
     CorruptFile,

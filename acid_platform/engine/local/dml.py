@@ -1,31 +1,44 @@
-"""DELETE and UPDATE: the rows are found with their row ids, then events are written."""
+"""INSERT, UPDATE and DELETE in this process, in bounded memory, and what they check (P59).
+
+Rows to insert are converted and checked part by part. Those of a table without partitions and
+buckets go into its files as they come; others are put in order by PlacedRows. The rows of an UPDATE
+or DELETE are found with their row ids, then events are written.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acid_platform.engine.interface import Condition, Where
-from acid_platform.engine.local import running
+from acid_platform.engine.interface import Condition, Fixed, Result, Where
+from acid_platform.engine.local import engine
 from acid_platform.engine.local.event_files import (
     EventFiles,
     Keys,
     publish_events,
     require_writable,
 )
-from acid_platform.engine.local.row_checks import require_checked
+from acid_platform.engine.local.placed_rows import PlacedRows, buckets_of, in_files
 from acid_platform.engine.merge_clauses import wanted_assignments
-from acid_platform.errors import NeedsSpark, UnsupportedLayout
+from acid_platform.errors import NeedsSpark, PublicationFailed, UnsupportedLayout
 from acid_platform.layout.acid_keys import ROW_ID_COLUMN
+from acid_platform.layout.constraints import Constraint, ConstraintKind, RowChecks
 from acid_platform.layout.types import Column
 from acid_platform.predicates.arrow_predicates import predicate_or_none
 from acid_platform.scan.decode import PLACE
 from acid_platform.scan.scans import ENTITY, ArrowScan, Scan
 from acid_platform.values.arrow_types import from_numpy, values_of
-from acid_platform.values.partition_texts import RowPartitions
+from acid_platform.values.fitting import LONGEST_SHOWN, constraint_violated
+from acid_platform.values.local_rows import local_parts
+from acid_platform.values.partition_texts import RowPartitions, places_of, text_of
+from acid_platform.values.row_streams import RowStream
+from acid_platform.values.rows import Rows, column_names
 from acid_platform.values.stored_values import stored_rows
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
@@ -59,7 +72,7 @@ def update_rows(
     """
     # DuckDB and the parser take long to import.
     from acid_platform.engine.local.found_rows import AssignedValues, accepted, columns_read
-    from acid_platform.engine.local.translation.name_scope import NameScope
+    from acid_platform.engine.local.translation.column_names import NameScope
 
     expressions = wanted_assignments(assignments, scan, target.buckets, target.table)
     require_writable(target)
@@ -124,7 +137,7 @@ def scanned(scan: ArrowScan) -> Iterator[pa.RecordBatch]:
     """
     try:
         for batch in scan.batches():
-            running.check()
+            engine.check()
             yield batch
     except UnsupportedLayout as error:
         raise NeedsSpark(str(error)) from error
@@ -146,3 +159,149 @@ def keys_of(table: pa.Table, scan: Scan) -> Keys:
     index = values_of(table.column(ENTITY.name)).astype(np.int64, copy=False)
     places = RowPartitions.ranked([entity.partition for entity in scan.entities], index)
     return Keys(write_ids, buckets, row_ids, places)
+
+
+def write_rows(
+    rows: Rows,
+    target: WriteTarget,
+    fixed: Fixed,
+    overwrite: bool = False,
+    empty: Sequence[str] = (),
+) -> list[WrittenDirectory]:
+    """Writes and publishes the rows; `overwrite` writes bases, and one for each of `empty`.
+
+    Raises UnknownColumn, WrongType, ConstraintViolated, PublicationFailed, TxnAborted, NeedsSpark.
+    """
+    require_writable(target)
+    count = None if isinstance(rows, Result | RowStream) else len(rows)  # type: ignore[arg-type]
+
+    def write(files: EventFiles) -> None:
+        stored = _stored(rows, target, fixed)
+        names = [column.name for column in target.columns]
+        if target.partition_columns or target.buckets:
+            with PlacedRows(files) as placed:
+                for part in stored:
+                    values = part.select(names)
+                    buckets = buckets_of(values, target)
+                    placed.add(values, places_of(part, target.partition_columns), buckets)
+                placed.write()
+            return
+        batches = (batch for part in stored for batch in part.select(names).to_batches())
+        for number, pieces in groupby(in_files(batches, count), key=itemgetter(0)):
+            files.insert_run((piece for _, piece in pieces), "", number)
+
+    try:
+        return publish_events(target, write, overwrite, empty)
+    except PublicationFailed:
+        if isinstance(rows, RowStream) and rows.failure is not None:
+            raise rows.failure from None  # an OSError of the source, not of the files
+        raise
+
+
+def _stored(rows: Rows, target: WriteTarget, fixed: Fixed) -> Iterator[pa.Table]:
+    """The rows as the table's files store them, in parts. Raises as `write_rows`."""
+    if isinstance(rows, Result):
+        column_names(rows)
+        parts: Iterable[pa.Table] = (pa.Table.from_batches([each]) for each in rows.batches())
+    else:
+        parts = local_parts(rows, target.all_columns, target.table)
+    defaults: dict[str, pa.Scalar] | None = None
+    for part in parts:
+        engine.check()
+        if defaults is None:  # one value for all rows of the statement
+            defaults = default_values(target.checks, target.columns, part.column_names)
+        for name, value in defaults.items():
+            part = part.append_column(name, pa.chunked_array([pa.repeat(value, len(part))]))
+        stored = stored_rows(part, target.all_columns, target.table, fixed, target.columns)
+        yield require_checked(stored, target.columns, target.checks)
+
+
+def counted(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """The batches, until they are larger than the limit or the statement is stopped.
+
+    Raises NeedsSpark, TxnAborted then.
+    """
+    total = 0
+    for batch in batches:
+        engine.check()
+        total += batch.nbytes
+        if total > limit:
+            raise NeedsSpark(f"a result of more than {limit:,} bytes (acid.local.max.bytes)")
+        yield batch
+
+
+_ROWS = "acid_rows"
+"""The name of the rows in DuckDB."""
+
+
+def require_checked(rows: pa.Table, columns: Sequence[Column], checks: RowChecks) -> pa.Table:
+    """The rows, which have these columns, if they fulfil the constraints.
+
+    Raises ConstraintViolated, which shows a row; InvalidExpression, NeedsSpark.
+    """
+    for constraint in checks.constraints:
+        if not rows.num_rows:
+            break
+        place = _violating(rows, columns, constraint)
+        if place is not None:
+            kinds = {column.name: column for column in columns}
+            values = ", ".join(
+                f"{name}={_shown(rows.column(name)[place].as_py(), kinds[name])}"
+                for name in constraint.columns
+            )
+            raise constraint_violated(f"{checks.violation(constraint)} with {values}")
+    return rows
+
+
+def _violating(rows: pa.Table, columns: Sequence[Column], constraint: Constraint) -> int | None:
+    """The number of a row that violates the constraint; None without one."""
+    if constraint.kind is ConstraintKind.NOT_NULL:
+        values = rows.column(constraint.columns[0])
+        return int(pc.index(pc.is_null(values), True).as_py()) if values.null_count else None
+    from acid_platform.engine.local.computation import POSITION, compute, condition_sql, numbered
+    from acid_platform.engine.local.translation.column_names import NameScope
+
+    own = [column for column in columns if column.name in constraint.columns]
+    condition = condition_sql(constraint.condition, NameScope.of({_ROWS: own}))
+    named = numbered(rows.select([column.name for column in own]))
+    sql = (
+        f"SELECT {POSITION} FROM {_ROWS} WHERE NOT coalesce(({condition}), true)"
+        f" ORDER BY {POSITION} LIMIT 1"
+    )
+    violating = compute(sql, {_ROWS: named})
+    return int(violating.column(0)[0].as_py()) if violating.num_rows else None
+
+
+def _shown(value: Any, column: Column) -> str:
+    if value is None:
+        return "NULL"
+    try:
+        text = text_of(value, column.type) or ""
+    except NeedsSpark:
+        text = str(value)
+    return text[:LONGEST_SHOWN]
+
+
+def default_values(
+    checks: RowChecks, columns: Sequence[Column], present: Sequence[str]
+) -> dict[str, pa.Scalar]:
+    """The value of each of these columns that rows with the columns `present` leave out and that
+    has a default, in the column's type.
+
+    Raises WrongType, NeedsSpark.
+    """
+    there = {name.lower() for name in present}
+    absent = [
+        column for column in columns if column.name in checks.defaults and column.name not in there
+    ]
+    if not absent:
+        return {}
+    from acid_platform.engine.local.computation import compute, in_declared_type, value_sql
+    from acid_platform.engine.local.translation.column_names import NameScope
+
+    values = {}
+    for column in absent:
+        text = checks.defaults[column.name]
+        computed = compute(f"SELECT {value_sql(text, column, NameScope.of({}), checks.table)}", {})
+        values[column.name] = in_declared_type(computed.column(0), column)[0]
+    return values

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base.first_use import LastingThreads, PerProcess, usable_cores
-from acid_platform.engine.local import running
+from acid_platform.engine.local import engine
 from acid_platform.errors import InvalidDefinition, NeedsSpark, PublicationFailed
 from acid_platform.formats.data_file import FileWriter, Keyed, KeyRun, StoredKeys
 from acid_platform.formats.file_access import WRITTEN_CODECS, WRITTEN_FORMATS, new_file
@@ -97,7 +97,7 @@ class _EventFile:
     """The rows that its writer was given."""
 
     def put(self, rows: Keyed) -> None:
-        running.check()
+        engine.check()
         self.writer.put(rows)
         self.rows += len(rows)
 
@@ -292,7 +292,7 @@ def publish_events(
         except BaseException:
             files.give_up()
             raise
-        running.check()
+        engine.check()
         return staged.publish(built, empty)
 
 

@@ -29,8 +29,8 @@ from acid_platform.engine.local.computation import (
     value_sql,
 )
 from acid_platform.engine.local.run_query import query
+from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.duckdb_sql import identifier
-from acid_platform.engine.local.translation.name_scope import NameScope
 from acid_platform.engine.merge_clauses import SetTarget, targets_of
 from acid_platform.errors import InvalidDefinition, NeedsSpark, UnsupportedLayout
 from acid_platform.layout.acid_keys import ROW_ID_COLUMN

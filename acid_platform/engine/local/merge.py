@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acid_platform.engine.interface import Result
-from acid_platform.engine.local import running
+from acid_platform.engine.local import engine
 from acid_platform.engine.local.computation import (
     POSITION,
     compute,
@@ -19,7 +19,7 @@ from acid_platform.engine.local.computation import (
     numbered,
     without_zones,
 )
-from acid_platform.engine.local.dml import keys_of, rows_at, table_of
+from acid_platform.engine.local.dml import counted, keys_of, require_checked, rows_at, table_of
 from acid_platform.engine.local.event_files import (
     EventFiles,
     Keys,
@@ -28,11 +28,9 @@ from acid_platform.engine.local.event_files import (
 )
 from acid_platform.engine.local.found_rows import AssignedValues, columns_read, stream
 from acid_platform.engine.local.placed_rows import PlacedRows, buckets_of
-from acid_platform.engine.local.row_checks import require_checked
+from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.duckdb_sql import identifier
 from acid_platform.engine.local.translation.expressions import may_fail
-from acid_platform.engine.local.translation.name_scope import NameScope
-from acid_platform.engine.local.write import counted
 from acid_platform.engine.merge_clauses import (
     MergeAction,
     MergeClause,
@@ -287,7 +285,7 @@ class LocalMerge:
         alone[matched] = False
         most = max(1, min(len(source), len(source) * _PART_BYTES // (source.nbytes or 1)))
         for start in range(0, len(source) if clauses else 0, most):
-            running.check()
+            engine.check()
             rest = np.flatnonzero(alone[start : start + most])
             if len(rest):
                 part = source.slice(start, most).take(from_numpy(rest))

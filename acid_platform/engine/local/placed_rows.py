@@ -14,7 +14,7 @@ from operator import itemgetter
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.engine.local import running
+from acid_platform.engine.local import engine
 from acid_platform.engine.local.event_files import EventFiles, sorted_runs
 from acid_platform.layout.bucketing import bucket_ids
 from acid_platform.values.partition_texts import RowPartitions, texts_in
@@ -72,7 +72,7 @@ class PlacedRows:
     def _batches(self, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
         assert self._spilled is not None
         for number in numbers:
-            running.check()
+            engine.check()
             yield self._spilled.read(number)
 
     def _together(self) -> tuple[pa.Table, RowPartitions, np.ndarray]:

@@ -18,10 +18,9 @@ from pyspark.sql import functions as F
 from acid_platform import AcidError, NeedsSpark
 from acid_platform.engine.interface import TableRead
 from acid_platform.engine.local.translation.casts import Typed
-from acid_platform.engine.local.translation.column_names import column_name
+from acid_platform.engine.local.translation.column_names import NameScope, column_name
 from acid_platform.engine.local.translation.duckdb_sql import raise_as_ours, translated
 from acid_platform.engine.local.translation.expressions import translate_value
-from acid_platform.engine.local.translation.name_scope import NameScope
 from acid_platform.engine.local.translation.queries import QueryTranslator
 from acid_platform.engine.spark import failures as spark_failures
 from acid_platform.engine.spark.spark_types import stripped

@@ -7,8 +7,8 @@ import pytest
 import sqlglot
 
 from acid_platform import NeedsSpark
+from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.expressions import translate_value
-from acid_platform.engine.local.translation.name_scope import NameScope
 from acid_platform.engine.local.translation.queries import QueryTranslator
 from acid_platform.engine.local.translation.text_patterns import re2_pattern
 from acid_platform.predicates.grammar import SparkSql

@@ -20,9 +20,9 @@ from pyarrow import parquet
 
 from acid_platform import NeedsSpark, PublicationFailed, Table, TxnAborted, Warehouse, WrongType
 from acid_platform.engine.interface import ArrowResult
-from acid_platform.engine.local import running
+from acid_platform.engine.local import engine
+from acid_platform.engine.local.engine import RunningStatement
 from acid_platform.engine.local.placed_rows import in_files
-from acid_platform.engine.local.running import RunningStatement
 from acid_platform.formats.file_access import recorded_file
 from acid_platform.formats.orc import AcidWriter, open_orc, user_metadata
 from acid_platform.handles.transaction import TransactionTable
@@ -422,7 +422,7 @@ def test_P4_a_lost_transaction_stops_its_write_between_two_batches(
                 time.sleep(0.01)
         stop(statement)
 
-    monkeypatch.setattr(running.RunningStatement, "check", slow)
+    monkeypatch.setattr(engine.RunningStatement, "check", slow)
     txn = warehouse.transaction()
 
     def abort() -> None:

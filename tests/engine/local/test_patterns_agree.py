@@ -9,8 +9,8 @@ import duckdb
 import pytest
 
 from acid_platform import NeedsSpark
+from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.expressions import translate_value
-from acid_platform.engine.local.translation.name_scope import NameScope
 from acid_platform.engine.local.translation.text_patterns import re2_pattern
 from acid_platform.layout.sql_text import sql_string
 from acid_platform.layout.types import Column, parse_type

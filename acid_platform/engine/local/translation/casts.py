@@ -34,8 +34,8 @@ from acid_platform.engine.local.translation.duckdb_sql import (
 from acid_platform.errors import InvalidExpression, NeedsSpark
 from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType, of_value
 from acid_platform.predicates import literals
-from acid_platform.predicates.char_literals import refused_blanks
 from acid_platform.predicates.grammar import CALLED
+from acid_platform.predicates.literals import refused_blanks
 
 if TYPE_CHECKING:
     from acid_platform.engine.local.translation.expressions import Translator

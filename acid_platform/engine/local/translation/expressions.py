@@ -23,6 +23,7 @@ from acid_platform.engine.local.translation.casts import (
     compared,
     named_type,
 )
+from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.duckdb_sql import (
     BINARY,
     BOOLEAN,
@@ -41,7 +42,6 @@ from acid_platform.engine.local.translation.functions import (
     called,
     calls_of,
 )
-from acid_platform.engine.local.translation.name_scope import NameScope
 from acid_platform.errors import NeedsSpark, UnknownColumn
 from acid_platform.layout.types import INTEGRAL
 from acid_platform.predicates import literals

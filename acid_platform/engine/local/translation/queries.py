@@ -16,6 +16,11 @@ from sqlglot import exp
 
 from acid_platform.engine.interface import Sources, columns_of
 from acid_platform.engine.local.translation.casts import Typed, as_condition, as_key, cast
+from acid_platform.engine.local.translation.column_names import (
+    NameScope,
+    ScopeColumn,
+    columns_under,
+)
 from acid_platform.engine.local.translation.duckdb_sql import (
     VOID,
     identifier,
@@ -24,7 +29,6 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     widest,
 )
 from acid_platform.engine.local.translation.expressions import Translator
-from acid_platform.engine.local.translation.name_scope import NameScope, ScopeColumn, columns_under
 from acid_platform.engine.local.translation.query_clauses import (
     QueryBlock,
     Relation,
