@@ -329,7 +329,6 @@ def _returns_nothing(asset: dg.AssetsDefinition, key: dg.AssetKey) -> bool:
 
 
 def _is_ours(manager: object) -> bool:
-
     kind = getattr(manager, "configurable_resource_cls", None)
     return isinstance(kind, type) and issubclass(kind, AcidIOManager)
 

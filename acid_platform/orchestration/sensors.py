@@ -45,9 +45,6 @@ from acid_platform.orchestration.service_jobs import (
 )
 from acid_platform.services import initiator
 
-# No `from __future__ import annotations`: Dagster reads the annotations of its functions.
-
-
 TASKS_TAG = "acid/compactions"
 CONSUMER_TAG, CHANGES_TAG = "acid/consumer", "acid/changes"
 MOST_ATTEMPTS = 3
@@ -333,9 +330,6 @@ def _consuming(
     return dg.RunRequest(
         run_key=f"{consumer}:{commits}:{earlier + 1}", tags=tags, asset_selection=keys
     )
-
-
-# No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 
 
 @dg.run_failure_sensor(

@@ -43,9 +43,6 @@ from acid_platform.services.worker import CompactionOutcome, CompactionRun, job_
 if TYPE_CHECKING:
     import pandas as pd
 
-# No `from __future__ import annotations`: Dagster reads the annotations of its functions.
-
-
 POOL = "acid_compaction"
 IN_MEMORY = "in_memory"
 """Resource key of an IO manager that keeps values in memory: an Attempt holds an open transaction,
@@ -361,9 +358,6 @@ def _failing(attempt: Attempt) -> Iterator[None]:
                 f"{job_entity(task)} was dropped meanwhile, so there is nothing to compact: {error}"
             ) from error
         raise
-
-
-# No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 
 
 @dg.op(description="Removes what no open snapshot needs; logs each path with the rule.")

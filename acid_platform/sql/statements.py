@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from acid_platform.handles.table import Table
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.client.metastore import Metastore
-    from acid_platform.metastore.records import TableRecord, ViewRecord
+    from acid_platform.metastore.records import ViewRecord
     from acid_platform.sql.answers import Outcome
     from acid_platform.sql.catalog import Catalog
     from acid_platform.sql.sql_session import SqlSession

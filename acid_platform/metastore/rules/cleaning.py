@@ -318,9 +318,6 @@ def _entity_task(turn: Turn, table: TableState, partition: str | None) -> Entity
     )
 
 
-_R = CompactionState.READY_FOR_CLEANING
-
-
 # --- decisions ----------------------------------------------------------------------------------
 
 

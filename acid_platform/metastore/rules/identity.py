@@ -71,7 +71,7 @@ def location(turn: Turn, operation: ops.GetDropped) -> int | None:
 
 def copied(turn: Turn) -> None:
     """Makes every table outside the warehouse foreign, since the metastore's files are a copy."""
-    if any(not is_relative(place_directory) for place_directory in _locations(turn.state)):
+    if any(not is_relative(where) for where in _locations(turn.state)):
         turn.record(Copied())
 
 
