@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from acid_platform.metastore import endpoint
+from acid_platform.metastore.certificates import make_certificate
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.target import start
 from acid_platform.metastore.endpoint import Home
-from acid_platform.metastore.tls import make_certificate
 from benchmarks.contenders import OurMetastore, Session
 from benchmarks.metastore import Run, _together, run_clients
 from benchmarks.results import options, saved

@@ -215,7 +215,7 @@ class MetastoreTarget:
         self._context: ssl.SSLContext | None = None
         self._connect_environment = dict(environment)
         if tls:
-            from acid_platform.metastore.tls import make_certificate
+            from acid_platform.metastore.certificates import make_certificate
 
             self._home.mkdir(parents=True, mode=0o700)
             make_certificate(self._home / "tls", ["127.0.0.1"])

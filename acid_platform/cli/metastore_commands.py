@@ -201,7 +201,7 @@ def certificate(
     A service that listens with --listen uses it for TLS from its next start, and a renewed one from
     the next connection. Clients need the ca.pem beside it in ACID_METASTORE_TLS_CA.
     """
-    from acid_platform.metastore.tls import make_certificate, read_certificate
+    from acid_platform.metastore.certificates import make_certificate, read_certificate
 
     if directory is None:
         require_own(session, "make its certificate")

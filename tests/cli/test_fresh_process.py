@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
+from pathlib import Path
+from re import findall
 
 import pytest
 
@@ -28,11 +31,8 @@ sys.argv = {arguments!r}
 with contextlib.suppress(SystemExit):
     run()
 """
-SERVICES = {
-    f"acid_platform.metastore.{name}"
-    for name in ("tasks", "operations.compaction", "operations.history", "operations.shows")
-}
-"""Declares what only services and commands about the past ask the metastore."""
+SERVICES = {"acid_platform.metastore.operations.compaction"}
+"""Declares what only services ask the metastore."""
 NEVER = ("pandas", "great_expectations", "dagster", "prometheus_client", "psutil")
 
 
@@ -182,3 +182,23 @@ except UnsupportedStatement as error:
     print(error)
 """)
     assert "pip install 'acid-platform[spark]'" in printed
+
+
+def test_trust_in_a_metastore_loads_nothing_that_makes_certificates() -> None:
+    _, loaded = process("""
+from acid_platform.metastore.tls import trusting
+
+trusting("system")
+""")
+    assert "acid_platform.metastore.tls" in loaded
+    assert "cryptography" not in loaded
+
+
+NAMED = sorted(set(findall(r'"(acid_platform\.[a-z_.]+)"', Path(__file__).read_text())))
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_modules_that_are_named_here_are_there(name: str) -> None:
+    assert find_spec(name), (
+        f"{name} has another name now: a test that it is not loaded says nothing"
+    )

@@ -11,6 +11,7 @@ import pytest
 
 from acid_platform import MetastoreDamaged, MetastoreRefused, MetastoreUnavailable
 from acid_platform.metastore import endpoint
+from acid_platform.metastore.certificates import make_certificate
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.target import Elected, Remote
@@ -18,7 +19,6 @@ from acid_platform.metastore.log.contract import Batch, Leader, snapshot_name
 from acid_platform.metastore.log.objects import ObjectLog
 from acid_platform.metastore.rules.turn import Recorded
 from acid_platform.metastore.server.store import Store, machine_at
-from acid_platform.metastore.tls import make_certificate
 from acid_platform.metastore.wire import LEADER, Channel
 from tests.log.leaders import run
 from tests.log.members import Members

@@ -17,10 +17,11 @@ from acid_platform import (
 )
 from acid_platform.cli.main import main
 from acid_platform.metastore import endpoint, wire
+from acid_platform.metastore.certificates import make_certificate
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.target import remote
 from acid_platform.metastore.endpoint import Home
-from acid_platform.metastore.tls import Served, make_certificate
+from acid_platform.metastore.tls import Served
 from tests.metastore.test_transport import KEY, Service
 
 HOST = "127.0.0.1"
