@@ -33,7 +33,7 @@ from acid_platform.scan.open import (
     require_files,
 )
 from acid_platform.scan.scans import Scan
-from acid_platform.tables.record_layout import recorded_listings, table_layout
+from acid_platform.tables.record_layout import past_layout, recorded_listings, table_layout
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 if TYPE_CHECKING:
@@ -135,8 +135,7 @@ class SnapshotView:
         which `listings` names."""
         past = request.past
         if past is not None:
-            layout = table_layout(past.table, self.transaction, past.partitions)
-            return replace(layout, ended=past.ended), past.pin.write_ids, past.pin.txns
+            return past_layout(past), past.pin.write_ids, past.pin.txns
         if request.write_ids is not None:
             layout = table_layout(request.table, self.transaction)
             return layout, request.write_ids, self.transaction.valid_txns

@@ -55,7 +55,12 @@ from acid_platform.spark_source import keeper
 from acid_platform.spark_source.options import Options, opened
 from acid_platform.storage.files import Files
 from acid_platform.tables.open_changes import open_changes
-from acid_platform.tables.record_layout import columns_of_record, recorded_listings, table_layout
+from acid_platform.tables.record_layout import (
+    columns_of_record,
+    past_layout,
+    recorded_listings,
+    table_layout,
+)
 from acid_platform.transactions import ValidWriteIdList
 from acid_platform.values.arrow_types import scalar_of
 
@@ -116,8 +121,8 @@ def release(location: Location, lease: int) -> None:
 def parts(options: Options, names: Sequence[str], lease: int | None) -> list[ScanPart]:
     """What the tasks read, at the snapshot of the lease, or at a new one.
 
-    Raises SnapshotExpired, UnknownColumn, InvalidExpression, UnsupportedStatement (a condition that
-    only Spark can evaluate), CorruptFile.
+    Raises SnapshotExpired, NotEnoughHistory, UnknownColumn, InvalidExpression, UnsupportedStatement
+    (a condition that only Spark can evaluate), CorruptFile.
     """
     if lease is None:
         lease, _ = take(options)
@@ -161,7 +166,7 @@ def _resumed(options: Options, lease: int) -> Iterator[OpenTransaction]:
 def _scan(options: Options, lease: OpenTransaction) -> Scan:
     if options.as_of is not None:
         past = lease.past(options.table, options.as_of)
-        layout = table_layout(past.table, lease, past.partitions)
+        layout = past_layout(past)
         lists = past.pin.write_ids, past.pin.txns
     else:
         layout = table_layout(lease.table(options.table), lease)

@@ -25,6 +25,7 @@ from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
 from acid_platform.metastore.operations.tables import GetPartitions
 from acid_platform.metastore.records import (
     PartitionRecord,
+    PastTable,
     RecordedDirectory,
     TableRecord,
     WriteReport,
@@ -61,11 +62,16 @@ def table_layout(
 ) -> TableLayout:
     """Where a table is, and the partitions that `txn` sees.
 
-    `partitions`: those of a past snapshot.
+    `partitions`: those whose changes are read.
     """
     if partitions is None and record.partitioned:
         partitions = txn.partition_records(record.name)
     return _layout(record, partitions or ())
+
+
+def past_layout(past: PastTable) -> TableLayout:
+    """Where a table was, its partitions then, and those of them whose history has ended (P36)."""
+    return replace(_layout(past.table, past.partitions), ended=past.ended)
 
 
 def listed_layout(metastore: Metastore, record: TableRecord) -> TableLayout:

@@ -12,7 +12,11 @@ import pyorc
 import pytest
 
 from acid_platform import NotEnoughHistory, NotErased, Table, Warehouse
+from acid_platform.base.location import Location
+from acid_platform.spark_source import reads
+from acid_platform.spark_source.options import Options, opened
 from tests.conftest import few_then_more, temporary_warehouse
+from tests.spark_source.places import forget
 
 ANN = "v = 'ann'"
 _numbers = count(1)
@@ -138,6 +142,35 @@ def test_P36_without_partitions_all_history_ends(warehouse: Warehouse) -> None:
     with pytest.raises(NotEnoughHistory, match=f"{table.name} is kept since"):
         table.to_arrow(as_of="first")
     assert len(rows(table)) == 3
+
+
+@pytest.mark.parametrize("partitioned", [True, False])
+def test_P36_the_data_source_refuses_a_history_that_was_ended(
+    warehouse: Warehouse, partitioned: bool
+) -> None:
+    """It would read what is left of the files of then, as if they were all."""
+    table = people(warehouse, partitioned)
+    assert table.erase(ANN, end_history=True).erased
+    location = Location.of(warehouse.path)
+
+    def read(where: str) -> list[reads.ScanPart]:
+        asked = {"warehouse": warehouse.path, "table": table.name, "asOf": "1", "where": where}
+        options = Options.of(asked, "read")
+        lease, columns = reads.take(options)
+        try:
+            return reads.parts(options, [column.name for column in columns], lease)
+        finally:
+            reads.release(location, lease)
+
+    ended = "p=1 is kept since" if partitioned else f"{table.name} is kept since"
+    with pytest.raises(NotEnoughHistory, match=ended):
+        read("id >= 0")
+    if partitioned:
+        (part,) = read("p = 2")
+        assert {entity.partition for entity in part.entities} == {"p=2"}
+    forget(location)
+    opened(location).close()
+    opened.cache_clear()
 
 
 @pytest.mark.more
