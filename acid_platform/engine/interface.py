@@ -37,12 +37,13 @@ _MOMENT: ContextVar[datetime | None] = ContextVar("moment", default=None)
 
 
 @contextmanager
-def one_moment() -> Iterator[None]:
-    """A block in which `moment` always returns the same; that of the block around it, if any."""
-    if _MOMENT.get() is not None:
+def one_moment(began: datetime | None = None) -> Iterator[None]:
+    """A block in which `moment` always returns the same: when the statement `began`, or that of the
+    block around it, if any."""
+    if began is None and _MOMENT.get() is not None:
         yield
         return
-    before = _MOMENT.set(datetime.now(UTC))
+    before = _MOMENT.set(began or datetime.now(UTC))
     try:
         yield
     finally:

@@ -24,6 +24,7 @@ from acid_platform.engine.interface import (
     Sources,
     TableRead,
     columns_of,
+    moment,
     one_moment,
 )
 from acid_platform.engine.local.computation import QuerySource, reading
@@ -274,7 +275,14 @@ def query(
     tables = tuple((name, columns_of(read), read.file_name) for name, read in sources.items())
     key = (text, tables, named, in_order)
     accepted = _TRANSLATED.get(key)
-    translated = accepted or _translate(text, sources, named, in_order)
+    with one_moment():
+        began = moment()
+        translated = accepted or _translate(text, sources, named, in_order)
+
+    def ordered() -> LocalResult:
+        with one_moment(began):
+            return query(text, sources, session, reason, named, True)
+
     opened = {
         name: partial(QuerySource, sources[placeholder])
         for name, placeholder in translated.opened.items()
@@ -292,9 +300,7 @@ def query(
         first=first,
         row_by_row=block.row_by_row,
         most_rows=block.most_rows,
-        in_order=partial(query, text, sources, session, reason, named, True)
-        if translated.connected and not in_order
-        else None,
+        in_order=ordered if translated.connected and not in_order else None,
     )
     if accepted is None:
         _bind(result)
@@ -332,8 +338,7 @@ def _translate(text: str, sources: Sources, named: bool, in_order: bool) -> _Tra
         raise NeedsSpark("the name of a row's file")
     translator = QueryTranslator(sources, in_order)
     try:
-        with one_moment():
-            block = translator.query(tree, {}, named=named)
+        block = translator.query(tree, {}, named=named)
         if tree.find(exp.SetOperation):
             block = _as_strings(block)
     except RecursionError as error:
