@@ -90,7 +90,11 @@ name in Spark is not known here (INSERT … SELECT asks for none), ROLLUP and th
 keys or ordered by anything but columns of SELECT, a correlated subquery with GROUP BY, HAVING,
 DISTINCT or LIMIT, or a scalar one that is no aggregate, LATERAL VIEW, PIVOT, TABLESAMPLE, QUALIFY,
 named windows, an aggregate in ORDER BY beside HAVING of an aggregate or a column that SELECT lacks
-(which Spark refuses: name it in SELECT).
+(which Spark refuses: name it in SELECT), a name in an expression of ORDER BY or HAVING that a
+column and another value of SELECT have, a window or a correlated subquery, IN or EXISTS in GROUP BY
+and ORDER BY, a correlated scalar subquery as a value of groups, a correlated EXISTS beside ROLLUP
+and the like, and keys and distinct rows of `float` and `double` where a part of the query has one
+row, which Spark does not group, so that -0.0 stays.
 
 Whether an expression has a value is seen when it is computed. Neither engine promises an order, so
 after an error of a value (an overflow, a division by zero, a cast) the query is computed again with
@@ -102,10 +106,13 @@ Some values are decided when they are read: a text that only Spark parses as a n
 sum of `bigint` that overflows in some orders, a letter whose case DuckDB changes differently. The
 result then raises NeedsSpark, and never gives a different value.
 
-Two kinds of values depend on the order in which rows come, in Spark from run to run too, by how it
-divides them among tasks. `sum` and `avg` of `float` and `double` may differ in their last bits, and
-in more where large numbers cancel each other out. The elements of `collect_list` and `collect_set`
-may stand in another order.
+Three kinds of values depend on the order in which rows come, in Spark from run to run too, by how
+it divides them among tasks. `sum` and `avg` of `float` and `double` may differ in their last bits,
+and in more where large numbers cancel each other out. The elements of `collect_list` and
+`collect_set` may stand in another order. `min` and `max` of 0.0 and -0.0, which are equal, give one
+of them, also with OVER. `greatest` and `least` give the first of equal values, in both engines; but
+Spark computes `greatest(a, b)` and `greatest(b, a)` in one SELECT once, so that both have the first
+zero of one of them.
 
 ORDER BY … LIMIT of at most 10,000 rows of one table first reads the columns of its order and its
 condition, and then other columns only in the files and stripes that hold such a row. LIMIT without

@@ -84,13 +84,13 @@ _BITS: tuple[tuple[TokenType, type[exp.Binary]], ...] = (
 """The last to bind first."""
 
 
-CALLED, UNIT, IS_NOT = "called", "unit", "is not"
+CALLED, UNIT, IS_NOT, SIGNED = "called", "unit", "is not", "signed"
 _RUNS_CODE = ("java_method", "reflect", "try_reflect")
 """Functions of Spark that call any method of Java by its name (P67)."""
 """What a node's `meta` says of the text, since Spark names columns by what was written: the name of
 the function in lower case, the unit of `date_trunc` and `trunc` or the pattern of `date_format`,
-and whether it is an `IS NOT`. sqlglot has one node for `nvl` and `coalesce`, and for `'month'` and
-`'MONTH'`, and patterns of its own."""
+whether it is an `IS NOT`, and whether a number has a plus sign. sqlglot has one node for `nvl` and
+`coalesce`, and for `'month'` and `'MONTH'`, and patterns of its own."""
 
 
 def _pattern(kind: type[exp.Binary]) -> Any:
@@ -207,6 +207,7 @@ class _Operators(Clauses):
     def _plus(self: Any) -> Any:
         operand = self._parse_unary()
         if isinstance(operand, exp.Literal) and not operand.is_string:
+            operand.meta[SIGNED] = True
             return operand
         return self.expression(exp.Anonymous(this="positive", expressions=[operand]))
 

@@ -52,6 +52,37 @@ TAKEN = """
     SELECT CASE WHEN i > 1 THEN CASE WHEN id > 1 THEN 1 END END AS x FROM {t}
 """
 
+OTHERWISE = """
+    SELECT i AS l, l AS i FROM {t} ORDER BY l + 0 | SELECT i AS l FROM {t} ORDER BY -l
+    SELECT i AS l, max(l) AS m FROM {t} GROUP BY i ORDER BY max(l)
+    SELECT i AS q, max(l) AS m FROM {t} GROUP BY i ORDER BY max(q)
+    SELECT a.i FROM {t} a JOIN {t} b ON a.i = b.i ORDER BY i + 0
+    SELECT i FROM {t} ORDER BY -1 | SELECT i FROM {t} ORDER BY +1 | SELECT i FROM {t} ORDER BY (2)
+    SELECT count(*) AS n FROM {t} GROUP BY -1 | SELECT count(*) AS n FROM {t} GROUP BY (1)
+    SELECT i FROM {t} ORDER BY sum(l) OVER (PARTITION BY i)
+    SELECT i, count(*) AS n FROM {t} GROUP BY i ORDER BY sum(count(*)) OVER (ORDER BY i)
+    SELECT i, (SELECT max(b.l) FROM {t} b WHERE b.i = a.i) AS m FROM {t} a GROUP BY i
+    SELECT i, (SELECT max(b.l) FROM {t} b WHERE b.i = a.i) AS m FROM {t} a GROUP BY ROLLUP (i)
+    SELECT i, EXISTS (SELECT 1 FROM {t} b WHERE b.i = a.i) AS x FROM {t} a GROUP BY ROLLUP (i)
+    SELECT i FROM {t} a ORDER BY (SELECT max(b.l) FROM {t} b WHERE b.i = a.i)
+    SELECT i FROM {t} a ORDER BY EXISTS (SELECT 1 FROM {t} b WHERE b.i = a.l)
+    SELECT i FROM {t} ORDER BY i IN (SELECT i FROM {t})
+    SELECT count(*) AS n FROM {t} a GROUP BY (SELECT max(b.l) FROM {t} b WHERE b.i = a.i)
+    SELECT count(*) AS n FROM {t} GROUP BY i IN (SELECT i FROM {t})
+    SELECT sum(l) OVER (PARTITION BY i IN (SELECT i FROM {t})) AS s FROM {t}
+    SELECT sum(l) OVER (ORDER BY i ROWS BETWEEN 2 PRECEDING AND 3 PRECEDING) AS s FROM {t}
+    SELECT sum(l) OVER (ORDER BY i ROWS BETWEEN 3 FOLLOWING AND 2 FOLLOWING) AS s FROM {t}
+    SELECT sum(l) OVER (RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS s FROM {t}
+    SELECT count(*) OVER (PARTITION BY ms) AS n FROM {t} | SELECT e + 1 FROM {t}
+    SELECT max(e + 1) FROM {t} | SELECT DISTINCT x FROM {t} LIMIT 1
+    SELECT DISTINCT x FROM (SELECT max(x) AS x FROM {t}) q | SELECT DISTINCT max(x) AS x FROM {t}
+    SELECT DISTINCT x FROM (SELECT x FROM {t} ORDER BY i LIMIT 1) q
+    WITH q AS (SELECT CAST('-0.0' AS double) AS x) SELECT x, count(*) AS n FROM q GROUP BY x
+    SELECT max(x) AS x FROM {t} UNION SELECT max(x) FROM {t}
+    SELECT max(x) AS x FROM {t} EXCEPT SELECT 1e0
+"""
+"""Queries to which DuckDB gives another answer than Spark, or one where Spark refuses."""
+
 
 def texts(several: str, table: str) -> list[str]:
     lines = (line.strip() for line in several.strip().splitlines())

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import duckdb
 import pytest
 import sqlglot
 
 from acid_platform import NeedsSpark
+from acid_platform.engine.interface import TableRead
+from acid_platform.engine.local.run_query import query
 from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.expressions import translate_value
 from acid_platform.engine.local.translation.queries import QueryTranslator
 from acid_platform.engine.local.translation.text_patterns import re2_pattern
+from acid_platform.layout.types import parse_columns
 from acid_platform.predicates.grammar import SparkSql
+from acid_platform.scan.scans import Scan
+from tests.engine.local.refused_texts import OTHERWISE, texts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 EXAMPLES = [
     ("date_format('2016-04-08', 'y')", "2016"),
@@ -21,6 +31,8 @@ EXAMPLES = [
     ("regexp_replace('100-200', '(\\\\d+)', 'num')", "num-num"),
     ("regexp_replace('100-200', r\"(\\d+)\", 'num')", "num-num"),
     ("'%SystemDrive%\\\\Users\\\\John' RLIKE '%SystemDrive%\\\\\\\\Users.*'", True),
+    ("CAST(-128 AS tinyint) % CAST(-1 AS tinyint)", 0),
+    ("CAST('-9223372036854775808' AS bigint) % -1", 0),
     ("regexp_like('%SystemDrive%\\\\Users\\\\John', '%SystemDrive%\\\\\\\\Users.*')", True),
 ]
 AGGREGATES = [
@@ -71,10 +83,29 @@ def test_P33_an_expression_has_the_documented_value(expression: str, value: obje
     assert value_of(translate_value(expression, NameScope(())).sql) == value
 
 
+@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize("call", ["greatest", "least"])
+@pytest.mark.parametrize("zeros", [("-0.0", "0.0"), ("0.0", "-0.0"), ("-0.0", "-0.0")])
+def test_P33_greatest_and_least_keep_the_first_of_equal_values(
+    kind: str, call: str, zeros: tuple[str, str]
+) -> None:
+    given = ", ".join(f"CAST('{zero}' AS {kind})" for zero in zeros)
+    assert repr(value_of(translate_value(f"{call}({given})", NameScope(())).sql)) == zeros[0]
+
+
 @pytest.mark.parametrize(("query", "value"), AGGREGATES)
 def test_P33_an_aggregate_has_the_documented_value(query: str, value: object) -> None:
     block = QueryTranslator({}).query(sqlglot.parse_one(query, dialect=SparkSql), {})
     assert value_of(f"({block.sql})") == value
+
+
+def test_P33_a_query_that_is_computed_again_has_the_moment_of_its_statement() -> None:
+    def session() -> SparkSession:
+        raise NotImplementedError
+
+    first = query("SELECT now() AS n WHERE 1 = 1 AND 2 = 2", {}, session, "")
+    assert first.in_order is not None
+    assert first.in_order().to_arrow() == first.to_arrow()
 
 
 @pytest.mark.parametrize(("expression", "reason"), REFUSED)
@@ -83,6 +114,14 @@ def test_P33_what_Java_and_RE2_or_the_formats_read_differently_is_refused_by_nam
 ) -> None:
     with pytest.raises(NeedsSpark, match=reason):
         translate_value(expression, NameScope(()))
+
+
+@pytest.mark.parametrize("text", texts(OTHERWISE, "t"))
+def test_P33_a_query_that_Spark_answers_otherwise_is_refused(text: str) -> None:
+    columns = parse_columns("i int, l bigint, x double, e date, ms map<string,int>")
+    tables = {"t": TableRead(Scan(None, "", columns, (), (), None))}  # type: ignore[arg-type]
+    with pytest.raises(NeedsSpark):
+        QueryTranslator(tables).query(sqlglot.parse_one(text, dialect=SparkSql), {})
 
 
 @pytest.mark.parametrize(

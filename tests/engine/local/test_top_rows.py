@@ -57,6 +57,7 @@ IN_TWO_STEPS = [
     "SELECT s, id AS n FROM db.t z WHERE z.p = 1 AND a > 100 ORDER BY z.a LIMIT 20",
     "SELECT s, coalesce(a, 0) AS b, c FROM db.t ORDER BY b, 1 LIMIT 9",
     "SELECT s, x, c FROM db.t ORDER BY 3 DESC, x LIMIT 11",
+    "SELECT -a AS b, s, x FROM db.t ORDER BY b + 1, id LIMIT 5",
     "SELECT s, x, c FROM db.t WHERE a IN (5, 6) ORDER BY upper(c), id LIMIT 11",
     "SELECT x, row__id, s FROM db.t ORDER BY row__id.rowid, id LIMIT 4",
     "SELECT * FROM db.t ORDER BY id LIMIT 0",

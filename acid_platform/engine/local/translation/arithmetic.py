@@ -128,6 +128,8 @@ def _guarded(operator: str, left: Typed, right: Typed, kind: HiveType, code: str
     zero = f"{right.sql} = 0 AND {left.sql} IS NOT NULL"
     result = f"CAST({left.sql} {operator} {right.sql} AS {duckdb_type(kind)})"
     null = f"WHEN {left.sql} IS NULL THEN NULL"
+    if operator == "%" and kind.kind in INTEGRAL:  # of the least number, DuckDB's overflows
+        null += f" WHEN {right.sql} = -1 THEN 0"
     return Typed(f"(CASE WHEN {zero} THEN {failure} {null} ELSE {result} END)", kind)
 
 

@@ -412,9 +412,12 @@ def greatest(translator: Translator, node: exp.Expr) -> Typed:
     values = _in_one_type(_all(translator, node), "greatest and least")
     if not ordered(values[0].type):
         raise NeedsSpark(f"greatest and least of {spark_name(values[0].type)}")
+    kind = values[0].type
+    if kind == FLOAT:  # DuckDB's own for floats makes 0.0 of -0.0
+        values = [cast(value, DOUBLE) for value in values]
     name = "greatest" if isinstance(node, exp.Greatest) else "least"
     call = f"{name}({', '.join(value.sql for value in values)})"
-    return Typed(call, values[0].type)
+    return Typed(f"CAST({call} AS FLOAT)" if kind == FLOAT else call, kind)
 
 
 def _all(translator: Translator, node: exp.Expr) -> list[Typed]:

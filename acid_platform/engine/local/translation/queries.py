@@ -33,6 +33,7 @@ from acid_platform.engine.local.translation.query_clauses import (
     QueryBlock,
     Relation,
     direction,
+    has_one_row,
     limit_of,
     order_of,
     ordinal,
@@ -41,7 +42,7 @@ from acid_platform.engine.local.translation.query_clauses import (
 )
 from acid_platform.engine.local.translation.selects import Select
 from acid_platform.errors import NeedsSpark
-from acid_platform.layout.types import HiveType, of_value
+from acid_platform.layout.types import FLOATING, HiveType, of_value
 
 if TYPE_CHECKING:
     from acid_platform.engine.local.translation.select_expressions import Expressions
@@ -196,6 +197,8 @@ class QueryTranslator:
                 raise NeedsSpark(f"{type(node).__name__.upper()} of {a} and {b}")
             columns.append((name, kind))
         word = type(node).__name__.upper() + (" ALL" if every else "")
+        if not every and has_one_row(node) and any(kind.kind in FLOATING for _, kind in columns):
+            raise NeedsSpark(f"{type(node).__name__.upper()} where a part of the query has one row")
         sides = (_in_types(left, columns, not every), _in_types(right, columns, not every))
         sql = f"({sides[0]}) {word} ({sides[1]})"
         block = QueryBlock(sql, tuple(columns))

@@ -13,6 +13,7 @@ from acid_platform.engine.local.translation.duckdb_sql import ordered, spark_nam
 from acid_platform.engine.local.translation.functions import AGGREGATES, calls_of
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import HiveType
+from acid_platform.predicates.grammar import SIGNED
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def order_of(node: exp.Expr) -> list[exp.Ordered]:
         for term in order.expressions
     ]
     if any(
-        term.args.get("with_fill") or (isinstance(term.this, exp.Literal) and not total)
+        term.args.get("with_fill") or (isinstance(term.this.unnest(), exp.Literal) and not total)
         for term in terms
     ):
         raise NeedsSpark(order.sql("spark").strip())
@@ -114,18 +115,47 @@ def order_of(node: exp.Expr) -> list[exp.Ordered]:
 
 
 def ordinal(node: exp.Expr, count: int) -> int | None:
-    """The position that a literal number means in GROUP BY and ORDER BY."""
-    if not isinstance(node, exp.Literal):
+    """The position that a literal number means in GROUP BY and ORDER BY, also in parentheses."""
+    number = node.unnest()
+    signed = isinstance(number, exp.Neg) and isinstance(number.this, exp.Literal)
+    if not isinstance(number, exp.Literal) and not signed:
         return None
-    if node.is_string or not node.this.isdigit() or not 1 <= int(node.this) <= count:
+    if (
+        signed
+        or SIGNED in number.meta
+        or number.is_string
+        or not number.this.isdigit()
+        or not 1 <= int(number.this) <= count
+    ):
         raise NeedsSpark(f"the position {node.sql('spark')}")
-    return int(node.this)
+    return int(number.this)
 
 
 def sortable(value: Typed) -> str:
     if not ordered(value.type):
         raise NeedsSpark(f"grouping or sorting by {spark_name(value.type)}")
     return value.sql
+
+
+def has_one_row(query: exp.Expr) -> bool:
+    """Whether a part of the query that this belongs to gives one row at most.
+
+    Spark does not group a single row, nor does it group rows of which LIMIT 1 takes one, so that
+    a key of -0.0 stays as it is.
+    """
+    return any(
+        (isinstance(part, exp.Limit) and part.expression == exp.Literal.number(1))
+        or (isinstance(part, exp.Values) and len(part.expressions) == 1)
+        or (
+            isinstance(part, exp.Select)
+            and part.args.get("group") is None
+            and (
+                part.args.get("from_") is None
+                or any(map(aggregated, (*part.expressions, part.args.get("having"))))
+            )
+        )
+        for part in query.root().walk()
+    )
 
 
 def direction(term: exp.Ordered) -> str:

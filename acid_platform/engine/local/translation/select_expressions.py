@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
@@ -27,7 +27,7 @@ from acid_platform.engine.local.translation.query_clauses import (
     require_parts,
     sortable,
 )
-from acid_platform.errors import NeedsSpark
+from acid_platform.errors import InvalidExpression, NeedsSpark
 from acid_platform.layout.types import of_value
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ class Expressions(Translator):
     """The expressions of one clause: aggregates, windows and subqueries where they may stand.
 
     `nested`: whether the argument of an aggregate may have one, since it is the function of a
-    window. `by_alias`: whether names are first those of the result.
+    window. `by_alias`: whether names are also those of the result. `queries`: which subqueries may
+    stand here: `any`, in a `window` all but IN, or only `values` without columns of this query.
     """
 
     def __init__(
@@ -58,11 +59,13 @@ class Expressions(Translator):
         where: bool = False,
         by_alias: bool = False,
         nested: bool = False,
+        queries: Literal["any", "window", "values"] = "any",
     ) -> None:
         super().__init__(select.relation.scope, select.queries.in_order)
         self.select, self.earlier, self.nested = select, earlier, nested
         self.aggregates = select.grouped if aggregates is None else aggregates
         self.windows, self.where, self.by_alias = windows, where, by_alias
+        self.queries = queries
         self.filter = ""
         """The condition of the FILTER of an aggregate."""
 
@@ -91,12 +94,9 @@ class Expressions(Translator):
 
     def resolve(self, parts: Sequence[str]) -> Typed:
         alias = self.select.by_alias(parts[0]) if self.by_alias and len(parts) == 1 else None
+        if alias is not None:
+            return self._aliased(parts[0], alias)
         column = self.scope.find(parts)
-        if alias is not None and not (isinstance(alias, exp.Column) and column is not None):
-            if column is not None:
-                raise NeedsSpark(f"{parts[0]}, which names a column and an expression")
-            inner = Expressions(self.select, aggregates=self.aggregates, windows=self.windows)
-            return inner.value(alias)
         if column is not None:
             return column
         outer = self.select.outer
@@ -108,6 +108,22 @@ class Expressions(Translator):
         if parts[0].lower() in self.earlier:
             raise NeedsSpark(f"{parts[0]}, which names an earlier column of the same SELECT")
         return super().resolve(parts)
+
+    def _aliased(self, name: str, alias: exp.Expr) -> Typed:
+        """The value that SELECT calls `name`, unless that also names another column.
+
+        Spark takes the one in ORDER BY, the other in HAVING, and neither inside of an aggregate.
+        """
+        value = Expressions(self.select, aggregates=self.aggregates, windows=True).value(alias)
+        try:
+            column = self.scope.find([name])
+        except InvalidExpression as error:
+            raise NeedsSpark(str(error)) from error
+        if column is not None and self.select.as_grouped(column).sql != value.sql:
+            raise NeedsSpark(f"{name}, which names a column and another value of SELECT")
+        if column is None and self.select.grouped and not self.aggregates:
+            raise NeedsSpark(f"{name}, a value of SELECT, in an aggregate")
+        return value
 
     def require_aggregates(self, name: str) -> None:
         if not self.aggregates:
@@ -121,7 +137,10 @@ class Expressions(Translator):
 
     def _inside(self) -> Expressions:
         """For the arguments of an aggregate."""
-        return Expressions(self.select, aggregates=self.nested)
+        by_alias = self.by_alias and self.queries == "values"  # in ORDER BY, not in HAVING
+        return Expressions(
+            self.select, aggregates=self.nested, by_alias=by_alias, queries=self.queries
+        )
 
     # --- windows -------------------------------------------------------------------------------
 
@@ -130,22 +149,26 @@ class Expressions(Translator):
             raise NeedsSpark("a window function here")
         require_parts(node)
         grouped = self.select.grouped
-        plain = Expressions(self.select, aggregates=grouped)
+        plain = Expressions(self.select, aggregates=grouped, queries="window")
         over = self._over(node, plain)
         value = _ranked(node, over) or _shifted(node, over, plain)
         if value is not None:
             return value
         if node.this.find(exp.Distinct):
             raise NeedsSpark(node.sql("spark"))
-        return Expressions(self.select, aggregates=True, nested=grouped)._call(node.this, over)
+        function = Expressions(self.select, aggregates=True, nested=grouped, queries="window")
+        return function._call(node.this, over)
 
     def _over(self, node: exp.Window, plain: Expressions) -> str:
         """DuckDB's OVER clause. Raises NeedsSpark for frames that are not known to be equal."""
         parts = []
         if keys := node.args.get("partition_by"):
-            parts.append(f"PARTITION BY {', '.join(plain.value(key).sql for key in keys)}")
+            values = [plain.value(key) for key in keys]
+            if any(kind.kind == "map" for value in values for kind in value.type.walk()):
+                raise NeedsSpark("PARTITION BY of a map")
+            parts.append(f"PARTITION BY {', '.join(value.sql for value in values)}")
         if order := node.args.get("order"):
-            if any(isinstance(term.this, exp.Literal) for term in order.expressions):
+            if any(isinstance(term.this.unnest(), exp.Literal) for term in order.expressions):
                 raise NeedsSpark(f"a window with {order.sql('spark').strip()}")
             terms = (sortable(plain.value(by.this)) + direction(by) for by in order.expressions)
             parts.append(f"ORDER BY {', '.join(terms)}")
@@ -153,10 +176,14 @@ class Expressions(Translator):
             require_parts(spec)
             bounds = [spec.args[end] for end in ("start", "end") if spec.args.get(end) is not None]
             kind = spec.args["kind"].upper()
-            if kind not in ("ROWS", "RANGE") or not all(
-                isinstance(bound, str)
-                or (kind == "ROWS" and isinstance(bound, exp.Literal) and bound.this.isdigit())
-                for bound in bounds
+            if (
+                kind not in ("ROWS", "RANGE")
+                or not all(
+                    isinstance(bound, str)
+                    or (kind == "ROWS" and isinstance(bound, exp.Literal) and bound.this.isdigit())
+                    for bound in bounds
+                )
+                or not _is_frame(spec, bool(order))
             ):
                 raise NeedsSpark(f"the window frame {spec.sql('spark')}")
             parts.append(spec.sql("duckdb"))
@@ -179,6 +206,8 @@ class Expressions(Translator):
         inner = node.args["query"]
         if isinstance(inner.this, exp.Subquery):
             raise NeedsSpark("IN with a subquery in two parentheses, which is one value")
+        if self.queries in ("values", "window"):
+            raise NeedsSpark("IN with a subquery here")
         block = self._subquery(inner, "IN with a subquery", "plain")
         if len(block.columns) != 1:
             raise NeedsSpark("IN with a subquery of several columns")
@@ -188,10 +217,18 @@ class Expressions(Translator):
         return Typed(f"({value.sql} IN ({block.sql}))", BOOLEAN)
 
     def _exists(self, node: exp.Exists) -> Typed:
-        return Typed(f"EXISTS ({self._subquery(node.this, 'EXISTS', 'plain').sql})", BOOLEAN)
+        if self.queries == "values":
+            raise NeedsSpark("EXISTS here")
+        block = self._subquery(node.this, "EXISTS", "plain")
+        if block.correlated and self.aggregates and self.select.set_keys:  # Spark fails inside
+            raise NeedsSpark("EXISTS with columns of the query around it beside ROLLUP or the like")
+        return Typed(f"EXISTS ({block.sql})", BOOLEAN)
 
     def _scalar(self, node: exp.Subquery) -> Typed:
         block = self._subquery(node, "a scalar subquery", "one row")
+        of_group = self.aggregates and not self.by_alias  # by_alias: in HAVING it may be
+        if block.correlated and (of_group or self.queries == "values"):
+            raise NeedsSpark("a scalar subquery here with columns of the query around it")
         kind = block.columns[0][1]
         if len(block.columns) != 1 or kind != of_value(kind):
             raise NeedsSpark(f"a scalar subquery of {kind}, or of several columns")
@@ -207,6 +244,20 @@ class Expressions(Translator):
             raise NeedsSpark(node.sql("spark"))
         call = f"grouping({', '.join(given or keys)})"
         return Typed(f"CAST({call} AS {duckdb_type(kind)})", kind)
+
+
+def _is_frame(spec: exp.WindowSpec, ordered: bool) -> bool:
+    """Whether Spark takes the frame: one of RANGE has an order, or all rows; it begins first."""
+    start, end = spec.args.get("start"), spec.args.get("end")
+    if spec.args["kind"].upper() == "RANGE":
+        return ordered or start == end == "UNBOUNDED"
+    sides = {spec.args.get("start_side"), spec.args.get("end_side")}
+    bounds = [int(bound.this) for bound in (start, end) if isinstance(bound, exp.Literal)]
+    if any(bound >= 1 << 31 for bound in bounds):
+        return False
+    if len(bounds) < 2 or len(sides) > 1:
+        return True
+    return bounds[0] >= bounds[1] if sides == {"PRECEDING"} else bounds[0] <= bounds[1]
 
 
 def _ranked(window: exp.Window, clause: str) -> Typed | None:

@@ -11,13 +11,14 @@ from sqlglot import exp
 
 from acid_platform.engine.local.translation.casts import Typed, as_key, cast
 from acid_platform.engine.local.translation.column_names import ScopeColumn, column_name
-from acid_platform.engine.local.translation.duckdb_sql import BOOLEAN, identifier
+from acid_platform.engine.local.translation.duckdb_sql import BOOLEAN, DATE, identifier
 from acid_platform.engine.local.translation.query_clauses import (
     QueryBlock,
     TopRows,
     aggregated,
     direction,
     grouping_sets,
+    has_one_row,
     limit_of,
     order_of,
     ordinal,
@@ -126,6 +127,8 @@ class Select:
                 reads.add(item.name.lower())
             else:
                 named += (term.this, item)
+                aliases = (self.by_alias(name.name) for name in term.this.find_all(exp.Column))
+                named += (alias for alias in aliases if alias is not None)
         for node in named:
             for name in node.find_all(exp.Identifier):
                 reads.add(name.name.lower())
@@ -205,6 +208,10 @@ class Select:
             if column.is_field and column.type.nested and column.declared is not None:
                 raise NeedsSpark(f"a field of {column.declared}")
             return self.as_grouped(column)
+        if self.named and item.parent is self.node:  # its name is what was written
+            for sum_ in item.find_all(exp.Add):
+                if translator.value(sum_.left).type == DATE:  # Spark calls it date_add(…)
+                    raise NeedsSpark(f"the name of the column {item.sql('spark')}")
         return translator.value(item)
 
     # --- the other clauses ---------------------------------------------------------------------
@@ -231,7 +238,7 @@ class Select:
         return f" GROUP BY GROUPING SETS ({listed})"
 
     def _set_key(self, node: exp.Expr) -> str:
-        value = Expressions(self, aggregates=False).value(node)
+        value = Expressions(self, aggregates=False, queries="values").value(node)
         if not isinstance(node, exp.Column) or value.is_field:
             raise NeedsSpark(f"{node.sql('spark')} in ROLLUP, CUBE or GROUPING SETS")
         return self._grouped_by(value)
@@ -241,12 +248,8 @@ class Select:
 
     def _as_key(self, value: Typed) -> Typed:
         sortable(value)
-        source = self.node.args["from_"].this if self.node.args.get("from_") else None
-        if value.type.kind in FLOATING and (
-            source is None or (isinstance(source, exp.Values) and len(source.expressions) == 1)
-        ):
-            # Spark does not group a single row, so that -0.0 stays as it is.
-            raise NeedsSpark(f"one row without a table, by a key of type {value.type}")
+        if value.type.kind in FLOATING and has_one_row(self.node):
+            raise NeedsSpark(f"a key of type {value.type} where a part of the query has one row")
         return as_key(value)
 
     def _key(self, node: exp.Expr) -> Typed:
@@ -258,7 +261,7 @@ class Select:
             and self.relation.scope.find([node.name]) is None
         ):
             position = self._alias(node.name)
-        translator = Expressions(self, aggregates=False)
+        translator = Expressions(self, aggregates=False, queries="values")
         if position is None:
             return translator.value(node)
         item = self.items[position - 1][1]
@@ -296,7 +299,7 @@ class Select:
                 raise NeedsSpark("ORDER BY of no column of SELECT beside ROLLUP and the like")
             if aggregated(node) and self._having_adds():
                 raise NeedsSpark("ORDER BY of an aggregate beside HAVING of what SELECT lacks")
-            value = Expressions(self, by_alias=True, windows=True).value(node)
+            value = Expressions(self, by_alias=True, queries="values").value(node)
             terms.append(sortable(value) + direction(term))
             by_values.append(terms[-1])
         if not terms:
