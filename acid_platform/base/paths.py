@@ -103,3 +103,11 @@ def as_uri(location: str) -> str:
 
 def _is_file(location: str) -> bool:
     return location[:5].lower() == "file:"
+
+
+_NO_NAMES = frozenset({"", ".", ".."})
+
+
+def leads_out(place: str) -> bool:
+    """Whether a relative path has an empty part, `.` or `..`, and may name what is not below."""
+    return not _NO_NAMES.isdisjoint(place.split("/"))

@@ -17,6 +17,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
+from acid_platform.base.paths import leads_out
 from acid_platform.errors import CorruptFile
 
 MOST_TEXT = 32
@@ -193,7 +194,7 @@ class RecordedFiles:
         """Parses the text form. Raises CorruptFile."""
         try:
             return cls(tuple(_unpacked(*packed) for packed in json.loads(text)))
-        except (ValueError, TypeError, ArithmeticError) as error:
+        except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
             raise CorruptFile(
                 f"can't parse a record of files: {error!r} in {text[:200]!r};"
                 " restore the metastore from a backup"
@@ -242,6 +243,8 @@ def _unpacked(
     ranges: Mapping[str, Any] | None = None,
     keys: list[int] | None = None,
 ) -> FileEntry:
+    if leads_out(path):
+        raise ValueError(f"{path!r} is no file below its directory")
     stored = next((name for name, flag in _FORMATS.items() if flags & flag), None)
     footer = Footer(rows, bool(flags & _ACID), bool(flags & _POSITIONAL), stored)
     return FileEntry(

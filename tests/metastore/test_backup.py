@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -33,7 +34,7 @@ from acid_platform.metastore.server import restore as module
 from acid_platform.metastore.server.restore import Highest
 from acid_platform.metastore.server.restore import restore_directory as restore
 from acid_platform.metastore.server.server import log_of
-from acid_platform.metastore.server.state_tables import StateTables
+from acid_platform.metastore.server.state_tables import Origin, StateTables, write_state
 from acid_platform.metastore.server.store import events_of, write_copy
 from acid_platform.tables.adoption import highest_of
 from acid_platform.transactions import RowOperation
@@ -43,6 +44,7 @@ from tests.cli.small import Small
 from tests.contents import counts
 from tests.declared import declare
 from tests.metastore.processes import end, gone, until
+from tests.metastore.world import World
 
 __all__ = ["small"]
 
@@ -255,6 +257,45 @@ def test_restore_refuses_by_name(
     with Metastore.connect(home.path) as metastore:
         assert metastore.databases() == ["default"]
         end(metastore)
+
+
+@pytest.mark.parametrize(
+    ("harm", "shown"),
+    [
+        ("UPDATE tables SET location = '../other/t'", "'../other/t'"),
+        ("UPDATE tables SET location = 'default.db/../../t'", "'default.db/../../t'"),
+        ("UPDATE tables SET location = ''", "''"),
+        ("UPDATE dropped_tables SET location = '..'", "'..'"),
+        ("UPDATE drops SET location = '../other'", "'../other'"),
+        ("UPDATE drops SET \"partition\" = '../../p=1'", "'../../p=1'"),
+        ("UPDATE partitions SET name = 'p=1/../..'", "'p=1/../..'"),
+        ("UPDATE directories SET \"partition\" = '/tmp'", "'/tmp'"),
+        ("UPDATE directories SET name = '../delta_0000001_0000001_0000'", "'../delta_0"),
+        ("UPDATE meta SET value = repeat('9', 30) WHERE key = 'position'", "is too large"),
+        ("UPDATE meta SET value = NULL WHERE key = 'position'", "int()"),
+        ("UPDATE tables SET columns = repeat('[', 100000)", "RecursionError"),
+        ("UPDATE meta SET value = '1' WHERE key = 'schema_version'", "already exists"),
+    ],
+)
+def test_P67_a_backup_leads_out_of_no_warehouse(
+    home: Home, tmp_path: Path, harm: str, shown: str
+) -> None:
+    """Relative places are the warehouse's own, and the Cleaner removes what was dropped there."""
+    world, file = World(), tmp_path / "backup.duckdb"
+    for name in ("t", "gone"):
+        world.create(name, True, location=f"default.db/{name}")
+        world.insert(name, "p=1")
+    for name, partition in (("gone", None), ("t", "p=1")):
+        txn = world.begin(LockRequest(name, LockType.EXCLUSIVE))
+        world.call("drop", txn=txn.id, name=name, partition=partition)
+    world.insert("t", "p=2")
+    write_state(file, world.state, Origin(7, 1, 1, "h"), None)
+    restore(home, file, lambda record, known: found(0))
+    with duckdb.connect(str(file)) as raw:
+        (changed,) = raw.execute(harm).fetchone() or (0,)
+        assert changed, "the backup has such a row"
+    with pytest.raises(BackupRefused, match=rf"is no backup of a metastore: .*{re.escape(shown)}"):
+        restore(home, file, lambda record, known: found(0), replace_it=True)
 
 
 @pytest.mark.slow

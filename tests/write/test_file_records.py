@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from acid_platform import CorruptFile
+from acid_platform.base.paths import leads_out
 from acid_platform.formats.file_access import recorded_file
 from acid_platform.formats.orc import open_orc
 from acid_platform.formats.orc.column_statistics import MOST_COLUMNS, column_ranges, key_ranges
@@ -138,7 +140,7 @@ def test_P26_long_texts_are_cut_where_that_is_still_a_bound() -> None:
 
 ENTRIES = st.builds(
     FileEntry,
-    st.text(min_size=1),
+    st.text().filter(lambda path: not leads_out(path)),
     st.integers(0, 2**50),
     st.builds(Footer, st.integers(-1, 2**40), st.booleans(), st.booleans()),
     st.none() | st.integers(0, 2**50),
@@ -204,3 +206,11 @@ def test_P26_a_changed_recorded_file_is_named(tmp_path: Path, damage: str) -> No
         file.write_bytes(b"x" * {"empty": 0, "shorter": 9, "longer": 11}[damage])
     with pytest.raises(CorruptFile, match=r"db\.t: .*bucket_00000.*write id 7 committed"):
         require_recorded(files, [source], "db.t")
+
+
+@pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/x", "..", "", "a//x", "./x"])
+def test_P67_a_record_of_files_leads_out_of_no_directory(path: str) -> None:
+    """A prepared backup would make other files of this machine rows of a table."""
+    with pytest.raises(CorruptFile, match="is no file below its directory"):
+        RecordedFiles.parse(json.dumps([[path, 1, 1]]))
+    assert RecordedFiles.parse(json.dumps([["a/..x", 1, 1]])).files[0].path == "a/..x"

@@ -14,16 +14,21 @@ from pathlib import Path
 
 from acid_platform.base.clock import wall_ms
 from acid_platform.base.local_files import scratch_directory, sync_path
-from acid_platform.base.paths import user_path
+from acid_platform.base.paths import leads_out, user_path
 from acid_platform.errors import BackupRefused, MetastoreDamaged, MetastoreIncompatible
 from acid_platform.metastore.endpoint import Ground, Home, refuse_network_file_system, take_lock
 from acid_platform.metastore.log.contract import Batch, Log, first_after, is_part
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.pasts import utc_text
-from acid_platform.metastore.records import RecordedDirectory, TableRecord, WriteReport
+from acid_platform.metastore.records import (
+    RecordedDirectory,
+    TableRecord,
+    WriteReport,
+    is_relative,
+)
 from acid_platform.metastore.rules.identity import Found, MetastoreRestored, doubtful_write_ids
 from acid_platform.metastore.rules.machine import Machine
-from acid_platform.metastore.rules.state import State
+from acid_platform.metastore.rules.state import State, TableState
 from acid_platform.metastore.rules.turn import Recorded
 from acid_platform.metastore.server.state_tables import (
     Origin,
@@ -244,12 +249,10 @@ def restore_metastore(
     if not path.is_file():
         raise BackupRefused(f"{path} is not a file; name one that `acid metastore backup` wrote")
     with scratch_directory("restore", _scratch(log)) as scratch:
+        begun = _opened(path, Path(scratch))
         try:
-            begun = open_state(path, Path(scratch))
-        except (MetastoreIncompatible, MetastoreDamaged) as error:
-            raise BackupRefused(f"{path} is no backup of a metastore: {error}") from error
-        try:
-            machine = Machine(begun.state(), begun)
+            machine = Machine(_state_of(begun, path), begun)
+            _require_inside(machine.state, path)
             opened = _advance(machine, highest, owner)
             state, end = machine.state, begun.origin
             log.create(end.position)
@@ -275,6 +278,46 @@ def restore_metastore(
             sorted(table.record.name for table in state.tables.values() if table.record.foreign)
         ),
     )
+
+
+def _opened(path: Path, scratch: Path) -> StateFile:
+    try:
+        return open_state(path, scratch)
+    except (MetastoreIncompatible, MetastoreDamaged) as error:
+        raise BackupRefused(f"{path} is no backup of a metastore: {error}") from error
+
+
+def _state_of(file: StateFile, path: Path) -> State:
+    try:
+        return file.state()
+    except MetastoreDamaged as error:
+        raise BackupRefused(f"{path} is no backup of a metastore: {error}") from error
+
+
+def _require_inside(state: State, path: Path) -> None:
+    """Raises BackupRefused for a place that leads out of where it stands (P67): relative ones are
+    the warehouse's own, whose files are read, and removed without a question."""
+    tables = [*state.tables.values(), *state.dropped_tables.values()]
+    records = [record for table in tables for record in (table.record, *_earlier(table))]
+    locations = {record.location for record in records} | {drop.location for drop in state.drops()}
+    places = {*filter(is_relative, locations), *filter(is_relative, state.locations)}
+    for table in tables:
+        places |= {one.name for one in (*table.partitions.values(), *table.dropped_partitions)}
+    entities = [*state.directories.items(), *state.dropped_directories.items()]
+    places |= {partition for (_, partition), _ in entities if partition is not None}
+    places |= {task.partition for task in state.queue.values() if task.partition is not None}
+    names = {name for _, directories in entities for name in directories}
+    outside = {place for place in places if leads_out(place)}
+    outside |= {name for name in names - {""} if "/" in name or leads_out(name)}
+    if outside:
+        raise BackupRefused(
+            f"{path} is no backup of a metastore: its {min(outside)!r} is no place below the"
+            " warehouse's directory; restore a backup that `acid metastore backup` wrote"
+        )
+
+
+def _earlier(table: TableState) -> list[TableRecord]:
+    return [earlier.record for earlier in table.earlier]
 
 
 def restore_directory(

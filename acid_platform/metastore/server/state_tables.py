@@ -105,6 +105,17 @@ _FILE = "snapshot"
 """The name under which a snapshot is attached."""
 
 
+def _number(text: str) -> int:
+    """Raises ValueError for a number that no BIGINT of ours can count on from."""
+    number = int(text)
+    if abs(number) > _MOST:
+        raise ValueError(f"the number {text} is too large")
+    return number
+
+
+_MOST = 10**18
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Which state a file holds."""
@@ -123,7 +134,8 @@ class Origin:
     @classmethod
     def parse(cls, meta: Mapping[str, str]) -> Origin:
         """Raises KeyError, ValueError."""
-        return cls(int(meta["position"]), int(meta["epoch"]), int(meta["made"]), meta["history"])
+        position, epoch, made = (_number(meta[key]) for key in ("position", "epoch", "made"))
+        return cls(position, epoch, made, meta["history"])
 
     def as_meta(self) -> dict[str, str]:
         return {key: str(value) for key, value in asdict(self).items()}
@@ -140,7 +152,7 @@ def open_state(path: Path, directory: Path) -> StateFile:
     file.close()
     copy = directory / f"{path.stem}.{os.getpid()}.migrated"  # others make one too
     shutil.copyfile(path, copy)
-    with databases.not_yet_closed(**_CONFIG) as connection:
+    with _whole(path), databases.not_yet_closed(**_CONFIG) as connection:
         databases.attach(connection, copy, _FILE, write=True)
         _require_only_tables(connection, path)
         connection.execute(f"USE {_FILE}")
@@ -200,6 +212,13 @@ def _connected(path: Path) -> duckdb.DuckDBPyConnection:
         raise MetastoreIncompatible(f"{path} can't be opened: {error}") from error
 
 
+_NO_RECORDS = (
+    *(duckdb.Error, ArithmeticError, AttributeError, LookupError, RecursionError),
+    *(TypeError, ValueError),
+)
+"""What reading rows raises that somebody else has written."""
+
+
 def _meta(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, str]:
     require_state(connection, _FILE, path, ["meta"])
     try:
@@ -207,7 +226,7 @@ def _meta(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, str]:
         if int(meta["schema_version"]) < 1:
             raise ValueError(f"schema version {meta['schema_version']}")
         Origin.parse(meta)
-    except (duckdb.Error, KeyError, ValueError) as error:
+    except _NO_RECORDS as error:
         raise MetastoreDamaged(
             f"{path} is no snapshot of a metastore: {error}; restore a backup"
         ) from error
@@ -219,7 +238,7 @@ def _whole(path: Path) -> Iterator[None]:
     """Raises MetastoreDamaged for what DuckDB can't read, and for rows that are no records."""
     try:
         yield
-    except (duckdb.Error, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except _NO_RECORDS as error:
         raise MetastoreDamaged(
             f"{path} can't be read as a snapshot: {type(error).__name__}: {error}; restore a backup"
         ) from error
@@ -254,7 +273,7 @@ class StateFile:
     def state(self) -> State:
         with _whole(self.path):
             rows = {name: self._read(name, columns) for name, columns in schema.LIVE.items()}
-            numbers = {key: int(self.meta[key]) for key in schema.COUNTERS if key in self.meta}
+            numbers = {key: _number(self.meta[key]) for key in schema.COUNTERS if key in self.meta}
             return schema.restore(rows, numbers)
 
     # --- what memory no longer holds ------------------------------------------------------------
