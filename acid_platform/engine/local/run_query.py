@@ -28,7 +28,12 @@ from acid_platform.engine.interface import (
     one_moment,
 )
 from acid_platform.engine.local.computation import QuerySource, reading
-from acid_platform.engine.local.translation.duckdb_sql import VOID, batches_of, duckdb_type
+from acid_platform.engine.local.translation.duckdb_sql import (
+    VOID,
+    batches_of,
+    duckdb_type,
+    in_proportion,
+)
 from acid_platform.engine.local.translation.functions import is_momentary
 from acid_platform.engine.local.translation.queries import QueryTranslator
 from acid_platform.engine.local.translation.query_clauses import QueryBlock, TopRows
@@ -338,7 +343,8 @@ def _translate(text: str, sources: Sources, named: bool, in_order: bool) -> _Tra
         raise NeedsSpark("the name of a row's file")
     translator = QueryTranslator(sources, in_order)
     try:
-        block = translator.query(tree, {}, named=named)
+        with in_proportion(text):
+            block = translator.query(tree, {}, named=named)
         if tree.find(exp.SetOperation):
             block = _as_strings(block)
     except RecursionError as error:

@@ -27,6 +27,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     needs_spark,
     ordered,
     spark_name,
+    take_room,
     text,
     widest,
     wrong_type,
@@ -276,6 +277,7 @@ _CONTROLS = f"'{''.join(map(chr, (*range(1, 33), 127)))}'"
 def compared(operator: str, left: Typed, right: Typed) -> Typed:
     """`left <operator> right`. Raises NeedsSpark if Spark's result is not known to be equal."""
     a, b = common([left, right])
+    take_room(len(a.sql) + len(b.sql))  # one value may be compared with many
     return Typed(f"({a.sql} {operator} {b.sql})", BOOLEAN)
 
 
@@ -287,7 +289,9 @@ def common(values: Sequence[Typed]) -> list[Typed]:
     others = [value for value in values if value.type not in (STRING, VOID)]
     if others:
         values = [_literal_as(value, others[0]) for value in values]
-        values = [_with_own_digits(value, others) for value in values]
+        whole = any(one.type.kind in INTEGRAL and one.literal is None for one in others)
+        exact = any(one.type.kind == "decimal" for one in others)
+        values = [_with_own_digits(value, whole, exact) for value in values]
     kind = widest(value.type for value in values)
     if kind is None or kind.nested:
         kinds = ", ".join(spark_name(value.type) for value in values)
@@ -325,17 +329,17 @@ def _typed_text(written: str, kind: HiveType) -> Typed:
     return Typed(f"CAST({text(written)} AS {duckdb_type(kind)})", kind)
 
 
-def _with_own_digits(value: Typed, others: Sequence[Typed]) -> Typed:
+def _with_own_digits(value: Typed, whole: bool, exact: bool) -> Typed:
     """A literal number beside a decimal or whole number: its own digits, without zeros at the end.
 
+    `whole`: whether a value that is no literal is a whole number; `exact`: whether one is decimal.
     Raises NeedsSpark if a bigint can't hold it: Spark then decides by it alone, even for NULL.
     """
     if not isinstance(value.literal, int | Decimal):
         return value
-    whole = [one for one in others if one.type.kind in INTEGRAL and one.literal is None]
     if whole and literals.beyond_bigint(value.literal):
         raise NeedsSpark(f"a comparison with {value.literal}, which is beyond bigint")
-    if any(one.type.kind == "decimal" for one in others) and isinstance(value.literal, int):
+    if exact and isinstance(value.literal, int):
         return cast(value, decimal(len(str(abs(value.literal))), 0))
     return value
 
@@ -354,10 +358,12 @@ def _refuse_blanks(values: Sequence[Typed]) -> None:
 
 
 def case(translator: Translator, node: exp.Case) -> Typed:
+    operand = None if node.this is None else translator.value(node.this)
+
     def test(branch: exp.If) -> Typed:
-        if node.this is None:
+        if operand is None:
             return translator.condition(branch.this)
-        return compared("=", translator.value(node.this), translator.value(branch.this))
+        return compared("=", operand, translator.value(branch.this))
 
     branches = [(test(when), translator.value(when.args["true"])) for when in node.args["ifs"]]
     return _cases(translator, branches, node.args.get("default"))

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from acid_platform.engine.local.translation import arithmetic
 from acid_platform.engine.local.translation.casts import Typed
-from acid_platform.engine.local.translation.duckdb_sql import identifier, text
+from acid_platform.engine.local.translation.duckdb_sql import identifier, take_room, text
 from acid_platform.engine.local.translation.functions import calls_of
 from acid_platform.errors import InvalidExpression, NeedsSpark
 from acid_platform.layout.types import Column, HiveType, of_value
@@ -62,6 +62,7 @@ def _has_fraction(node: exp.Binary) -> bool:
 def name_of(node: exp.Expr) -> str:
     """The name of an expression in the name of a column. Raises NeedsSpark."""
     name = _name_of(node)
+    take_room(len(name))
     called = node.meta.get(CALLED)
     if called and not name.lower().lstrip("(").startswith(f"{called}("):
         raise _unknown(node)  # Spark has names of its own for some synonyms, such as `nvl`
@@ -112,10 +113,9 @@ def _name_of(node: exp.Expr) -> str:
             like = f"{name_of(node.this)} LIKE {name_of(node.expression)}"
             return f"(NOT {like})" if node.args.get("negate") else like
         case exp.Case():
+            operand = None if node.this is None else name_of(node.this)
             tests = [
-                name_of(branch.this)
-                if node.this is None
-                else f"({name_of(node.this)} = {name_of(branch.this)})"
+                name_of(branch.this) if operand is None else f"({operand} = {name_of(branch.this)})"
                 for branch in node.args["ifs"]
             ]
             branches = (

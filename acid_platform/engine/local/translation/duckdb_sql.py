@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
@@ -38,6 +40,48 @@ _DUCKDB = {"void": '"NULL"', "int": "INTEGER", "string": "VARCHAR", "binary": "B
 
 def decimal(precision: int, scale: int) -> HiveType:
     return HiveType("decimal", (precision, scale))
+
+
+@dataclass(slots=True)
+class _Room:
+    """How many characters of SQL a statement may still make."""
+
+    left: int
+
+
+_ROOM: ContextVar[_Room | None] = ContextVar("room", default=None)
+_ROOM_FOR_ANY, _ROOM_FOR_EACH = 500_000, 50
+"""Characters of SQL, those of all its parts together: for a statement, and for each of its own."""
+
+
+@contextmanager
+def in_proportion(written: str) -> Iterator[None]:
+    """A block that makes SQL in proportion to what is written, or raises NeedsSpark (P78).
+
+    An operand stands several times in the SQL of a division, a cast or a CASE: each level of such
+    calls multiplies, so that 100 characters would make more than memory holds.
+    """
+    if _ROOM.get() is not None:
+        yield
+        return
+    before = _ROOM.set(_Room(_ROOM_FOR_ANY + _ROOM_FOR_EACH * len(written)))
+    try:
+        yield
+    finally:
+        _ROOM.reset(before)
+
+
+def take_room(characters: int) -> None:
+    """Called with the length of each part of the SQL, and of each name of a column.
+
+    Raises NeedsSpark if the statement has no room for it.
+    """
+    room = _ROOM.get()
+    if room is None:
+        return
+    room.left -= characters
+    if room.left < 0:
+        raise NeedsSpark("an expression that is nested so deeply that its SQL becomes too long")
 
 
 def ordered(kind: HiveType) -> bool:

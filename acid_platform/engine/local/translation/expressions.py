@@ -31,7 +31,9 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     STRING,
     VOID,
     duckdb_type,
+    in_proportion,
     spark_name,
+    take_room,
     text,
 )
 from acid_platform.engine.local.translation.functions import (
@@ -55,7 +57,8 @@ def translate_value(value: str, scope: NameScope, in_order: bool = True) -> Type
 
     Raises InvalidExpression, UnknownColumn, NeedsSpark.
     """
-    return Translator(scope, in_order).value(parsed(value))
+    with in_proportion(value):
+        return Translator(scope, in_order).value(parsed(value))
 
 
 class Translator:
@@ -73,14 +76,14 @@ class Translator:
         if isinstance(node, exp.TryCast) and {k for k, v in node.args.items() if v} == {
             *_CAST_PARTS
         }:
-            return self._cast(node)  # sqlglot's class for Spark's CAST
+            return _within_room(self._cast(node))  # sqlglot's class for Spark's CAST
         construct = CONSTRUCTS.get(type(node))
         if construct is None:
-            return self._call(node)
+            return _within_room(self._call(node))
         for name, part in node.args.items():
             if part and name not in construct.parts:  # an option that the translation ignores
                 raise NeedsSpark(f"{name.upper()} of {node.sql('spark')}")
-        return construct.translate(self, node)
+        return _within_room(construct.translate(self, node))
 
     def condition(self, node: exp.Expr) -> Typed:
         return as_condition(self.value(node), node.sql("spark"))
@@ -315,6 +318,12 @@ class Translator:
 
     def argument(self, _: Function, node: exp.Expr) -> Typed:
         return self.value(node)
+
+
+def _within_room(value: Typed) -> Typed:
+    """Raises NeedsSpark if the statement has no room for it."""
+    take_room(len(value.sql))
+    return value
 
 
 def may_fail(sql: str) -> bool:

@@ -66,6 +66,7 @@ _SETS: dict[str, type[exp.Expr]] = {
     "grouping_sets": exp.GroupingSets,
 }
 """By the name of the part of a GROUP BY that has it behind its keys."""
+_MOST_OF_CUBE = 12
 _OPERATION = {"this", "expression", "distinct", "order", "limit", "offset", "with_"}
 _PARTS: dict[type[exp.Expr], set[str]] = {
     exp.Select: {"expressions", "from_", "joins", "where", "group", "having", "distinct", "order",
@@ -199,6 +200,8 @@ def grouping_sets(group: exp.Group) -> list[list[exp.Expr]] | None:
     if isinstance(word, exp.Rollup):
         given = [[*chain(*given[:count])] for count in counts]
     elif isinstance(word, exp.Cube):
+        if len(given) > _MOST_OF_CUBE:
+            raise NeedsSpark(f"CUBE of {len(given)} keys, each more of which doubles its groups")
         given = [[*chain(*some)] for count in counts for some in combinations(given, count)]
     return [keys, *given]
 
