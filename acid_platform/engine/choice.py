@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from acid_platform.base.config import Settings
@@ -152,6 +153,8 @@ class Engines:
         def in_spark(error: AcidError) -> Result:
             if preference == "local":
                 raise _only_spark(str(error)) if isinstance(error, NeedsSpark) else error
+            if not isinstance(error, NeedsSpark) and find_spec("pyspark") is None:
+                raise error  # of a value: installing Spark would not help
             return asked(self.spark, str(error))
 
         return self.run(query, settings, read_bytes=read_bytes)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from acid_platform import InvalidDefinition, NeedsSpark, Warehouse
+from acid_platform import InvalidDefinition, NeedsSpark, Warehouse, WrongType
 from acid_platform.engine.choice import LOCAL_BYTES, Choice
 from acid_platform.orchestration.resources import WarehouseResource
 from acid_platform.sql.answers import ShownResult, engine_and_name
@@ -207,3 +207,11 @@ def test_what_needs_spark_names_the_construct_and_the_next_step(warehouse: Wareh
         with pytest.raises(NeedsSpark, match=f"^the local engine can't do this: {named}") as told:
             warehouse.sql(text, engine="local")
         assert re.search(next_step, str(told.value))
+
+
+def test_P33_without_pyspark_an_error_of_a_value_stays_itself(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acid_platform.engine.choice.find_spec", lambda package: None)
+    with pytest.raises(WrongType, match="x1"):
+        warehouse.sql("SELECT CAST(concat('x', v) AS int) AS n FROM VALUES (1) AS t(v)").to_arrow()
