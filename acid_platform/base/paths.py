@@ -108,6 +108,6 @@ def _is_file(location: str) -> bool:
 _NO_NAMES = frozenset({"", ".", ".."})
 
 
-def leads_out(place: str) -> bool:
+def leads_out(path: str) -> bool:
     """Whether a relative path has an empty part, `.` or `..`, and may name what is not below."""
-    return not _NO_NAMES.isdisjoint(place.split("/"))
+    return not _NO_NAMES.isdisjoint(path.split("/"))

@@ -300,14 +300,16 @@ def _require_inside(state: State, path: Path) -> None:
     tables = [*state.tables.values(), *state.dropped_tables.values()]
     records = [record for table in tables for record in (table.record, *_earlier(table))]
     locations = {record.location for record in records} | {drop.location for drop in state.drops()}
-    places = {*filter(is_relative, locations), *filter(is_relative, state.locations)}
+    paths_below = {*filter(is_relative, locations), *filter(is_relative, state.locations)}
     for table in tables:
-        places |= {one.name for one in (*table.partitions.values(), *table.dropped_partitions)}
+        paths_below |= {
+            partition.name for partition in (*table.partitions.values(), *table.dropped_partitions)
+        }
     entities = [*state.directories.items(), *state.dropped_directories.items()]
-    places |= {partition for (_, partition), _ in entities if partition is not None}
-    places |= {task.partition for task in state.queue.values() if task.partition is not None}
+    paths_below |= {partition for (_, partition), _ in entities if partition is not None}
+    paths_below |= {task.partition for task in state.queue.values() if task.partition is not None}
     names = {name for _, directories in entities for name in directories}
-    outside = {place for place in places if leads_out(place)}
+    outside = {below for below in paths_below if leads_out(below)}
     outside |= {name for name in names - {""} if "/" in name or leads_out(name)}
     if outside:
         raise BackupRefused(
