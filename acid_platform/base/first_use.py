@@ -120,7 +120,7 @@ def names_in(package: str, *modules: str) -> Callable[[str], Any]:
     no more of them than it has to."""
 
     def look_for(name: str) -> Any:
-        if not name.startswith("_"):
+        if not name.startswith("_") and name not in modules:  # Python imports these by itself
             for module in modules:
                 names = vars(import_module(f"{package}.{module}"))
                 if name in names:

@@ -124,7 +124,7 @@ def test_P8_a_snapshot_of_an_older_version_is_migrated_with_all_that_it_has(
     old = path.read_bytes()
     with monkeypatch.context() as patch:
         newer(patch, (*ADD, "SELECT no_such_function()"))
-        with pytest.raises(duckdb.Error):
+        with pytest.raises(MetastoreDamaged, match="no_such_function"):
             led(tmp_path)
     newer(monkeypatch, ADD, ("UPDATE extra SET id = id + 1",))
     for position in (4, 5):

@@ -30,7 +30,6 @@ from acid_platform.errors import NeedsSpark, PublicationFailed, UnsupportedLayou
 from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.constraints import Constraint, ConstraintKind, RowChecks
 from acid_platform.layout.types import Column
-from acid_platform.predicates.arrow_predicates import predicate_or_none
 from acid_platform.scan.decode import PLACE
 from acid_platform.scan.scans import ENTITY, ArrowScan, Scan
 from acid_platform.values.arrow_types import from_numpy, values_of
@@ -113,6 +112,8 @@ def _matching(scan: Scan, where: str | None, names: Sequence[str]) -> pa.Table:
     """These columns, the row ids and ENTITY of the rows that `where` accepts."""
     predicate = None
     if where is not None:
+        from acid_platform.predicates.arrow_predicates import predicate_or_none  # and its parser
+
         predicate = predicate_or_none(where, (*scan.columns, *scan.partition_columns))
         if predicate is None:
             from acid_platform.engine.local.found_rows import places_where  # DuckDB takes long
