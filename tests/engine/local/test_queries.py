@@ -476,4 +476,8 @@ def test_P63_as_a_key_both_zeros_are_one_value_and_nan_is_one(engines: Engines) 
     engines.refused.clear()
     found = differences(engines, queries)
     assert not found, "\n".join(found)
-    assert len(engines.refused) <= 3, "\n".join(engines.refused)
+    assert {line.partition(":")[0] for line in engines.refused} == {  # whose one row Spark keeps
+        "SELECT DISTINCT x FROM VALUES (-0.0D) AS v(x)",
+        "SELECT DISTINCT -0.0D AS x",
+        "SELECT n FROM both.t EXCEPT SELECT 1.5D",
+    }
