@@ -24,6 +24,7 @@ from acid_platform.engine.local.compact import LocalCompaction
 from acid_platform.formats.file_access import recorded_file
 from acid_platform.formats.orc import AcidWriter, acid_schema
 from acid_platform.layout.file_entries import RecordedFiles
+from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import VERSION_FILE
 from acid_platform.layout.types import parse_columns
 from acid_platform.scan import open as opening
@@ -221,7 +222,7 @@ class AcidTable:
             parse_columns(self.columns),
             keys,
             dict.fromkeys(partitions, ()),
-            insert_only=self.insert_only,
+            format=FileFormat(keyed=not self.insert_only),
         )
 
     def read(self, w: str = "99:M::", x: str = "", **options: Any) -> pa.Table:

@@ -25,18 +25,17 @@ from acid_platform.compaction.profiles import Profile, row_id_checksum
 from acid_platform.compaction.rewrite import Rewrite, Rewritten, rewrite_bucket
 from acid_platform.compaction.states import CompactionKind, Layout
 from acid_platform.errors import CompactionFailed, CompactionRefused, StoreRefused, StoreUnavailable
-from acid_platform.formats.data_file import FilePath
-from acid_platform.formats.file_access import open_file, reading, recorded_file, type_text
+from acid_platform.formats.file_access import reading, recorded_file, type_text
 from acid_platform.layout import names as names
 from acid_platform.layout.file_entries import NO_RANGES, FileEntry, RecordedFiles
-from acid_platform.layout.formats import ACID_FORMAT, FileFormat
+from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import BaseName, BucketFile, DeltaName, temporary_name
 from acid_platform.layout.types import LOCAL_ZONE, Column
 from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.open import Listings, TableLayout, open_entity, select_entities
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile
+from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile, open_source
 from acid_platform.storage import durability
 from acid_platform.storage.files import Files, asking
 from acid_platform.transactions import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
@@ -88,9 +87,9 @@ class Compaction:
         return tuple(old for old, _ in self.names) or tuple(each.name for each in self.columns)
 
     @property
-    def plain(self) -> FileFormat | None:
-        """The file format of an insert-only table; None for full ACID."""
-        return self.inputs.format if self.plan.inputs.insert_only else None
+    def format(self) -> FileFormat:
+        """What the output is written in; each input has a format of its own."""
+        return self.inputs.format
 
 
 def _written(columns: tuple[Column, ...], names: tuple[tuple[str, str], ...]) -> tuple[Column, ...]:
@@ -143,7 +142,7 @@ def open_compaction(
     inputs = Scan(
         table.files, plan.location, table.columns, (), (entity,), plan.write_ids, table.format
     )
-    rewrites = () if table.insert_only else _rewrites(plan, inputs, staging, names)
+    rewrites = _rewrites(plan, inputs, staging, names) if table.format.keyed else ()
     return Compaction(plan, inputs, events, staging, rewrites, partition, job, names)
 
 
@@ -206,6 +205,7 @@ def _rewrites(
             plan.write_ids.high_watermark,
             plan.write_ids.aborted,
             plan.settings.compression,
+            inputs.format,
             delete_events=directory == plan.output_delete_delta,
             minor=minor,
             most_inputs=plan.settings.most_inputs,
@@ -336,7 +336,7 @@ def _finished(compaction: Compaction, records: Records) -> Iterator[WrittenDirec
                     " executors write to the same storage as this process, and compact it again"
                 )
         deletes = isinstance(name, DeltaName) and name.deletes
-        stored = compaction.plain or ACID_FORMAT
+        stored = compaction.format
         contents = RecordedFiles(
             tuple(
                 records.get(path) or recorded_file(files, path, info.base_name, stored, deletes)
@@ -348,7 +348,7 @@ def _finished(compaction: Compaction, records: Records) -> Iterator[WrittenDirec
             continue
         if not infos:
             codec = compaction.plan.settings.compression
-            contents = write_empty_file(files, where, compaction.written, codec, compaction.plain)
+            contents = write_empty_file(files, where, compaction.written, codec, stored)
         files.write(f"{where}/{names.VERSION_FILE}", names.VERSION)
         if compaction.plan.settings.layout is Layout.HIVE3:
             files.write(
@@ -426,16 +426,16 @@ def _with_events(profile: Profile, events: DeleteKeys) -> Profile:
 
 def _disordered(outputs: Scan, compaction: Compaction) -> int:
     """The number of output files whose keys may be out of order."""
-    if compaction.plain is not None:
+    if not compaction.format.keyed:
         return 0
     sources = outputs.entities[0].sources
     files = (*sources.inserts, *sources.deletes)
-    return sum(not _has_key_index(compaction.files, file.path) for file in files)
+    return sum(not _has_key_index(compaction.files, file) for file in files)
 
 
-def _has_key_index(files: Files, path: str) -> bool:
-    with reading(path):
-        return open_file(files, FilePath(path)).has_key_index
+def _has_key_index(files: Files, source: SourceFile) -> bool:
+    with reading(source.path):
+        return open_source(files, source).has_key_index
 
 
 def publish(staged: StagedCompaction) -> tuple[WrittenDirectory, ...]:

@@ -25,6 +25,7 @@ from acid_platform.formats.data_file import Keyed, KeyRun, WideTimestamps, in_ke
 from acid_platform.formats.file_access import new_file, open_file, reading, refuse_finer
 from acid_platform.layout.acid_keys import RowKey, ascend
 from acid_platform.layout.file_entries import FileEntry, is_positional
+from acid_platform.layout.formats import ACID_FORMAT, FileFormat
 from acid_platform.layout.types import Column
 from acid_platform.scan.deletes import DeletedRows, load_keys, valid_ids
 from acid_platform.scan.source_files import RowIdentity, SourceFile
@@ -164,6 +165,8 @@ class Rewrite:
     high_watermark: int
     aborted: tuple[int, ...]
     compression: str
+    format: FileFormat = ACID_FORMAT
+    """What the output is written in."""
     delete_events: bool = False
     """The inputs are files of delete deltas, in which `row` is NULL."""
     minor: bool = False
@@ -246,7 +249,7 @@ def rewrite_bucket(rewrite: Rewrite, pool: Executor | None = None) -> Rewritten:
         return _rewrite(files, rewrite, pool)
     except WideTimestamps:
         for source in rewrite.inputs:
-            refuse_finer(files, source.path, length=source.length)
+            refuse_finer(files, source.path, source.format or "orc", source.length)
         return _rewrite(files, replace(rewrite, timestamps="us"), pool)
 
 
@@ -263,7 +266,7 @@ def _values_in(files: Files, rewrite: Rewrite) -> Profile:
     sums = ValueSums([column.name for column in rewrite.columns])
     kinds, rewrite = arrow_schema(rewrite.columns, rewrite.timestamps), _as_written(rewrite)
     if files.system.get_file_info(rewrite.output).type is FileType.File:
-        for rows in changes(files, _written(rewrite.output), rewrite.decoding):
+        for rows in changes(files, _written(rewrite, rewrite.output), rewrite.decoding):
             sums.add(_conform(rows, kinds, rewrite, rewrite.output).values)
     return sums.profile()
 
@@ -283,7 +286,7 @@ def _rewrite(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten
         for start in range(0, count, most):
             group = rewrite.inputs[start : start + most]
             # Hidden, so no reader sees it; `count` differs from that of the stages merged here.
-            stage = _written(f"{where}/_stage_{name}_{count}_{start}")
+            stage = _written(rewrite, f"{where}/_stage_{name}_{count}_{start}")
             stages.append(stage)
             first = replace(rewrite, inputs=group, deletes=(), output=stage.path, summed=True)
             made = _merge(files, first, pool)
@@ -301,9 +304,9 @@ def _rewrite(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten
             files.delete_file(stage.path)
 
 
-def _written(path: str) -> SourceFile:
+def _written(rewrite: Rewrite, path: str) -> SourceFile:
     """A file that this compaction has written."""
-    return SourceFile(path, RowIdentity.STORED, 0, "", 0, 0)
+    return SourceFile(path, RowIdentity.STORED, 0, "", 0, 0, format=rewrite.format.name)
 
 
 def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
@@ -323,7 +326,7 @@ def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
         files,
         rewrite.output,
         rewrite.columns,
-        None,
+        rewrite.format,
         rewrite.compression,
         rewrite.delete_events,
         pool=pool,

@@ -228,14 +228,14 @@ def choose(engines: Engines, compaction: Compaction) -> CompactionChoice:
 
     location, size = compaction.plan.location, compaction.plan.input_bytes
     limit = compaction.plan.settings.local_bytes
-    if compaction.plain and compaction.plain.name == "avro":
+    if compaction.format.name == "avro":
         raise CompactionRefused(
             f"{location}: avro files can't be compacted here yet; read and overwrite the partition"
             " instead"
         )
     if engines.preferred_here == "spark":
         return _spark(engines, compaction, "engine=spark")
-    if compaction.plain is not None and (why := only_spark(compaction)):
+    if not compaction.format.keyed and (why := only_spark(compaction)):
         if engines.preferred_here == "local":
             raise NeedsSpark(f"{location}: {why}; use engine='auto' or engine='spark'")
         return _spark(engines, compaction, why)

@@ -95,8 +95,9 @@ def stored_types(files: Files, path: str) -> tuple[bool, tuple[tuple[str, HiveTy
 
 
 def type_text(files: Files, source: DataSource) -> str:
-    """The types of an ORC file in its own notation. Raises CorruptFile."""
-    return orc_schema(files, source.path, source.length)
+    """The types of an ORC file in its own notation; empty for a format whose files always have the
+    types that the table declares. Raises CorruptFile."""
+    return orc_schema(files, source.path, source.length) if source.format == "orc" else ""
 
 
 def matching_parts(stored: HiveType, declared: HiveType) -> Iterator[tuple[HiveType, HiveType]]:
@@ -142,23 +143,27 @@ def new_file(
     files: Files,
     path: str,
     columns: Sequence[Column],
-    plain: FileFormat | None,
+    stored: FileFormat,
     compression: str,
     deletes: bool = False,
     always: bool = False,
     pool: Executor | None = None,
 ) -> FileWriter:
-    """A new file of rows with keys, or of an insert-only table whose format `plain` is.
+    """A new file of a table's format.
 
     `deletes`: of delete events. `always`: also without rows, with a codec that can be written then.
-    The threads of `pool` encode. Raises UnsupportedLayout for a codec that can't be written.
+    The threads of `pool` encode. Raises UnsupportedLayout for a codec and a format that can't be
+    written.
     """
-    if plain is not None and plain.name == "parquet":
+    if stored.name == "orc":
+        codec = written_codec(compression) if always else compression
+        if stored.keyed:
+            return AcidWriter(files, path, columns, codec, deletes, always=always, pool=pool)
+        return OrcWriter(files, path, columns, codec, always=always, pool=pool)
+    if stored.name == "parquet" and not stored.keyed:
         return ParquetWriter(files, path, columns, always)
-    codec = written_codec(compression) if always else compression
-    if plain is None:
-        return AcidWriter(files, path, columns, codec, deletes, always=always, pool=pool)
-    return OrcWriter(files, path, columns, codec, always=always, pool=pool)
+    keys = "with the keys of rows" if stored.keyed else "without Spark"
+    raise UnsupportedLayout(f"{path}: {stored.name} files can't be written {keys}")
 
 
 def complete_foreign_file(
@@ -189,11 +194,11 @@ def recorded_file(
         size = int(files.system.get_file_info(path).size)
         if length == 0:
             return FileEntry(name, size, Footer(0, True), 0)
-        if stored.name != "orc":
+        if not stored.keyed and stored.name != "orc":
             counted = count_rows(files, path, stored) if rows is None else rows
             known = stored.name if stored.name in WRITTEN_FORMATS else None
             return FileEntry(name, size, Footer(counted, False, format=known))
-        file = open_file(files, FilePath(path, length=length), strange=True)
+        file = open_file(files, FilePath(path, stored.name, length), strange=True)
         footer = file.summary
         if deletes or footer.positional:
             return FileEntry(name, size, footer, length)
@@ -231,19 +236,19 @@ def _csv_rows(stream: pa.NativeFile, stored: FileFormat) -> int:
 
 
 def refuse_finer(
-    files: Files, path: str, stored: FileFormat = ACID_FORMAT, length: int | None = None
+    files: Files, path: str, stored: str = ACID_FORMAT.name, length: int | None = None
 ) -> None:
     """Raises CompactionRefused if the file has timestamps with nanoseconds, which Hive writes and
     Spark cuts: a compaction must not change a value. Also raises CorruptFile.
 
-    In text formats, any text that looks like such a timestamp counts. `length` is the committed
-    length of the file.
+    `stored` names the format. In text formats, any text that looks like such a timestamp counts.
+    `length` is the committed length of the file.
     """
-    if stored.name in WRITTEN_FORMATS:
+    if stored in WRITTEN_FORMATS:
         with reading(path):
-            finer = open_file(files, FilePath(path, stored.name, length)).has_fine_times()
+            finer = open_file(files, FilePath(path, stored, length)).has_fine_times()
     else:  # Avro's own precision is microseconds
-        finer = stored.name != "avro" and _has_fine_text(files, path)
+        finer = stored != "avro" and _has_fine_text(files, path)
     if finer:
         raise CompactionRefused(
             f"{path} holds timestamps with nanoseconds, which this compaction"

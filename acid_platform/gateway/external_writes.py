@@ -34,7 +34,7 @@ from acid_platform.formats.file_access import (
     written_codec,
 )
 from acid_platform.layout.acid_keys import bucket_numbers, codec_versions
-from acid_platform.layout.formats import FileFormat, compression, is_insert_only
+from acid_platform.layout.formats import ACID_FORMAT, FileFormat, compression, is_insert_only
 from acid_platform.layout.names import (
     BaseName,
     BucketFile,
@@ -298,10 +298,10 @@ def _surveyed(
 
 def _fill(files: Files, record: TableRecord, directory: str) -> None:
     """Writes the file of an emptied entity, as this platform's own TRUNCATE does (P32)."""
-    plain = FileFormat.of(record.properties) if is_insert_only(record.properties) else None
+    stored = FileFormat.of(record.properties)
     columns, _ = columns_of_record(record)
     with asking(directory):
-        write_empty_file(files, directory, columns, compression(record.properties), plain)
+        write_empty_file(files, directory, columns, compression(record.properties), stored)
 
 
 def _is_base(directory: str) -> bool:
@@ -442,7 +442,7 @@ def distribute(
             files.delete_file(path)
             continue
         written = path if files.object_store else f"{directory}/{temporary_name(0, uuid4().hex)}"
-        writer = new_file(files, written, columns, None, codec, deletes=True)
+        writer = new_file(files, written, columns, ACID_FORMAT, codec, deletes=True)
         with asking(path):
             _write(writer, keys, chosen, write_id)
         if written != path:

@@ -268,13 +268,13 @@ def nobody() -> Any:
 
 def storage_of(record: TableRecord) -> Storage:
     """Raises UnsupportedStatement."""
-    name = FileFormat.of(record.properties).name
-    if name not in STORAGE:
+    stored = FileFormat.of(record.properties)
+    if stored.name not in STORAGE or (stored.keyed and stored.name != "orc"):
         raise UnsupportedStatement(
-            f"{record.name}: its files are {name}, whose values Hive's clients would not read as"
-            " declared; read it with this platform"
+            f"{record.name}: its files are {stored.name}, whose values Hive's clients would not"
+            " read as declared; read it with this platform"
         )
-    return STORAGE[name]
+    return STORAGE[stored.name]
 
 
 def descriptor(record: TableRecord, location: str) -> Any:

@@ -251,7 +251,7 @@ def _refuse_finer_rows(scan: Scan, copying: str) -> None:
     for entity in scan.entities:
         for source in entity.sources.inserts:
             try:
-                refuse_finer(scan.files, source.path, scan.format, source.length)
+                refuse_finer(scan.files, source.path, scan.format.name, source.length)
             except CompactionRefused as error:
                 raise UnsupportedStatement(
                     f"{source.path} holds timestamps with nanoseconds, which {copying} truncate to"

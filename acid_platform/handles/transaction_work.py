@@ -198,7 +198,7 @@ class TransactionWork:
             compression=compression(record.properties),
             still_open=self.begun.heartbeat,
             buckets=layout.buckets,
-            plain=layout.format if layout.insert_only else None,
+            format=layout.format,
             most_bytes=self.view.in_force.integer(LOCAL_BYTES),
             distributed=distributed(record),
             give_up=self.begun.abort,

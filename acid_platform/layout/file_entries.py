@@ -89,7 +89,7 @@ NO_RANGES: Mapping[str, ColumnRange] = {}
 class Footer:
     """What a reader must know about a file before it reads it.
 
-    `acid`: it stores keys, and is ORC then. `positional`: all columns are named `_colN`. `rows` is
+    `acid`: it stores keys. `positional`: all columns are named `_colN`. `rows` is
     -1 if nobody has counted them.
     """
 
@@ -97,7 +97,7 @@ class Footer:
     acid: bool
     positional: bool = False
     format: str | None = None
-    """The format of a file without keys; None: its first bytes tell, or it is text or Avro."""
+    """None: ORC if it stores keys; else its first bytes tell, or it is text or Avro."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +121,12 @@ class FileEntry:
     @property
     def name(self) -> str:
         return self.path.rpartition("/")[2]
+
+    @property
+    def keyed_format(self) -> str:
+        """The format of a file of a table whose rows have keys: ORC, unless its record says
+        otherwise."""
+        return (self.footer and self.footer.format) or "orc"
 
     def below(self, directory: str) -> FileEntry:
         """The file with its path relative to the parent of `directory`."""
@@ -172,8 +178,8 @@ class RecordedFiles:
     Paths are relative to the directory, those of original files to the entity. The text form is a
     JSON list of `[path, size, rows, flags, length, ranges, keys]`, where `keys` are the lowest and
     highest write id, bucket property and rowId. Flag 1 is set for a file with ACID columns, flag 2
-    for a file without column names, flag 4 for ORC and 8 for Parquet without
-    keys; trailing defaults (1, null, {}, null) are left out.
+    for a file without column names, flag 4 for ORC without keys and flag 8 for Parquet; trailing
+    defaults (1, null, {}, null) are left out.
     """
 
     files: tuple[FileEntry, ...] = ()

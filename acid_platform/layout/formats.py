@@ -31,11 +31,14 @@ _FLAT = ("csv", "text")
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """The format of a table's data files; full ACID tables always use ORC."""
+    """The format of a table's data files, and whether they store the keys of their rows."""
 
     name: str = "orc"
-    options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    options: Mapping[str, str] = field(default_factory=dict)
     """The `delimiter` and the `null` text of csv and text files."""
+    keyed: bool = False
+    """Whether rows have keys, so that single ones can be changed; those of an insert-only table
+    have none."""
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> FileFormat:
@@ -45,15 +48,16 @@ class FileFormat:
             raise InvalidDefinition(
                 f"{FILE_FORMAT.name}={name!r} is unknown; use {', '.join(FORMATS)}"
             )
+        keyed = not is_insert_only(properties)
         if name not in _FLAT:
-            return cls(name)
+            return cls(name, keyed=keyed)
         delimiter = FIELD_DELIMITER.stated(properties)
         if delimiter is None:
             delimiter = "," if name == "csv" else "\x01"
         null = NULL_TEXT.stated(properties)
         if null is None:
             null = "" if name == "csv" else "\\N"
-        return cls(name, {"delimiter": delimiter, "null": null})
+        return cls(name, {"delimiter": delimiter, "null": null}, keyed)
 
     @property
     def by_position(self) -> bool:
@@ -74,8 +78,10 @@ class FileFormat:
                 )
 
 
-ACID_FORMAT = FileFormat()
-"""The format of tables with full CRUD."""
+ACID_FORMAT = FileFormat(keyed=True)
+"""What tables with full CRUD are written in, unless they say otherwise."""
+KEYED_FORMATS = (ACID_FORMAT.name,)
+"""The formats that can store keys."""
 
 
 def compression(properties: Mapping[str, str]) -> str:

@@ -408,13 +408,15 @@ def keys_up_to(
 ) -> DeleteKeys:
     """The deleted keys; UnreadKeys if the files record more than `most` events.
 
-    Files that end at a flush length are always loaded, since Spark can't read them. Raises as
-    `load_keys`.
+    Files that end at a flush length, or are not ORC, are always loaded, since Spark can't read
+    them. Raises as `load_keys`.
     """
     load = partial(kept_keys, files, sources, write_ids)
     counts = [source.rows for source in sources]
     counted = [count for count in counts if count is not None]
-    if len(counted) < len(counts) or any(source.length is not None for source in sources):
+    if len(counted) < len(counts) or any(
+        source.length is not None or source.streamed for source in sources
+    ):
         return load()
     if sum(counted) <= most:
         return load()

@@ -57,8 +57,6 @@ class TableLayout:
     partition_columns: tuple[Column, ...]
     partitions: Mapping[str, tuple[int, ...]]
     floor: int = 0
-    insert_only: bool = False
-    """Whether files are in the table's own format, without ACID columns."""
     format: FileFormat = ACID_FORMAT
     buckets: Bucketing | None = None
     rewritten: int = 0
@@ -70,6 +68,10 @@ class TableLayout:
     own: tuple[OwnDirectory, ...] = ()
     new: frozenset[str] = frozenset()
     """The partitions that only the reading transaction itself has written."""
+
+    @property
+    def insert_only(self) -> bool:
+        return not self.format.keyed
 
     def values(self, partition: str) -> tuple[str | None, ...]:
         """The values of a partition's columns, in order.

@@ -95,6 +95,12 @@ class SourceFile:
     own reader."""
 
     @property
+    def streamed(self) -> bool:
+        """Whether its rows come to Spark by Arrow, since Spark has no reader of its own for it that
+        finds their keys."""
+        return self.by_arrow or (self.identity is not RowIdentity.NONE and self.format != "orc")
+
+    @property
     def keyed(self) -> bool:
         """Whether it stores the keys of its rows."""
         return self.identity is RowIdentity.STORED
@@ -251,6 +257,7 @@ def _acid(
             rows=_rows(entry),
             ranges=entry.ranges,
             keys=entry.keys,
+            format=entry.keyed_format,
         )
 
 
@@ -339,6 +346,7 @@ def _numbered(
             rows=footer.rows,
             positional=footer.positional,
             ranges=entry.ranges,
+            format=footer.format or "orc",
         )
 
 

@@ -131,8 +131,8 @@ def _require_files_of_ours(target: WriteTarget) -> None:
     why = None
     if target.buckets is not None:
         why = "it is clustered, and Spark does not bring the rows of a bucket together for us"
-    elif target.plain is not None and target.plain.name != "orc":
-        why = f"its files are {target.plain.name}"
+    elif not target.format.keyed and target.format.name != "orc":
+        why = f"its files are {target.format.name}"
     elif target.compression not in WRITTEN_CODECS:
         why = f"its codec is {target.compression}"
     if why:

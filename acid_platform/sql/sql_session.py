@@ -34,7 +34,7 @@ from acid_platform.formats.file_access import new_file, to_be_stored
 from acid_platform.handles.snapshot_views import SnapshotView
 from acid_platform.handles.transaction import Transaction, autocommit, locks_at_begin
 from acid_platform.handles.warehouse import Warehouse
-from acid_platform.layout.formats import ACID_FORMAT
+from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import refuse_names
 from acid_platform.layout.table_properties import refuse_promises
 from acid_platform.layout.types import Column, parse_columns
@@ -177,7 +177,7 @@ def _written(view: ViewRecord, columns: tuple[Column, ...], rows: Result) -> int
     batches = (conformed(batch) for batch in rows.batches() if batch.num_rows)
     files, directory = Files.of(files_of(view).location)
     path = f"{directory}/{uuid.uuid4().hex}"
-    writer = new_file(files, path, columns, ACID_FORMAT, "zlib")
+    writer = new_file(files, path, columns, FileFormat(), "zlib")
     try:
         for batch in batches:
             stored = [*map(to_be_stored, batch.columns)]

@@ -22,7 +22,7 @@ from acid_platform.errors import (
 )
 from acid_platform.formats.file_access import matching_parts, require_exact_decimals, stored_types
 from acid_platform.layout.file_entries import EntityListing, FileEntry
-from acid_platform.layout.formats import ACID_FORMAT, FileFormat, is_insert_only
+from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.names import (
     BaseName,
     is_hidden,
@@ -260,7 +260,7 @@ def adopt(
             )
     visible, left_out = _without_unseen(surveyed, txns)
     require_readable(visible, snapshot, properties, txns)
-    if FileFormat.of(declared.properties) == ACID_FORMAT:
+    if FileFormat.of(declared.properties).name == "orc":
         require_declared_char(files, table, data_files(visible), declared.columns)
         for path in data_files(visible, only_without_keys=True):
             require_exact_decimals(files, path, declared.columns)

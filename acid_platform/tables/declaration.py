@@ -16,7 +16,7 @@ from acid_platform.layout import table_properties
 from acid_platform.layout.acid_keys import VIRTUAL_COLUMNS
 from acid_platform.layout.bucketing import refuse_unhashable
 from acid_platform.layout.constraints import Constraint
-from acid_platform.layout.formats import ACID_FORMAT, FileFormat, is_insert_only
+from acid_platform.layout.formats import KEYED_FORMATS, FileFormat
 from acid_platform.layout.names import BACKTICK
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.table_properties import BUCKETING_VERSION, CODEC, LAYOUT, TRANSACTIONAL
@@ -137,7 +137,7 @@ def with_codec(properties: Mapping[str, str] | None) -> dict[str, str]:
     """
     table_properties.require_property_texts(properties)
     all_properties = dict(properties or {})
-    if FileFormat.of(all_properties) == ACID_FORMAT and LAYOUT.text(all_properties) != "hive3":
+    if FileFormat.of(all_properties).name == "orc" and LAYOUT.text(all_properties) != "hive3":
         all_properties.setdefault(CODEC.name, NEW_CODEC)
     return all_properties
 
@@ -183,9 +183,10 @@ def _require_clustering(clustered_by: Any) -> None:
 
 def _check_properties(table: str, properties: Mapping[str, str]) -> None:
     table_properties.check(table, properties)
-    if not is_insert_only(properties) and FileFormat.of(properties) != ACID_FORMAT:
+    stored = FileFormat.of(properties)
+    if stored.keyed and stored.name not in KEYED_FORMATS:
         raise InvalidDefinition(
-            f"{table}: {FileFormat.of(properties).name} files hold no row identities; set"
+            f"{table}: {stored.name} files hold no row identities; set"
             " transactional_properties=insert_only, or store the table as orc"
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 
 from acid_platform.errors import MalformedName
-from acid_platform.formats.file_access import recorded_file
+from acid_platform.formats.file_access import WRITTEN_FORMATS, recorded_file
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.file_entries import EntityListing, FileEntry, Footer, RecordedFiles
 from acid_platform.layout.formats import FileFormat, is_insert_only
@@ -94,7 +94,6 @@ def _layout(record: TableRecord, partitions: Sequence[PartitionRecord]) -> Table
         partition_columns,
         floors,
         record.floor,
-        is_insert_only(record.properties),
         FileFormat.of(record.properties),
         bucketing(record),
         record.rewritten,
@@ -186,14 +185,14 @@ def surveyed(
 
     '' stands for original files. Raises MalformedName, CorruptFile.
     """
-    stored, plain = FileFormat.of(record.properties), is_insert_only(record.properties)
+    stored = FileFormat.of(record.properties)
     reports = []
     for name, entries in sorted(by_directory(listing).items()):
         if only is not None and name not in only:
             continue
         parsed = parse_directory(name) if name else None
         deletes = isinstance(parsed, DeltaName) and parsed.deletes
-        contents = _looked_into(files, listing.location, name, entries, stored, plain, deletes)
+        contents = _looked_into(files, listing.location, name, entries, stored, deletes)
         reports.append(
             WriteReport(
                 record.name,
@@ -251,7 +250,6 @@ def _looked_into(
     directory: str,
     entries: Sequence[FileEntry],
     stored: FileFormat,
-    plain: bool,
     deletes: bool,
 ) -> RecordedFiles:
     sides = {
@@ -263,12 +261,13 @@ def _looked_into(
 
     def look(entry: FileEntry) -> FileEntry:
         path, name = f"{location}/{entry.path}", entry.path.removeprefix(prefix)
-        is_data = plain or parse_bucket_file(entry.name) or original_bucket(entry.name) is not None
-        if not entry.size or not is_data:  # readers of the directory refuse an unknown name
-            return FileEntry(name, entry.size, Footer(0, not plain and bool(is_data)))
+        is_bucket = parse_bucket_file(entry.name) or original_bucket(entry.name) is not None
+        if not entry.size or (stored.keyed and not is_bucket):
+            # Readers of the directory refuse an unknown name.
+            return FileEntry(name, entry.size, Footer(0, stored.keyed and bool(is_bucket)))
         side = sides.get(entry.path)
         length = None if side is None else flush_length(files.read(f"{location}/{side.path}"))
-        if plain and stored.name not in ("orc", "parquet"):
+        if stored.name not in WRITTEN_FORMATS:
             return FileEntry(name, entry.size, Footer(-1, False))
         return recorded_file(files, path, name, stored, deletes, length=length)
 

@@ -34,14 +34,14 @@ from acid_platform.layout.acid_keys import MAX_STATEMENT
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.constraints import NO_CHECKS, RowChecks
 from acid_platform.layout.file_entries import NOTHING, RecordedFiles
-from acid_platform.layout.formats import FileFormat
-from acid_platform.layout.names import BaseName, BucketFile, DeltaName
+from acid_platform.layout.formats import ACID_FORMAT, FileFormat
+from acid_platform.layout.names import BaseName, DeltaName
 from acid_platform.layout.types import Column
 from acid_platform.storage.durability import publish, used_twice
 from acid_platform.storage.files import Files, asking
 from acid_platform.transactions.row_sets import RowSet
 from acid_platform.values.arrow_types import group_begins
-from acid_platform.write.task_files import RowKind, TaskTarget, plain_name
+from acid_platform.write.task_files import RowKind, TaskTarget, file_name
 
 _MOST_RUNS = 1 << 20
 """While files are read, no more runs than this are kept."""
@@ -167,16 +167,17 @@ def deleted_rows(files: Files, directory: str, contents: RecordedFiles) -> Chang
     """
     rows = NO_ROWS
     for entry in contents.files:
-        for part in _read(files, f"{directory}/{entry.path}"):
+        source = FilePath(f"{directory}/{entry.path}", entry.keyed_format)
+        for part in _read(files, source):
             rows = ChangedRows.union([rows, part])
             if len(rows) > _MOST_RUNS:
                 rows = rows.shortened(_MOST_RUNS // 2) or rows
     return rows
 
 
-def _read(files: Files, path: str) -> Iterator[ChangedRows]:
-    with reading(path):
-        for ids in open_file(files, FilePath(path)).key_parts(*KEY):
+def _read(files: Files, source: FilePath) -> Iterator[ChangedRows]:
+    with reading(source.path):
+        for ids in open_file(files, source).key_parts(*KEY):
             yield ChangedRows.of(*ids)
 
 
@@ -215,17 +216,17 @@ def write_empty_file(
     directory: str,
     columns: Sequence[Column],
     compression: str,
-    plain: FileFormat | None,
+    stored: FileFormat,
 ) -> RecordedFiles:
     """Write a data file without rows into `directory`; returns its record.
 
-    `plain` is the format of an insert-only table, None for full ACID. Text, csv, json and avro get
-    no file: without rows it would have no bytes, or need a writer of its own.
+    Text, csv, json and avro get no file: without rows it would have no bytes, or need a writer of
+    its own.
     """
-    name = str(BucketFile(0)) if plain is None else plain_name(0)
-    if plain is not None and plain.name not in WRITTEN_FORMATS:
+    if stored.name not in WRITTEN_FORMATS:
         return NOTHING
-    writer = new_file(files, f"{directory}/{name}", columns, plain, compression, always=True)
+    name = file_name(0, stored)
+    writer = new_file(files, f"{directory}/{name}", columns, stored, compression, always=True)
     writer.close()
     return RecordedFiles((writer.record(name),))
 
@@ -247,8 +248,7 @@ class WriteTarget:
     """A heartbeat, called before publishing: raises if the transaction is not open any more (P4).
     """
     buckets: Bucketing | None = None
-    plain: FileFormat | None = None
-    """The file format of an insert-only table; None for full ACID."""
+    format: FileFormat = ACID_FORMAT
     most_bytes: int = 1 << 28
     """The most bytes of rows that the local engine may hold (acid.local.max.bytes)."""
     distributed: bool = True
@@ -296,7 +296,7 @@ class WriteTarget:
             self.statement,
             self.compression,
             rows,
-            acid=self.plain is None,
+            self.format,
         )
 
 
@@ -396,7 +396,7 @@ class Staging:
         target, name = self.target, self.target.directory(overwrite=True)
         ready = self.ready(partition, name)
         contents = write_empty_file(
-            target.files, ready, target.columns, target.compression, target.plain
+            target.files, ready, target.columns, target.compression, target.format
         )
         self.mark_version(ready)
         return WrittenDirectory(partition, name, False, contents)

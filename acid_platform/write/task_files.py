@@ -26,7 +26,7 @@ from acid_platform.formats.data_file import FileWriter, Keyed, KeyRun, StoredKey
 from acid_platform.formats.file_access import new_file, to_be_stored
 from acid_platform.layout.acid_keys import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.layout.file_entries import FileEntry, RecordedFiles
-from acid_platform.layout.formats import ACID_FORMAT
+from acid_platform.layout.formats import ACID_FORMAT, FileFormat
 from acid_platform.layout.names import BucketFile
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, partition_name
 from acid_platform.layout.types import Column
@@ -88,8 +88,7 @@ class TaskTarget:
     statement: int
     compression: str
     rows: RowKind
-    acid: bool = True
-    """False: files of an insert-only table, whose rows have no keys."""
+    format: FileFormat = ACID_FORMAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,14 +203,8 @@ class TaskFiles:
                     f"{writer.path}: {expected} events were given, the file holds {rows};"
                     " nothing was published, run the statement again"
                 )
-            bucket = self._bucket
-            name = str(BucketFile(bucket)) if self._target.acid else plain_name(bucket)
-            yield StagedFile(
-                writer.path,
-                self._name(partition),
-                deletes,
-                writer.record(name),
-            )
+            entry = writer.record(file_name(self._bucket, self._target.format))
+            yield StagedFile(writer.path, self._name(partition), deletes, entry)
 
     def give_up(self) -> None:
         """Closes incomplete files."""
@@ -288,15 +281,16 @@ class TaskFiles:
         target = self._target
         path = f"{target.directory}/{self._bucket:05d}-{self._attempt}-{self._count}"
         self._count += 1
-        plain = None if target.acid else ACID_FORMAT
-        return new_file(self._files, path, target.columns, plain, target.compression, deletes)
+        return new_file(
+            self._files, path, target.columns, target.format, target.compression, deletes
+        )
 
     def _inserted(self, values: Sequence[pa.Array]) -> Keyed:
         target, keys = self._target, None
         batch = pa.RecordBatch.from_arrays(
             list(values), names=[column.name for column in target.columns]
         )
-        if target.acid:
+        if target.format.keyed:
             bucket = Bucket(self._bucket, target.statement).property
             keys = KeyRun(target.write_id, bucket, self._next_id)
             self._next_id += batch.num_rows
@@ -311,6 +305,11 @@ class TaskFiles:
                 f" {int(numbers[numbers != self._bucket][0])}; run the statement again"
             )
         return Keyed(ids, self._target.write_id, None, updated=updated)
+
+
+def file_name(bucket: int, stored: FileFormat) -> str:
+    """The name of a file of a bucket. Raises InvalidDefinition."""
+    return str(BucketFile(bucket)) if stored.keyed else plain_name(bucket)
 
 
 def plain_name(bucket: int) -> str:

@@ -17,7 +17,7 @@ from acid_platform import AcidError, CompactionRefused, NeedsSpark, Warehouse
 from acid_platform.cli.runner import Runner
 from acid_platform.compaction.plan import CompactionSettings
 from acid_platform.engine.choice import choose
-from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.formats import ACID_FORMAT, FileFormat
 from acid_platform.layout.table_properties import LOCAL_COMPACTION_BYTES
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.services.worker import CompactionRun, work_once
@@ -54,33 +54,34 @@ class SomePlan:
 @dataclass
 class SomeCompaction:
     plan: SomePlan
-    plain: FileFormat | None = None
+    format: FileFormat = ACID_FORMAT
     columns: tuple[Column, ...] = parse_columns("t timestamp")
 
 
+KEYED = ACID_FORMAT
 ORC, PARQUET, AVRO = map(FileFormat, ("orc", "parquet", "avro"))
 TIMES = "only Spark copies timestamps of Parquet files"
 
 
 @pytest.mark.parametrize(
-    ("wanted", "size", "plain", "engine", "reason"),
+    ("wanted", "size", "stored", "engine", "reason"),
     [
-        ("auto", 0, None, "local", "0 bytes to read"),
-        ("auto", 1000, None, "local", "1,000 bytes to read"),
+        ("auto", 0, KEYED, "local", "0 bytes to read"),
+        ("auto", 1000, KEYED, "local", "1,000 bytes to read"),
         (
             "auto",
             1001,
-            None,
+            KEYED,
             "spark",
             "1,001 bytes to read are more than acid.local.compaction.max.bytes = 1,000",
         ),
         ("auto", 1, ORC, "local", "1 bytes to read"),
         ("auto", 1, PARQUET, "spark", TIMES),
         ("auto", 1, FileFormat("csv"), "spark", "only Spark copies csv files"),
-        ("spark", 1, None, "spark", "engine=spark"),
+        ("spark", 1, KEYED, "spark", "engine=spark"),
         ("spark", 1, ORC, "spark", "engine=spark"),
-        ("local", 1, None, "local", "engine=local"),
-        ("local", 10**12, None, "local", "engine=local"),
+        ("local", 1, KEYED, "local", "engine=local"),
+        ("local", 10**12, KEYED, "local", "engine=local"),
         ("local", 1, ORC, "local", "engine=local"),
         ("local", 1, PARQUET, NeedsSpark, TIMES),
         ("auto", 1, AVRO, CompactionRefused, "avro files can't be compacted"),
@@ -90,12 +91,12 @@ TIMES = "only Spark copies timestamps of Parquet files"
 def test_P33_the_engine_of_a_compaction_follows_from_its_size_its_format_and_what_is_wanted(
     wanted: str,
     size: int,
-    plain: FileFormat | None,
+    stored: FileFormat,
     engine: str | type[AcidError],
     reason: str,
 ) -> None:
     given: Any = SomeEngines(wanted)
-    compact: Any = SomeCompaction(SomePlan(size), plain)
+    compact: Any = SomeCompaction(SomePlan(size), stored)
     if isinstance(engine, str):
         chosen = choose(given, compact)
         assert (chosen.engine.name, chosen.reason) == (engine, reason)

@@ -13,7 +13,6 @@ from pyarrow import orc, parquet
 
 from acid_platform import CompactionRefused, CorruptFile
 from acid_platform.formats.file_access import refuse_finer
-from acid_platform.layout.formats import FileFormat
 from acid_platform.storage.files import Files
 
 NANOS = pa.timestamp("ns")
@@ -36,7 +35,7 @@ def nested(kind: pa.DataType, value: Any) -> Any:
 def is_finer(path: Path, stored: str = "orc", length: int | None = None) -> bool:
     files, _ = Files.of(str(path.parent))
     try:
-        refuse_finer(files, str(path), FileFormat(stored), length)
+        refuse_finer(files, str(path), stored, length)
     except CompactionRefused as error:
         assert str(error).startswith(f"{path} holds timestamps with nanoseconds")
         return True

@@ -10,7 +10,7 @@ from acid_platform.formats.file_access import count_rows
 from acid_platform.formats.orc import ACID_COLUMNS, open_orc, orc_schema
 from acid_platform.formats.orc.dump import events, metadata
 from acid_platform.layout.file_entries import Footer
-from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.formats import ACID_FORMAT, FileFormat
 from acid_platform.layout.types import parse_columns
 from acid_platform.scan.selection import select
 from acid_platform.storage.files import Files
@@ -27,7 +27,7 @@ FILES = Files.of("/")[0]
 
 @pytest.mark.parametrize("codec", ["zlib", "snappy", "zstd", "lz4", "uncompressed", "lzo"])
 def test_P32_the_file_has_the_six_columns_and_hives_keys(tmp_path: Path, codec: str) -> None:
-    [record] = write_empty_file(FILES, str(tmp_path), COLUMNS, codec, None).files
+    [record] = write_empty_file(FILES, str(tmp_path), COLUMNS, codec, ACID_FORMAT).files
     path = str(tmp_path / record.path)
     assert record.path == "bucket_00000"
     assert record.size == Path(path).stat().st_size > 3
@@ -65,7 +65,7 @@ def test_P32_an_emptied_base_is_selected_compacted_and_made_by_compaction(tmp_pa
     table = AcidTable(tmp_path).inserts("d1", [(1, P, 0, "A"), (1, P, 1, "B")])
     base = tmp_path / "base_0000002"
     base.mkdir()
-    write_empty_file(FILES, str(base), parse_columns("v string"), "zlib", None)
+    write_empty_file(FILES, str(base), parse_columns("v string"), "zlib", ACID_FORMAT)
     assert table.values("2:M::") == [] and table.values("1:M::") == ["A", "B"]
     seen = select(FILES.entity(str(tmp_path)), write_ids("2:M::"), txns())
     assert [directory.path for directory in seen.obsolete] == ["delta_0000001_0000001_0000"]

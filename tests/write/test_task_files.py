@@ -23,6 +23,7 @@ from acid_platform.formats.file_access import recorded_file
 from acid_platform.formats.orc import AcidWriter, OrcWriter
 from acid_platform.formats.orc.dump import events
 from acid_platform.layout.acid_keys import Bucket
+from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import parse_columns
 from acid_platform.storage.files import Files
 from acid_platform.write import task_files
@@ -227,7 +228,7 @@ def test_P19_attempts_of_one_task_write_different_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("acid", [True, False])
 def test_more_than_4096_buckets_are_refused(tmp_path: Path, acid: bool) -> None:
-    aim = target(tmp_path, RowKind.INSERT, acid=acid)
+    aim = target(tmp_path, RowKind.INSERT, format=FileFormat(keyed=acid))
     assert written(aim, [inserts(["a"], [1])], bucket=4095)[1] == 1
     assert written(aim, [], bucket=4096) == ([], 0)
     with pytest.raises(InvalidDefinition, match=r"more than 4096 files.*coalesce"):
@@ -276,7 +277,7 @@ def test_values_arrive_whatever_sparks_settings(tmp_path: Path) -> None:
 
 
 def test_rows_of_an_insert_only_table(tmp_path: Path) -> None:
-    aim = target(tmp_path, RowKind.INSERT, acid=False)
+    aim = target(tmp_path, RowKind.INSERT, format=FileFormat())
     (file,), _ = written(aim, [inserts(["a", "a"], [1, 2])])
     assert file.entry.path == "000003_0"
     assert rows_of(file) == [{"id": 1, "v": "v1"}, {"id": 2, "v": "v2"}]

@@ -49,7 +49,7 @@ class LocalCompaction:
     def write(self) -> Records:
         """Leaves it to the caller to open the files of an insert-only table. Raises NeedsSpark for
         what this process can't copy, and CompactionRefused."""
-        if self.compaction.plain is not None:
+        if not self.compaction.format.keyed:
             if why := only_spark(self.compaction):
                 raise NeedsSpark(f"{self.compaction.plan.location}: {why}")
             copy_files(self.compaction)
@@ -78,7 +78,7 @@ class LocalCompaction:
     def _profile(self, scan: Scan, columns: tuple[str, ...]) -> Profile:
         """Rows, row ids, and the values of `columns` under the names of the output; the rows of an
         insert-only table have no row ids."""
-        row_id = self.compaction.plain is None
+        row_id = self.compaction.format.keyed
         names = [column.name for column in self.compaction.written]
         empty = ValueSums(names).profile()
 
@@ -101,8 +101,7 @@ class LocalCompaction:
 
 def only_spark(compaction: Compaction) -> str | None:
     """Why only Spark can copy the files of an insert-only table; None if this process can."""
-    assert compaction.plain is not None
-    stored, codec = compaction.plain.name, compaction.plan.settings.compression
+    stored, codec = compaction.format.name, compaction.plan.settings.compression
     kinds = {kind.kind for column in compaction.columns for kind in column.type.walk()}
     if stored not in WRITTEN_FORMATS:
         return f"only Spark copies {stored} files"
@@ -122,15 +121,14 @@ def copy_files(compaction: Compaction) -> None:
     NeedsSpark for what this process does not copy: days before 15 October 1582, and files whose
     types are not those of the columns. Raises CorruptFile.
     """
-    stored, inputs, files = compaction.plain, compaction.inputs, compaction.files
-    assert stored is not None
+    stored, inputs, files = compaction.format, compaction.inputs, compaction.files
     (output,) = compaction.plan.outputs
     (entity,) = inputs.entities
     sources = entity.sources.inserts
     columns, codec = compaction.written, compaction.plan.settings.compression
     if any(kind.kind in TIMESTAMPS for column in columns for kind in column.type.walk()):
         for source in sources:
-            refuse_finer(files, source.path, stored)
+            refuse_finer(files, source.path, stored.name)
     for number, group in enumerate(_groups(sources)):
         path = f"{compaction.staging}/{output}/{plain_name(number)}"
         writer = new_file(files, path, columns, stored, codec, pool=encoding_threads())

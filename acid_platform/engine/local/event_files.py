@@ -24,8 +24,6 @@ from acid_platform.formats.data_file import FileWriter, Keyed, KeyRun, StoredKey
 from acid_platform.formats.file_access import WRITTEN_CODECS, WRITTEN_FORMATS, new_file
 from acid_platform.layout.acid_keys import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.layout.file_entries import FileEntry, RecordedFiles
-from acid_platform.layout.formats import ACID_FORMAT
-from acid_platform.layout.names import BucketFile
 from acid_platform.values.arrow_types import from_numpy
 from acid_platform.values.partition_texts import RowPartitions
 from acid_platform.write.publishing import (
@@ -35,7 +33,7 @@ from acid_platform.write.publishing import (
     WrittenDirectory,
     staging,
 )
-from acid_platform.write.task_files import plain_name
+from acid_platform.write.task_files import file_name
 
 _PIECE = 1 << 17
 """Keys to hand to a writer at a time; between pieces the statement may be stopped."""
@@ -74,12 +72,12 @@ class Keys:
 
 def require_writable(target: WriteTarget) -> None:
     """Raises NeedsSpark for files that only Spark can write."""
-    stored = (target.plain or ACID_FORMAT).name
+    stored = target.format.name
     if stored not in WRITTEN_FORMATS:
         raise NeedsSpark(f"files of the format {stored}")
     if stored != "parquet" and target.compression not in WRITTEN_CODECS:
         raise NeedsSpark(f"the codec {target.compression}")
-    if stored == "parquet":
+    if stored == "parquet" and not target.format.keyed:
         for column in target.columns:
             if any(kind.kind == "timestamp" for kind in column.type.walk()):
                 raise NeedsSpark(f"{column} in a Parquet file")
@@ -135,7 +133,7 @@ class EventFiles:
         bucket_property = Bucket(bucket, target.statement).property
         for batch in batches:
             run = KeyRun(target.write_id, bucket_property, first + file.rows)
-            keys = run if target.plain is None else None
+            keys = run if target.format.keyed else None
             file.put(Keyed(keys, target.write_id, batch))
         return file.rows
 
@@ -164,7 +162,7 @@ class EventFiles:
 
     def _begin(self, partition: str, bucket: int, deletes: bool) -> _EventFile:
         """A new file."""
-        target, plain = self._target, self._target.plain
+        target = self._target
         while len(self._open) > 1:
             self._finish()
         if bucket > MAX_BUCKET:
@@ -175,13 +173,13 @@ class EventFiles:
             name = target.directory(deletes, self._overwrite)
             self._directories[deletes, partition] = self._staged.ready(partition, name), []
         directory, _ = self._directories[deletes, partition]
-        name = str(BucketFile(bucket)) if plain is None else plain_name(bucket)
+        name = file_name(bucket, target.format)
         path = f"{directory}/{name}"
         writer = new_file(
             target.files,
             path,
             target.columns,
-            plain,
+            target.format,
             target.compression,
             deletes,
             pool=encoding_threads(),
@@ -221,7 +219,7 @@ class EventFiles:
             if not entries:
                 self._staged.drop(ready)
                 continue
-            if self._target.plain is None:
+            if self._target.format.keyed:
                 self._staged.mark_version(ready)
             contents = RecordedFiles(tuple(entries))
             changed = ChangedRows.union(self._changed[partition]) if deletes else None

@@ -46,6 +46,7 @@ from acid_platform.errors import (
     UnknownColumn,
     WrongType,
 )
+from acid_platform.formats.file_access import WRITTEN_FORMATS
 from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import canonical
 from acid_platform.layout.types import Column, HiveType, of_value
@@ -219,7 +220,7 @@ class _FirstRows:
     @classmethod
     def of(cls, top: TopRows, read: TableRead | ChangeRead) -> _FirstRows | None:
         """None if no column would be decoded later, or if rows can't be found again."""
-        if not isinstance(read, TableRead) or read.scan.format.name not in ("orc", "parquet"):
+        if not isinstance(read, TableRead) or read.scan.format.name not in WRITTEN_FORMATS:
             return None
         names = [column.name for column in columns_of(read) if column.name != ROW_ID_COLUMN]
         early = tuple(name for name in names if name in top.reads)

@@ -56,8 +56,8 @@ class SparkCompaction:
     def write(self) -> Records:
         """Raises CompactionRefused for timestamps with nanoseconds in files of an insert-only
         table, which Spark would cut."""
-        stored = self.compaction.plain
-        return self._merge() if stored is None else self._copy(stored)
+        stored = self.compaction.format
+        return self._merge() if stored.keyed else self._copy(stored)
 
     def _merge(self) -> Records:
         tasks, files = self.compaction.rewrites, self.compaction.files
@@ -172,7 +172,7 @@ def _refuse_finer(spark: SparkSession, compaction: Compaction, stored: FileForma
     where = compaction.files.uri(compaction.plan.location)
 
     def look(index: int) -> str:
-        refuse_finer(Files.of(where)[0], paths[index], stored)
+        refuse_finer(Files.of(where)[0], paths[index], stored.name)
         return ""
 
     in_tasks(spark, len(paths), look)

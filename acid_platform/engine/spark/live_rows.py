@@ -174,9 +174,8 @@ def divided(spark: SparkSession, scan: Scan) -> tuple[Scan, Scan]:
 
 def readable(source: SourceFile) -> bool:
     """Whether our format reads the file: not where columns match by position."""
-    return source.identity is RowIdentity.STORED or (
-        source.identity is RowIdentity.RUN and not source.positional
-    )
+    by_name = source.identity is RowIdentity.RUN and not source.positional
+    return not source.streamed and (source.identity is RowIdentity.STORED or by_name)
 
 
 def read_by_format(

@@ -186,7 +186,7 @@ def _pruned_by_spark(spark: SparkSession, scan: Scan) -> bool:
         return False
     by_spark = not has_acid_format(spark)
     return all(
-        source.identity is RowIdentity.STORED and source.length is None
+        source.identity is RowIdentity.STORED and source.length is None and not source.streamed
         if by_spark
         else readable(source)
         for entity in scan.entities

@@ -365,7 +365,7 @@ def _branch(entity: EntityScan, source: SourceFile, keys: bool) -> _Branch:
     counted = source.identity is RowIdentity.RUN and (keys or test_deletes)
     return _Branch(
         source.identity,
-        counted or source.length is not None or source.by_arrow,
+        counted or source.length is not None or source.streamed,
         source.positional,
         source.test_rows and source.identity is RowIdentity.STORED,
         test_deletes,

@@ -253,18 +253,17 @@ def write_by_spark(
     The frame has the partition columns, then the table's columns. Raises Spark's exceptions,
     InvalidDefinition for too many files.
     """
-    assert target.plain is not None
     names, files = target.partition_names, target.files
     options = {"compression": target.compression, **(_LOCAL_WRITES if files.local else {})}
     values = [column.name for column in target.columns]
-    write_plain(frame, target.plain, values, names, options, files.uri(directory))
+    write_plain(frame, target.format, values, names, options, files.uri(directory))
     partitions = {
         path: partition
         for partition in files.partition_directories(directory, len(names))
         for path in parts(files, f"{directory}/{partition}".rstrip("/"))
     }
     paths, where = list(partitions), files.uri(target.location)
-    entries = completed(frame.sparkSession, where, paths, target.plain, target.columns)
+    entries = completed(frame.sparkSession, where, paths, target.format, target.columns)
     staged = [
         StagedFile(path, partitions[path], False, entry)
         for path, entry in zip(paths, entries, strict=True)

@@ -145,7 +145,7 @@ def arranged(
     bits = [BITS] if kind is RowKind.EACH else []
     unchecked = list(values)
     written = [column.name for column in target.columns] if values else []
-    if values and (target.plain is None or target.plain.name == "orc"):
+    if values and target.format.name == "orc":
         values = [
             _storable(value, column) for value, column in zip(values, target.columns, strict=True)
         ]
@@ -280,7 +280,8 @@ def _written(
 ) -> tuple[list[StagedFile], Received, int]:
     """The files that were written into `directory`, the rows that they were made of, and how many
     rows Spark counted."""
-    if target.plain and not (target.plain.name == "orc" and target.compression in WRITTEN_CODECS):
+    by_tasks = target.format.name == "orc" and target.compression in WRITTEN_CODECS
+    if not (target.format.keyed or by_tasks):
         counted = Observation()
         with raise_as_ours():
             files, received = write_by_spark(rows.to_write(counted), target, directory)
@@ -337,7 +338,7 @@ def _placed(
         for name, file in sorted(directories[key].items()):
             target.files.place(file.path, f"{ready}/{name}", file.entry.size)
             entries.append(file.entry)
-        if target.plain is None:
+        if target.format.keyed:
             staged.mark_version(ready)
         return WrittenDirectory(partition, directory, not inserts, RecordedFiles(tuple(entries)))
 

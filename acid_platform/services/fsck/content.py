@@ -18,6 +18,7 @@ from acid_platform.errors import AcidError, CorruptFile, UnsupportedLayout
 from acid_platform.formats.data_file import DELETE_EVENT, INSERT_EVENT, FilePath, KeyPart
 from acid_platform.formats.file_access import count_rows, open_file, reading
 from acid_platform.layout.acid_keys import RowKey, ascending_steps, decode_bucket
+from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import FLUSH_LENGTH_SUFFIX, parse_bucket_file
 from acid_platform.metastore.records import EntityDirectory
@@ -80,9 +81,7 @@ class EntityContents:
         """The directory without files that can't be opened, which are reported."""
         base = None if entity.base is None else self._whole(entity.base, entity)
         deltas = tuple(self._whole(delta, entity) for delta in entity.deltas)
-        originals = tuple(
-            file for file in entity.originals if self._opens(entity, file.path, entity.insert_only)
-        )
+        originals = tuple(file for file in entity.originals if self._opens(entity, file))
         return replace(entity, base=base, deltas=deltas, originals=originals)
 
     def _whole(self, part: _Part, entity: AcidDirectory) -> _Part:
@@ -90,23 +89,24 @@ class EntityContents:
         files = tuple(
             file
             for file in part.files
-            if f"{file.path}{FLUSH_LENGTH_SUFFIX}" in sides
-            or self._opens(entity, file.path, entity.insert_only)
+            if f"{file.path}{FLUSH_LENGTH_SUFFIX}" in sides or self._opens(entity, file)
         )
         if len(files) < len(part.files):
             self._counted[part.directory] = -1  # reported already: no second finding for its rows
         return replace(part, files=files)
 
-    def _opens(self, entity: AcidDirectory, path: str, plain: bool) -> bool:
+    def _opens(self, entity: AcidDirectory, file: FileEntry) -> bool:
         self.out.files += 1
-        where = f"{entity.location}/{path}"
+        path, where = file.path, f"{entity.location}/{file.path}"
         try:
-            if plain:
+            if entity.insert_only:
                 count_rows(self.files, where, self.format)
             else:
-                open_file(self.files, FilePath(where), strange=True)
+                open_file(self.files, FilePath(where, file.keyed_format), strange=True)
         except (CorruptFile, UnsupportedLayout, FileNotFoundError) as error:
-            if plain and isinstance(error, UnsupportedLayout):  # Avro: Spark alone opens it
+            if entity.insert_only and isinstance(
+                error, UnsupportedLayout
+            ):  # Avro: Spark alone opens it
                 return True
             self.out.error(Check.CONTENT, path, str(error), RESTORE)
             return False
