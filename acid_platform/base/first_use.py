@@ -9,11 +9,24 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 
 class Closable(Protocol):
     def close(self) -> None: ...
+
+
+class ClosedAfter:
+    """A `with` block of it ends with `close`, whatever happened in it."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 T = TypeVar("T", bound=Closable)

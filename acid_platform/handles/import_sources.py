@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
 from acid_platform.base.file_bounds import BATCH_BYTES
+from acid_platform.base.first_use import ClosedAfter
 from acid_platform.base.paths import is_uri, local_path, parts_of_url, user_path
 from acid_platform.errors import AcidError, ImportRefused
 from acid_platform.layout.types import Column
@@ -28,7 +29,7 @@ BATCH = 1 << 17
 """Rows of a batch, where a library asks."""
 
 
-class ImportSource(ABC):
+class ImportSource(ClosedAfter, ABC):
     """Rows that somebody else keeps. Making one looks at the source, but reads no row; `with` ends
     its connection.
 
@@ -65,12 +66,6 @@ class ImportSource(ABC):
         """Ends the connection, if the source has one."""
         if self._connection is not None:
             self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         """What the reader reads. Raises ImportRefused for an error of the source."""

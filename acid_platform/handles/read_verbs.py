@@ -3,7 +3,6 @@ of one snapshot."""
 
 from __future__ import annotations
 
-import types
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -18,6 +17,7 @@ from acid_platform.base.arguments import (
     require_limit,
     require_list,
 )
+from acid_platform.base.first_use import ClosedAfter
 from acid_platform.errors import InvalidDefinition, NoSuchTxn, SnapshotExpired
 from acid_platform.handles.snapshot_views import HeldLease, LeaseView, ScanRequest, SnapshotView
 from acid_platform.layout.names import table_name
@@ -416,7 +416,7 @@ class TableSnapshot:
         return display.snapshot(self)._repr_html_()
 
 
-class Snapshot:
+class Snapshot(ClosedAfter):
     """A snapshot of all tables; its frames are valid until the block ends."""
 
     def __init__(self, warehouse: Warehouse, lease: OpenTransaction) -> None:
@@ -440,17 +440,6 @@ class Snapshot:
     def close(self) -> None:
         with suppress(SnapshotExpired):
             self._lease.commit()
-
-    def __enter__(self) -> Snapshot:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: types.TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class SnapshotTable(Reads):

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, get_args
 
 from acid_platform.base.arguments import require_kind
+from acid_platform.base.first_use import ClosedAfter
 from acid_platform.base.location import Location
 from acid_platform.compaction.states import CompactionKind, ErasureState
 from acid_platform.engine.choice import Engines, Preference, preference_of
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     SparkOrStart = SparkSession | Callable[[], SparkSession] | None
 
 
-class Warehouse:
+class Warehouse(ClosedAfter):
     """A directory of Hive ACID tables and its metastore. Use `open`; close it, or use `with`.
 
     Thread-safe for reading; a transaction belongs to one thread. A read lease of this handle
@@ -419,12 +420,6 @@ class Warehouse:
             self._session.close()
         self.release()
         self.metastore.close()
-
-    def __enter__(self) -> Warehouse:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def info(self) -> ClientInfo:
         """Who we are, as SHOW TRANSACTIONS says it."""

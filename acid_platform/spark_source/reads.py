@@ -266,8 +266,6 @@ def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 _RENEW_SECONDS = 60.0
 """How long an idle stream keeps what its last lease needs."""
-
-
 NOTHING = -1
 """The moment of an offset before any row."""
 

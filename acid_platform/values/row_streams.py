@@ -7,7 +7,6 @@ Frames have no other value in any place. Python lacks dates beyond the years 1 t
 from __future__ import annotations
 
 import os
-import types
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +18,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from acid_platform.base import arrow_functions as pc
+from acid_platform.base.first_use import ClosedAfter
 from acid_platform.base.local_files import scratch_directory
 from acid_platform.errors import PublicationFailed, RowsTaken, WrongType
 from acid_platform.values.arrow_types import leaves
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-class SpilledBatches:
+class SpilledBatches(ClosedAfter):
     """Takes batches with one schema, then gives them in any order; `with` removes the file.
 
     Raises PublicationFailed if the directory for temporary files can't take them.
@@ -71,15 +71,7 @@ class SpilledBatches:
             finally:
                 self._sink.close()
 
-    def __enter__(self) -> SpilledBatches:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: types.TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         with suppress(OSError):  # of a full disk, which a batch has told
             self._finish()
         self._reader = None

@@ -6,7 +6,6 @@ a partition gets one file, in the order in which its rows came, however many the
 
 from __future__ import annotations
 
-import types
 from collections.abc import Iterable, Iterator
 from itertools import count, groupby, pairwise
 from operator import itemgetter
@@ -14,6 +13,7 @@ from operator import itemgetter
 import numpy as np
 import pyarrow as pa
 
+from acid_platform.base.first_use import ClosedAfter
 from acid_platform.engine.local import engine
 from acid_platform.engine.local.event_files import EventFiles, sorted_runs
 from acid_platform.layout.bucketing import bucket_ids
@@ -28,7 +28,7 @@ _FILE_BYTES = 1 << 30
 """About how many bytes of rows a file gets at most, if a table without buckets may have another."""
 
 
-class PlacedRows:
+class PlacedRows(ClosedAfter):
     """Takes rows with their partitions and buckets, then writes them; `with` removes what it kept.
 
     `buckets`, int64 (n,), are None for a table without buckets. Raises PublicationFailed, and what
@@ -101,17 +101,9 @@ class PlacedRows:
             numbers += map(self._spilled.add, run.combine_chunks().to_batches())
         self._held, self._bytes = [], 0
 
-    def __enter__(self) -> PlacedRows:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: types.TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         if self._spilled is not None:
-            self._spilled.__exit__(kind, error, trace)
+            self._spilled.close()
 
 
 _NO_BUCKET = -1

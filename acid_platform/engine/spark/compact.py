@@ -14,12 +14,12 @@ from acid_platform.compaction.profiles import MODULUS, Profile, combine
 from acid_platform.compaction.rewrite import Rewrite, Rewritten, written_values
 from acid_platform.engine.interface import EngineName
 from acid_platform.engine.spark import engine
-from acid_platform.engine.spark.compaction_tasks import attempts, rewritten_by_attempt
 from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.few_calls import selected
 from acid_platform.engine.spark.row_keys import KEYS
 from acid_platform.engine.spark.scan import scan_rows
 from acid_platform.engine.spark.spark_types import with_limited_texts
+from acid_platform.engine.spark.task_body import attempts, rewritten_by_attempt
 from acid_platform.engine.spark.task_writing import completed, in_tasks, parts, write_plain
 from acid_platform.errors import StoreRefused, StoreUnavailable
 from acid_platform.formats.file_access import refuse_finer

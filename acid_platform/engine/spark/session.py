@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 TASK_MODULES = (
-    "acid_platform.engine.spark.compaction_tasks",
+    "acid_platform.compaction.execution",
     "acid_platform.engine.spark.task_body",
 )
 """What executors import of ours; functions that are defined inside others go with their calls."""

@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from acid_platform.base.config import PATHS, Settings
+from acid_platform.base.first_use import ClosedAfter
 from acid_platform.base.paths import user_path
 from acid_platform.layout.constraints import Constraint
 from acid_platform.metastore import operations as ops
@@ -51,7 +52,7 @@ A = TypeVar("A")
 __all__ = ["CompactionTransaction", "Metastore", "OpenTransaction"]
 
 
-class Metastore:
+class Metastore(ClosedAfter):
     """A client of one metastore. It may be used from several threads, and after a fork."""
 
     def __init__(self, link: Link, root: str = "") -> None:
@@ -104,12 +105,6 @@ class Metastore:
     def disconnect(self) -> None:
         """Closes this thread's connection; the next call of the thread opens another."""
         self._link.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # --- settings -----------------------------------------------------------------------------
 

@@ -342,31 +342,8 @@ _DIRECTORIES = """CREATE VIEW every_directory AS
     SELECT table_id, "partition", name FROM directories
     UNION ALL SELECT table_id, "partition", name FROM dropped_directories"""
 _WORDS = re.compile(r"\w+")
-VIEWS = (
-    """CREATE VIEW v_txns AS
-    SELECT txn_id, state, kind, started, ended, commit_id, "user", host, agent, run_id, description,
-        reason FROM txns
-    UNION ALL
-    SELECT txn_id, state, kind, started, ended, 0, "user", host, agent, run_id, description, reason
-    FROM open_txns WHERE state = 'o'""",
-    "CREATE VIEW v_open_txns AS SELECT * FROM open_txns WHERE state = 'o'",
-    """CREATE VIEW v_write_ids AS
-    SELECT t.name AS "table", w.write_id, w.txn_id, coalesce(o.state, 'c') AS state
-    FROM txn_to_write_id w JOIN tables t USING (table_id) LEFT JOIN open_txns o USING (txn_id)""",
-    """CREATE VIEW v_locks AS
-    SELECT ext, txn_id, acquired, c->>'$.db' AS db, c->>'$.table' AS "table",
-        c->>'$.partition' AS "partition", c->>'$.lock' AS lock, c->>'$.operation' AS operation
-    FROM (SELECT ext, txn_id, acquired, unnest(from_json(components, '["JSON"]')) AS c
-        FROM locks)""",
-    """CREATE VIEW v_files AS
-    SELECT t.name AS "table", f."partition", f.directory, file->>'$[0]' AS file,
-        (file->>'$[1]')::BIGINT AS bytes, (file->>'$[2]')::BIGINT AS "rows"
-    FROM (SELECT table_id, "partition", directory,
-        unnest(from_json(contents, '["JSON"]')) AS file FROM manifests) f
-    JOIN tables t USING (table_id)""",
-)
 _BEHIND = {
-    **{view.split()[2]: view for view in VIEWS},
+    **{view.split()[2]: view for view in schema.VIEWS},
     "manifests": _DIRECTORIES,
     "query": " ".join(schema.LIVE),  # functions that read tables whose names may be computed
     "query_table": " ".join(schema.LIVE),
@@ -422,7 +399,7 @@ class StateTables:
         version = {"schema_version": str(schema.VERSION), "duckdb_version": duckdb.__version__}
         meta = {**numbers, **origin.as_meta(), **version}
         run("INSERT INTO meta SELECT unnest($1), unnest($2)", [[*meta], [*meta.values()]])
-        for view in VIEWS:
+        for view in schema.VIEWS:
             run(view)
 
     def _copy(self, names: Iterable[str]) -> None:
@@ -464,7 +441,7 @@ class StateTables:
         for name in ("meta", *schema.EVERY):
             run(f'CREATE TABLE saved."{name}" AS FROM memory."{name}"')
         run("USE saved")
-        for view in VIEWS:
+        for view in schema.VIEWS:
             run(view)
         run("USE memory")
         run("DETACH saved")

@@ -430,6 +430,31 @@ def create(name: str, columns: Columns) -> str:
     return f"CREATE TABLE {name} ({listed})"
 
 
+VIEWS = (
+    """CREATE VIEW v_txns AS
+    SELECT txn_id, state, kind, started, ended, commit_id, "user", host, agent, run_id, description,
+        reason FROM txns
+    UNION ALL
+    SELECT txn_id, state, kind, started, ended, 0, "user", host, agent, run_id, description, reason
+    FROM open_txns WHERE state = 'o'""",
+    "CREATE VIEW v_open_txns AS SELECT * FROM open_txns WHERE state = 'o'",
+    """CREATE VIEW v_write_ids AS
+    SELECT t.name AS "table", w.write_id, w.txn_id, coalesce(o.state, 'c') AS state
+    FROM txn_to_write_id w JOIN tables t USING (table_id) LEFT JOIN open_txns o USING (txn_id)""",
+    """CREATE VIEW v_locks AS
+    SELECT ext, txn_id, acquired, c->>'$.db' AS db, c->>'$.table' AS "table",
+        c->>'$.partition' AS "partition", c->>'$.lock' AS lock, c->>'$.operation' AS operation
+    FROM (SELECT ext, txn_id, acquired, unnest(from_json(components, '["JSON"]')) AS c
+        FROM locks)""",
+    """CREATE VIEW v_files AS
+    SELECT t.name AS "table", f."partition", f.directory, file->>'$[0]' AS file,
+        (file->>'$[1]')::BIGINT AS bytes, (file->>'$[2]')::BIGINT AS "rows"
+    FROM (SELECT table_id, "partition", directory,
+        unnest(from_json(contents, '["JSON"]')) AS file FROM manifests) f
+    JOIN tables t USING (table_id)""",
+)
+"""What people see of the tables, in the file of a snapshot and in queries."""
+
 MIGRATIONS: tuple[Sequence[str], ...] = (
     ("""ALTER TABLE cursors ADD COLUMN "table" VARCHAR DEFAULT ''""",),
     ("CREATE TABLE looked (txn_id BIGINT, commit_id BIGINT, sought VARCHAR, inserted VARCHAR)",),
