@@ -95,6 +95,20 @@ class Catalog:
         """Whether none of the full names can be that of a view."""
         return all(name in self._tables and name not in self.temporary for name in names)
 
+    def tables_behind(self, full: str) -> frozenset[str] | None:
+        """The tables that a view reads, through other views too; none for an external table, and
+        None for a name that is neither."""
+        if full not in self._others:
+            return None
+        names, tables = [full], set[str]()
+        for name in names:  # which grows
+            view = self._others.get(name)
+            if view is None:
+                tables.add(name)
+            else:
+                names += [each for each, _ in view.reads if each not in names]
+        return frozenset(tables)
+
     def view(self, full: str) -> ViewRecord | None:
         return None if full in self._tables else self.views.get(full)
 

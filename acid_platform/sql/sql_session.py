@@ -206,8 +206,9 @@ class SqlSession:
         self.settings: dict[str, str] = {}
         """What this session has SET, also what nothing here reads and nobody stores."""
         self._parsed: Recent[str, tuple[tuple[ScriptStatement, Statement], ...]] = Recent(256)
-        self._views: set[str] = set()
-        """Names that were views or external tables when they were last read."""
+        self._views: dict[str, frozenset[str]] = {}
+        """Names that were views or external tables when they were last read, and the tables that
+        each of them reads."""
         self._known: dict[str, TableRecord] = {}
         """The tables that this session has changed, by their full names."""
         self.temporary = TemporaryTables()
@@ -299,11 +300,11 @@ class SqlSession:
         leases = self.warehouse.leases
         with ExitStack() as stack:
             view = None
-            if not self._views & named:
+            if not self._views.keys() & named:
                 try:
                     view = stack.enter_context(leases.lasting(*sorted(named.union(changed))))
                 except NoSuchTable:  # a view, or misspelt
-                    self._views |= named & {*catalog.views, *catalog.externals}
+                    self._learn(catalog, named)
             if view is None:
                 tables = {
                     name for query in queries for name in run_queries.tables_of(catalog, query)
@@ -361,14 +362,28 @@ class SqlSession:
             return autocommit(self.warehouse, records[0].name, change, locks, sorted(reads))
 
         named = {*names_read(statement, self.current_database)}
-        try:
-            return committed(named - {*catalog.temporary, *self._views})
-        except NoSuchTable:  # what it names is a view, was dropped, or is misspelt
-            if begun:
-                raise
-        self._known.clear()
-        self._views |= named & {*catalog.views, *catalog.externals}
+        for _ in range(2):
+            reads = self._tables_of(named) - {*catalog.temporary}
+            try:
+                return committed(reads)
+            except NoSuchTable:  # what it names is a view, was dropped, or is misspelt
+                if begun:
+                    raise
+            self._known.clear()
+            self._learn(catalog, named)
+            if self._tables_of(named) - {*catalog.temporary} == reads:
+                break
         return committed(())
+
+    def _learn(self, catalog: Catalog, names: Collection[str]) -> None:
+        """Keeps which of the names are views or external tables now."""
+        found = {name: catalog.tables_behind(name) for name in names}
+        self._views.update((name, tables) for name, tables in found.items() if tables is not None)
+
+    def _tables_of(self, names: Collection[str]) -> set[str]:
+        """The tables that a transaction is asked for, as far as this session knows: it is asked
+        about others, and about views, when they are read."""
+        return {table for name in names for table in self._views.get(name, (name,))}
 
     def _declared(self, catalog: Catalog, name: str) -> TableRecord:
         """A table as this session saw it last: enough to tell the lock with which a transaction
