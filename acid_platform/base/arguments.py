@@ -184,7 +184,7 @@ def _found(name: str, part: str, start: int, end: int) -> int:
     if "?" not in part:
         return name.find(part, start, end)
     places = range(start, end - len(part) + 1)
-    return next((place for place in places if _is_at(name, place, part)), -1)
+    return next((index for index in places if _is_at(name, index, part)), -1)
 
 
 def _is_at(name: str, index: int, part: str) -> bool:

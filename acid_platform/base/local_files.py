@@ -43,7 +43,7 @@ def require_own(directory: Path, *files: str, environment: Mapping[str, str] | N
     user's, or root's. Links have to be, too (P68)."""
     environment = os.environ if environment is None else environment
     trusted = environment.get(SAFE, "").split(os.pathsep)
-    if "*" in trusted or any(_same(directory, one) for one in trusted if one):
+    if "*" in trusted or any(_same(directory, path) for path in trusted if path):
         return
     for path in (directory, *(directory / file for file in files)):
         for found in (path.lstat, path.stat):

@@ -301,8 +301,8 @@ def _print_sections(session: CommandSession, sections: Sequence[Section]) -> Non
     if session.json:
         session.say_json({section.title: section.rows for section in sections})
         return
-    for one in sections:
-        session.show(one.rows, title=one.title, empty=one.empty)
+    for section in sections:
+        session.show(section.rows, title=section.title, empty=section.empty)
 
 
 # --- the shell ----------------------------------------------------------------------------------

@@ -153,19 +153,19 @@ def _source(named: str | None) -> tuple[str, Path | None]:
     """The URL of a wheel or clone; by default of the one that runs. Raises InvalidDefinition."""
     clone = Path(__file__).parents[2]
     if named:
-        place = Path(user_path(named))
+        source = Path(user_path(named))
     elif (clone / "pyproject.toml").exists():
-        place = clone
+        source = clone
     else:
         recorded = distribution("acid-platform").read_text("direct_url.json")
         origin: dict[str, Any] = json.loads(recorded or '{"url": "/"}')
         if vcs := origin.get("vcs_info"):
             return f"{vcs['vcs']}+{origin['url']}@{vcs['commit_id']}", None
-        place = Path(unquote(origin["url"].removeprefix("file://")))
-    if place.suffix == ".whl" and place.is_file():
-        return f"{place.as_uri()}#sha256={sha256(place.read_bytes()).hexdigest()}", None
-    if (place / "acid_platform").is_dir() and (place / "pyproject.toml").is_file():
-        return place.as_uri(), place
+        source = Path(unquote(origin["url"].removeprefix("file://")))
+    if source.suffix == ".whl" and source.is_file():
+        return f"{source.as_uri()}#sha256={sha256(source.read_bytes()).hexdigest()}", None
+    if (source / "acid_platform").is_dir() and (source / "pyproject.toml").is_file():
+        return source.as_uri(), source
     raise InvalidDefinition(
         (f"{named} is no clone and no wheel of the platform" if named else _UNKNOWN)
         + "; name one, such as: acid new PATH --platform dist/acid_platform-0.1.0-py3-none-any.whl"

@@ -78,13 +78,13 @@ def combine(profiles: Iterable[Profile]) -> Profile:
         checksums.update(profile.column_checksums)
         nulls.update(profile.null_counts)
     return Profile(
-        rows=sum(one.rows for one in every),
-        row_id_checksum=sum(one.row_id_checksum for one in every) & _MASK,
-        delete_events=sum(one.delete_events for one in every),
-        delete_event_checksum=sum(one.delete_event_checksum for one in every) & _MASK,
+        rows=sum(profile.rows for profile in every),
+        row_id_checksum=sum(profile.row_id_checksum for profile in every) & _MASK,
+        delete_events=sum(profile.delete_events for profile in every),
+        delete_event_checksum=sum(profile.delete_event_checksum for profile in every) & _MASK,
         column_checksums={name: value & _MASK for name, value in checksums.items()},
         null_counts=dict(nulls),
-        disordered=sum(one.disordered for one in every),
+        disordered=sum(profile.disordered for profile in every),
     )
 
 

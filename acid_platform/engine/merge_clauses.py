@@ -329,7 +329,7 @@ class SourceKeys:
     def take(self, source: pa.Table) -> None:
         names = {name.lower(): index for index, name in enumerate(source.column_names)}
         known = {own: names[other] for own, other in self.pairs.items() if other in names}
-        self._rows = pa.table({own: source.column(place) for own, place in known.items()})
+        self._rows = pa.table({own: source.column(column) for own, column in known.items()})
 
     def bound(self, bounds: Mapping[str, tuple[Any, Any]]) -> None:
         """The lowest and the highest values of columns of the source, by their names."""
@@ -395,7 +395,7 @@ def region_of_keys(rows: pa.Table, columns: Sequence[Column], stored: bool) -> R
             keys = KeyHashes.of(list(values), zip(*values.values(), strict=True))
             for name, each in values.items():
                 if len(set(each)) <= MOST_SPANS:
-                    spans[name] = ColumnSpans.of((one, one) for one in dict.fromkeys(each))
+                    spans[name] = ColumnSpans.of((value, value) for value in dict.fromkeys(each))
     for name, column in known.items():
         if name not in spans:
             ends = pc.min_max(column)

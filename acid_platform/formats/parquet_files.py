@@ -163,7 +163,7 @@ def _chunks(
     list(islice(file.first_rows.iter_batches(1, [index], list(names), use_threads=False), 1))
     group, leaves = file.metadata.row_group(index), file.schema
     places = (n for n in range(len(leaves)) if _is_part(leaves.column(n).path, names))
-    return [group.column(place) for place in places]
+    return [group.column(column) for column in places]
 
 
 def _is_part(path: str, names: Sequence[str]) -> bool:

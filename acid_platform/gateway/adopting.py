@@ -346,7 +346,7 @@ def _constraints(hive: Hive, full: str) -> list[str]:
     for call, request, field in _CONSTRAINTS:
         kind = getattr(load(), request)
         table = {"db_name": database, "tbl_name": name, "catName": protocol.CATALOG}
-        fields = {one[1] for one in kind.thrift_spec.values()}
+        fields = {field[1] for field in kind.thrift_spec.values()}
         try:
             answer = hive.call(call, kind(**{k: v for k, v in table.items() if k in fields}))
         except HiveRefused:

@@ -296,7 +296,7 @@ class Guard:
         owner = self._locks.get(lock)
         if owner is None:
             held = next(
-                (one for one in self._metastore.call(ops.GetLocks()) if one.id == lock), None
+                (entry for entry in self._metastore.call(ops.GetLocks()) if entry.id == lock), None
             )
             if held is None:
                 return

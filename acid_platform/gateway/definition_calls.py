@@ -82,11 +82,11 @@ class ConstraintCalls(CallHandler):
         if request.foreign_tbl_name:
             names = [table_name(f"{request.foreign_db_name}.{request.foreign_tbl_name}")]
         listed = [
-            one
+            key
             for name in names
-            for one in self._listed(*protocol.split(name), ConstraintKind.FOREIGN_KEY)
+            for key in self._listed(*protocol.split(name), ConstraintKind.FOREIGN_KEY)
             if not request.parent_tbl_name
-            or (one.pktable_db, one.pktable_name)
+            or (key.pktable_db, key.pktable_name)
             == ((request.parent_db_name or "").lower(), request.parent_tbl_name.lower())
         ]
         return _answer(ConstraintKind.FOREIGN_KEY, listed)
@@ -151,7 +151,7 @@ def constraints_of(request: Any) -> list[Constraint]:
         for entry in listed:
             by_name.setdefault(getattr(entry, form.name) or "", []).append(entry)
         for columns in by_name.values():
-            columns.sort(key=lambda one: int(one.key_seq or 0))
+            columns.sort(key=lambda column: int(column.key_seq or 0))
             constraints.append(_declared(kind, columns))
     return constraints
 

@@ -130,8 +130,8 @@ def discard_bases(metastore: Metastore, txn: int, writes: Sequence[WriteReport])
         if write.overwrite:
             with suppress(AcidError, OSError):
                 files, root = Files.of(metastore.table(write.table).location)
-                place = f"{write.partition or ''}/{write.directory}".lstrip("/")
-                remove(files, root, place, Ours())
+                below = f"{write.partition or ''}/{write.directory}".lstrip("/")
+                remove(files, root, below, Ours())
 
 
 def says_when_written(request: Any, locks: Iterable[LockRequest]) -> bool:

@@ -100,9 +100,9 @@ class GatewaySettings:
                 f" {AUTHORIZER}=''"
             )
         authorizer = _authorizer(file, text(AUTHORIZER), entry)
-        for place in filter(None, (part.strip() for part in text(LOCATIONS).split(","))):
-            if not is_uri(place) and not local_path(place).startswith("/"):
-                raise InvalidDefinition(f"{LOCATIONS}: {place!r} is not an absolute path")
+        for location in filter(None, (part.strip() for part in text(LOCATIONS).split(","))):
+            if not is_uri(location) and not local_path(location).startswith("/"):
+                raise InvalidDefinition(f"{LOCATIONS}: {location!r} is not an absolute path")
         return cls(entry, bounds, authorizer, text(LOCATIONS))
 
 

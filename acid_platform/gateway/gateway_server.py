@@ -182,7 +182,7 @@ class GatewayServer:
             if not connection.busy:
                 connection.end()
         deadline = self._loop.time() + _END_SECONDS
-        while any(one.busy for one in self._open) and self._loop.time() < deadline:
+        while any(connection.busy for connection in self._open) and self._loop.time() < deadline:
             await asyncio.sleep(0.02)
         await asyncio.sleep(0)  # the last answers leave
         for connection in [*self._open, *self._above]:

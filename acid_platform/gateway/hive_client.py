@@ -70,15 +70,17 @@ class Address:
     @classmethod
     def of(cls, text: str, **more: str | None) -> Address:
         """From `thrift://host[:port]`. Raises InvalidDefinition."""
-        scheme, _, place = text.partition("://")
-        host, colon, port = place.rpartition(":")
+        scheme, _, address = text.partition("://")
+        host, colon, port = address.rpartition(":")
         if not colon:
-            host, port = place, str(_PORT)
-        if scheme != "thrift" or not host or not port.isdigit() or "/" in place:
+            host, port = address, str(_PORT)
+        if scheme != "thrift" or not host or not port.isdigit() or "/" in address:
             raise InvalidDefinition(
                 f"{text!r} is not the address of a Hive metastore, such as thrift://host:{_PORT}"
             )
-        return cls(host.strip("[]"), int(port), **{name: one or "" for name, one in more.items()})
+        return cls(
+            host.strip("[]"), int(port), **{name: value or "" for name, value in more.items()}
+        )
 
     def __str__(self) -> str:
         return f"thrift://{self.host}:{self.port}"

@@ -113,7 +113,7 @@ class Secret:
         return one
 
     def __str__(self) -> str:
-        salt, hashed = (base64.b64encode(one).decode() for one in (self.salt, self.hashed))
+        salt, hashed = (base64.b64encode(part).decode() for part in (self.salt, self.hashed))
         return f"scrypt${self.cost}${self.block}${self.lanes}${salt}${hashed}"
 
     @property
@@ -202,7 +202,7 @@ class Users:
         """
         present = self._file.content()
         secret = present.get(name)
-        costs = {one.price: one for one in (_NOBODY, *present.values())}
+        costs = {known.price: known for known in (_NOBODY, *present.values())}
         if secret is not None:
             costs[secret.price] = secret
         matches = [cost.matches(password) and cost is secret for cost in costs.values()]

@@ -106,7 +106,7 @@ def _each(verbs: Sequence[Verb], structs: Callable[..., Iterable[Any]], what: st
     """One of the verbs on the table of each struct that `structs` takes out of the arguments."""
 
     def needs(*arguments: Any) -> list[Need]:
-        tables = {_of_request(one) for one in structs(*arguments)}
+        tables = {_of_request(request) for request in structs(*arguments)}
         return [Need(tuple(verbs), table) for table in sorted(tables)]
 
     return Rule(needs, _words(verbs, what))
@@ -183,7 +183,7 @@ def _verbs_of_lock(part: Any) -> list[tuple[Verb, ...]]:
 def _described(first: Any) -> Iterable[Any]:
     """The descriptions, which name the table, of statistics that an engine sets."""
     several = getattr(first, "colStats", None)
-    return [one.statsDesc for one in (several if several is not None else [first])]
+    return [part.statsDesc for part in (several if several is not None else [first])]
 
 
 _EVERYTHING = Need((Verb.ADMIN,), f"{ANY}.{ANY}")

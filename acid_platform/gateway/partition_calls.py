@@ -150,7 +150,9 @@ def _keep_columns(record: TableRecord, partition: str | None, columns: Sequence[
 def _forget(record: TableRecord, partition: str | None, column: str | None) -> None:
     statistics = _read(record, partition)
     statistics.columns = [
-        one for one in statistics.columns if column and one.colName != column.lower()
+        statistic
+        for statistic in statistics.columns
+        if column and statistic.colName != column.lower()
     ]
     _write(record, partition, statistics)
 

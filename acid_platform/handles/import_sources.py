@@ -132,7 +132,7 @@ class OwnFiles:
     def require(self, file: str) -> None:
         """Raises ImportRefused for a file elsewhere."""
         found = _resolved(file)
-        roots = [_resolved(place).rstrip("/") for place in self.places]
+        roots = [_resolved(root).rstrip("/") for root in self.places]
         if ".." in found.split("/") or not any(found.startswith(f"{root}/") for root in roots):
             raise ImportRefused(
                 f"{self.source} names {file}, which is not below {' or '.join(self.places)}: a"

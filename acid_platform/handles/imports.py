@@ -208,9 +208,9 @@ def _float_sum(values: pa.Array, single: bool = False) -> _Sums:
     high = np.bincount(group, digits >> _HALF)
     low = np.bincount(group, digits & ((1 << _HALF) - 1))
     total = Fraction()
-    for place in np.flatnonzero((high != 0) | (low != 0)).tolist():
-        sum_of_digits = (int(high[place]) << _HALF) + int(low[place])
-        total += sum_of_digits * Fraction(2) ** (place - _LOWEST - 53)
+    for exponent in np.flatnonzero((high != 0) | (low != 0)).tolist():
+        sum_of_digits = (int(high[exponent]) << _HALF) + int(low[exponent])
+        total += sum_of_digits * Fraction(2) ** (exponent - _LOWEST - 53)
     others = {
         "number of NaN": np.isnan(numbers).sum(),
         "number of Infinity": np.isposinf(numbers).sum(),

@@ -106,12 +106,12 @@ class LookedFor:
 
     @property
     def tables_read(self) -> list[TableRecord]:
-        return [one.record for one in (*self._conditions, *self._reads.values())]
+        return [read.record for read in (*self._conditions, *self._reads.values())]
 
     def every_read(self) -> list[RegionReport]:
         """All that was read, to write or not."""
         every = (*self._conditions, *self._reads.values())
-        return self._reports([(one.record.name, one.region()) for one in every])
+        return self._reports([(read.record.name, read.region()) for read in every])
 
     def _regions_of_inserted(
         self, sought: Sequence[tuple[str, Region]]
@@ -132,7 +132,7 @@ class LookedFor:
         for region in regions:
             if len(distinct) > 8 or region not in distinct:
                 distinct.append(region)
-        return [RegionReport(*one) for one in united(distinct, self._limit // 2)]
+        return [RegionReport(*region) for region in united(distinct, self._limit // 2)]
 
 
 def _of_where(record: TableRecord, where: str | None) -> _Condition:

@@ -296,7 +296,7 @@ class Table(Reads, Writes):
                 constraint for constraint in record.constraints if constraint.name != name.lower()
             )
             if len(rest) == len(record.constraints):
-                names = ", ".join(one.name for one in rest) or "none"
+                names = ", ".join(constraint.name for constraint in rest) or "none"
                 raise InvalidDefinition(
                     f"{record.name} has no constraint {name.lower()}; it has {names}"
                 )

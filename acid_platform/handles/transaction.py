@@ -213,8 +213,8 @@ class TransactionTable(Reads, Writes):
 
     def _note(self, counts: Mapping[str, Coerced]) -> None:
         own = self._txn.conversions.setdefault(self.name, {})
-        for place, coerced in counts.items():
-            own[place] = own.get(place, Coerced()) + coerced
+        for column, coerced in counts.items():
+            own[column] = own.get(column, Coerced()) + coerced
         super()._note(counts)
 
     def add_columns(self, columns: str | pa.Schema) -> None:

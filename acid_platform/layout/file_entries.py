@@ -68,8 +68,8 @@ class KeyRanges:
 
         The rowIds of a file are unique (P15).
         """
-        (first, last), one = self.row_ids, len({*self.write_ids}) == len({*self.buckets}) == 1
-        return one and rows == last - first + 1
+        (first, last), alike = self.row_ids, len({*self.write_ids}) == len({*self.buckets}) == 1
+        return alike and rows == last - first + 1
 
 
 def text_range(low: str, high: str, nulls: int) -> ColumnRange:

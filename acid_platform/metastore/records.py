@@ -55,9 +55,9 @@ class Places:
             return location
         where = absolute(location)
         spelt = [where] if is_uri(where) else [where, os.path.realpath(where)]
-        for place in spelt:
+        for path in spelt:
             for root in self.spellings:
-                inside = below(place, root)
+                inside = below(path, root)
                 if inside is not None:
                     return inside
         return where

@@ -268,7 +268,7 @@ def _escaped(value: Any) -> Any:
         case str():
             return escape(value, quote=False)
         case dict():
-            return {name: _escaped(one) for name, one in value.items()}
+            return {name: _escaped(item) for name, item in value.items()}
         case list() | tuple():
-            return [_escaped(one) for one in value]
+            return [_escaped(item) for item in value]
     return value

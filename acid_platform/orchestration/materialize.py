@@ -435,9 +435,9 @@ class Uncommitted:
             metadata["coerced values"] = dg.MetadataValue.table(
                 [
                     dg.TableRecord(
-                        {"column": place, "changed": count.changed, "became NULL": count.nulled}
+                        {"column": column, "changed": count.changed, "became NULL": count.nulled}
                     )
-                    for place, count in self.coerced.items()
+                    for column, count in self.coerced.items()
                 ]
             )
         if self.replaced is not None:  # an overwrite deletes all rows that it replaces

@@ -109,8 +109,8 @@ def _dropped(warehouse: Warehouse, table: str) -> bool:
     """Whether a table of this name was dropped, and its files wait for the Cleaner."""
     database, _, short = table_name(table).rpartition(".")
     places = warehouse.metastore.places
-    place = places.inward(f"{places.root}/{database}.db/{short}")
-    return warehouse.metastore.call(GetDropped(place)) is not None
+    location = places.inward(f"{places.root}/{database}.db/{short}")
+    return warehouse.metastore.call(GetDropped(location)) is not None
 
 
 def initiated(warehouse: Warehouse) -> list[CompactionTask]:

@@ -322,7 +322,7 @@ def may_match(
         for index, column in enumerate(columns)
         if column in judged
     }
-    return [bool(one) for one in _may(parsed(where), judged, values, len(partitions))]
+    return [bool(answer) for answer in _may(parsed(where), judged, values, len(partitions))]
 
 
 def _values(texts: Iterable[str | None], kind: HiveType) -> pa.Array:

@@ -297,8 +297,8 @@ class SparkSql(Spark):
         FUNCTIONS: ClassVar = {
             **SparkParser.FUNCTIONS,
             **{
-                name: _with_spelling(SparkParser.FUNCTIONS[name], place)
-                for name, place in {"DATE_TRUNC": 0, "TRUNC": 1, "DATE_FORMAT": 1}.items()
+                name: _with_spelling(SparkParser.FUNCTIONS[name], argument)
+                for name, argument in {"DATE_TRUNC": 0, "TRUNC": 1, "DATE_FORMAT": 1}.items()
             },
         }
 

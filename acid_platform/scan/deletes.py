@@ -337,7 +337,9 @@ def kept_keys(
         if len(sources) == 1:
             keys = load_keys(files, sources, write_ids)
         else:
-            keys = joined(load_each(files, sources, lambda one: kept_keys(files, [one], write_ids)))
+            keys = joined(
+                load_each(files, sources, lambda source: kept_keys(files, [source], write_ids))
+            )
         arrays = [keys.write_ids, keys.buckets, keys.row_ids]
         arrays += [] if keys.own is None else [keys.own]
         for array in arrays:

@@ -272,7 +272,7 @@ def _range_kind(kind: str) -> RangeKind | None:
     """The kind of the literals that compare with a column as its ranges do."""
     if kind in NUMBERS:
         return RangeKind.DECIMAL
-    return next((one for one, kinds in COMPARABLE.items() if kind in kinds), None)
+    return next((known for known, kinds in COMPARABLE.items() if kind in kinds), None)
 
 
 def _bounds(kind: type[exp.Expr], value: Value | None) -> tuple[Value | None, Value | None]:

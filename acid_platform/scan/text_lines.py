@@ -413,7 +413,7 @@ class CsvLines:
 
         Raises CorruptFile for a quote that is not closed in its line.
         """
-        special = (pc.match_substring(lines, one) for one in (self.quote, self.escape))
+        special = (pc.match_substring(lines, mark) for mark in (self.quote, self.escape))
         if any(pc.any(lines_with_it).as_py() for lines_with_it in special):
             fields = [list(self._fields(line)) if line else [] for line in lines.to_pylist()]
             split = pa.array(fields, pa.list_(pa.string()))

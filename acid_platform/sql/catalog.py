@@ -84,7 +84,7 @@ class Catalog:
 
     @cached_property
     def externals(self) -> dict[str, ViewRecord]:
-        return {name: one for name, one in self._others.items() if one.external is not None}
+        return {name: view for name, view in self._others.items() if view.external is not None}
 
     @property
     def metastore_id(self) -> int:

@@ -102,11 +102,11 @@ def _without_details(declaration: str) -> tuple[str, ColumnList, ColumnList]:
     """The text without comments and constraints; the columns, and the partition columns."""
     parts = Parts.of(declaration)
     kinds = (number for number in range(1, 5) if word(parts.tokens, number) in ("TABLE", "VIEW"))
-    place = next(kinds, None)
+    kind = next(kinds, None)
     columns = keys = ColumnList()
     edits: list[Edit] = []
-    if place is not None:
-        parts.at = place + 1
+    if kind is not None:
+        parts.at = kind + 1
         parts.skip("IF", "NOT", "EXISTS")
         parts.name()
         columns = _taken_list(parts, edits)
@@ -404,7 +404,9 @@ def _word_of(stored: str, other: str = "ORC") -> str:
 
 def _visible(text: str) -> str:
     """A text in which Hive's separators can be seen, as Hive's SQL spells them."""
-    return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
+    return "".join(
+        character if character.isprintable() else f"\\u{ord(character):04x}" for character in text
+    )
 
 
 def _own_format(record: TableRecord) -> str:

@@ -346,7 +346,7 @@ class Parts:
 
     def comes(self, *words: str) -> bool:
         """Whether these words come next."""
-        return all(word(self.tokens, self.at + i) == one for i, one in enumerate(words))
+        return all(word(self.tokens, self.at + i) == expected for i, expected in enumerate(words))
 
     def text_comes(self, behind: int = 0) -> bool:
         """Whether a text in quotes comes next, or so many tokens later."""
@@ -394,7 +394,7 @@ class Parts:
         """An alias, unless the statement ends or one of the words that follow it comes."""
         if self.skip("AS"):
             return self._name_part()
-        if self.ended or any(self.comes(one) for one in following):
+        if self.ended or any(self.comes(words) for words in following):
             return None
         return self._name_part()
 
@@ -450,7 +450,7 @@ class Parts:
 
 def is_query(parts: Parts) -> bool:
     """Whether a query comes next."""
-    return any(parts.comes(one) for one in _QUERY_WORDS)
+    return any(parts.comes(words) for words in _QUERY_WORDS)
 
 
 def selected(text: str) -> str:

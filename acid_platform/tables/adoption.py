@@ -84,7 +84,7 @@ def highest_of(record: TableRecord, recorded: Known = lambda _partition: ()) -> 
     for name in files.partition_directories(root, depth) if depth else [""]:
         listing = without_malformed(files.entity(f"{root}/{name}".rstrip("/")))
         names = by_directory(listing)
-        unlisted = {one for one in names if one not in recorded(name or None)}
+        unlisted = {directory for directory in names if directory not in recorded(name or None)}
         fresh = surveyed(files, record, name or None, listing, unlisted) if unlisted else []
         present.append(Present(name or None, tuple(sorted(names)), tuple(fresh)))
     return Highest(highest.write_id, highest.txn_id, tuple(present))

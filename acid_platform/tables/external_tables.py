@@ -171,10 +171,10 @@ def open_external(view: ViewRecord, where: str | None = None) -> Scan:
         kept = may_match(where, keys, values)
         names, values = [*compress(names, kept)], [*compress(values, kept)]
     places = [_place(external, path, name) for name in names]
-    listed = in_threads(lambda place: _sources(files, place, external.format, own), places)
+    listed = in_threads(lambda directory: _sources(files, directory, external.format, own), places)
     entities = tuple(
-        EntityScan(EntitySources(place, sources, ()), partition=name, values=texts)
-        for name, texts, place, sources in zip(names, values, places, listed, strict=True)
+        EntityScan(EntitySources(directory, sources, ()), partition=name, values=texts)
+        for name, texts, directory, sources in zip(names, values, places, listed, strict=True)
     )
     return Scan(
         files,

@@ -116,11 +116,11 @@ def require_place(metastore: Metastore, table: str, address: str, only_read: boo
     inside = path_from(root, where) if root else None
     if inside:
         _refuse_reserved(table, where, inside)
-    for what, place in _reserved(metastore):
-        if path_from(place, where) is not None or path_from(where, place) is not None:
+    for what, reserved in _reserved(metastore):
+        if path_from(reserved, where) is not None or path_from(where, reserved) is not None:
             raise InvalidDefinition(
-                f"{table}: {where} and {place}, {what}, enclose each other; give it a directory of"
-                " its own"
+                f"{table}: {where} and {reserved}, {what}, enclose each other; give it a directory"
+                " of its own"
             )
     refuse_overlap(metastore, table, where, only_read)
     return where
@@ -189,18 +189,18 @@ def refuse_overlap(metastore: Metastore, table: str, where: str, only_read: bool
     ]
     externals = () if only_read else metastore.views()
     others += [
-        (view.name, place)
+        (view.name, location)
         for view in externals
         if view.external is not None
-        for place in (view.external.location, *view.external.partitions.values())
-        if place
+        for location in (view.external.location, *view.external.partitions.values())
+        if location
     ]
     mine = _Place(where)
-    for other, place in others:
-        theirs = _Place(place)
+    for other, location in others:
+        theirs = _Place(location)
         if mine.path_from(theirs) is not None or theirs.path_from(mine) is not None:
             raise InvalidDefinition(
-                f"{table}: {where} and {place}, where {other} is,"
+                f"{table}: {where} and {location}, where {other} is,"
                 " enclose each other; give it a directory of its own"
             )
 
@@ -209,7 +209,7 @@ def confine(metastore: Metastore, table: str, where: str, roots: str, setting: s
     """Raises InvalidDefinition unless the location is inside the warehouse or one of `roots`, the
     comma separated value of `setting`."""
     places = [metastore.places.root, *filter(None, (part.strip() for part in roots.split(",")))]
-    if not any(path_from(place, where) for place in places):
+    if not any(path_from(root, where) for root in places):
         raise InvalidDefinition(
             f"{table}: the location {where} is outside of the warehouse; an administrator may allow"
             f" other directories by {setting}"

@@ -193,9 +193,9 @@ class _EntityWork:
         for partition in self.incarnations:
             if not partition.dropped:
                 continue
-            place = bisect_left(moments, partition.dropped)
-            if place < len(commits):
-                drops[place] = partition
+            number = bisect_left(moments, partition.dropped)
+            if number < len(commits):
+                drops[number] = partition
         return drops
 
     def _own_listings(self) -> Mapping[int, EntityListing]:

@@ -131,7 +131,9 @@ def declared_constraints(
     known = KnownColumns(table, columns, keys)
     taken = {other.name for other in every}
     of_columns = {(other.kind, other.columns): other for other in every}
-    primary = next((one for one in every if one.kind is ConstraintKind.PRIMARY_KEY), None)
+    primary = next(
+        (constraint for constraint in every if constraint.kind is ConstraintKind.PRIMARY_KEY), None
+    )
     for new in constraints:
         require_kind("one of constraints", new, Constraint, given, InvalidDefinition)
         checked = _checked(known, new)

@@ -302,7 +302,7 @@ class Looked:
     @property
     def size(self) -> int:
         """About how many bytes it takes."""
-        return sum(one.region.size for one in (*self.sought, *self.inserted))
+        return sum(looked.region.size for looked in (*self.sought, *self.inserted))
 
 
 # fmt: off

@@ -64,7 +64,7 @@ class Coercion:
 
 def description(counts: Mapping[str, Coerced]) -> str:
     """Such as `amount: 2 changed; day: 1 became NULL`."""
-    return "; ".join(f"{place}: {coerced}" for place, coerced in counts.items())
+    return "; ".join(f"{column}: {coerced}" for column, coerced in counts.items())
 
 
 class ValuesCoerced(UserWarning):

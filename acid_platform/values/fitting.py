@@ -59,10 +59,10 @@ class Unfit(Exception):
 
     def error(self, column: Column, table: str) -> AcidError:
         """As users see it."""
-        place = f"{column.name}{self.path}"
+        named = f"{column.name}{self.path}"
         if self.unknown_field:
-            return UnknownColumn(f"column {place!r} of {table}: {self.why}")
-        where = [f"at {place}"] if self.path else []
+            return UnknownColumn(f"column {named!r} of {table}: {self.why}")
+        where = [f"at {named}"] if self.path else []
         where += [] if self.row is None else [f"in row {self.row + 1}"]
         suffix = f" ({', '.join(where)})" if where else ""
         return WrongType(

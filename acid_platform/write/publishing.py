@@ -350,12 +350,12 @@ class Staging:
         Raises PublicationFailed if an object store has such a directory.
         """
         files = self.target.files
-        place = f"{partition}/{directory}".lstrip("/")
+        below = f"{partition}/{directory}".lstrip("/")
         if not files.object_store:
-            path = f"{self._path}/ready/{place}"
+            path = f"{self._path}/ready/{below}"
             files.system.create_dir(path, recursive=True)
             return path
-        path = f"{self.target.location}/{place}"
+        path = f"{self.target.location}/{below}"
         if files.children(path):
             raise used_twice(path)
         self._built.append(path)
@@ -387,7 +387,7 @@ class Staging:
         publish(
             target.files,
             target.location,
-            [(f"{self._path}/ready/{place}", f"{target.location}/{place}") for place in places],
+            [(f"{self._path}/ready/{below}", f"{target.location}/{below}") for below in places],
             all_or_none=True,
         )
         return every

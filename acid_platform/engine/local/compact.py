@@ -155,7 +155,7 @@ def _groups(sources: Sequence[SourceFile]) -> Iterator[tuple[SourceFile, ...]]:
     """The inputs of each output file, in order."""
     group: tuple[SourceFile, ...] = ()
     for source in sources:
-        if group and sum(one.size for one in group) + source.size > PLAIN_FILE_BYTES:
+        if group and sum(member.size for member in group) + source.size > PLAIN_FILE_BYTES:
             yield group
             group = ()
         group += (source,)

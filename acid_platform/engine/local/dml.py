@@ -243,11 +243,11 @@ def require_checked(rows: pa.Table, columns: Sequence[Column], checks: RowChecks
     for constraint in checks.constraints:
         if not rows.num_rows:
             break
-        place = _violating(rows, columns, constraint)
-        if place is not None:
+        row = _violating(rows, columns, constraint)
+        if row is not None:
             kinds = {column.name: column for column in columns}
             values = ", ".join(
-                f"{name}={_shown(rows.column(name)[place].as_py(), kinds[name])}"
+                f"{name}={_shown(rows.column(name)[row].as_py(), kinds[name])}"
                 for name in constraint.columns
             )
             raise constraint_violated(f"{checks.violation(constraint)} with {values}")

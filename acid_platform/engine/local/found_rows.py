@@ -63,7 +63,7 @@ class AssignedValues:
         targets = targets_of(texts, columns, table)
         values = [target.value for target in targets]
         items = [value_sql(texts[value.name], value, scope, table) for value in values]
-        own = {sql: place for place, sql in scope.columns_in_sql()}
+        own = {sql: column for column, sql in scope.columns_in_sql()}
         return cls(
             targets,
             tuple(items),

@@ -332,7 +332,9 @@ class SparkMerge:
             values = []
             for column in self.scan.columns:
                 name = quoted(column.name)
-                cases = {n: one.get(column.name, f"{row}{name}") for n, one in updated.items()}
+                cases = {
+                    n: changed.get(column.name, f"{row}{name}") for n, changed in updated.items()
+                }
                 values.append(f"{_chosen(cases, None, column)} AS {name}")
             return selected(pairs, [_CLAUSE, *more, *partition, *KEYS, *values])
 

@@ -57,7 +57,7 @@ def conform(
     frame = as_frame(spark, rows, columns, table)
     given = frame.schema.fields
     places = matched_columns([field.name for field in given], columns, table)
-    fields = {name: given[place] for name, place in places.items()}
+    fields = {name: given[index] for name, index in places.items()}
     selection: list[str] = []
     for column in columns:
         value = _fixed(fixed.get(column.name), column)
@@ -86,7 +86,7 @@ def _fixed(text: str | None, column: TableColumn) -> str:
 def _agreeing(own: str, fixed: str, name: str, table: str) -> str:
     """SQL of the fixed value; a row with a different value fails the job that writes it."""
     start = sql_string(f"{OTHER_PARTITION} a row for {table} has {name}=")
-    own_text, fixed_text = (f"coalesce(CAST({one} AS string), 'NULL')" for one in (own, fixed))
+    own_text, fixed_text = (f"coalesce(CAST({text} AS string), 'NULL')" for text in (own, fixed))
     text = f"{start}, {own_text}, ', the partition has ', {fixed_text}"
     return f"CASE WHEN {own} <=> {fixed} THEN {fixed} ELSE raise_error(concat({text})) END"
 

@@ -244,7 +244,7 @@ def _frame(
     names = passed(spark, [*KEYS, ENTITY])
     rows = described.frame(spark._jsparkSession, parsed(spark, data), names)
     frame = ClassicFrame(rows, spark)
-    changed = any(one.type.is_told or has_char_or_varchar(one.type) for one in every)
+    changed = any(column.type.is_told or has_char_or_varchar(column.type) for column in every)
     if not (changed or virtual):
         return frame
     selection = [f"{as_read(quoted(c.name), c.type)} AS {quoted(c.name)}" for c in every]

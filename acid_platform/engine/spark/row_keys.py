@@ -113,13 +113,13 @@ def event_tests(
     have to be computed for every row. Both are compiled into the loop over all rows, so shorter
     code is faster.
     """
-    place = uris[0] if len(uris) == 1 else f"{commonpath(uris)} ({len(uris)} files)"
+    shown = uris[0] if len(uris) == 1 else f"{commonpath(uris)} ({len(uris)} files)"
     keys = " | ".join(orc.ACID_COLUMNS[1:5])
     complete = f"coalesce({orc.OPERATION} | (({keys}) & 0), -1) = {operation}"
     if condition:
         complete = f"({complete} AND {condition})"
     wrong = f"if({orc.OPERATION} <> {operation}, {orc.OPERATION}, -1)"
-    error = f"concat({sql_string(f'{mark} {place}: ')}, {wrong})"
+    error = f"concat({sql_string(f'{mark} {shown}: ')}, {wrong})"
     return [
         f"({complete} OR CAST(raise_error({error}) AS boolean))",
         f"(coalesce({orc.BUCKET}, -1) >= -1 OR {orc.ROW}.{NO_FIELD} IS NULL)",
@@ -250,12 +250,12 @@ class DeleteBitmap:
         """SQL that tests rows by a table with an entry for every (entity, write id, property)."""
         high = self.low_write_id + self.write_id_span - 1
         properties = ", ".join(map(str, self.properties))
-        place = f"(array_position(array({properties}), {_PROPERTY}) - 1)"
+        property_index = f"(array_position(array({properties}), {_PROPERTY}) - 1)"
         slot = F.expr(
             f"CASE WHEN {_WRITE} >= {self.low_write_id} AND {_WRITE} <= {high}"
             f" AND {_PROPERTY} IN ({properties})"
             f" THEN CAST(({ordinal} * {self.write_id_span} + {_WRITE} - {self.low_write_id})"
-            f" * {len(self.properties)} + {place} AS int) END"
+            f" * {len(self.properties)} + {property_index} AS int) END"
         )
         word = F.expr(_WORD) - F.get(_scalar(spark, self.lows), slot)
         covered = (word >= 0) & (word < F.get(_scalar(spark, self.spans), slot))

@@ -162,11 +162,11 @@ class SourceFrames:
         if len(ordinals) > 1:
             paths = _PathValues(frame, self.scan)
             entity = paths.value([str(ordinal) for ordinal in range(len(self.scan.entities))])
-            values = [paths.value(self._literals(place)) for place in places]
+            values = [paths.value(self._literals(column)) for column in places]
         else:
             (ordinal,) = ordinals
             entity = str(ordinal)
-            values = [self._literals(place)[ordinal] for place in places]
+            values = [self._literals(column)[ordinal] for column in places]
         acid = identity is RowIdentity.STORED
         keys = SELECTED_KEYS if acid else _NO_KEYS
         selection = [

@@ -29,11 +29,11 @@ def write_rows(target: TaskTarget, batches: Iterator[pa.RecordBatch]) -> Iterato
     """Writes the rows; answers a record of each file, and last one of the rows received."""
     context = TaskContext.get()
     assert context is not None
-    for one in write_task(target, context.partitionId(), context.taskAttemptId(), batches):
-        if isinstance(one, StagedFile):
-            yield answers([json.dumps({"file": one.packed()})])
+    for output in write_task(target, context.partitionId(), context.taskAttemptId(), batches):
+        if isinstance(output, StagedFile):
+            yield answers([json.dumps({"file": output.packed()})])
         else:
-            received = one.inserted, one.deleted, one.updated, one.repeated
+            received = output.inserted, output.deleted, output.updated, output.repeated
             yield answers([json.dumps({"received": received})])
 
 

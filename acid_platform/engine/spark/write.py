@@ -61,7 +61,7 @@ def with_bucket(frame: DataFrame, buckets: Bucketing, columns: Sequence[Column])
 
     def added(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            hashed = numbers(*(batch.column(place) for place in places))
+            hashed = numbers(*(batch.column(column) for column in places))
             yield batch.append_column(BUCKET_OF_ROW, hashed)
 
     return frame.mapInArrow(added, schema)

@@ -127,9 +127,9 @@ def _row_index(column: EncodedColumn, stored: Sequence[Blocks]) -> bytes:
     entries = []
     for group, statistics in enumerate(column.groups):
         places = [
-            place
+            position
             for seeks, blocks in sought
-            for place in (*blocks.position(seeks[group][0]), *seeks[group][1:])
+            for position in (*blocks.position(seeks[group][0]), *seeks[group][1:])
         ]
         entries.append(
             delimited(1, packed(1, places) + delimited(2, message(statistics, column.type)))

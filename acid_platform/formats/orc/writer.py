@@ -184,7 +184,7 @@ class OrcWriter:
         jobs = list(self._jobs(Unencoded(root, self._type, bounds)))
         pool = self._pool if sum(size for size, _ in jobs) >= _WORTH_THREADS else None
         # The largest first, so that all threads end at about the same time.
-        order = sorted(range(len(jobs)), key=lambda place: -jobs[place][0])
+        order = sorted(range(len(jobs)), key=lambda index: -jobs[index][0])
         submitted = {index: _submitted(pool, jobs[index][1]) for index in order}
         self._encoding.append((rows, [submitted[index] for index in range(len(jobs))]))
         while len(self._encoding) > (pool is not None):

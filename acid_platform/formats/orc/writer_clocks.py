@@ -402,10 +402,10 @@ def _table(home: str) -> dict[str, bytes] | None:
     """The rules of zones of the Java in `home`, or of the one on the PATH; None without Java."""
     java = shutil.which("java")
     homes = [Path(home)] if home else [Path(java).resolve().parents[1]] if java else []
-    for place in (path / below for path in homes for below in ("lib", "jre/lib")):
-        if (place / "tzdb.dat").is_file():
+    for directory in (path / below for path in homes for below in ("lib", "jre/lib")):
+        if (directory / "tzdb.dat").is_file():
             try:
-                return zone_rules((place / "tzdb.dat").read_bytes())
+                return zone_rules((directory / "tzdb.dat").read_bytes())
             except (ValueError, IndexError, struct.error):
                 return None
     return None

@@ -246,7 +246,7 @@ def open_log(where: str, patience: float = 10) -> SharedLog:
             return ObjectLog(where, patience)
         except ModuleNotFoundError as error:
             raise _missing(error, where, "obstore", "bucket") from error
-    schemes = ", ".join(f"{one}://" for one in ("postgresql", *BY_SCHEME, "file"))
+    schemes = ", ".join(f"{scheme}://" for scheme in ("postgresql", *BY_SCHEME, "file"))
     raise InvalidDefinition(
         f"{without_credentials(where)} is no place of a log: it begins with none of {schemes}"
     )

@@ -83,7 +83,7 @@ class Granted(Located):
     seen: tuple[SeenTable, ...] = field(default=(), metadata=BRIEF)
 
     def placed(self, places: Places) -> Self:
-        return replace(self, seen=tuple(one.placed(places) for one in self.seen))
+        return replace(self, seen=tuple(table.placed(places) for table in self.seen))
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,8 +77,8 @@ def _earlier_table(dropped: Sequence[tuple[int, str]], task: CleaningTask) -> bo
     """Whether snapshots may still need files there that belonged to an earlier table (P22)."""
     mine = f"{task.location}/"
     return any(
-        table_id < task.table_id and (mine.startswith(place) or place.startswith(mine))
-        for table_id, place in dropped
+        table_id < task.table_id and (mine.startswith(location) or location.startswith(mine))
+        for table_id, location in dropped
     )
 
 

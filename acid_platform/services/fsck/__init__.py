@@ -73,8 +73,8 @@ def examine(
                 continue
             raise
         with opened as lease:
-            in_doubt, place = record.name in doubtful, Files.of(record.location)
-            look = _TableLook(metastore, record, lease, rows, in_doubt, *place)
+            in_doubt, root = record.name in doubtful, Files.of(record.location)
+            look = _TableLook(metastore, record, lease, rows, in_doubt, *root)
             for out in look.findings(progress or (lambda *_: None)):
                 if repair and not record.foreign:
                     out.apply(metastore)
@@ -116,7 +116,7 @@ class _TableLook:
             if record.partitioned
             else {"": ()}
         )
-        manifests = self._lease.manifest(record.name, [place or None for place in floors])
+        manifests = self._lease.manifest(record.name, [partition or None for partition in floors])
         recorded = dict(zip(floors, manifests, strict=True))
         if not self._files.is_directory(self._root):
             if any(recorded.values()):
@@ -153,11 +153,11 @@ class _TableLook:
             yield out
 
     def _listings(self, places: Iterable[str]) -> Iterator[tuple[str, EntityListing | AcidError]]:
-        for place in places:
+        for partition in places:
             try:
-                yield place, self._files.entity(f"{self._root}/{place}".rstrip("/"))
+                yield partition, self._files.entity(f"{self._root}/{partition}".rstrip("/"))
             except AcidError as error:  # the marker of another version
-                yield place, error
+                yield partition, error
 
     def _unregistered(self, out: Findings, floors: Iterable[str]) -> list[str]:
         """Partition directories that are not registered. Reports files beside the partitions."""
@@ -172,21 +172,21 @@ class _TableLook:
                 out.warning(Check.PARTITION, name, what, step)
         keys = [name for name, _ in record.partition_columns]
         unknown = []
-        for place in self._files.partition_directories(self._root, len(keys)):
-            if parse_partition(place, keys) is None:
+        for partition in self._files.partition_directories(self._root, len(keys)):
+            if parse_partition(partition, keys) is None:
                 what = f"no partition of {', '.join(keys)}: nobody reads it"
-                out.warning(Check.PARTITION, place, what, MOVE)
-            elif place not in floors:
-                unknown.append(place)
+                out.warning(Check.PARTITION, partition, what, MOVE)
+            elif partition not in floors:
+                unknown.append(partition)
         if not unknown:
             return []
         # Asked after the listing: what the Cleaner has removed since then is no longer there.
         dropping = _awaiting_removal(self._metastore)
         return [
-            place
-            for place in unknown
-            if (record.name, place) not in dropping
-            and self._files.is_directory(f"{self._root}/{place}")
+            partition
+            for partition in unknown
+            if (record.name, partition) not in dropping
+            and self._files.is_directory(f"{self._root}/{partition}")
         ]
 
     def _temporaries(self, out: Findings, location: str) -> None:
@@ -233,7 +233,7 @@ class _TableLook:
             return
         wrote: dict[int, list[str]] = defaultdict(list)
         whole = True
-        for place, listing in listings.items():
+        for partition, listing in listings.items():
             if isinstance(listing, AcidError):
                 whole = False
                 continue
@@ -241,7 +241,7 @@ class _TableLook:
                 parsed = acid_name(directory)
                 low, high = span(parsed) if parsed else (1, 0)
                 for number in doubtful.intersection(range(low, high + 1)):
-                    wrote[number].append(f"{place}/{directory}".lstrip("/"))
+                    wrote[number].append(f"{partition}/{directory}".lstrip("/"))
         resolve = f"acid metastore resolve {name}"
         for write_id, directories in sorted(wrote.items()):
             what = (

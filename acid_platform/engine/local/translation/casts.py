@@ -289,8 +289,8 @@ def common(values: Sequence[Typed]) -> list[Typed]:
     others = [value for value in values if value.type not in (STRING, VOID)]
     if others:
         values = [_literal_as(value, others[0]) for value in values]
-        whole = any(one.type.kind in INTEGRAL and one.literal is None for one in others)
-        exact = any(one.type.kind == "decimal" for one in others)
+        whole = any(value.type.kind in INTEGRAL and value.literal is None for value in others)
+        exact = any(value.type.kind == "decimal" for value in others)
         values = [_with_own_digits(value, whole, exact) for value in values]
     kind = widest(value.type for value in values)
     if kind is None or kind.nested:

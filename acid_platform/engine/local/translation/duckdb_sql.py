@@ -137,7 +137,7 @@ def wider(left: HiveType, right: HiveType) -> HiveType | None:
         return right
     kinds = {left.kind, right.kind}
     if kinds <= set(INTEGRAL):
-        return max(left, right, key=lambda one: INTEGRAL.index(one.kind))
+        return max(left, right, key=lambda kind: INTEGRAL.index(kind.kind))
     if kinds <= set(NUMERIC):
         return DOUBLE if kinds & set(FLOATING) else _wider_decimal(left, right)
     if kinds == {"date", "timestamp"}:
