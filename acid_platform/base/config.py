@@ -70,6 +70,12 @@ class Setting:
     treatment: Treatment = Treatment.HONOURED
 
     @property
+    def bounded(self) -> bool:
+        """Whether it is one of a few values or a number: another one names places, code, patterns
+        or jobs."""
+        return self.kind not in (SettingKind.TEXT, SettingKind.REGEX) or bool(self.choices)
+
+    @property
     def unit(self) -> str:
         """That of the default; a number without a unit has it too. Empty unless it is a time."""
         return self.default.lstrip("-.0123456789") if self.kind is SettingKind.TIME else ""

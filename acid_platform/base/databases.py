@@ -16,7 +16,7 @@ from pathlib import Path
 
 import duckdb
 
-from acid_platform.base.local_files import spill_directory
+from acid_platform.base.local_files import require_regular, spill_directory
 
 Error = duckdb.Error
 """The error that DuckDB raises."""
@@ -34,7 +34,7 @@ _CLOSED = {
 def in_memory(files: Mapping[str, Path] | None = None, **config: str | int) -> Connection:
     """An empty database, which can reach nothing but these files, each attached under its name.
 
-    Raises duckdb.Error, FileNotFoundError.
+    Raises duckdb.Error, OSError.
     """
     connection = not_yet_closed(**config)
     try:
@@ -53,7 +53,9 @@ def not_yet_closed(**config: str | int) -> Connection:
 
 
 def attach(connection: Connection, file: Path, name: str, write: bool = False) -> None:
-    """Raises duckdb.Error, and FileNotFoundError for a file to be read that is not there."""
+    """Raises duckdb.Error, and OSError for a file to be read that is not there, or is none."""
+    if not write:
+        require_regular(file)
     quoted = str(file).replace("'", "''")
     options = "TYPE duckdb" if write else "TYPE duckdb, READ_ONLY"
     try:

@@ -16,6 +16,7 @@ other, and the end of the process that wrote them implies none.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import secrets
@@ -153,6 +154,12 @@ _THREADS = 16
 """The file system makes concurrent syncs durable with one write of its journal."""
 _FEW = PerProcess(lambda: LastingThreads(_THREADS, "acid-sync"))
 """For few paths; more get threads of their own, so that no other statement waits for them."""
+
+
+def require_regular(path: str | os.PathLike[str]) -> None:
+    """Raises OSError for what is there and is no file: reading a pipe or a device may not end."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "it is no file, and reading it may not end", os.fspath(path))
 
 
 def sync_data(file: int) -> None:

@@ -219,7 +219,7 @@ class MetricsPage:
         pace, served = Pace(), set[asyncio.Task[None]]()
         while True:
             try:
-                accepted, _ = await self._loop.sock_accept(self._listener)
+                accepted, peer = await self._loop.sock_accept(self._listener)
             except OSError:
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
@@ -228,13 +228,15 @@ class MetricsPage:
             except OSError:  # it has gone already
                 accepted.close()
                 continue
-            task = self._loop.create_task(self._serve(reader, writer))
+            task = self._loop.create_task(self._serve(reader, writer, str(peer[0])))
             served.add(task)
             task.add_done_callback(served.discard)
             await asyncio.sleep(pace.took())
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        crowded_out = self._strangers.come(writer, str(writer.get_extra_info("peername")[0]))
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str
+    ) -> None:
+        crowded_out = self._strangers.come(writer, host)
         if crowded_out is not None:
             crowded_out.transport.abort()
         try:

@@ -4,6 +4,7 @@ follows a restore."""
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -326,6 +327,11 @@ def archive(session: CommandSession, place: str | None) -> None:
     is_flag=True,
     help="Move an existing metastore aside, or remove what an interrupted restore left.",
 )
+@click.option(
+    "--keep-settings",
+    is_flag=True,
+    help="Of a backup that you trust: also settings that name places, code, patterns or jobs.",
+)
 def restore(
     session: CommandSession,
     file: str | None,
@@ -334,6 +340,7 @@ def restore(
     history: str,
     target: Path | None,
     replace: bool,
+    keep_settings: bool,
 ) -> None:
     """Make the warehouse's metastore from a backup FILE, or from an archive as of a moment.
 
@@ -341,7 +348,8 @@ def restore(
 
     The warehouse gets a new identity, and tables outside of its directory are read-only until
     `take-over`. Write ids above the backup's are in doubt: hidden, with their files kept, until
-    `resolve`.
+    `resolve`. Settings that name places, code, patterns or jobs, such as `acid.metastore.archive`,
+    are left out and printed, unless --keep-settings is given.
     """
     from acid_platform.tables.adoption import restore as restore_file
 
@@ -359,11 +367,11 @@ def restore(
         with scratch_directory("restore") as scratch:
             draft = Path(scratch, "archived.duckdb")
             rebuilt = _rebuild(archived, until, draft, history)
-            restored = restore_file(session.place, os.fspath(draft), replace)
+            restored = restore_file(session.place, os.fspath(draft), replace, keep_settings)
         if not session.json:
             echo(_reached(rebuilt))
     else:
-        restored = restore_file(session.place, os.fspath(file or ""), replace)
+        restored = restore_file(session.place, os.fspath(file or ""), replace, keep_settings)
     if session.json:
         session.say_json(asdict(restored))
         return
@@ -381,6 +389,15 @@ def restore(
             f"read only, as another warehouse may use their directories, until `acid"
             f" metastore take-over`: {', '.join(restored.foreign)}"
         )
+    for name, place in restored.reads.items():
+        lines.append(f"{name} reads files outside of the warehouse, at {place}")
+    if restored.settings:
+        lines.append(f"settings of the backup that count: {_assigned(restored.settings)}")
+    if restored.left_out:
+        lines.append(
+            f"settings of the backup that were left out, as it may be a stranger's (set them again,"
+            f" or restore with --keep-settings): {_assigned(restored.left_out)}"
+        )
     for name, ids in restored.doubtful.items():
         lines.append(
             f"{name}: write ids {range_text(ids)} are in doubt: hidden, and their files kept"
@@ -390,6 +407,10 @@ def restore(
             "say how they ended: acid metastore resolve TABLE --committed IDS --aborted IDS"
         )
     echo("\n".join(lines))
+
+
+def _assigned(settings: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={text}" for name, text in settings.items())
 
 
 @command(metastore)

@@ -123,7 +123,7 @@ class ClientConnection(asyncio.Protocol):
         if error is not None:
             _LOG.info("%s: the connection ended: %s", self.caller, error)
         self._end_deadline()
-        self._server.buffered(-self._counted)
+        self._server.buffered(self, -self._counted)
         self._counted = 0
         self._server.left(self)
 
@@ -170,8 +170,7 @@ class ClientConnection(asyncio.Protocol):
             return
         self._busy = True
         self._end_deadline()
-        self._server.settled(self)
-        self._server.log_in(login, self.caller, self._checked)
+        self._server.log_in(login, self, self._checked)
 
     def _checked(self, proof: Proof | None, reason: str) -> None:
         self._busy = False
@@ -258,8 +257,8 @@ class ClientConnection(asyncio.Protocol):
     def _count(self) -> None:
         """Tells the server how many bytes wait here."""
         change, self._counted = self._cutter.pending - self._counted, self._cutter.pending
-        if change and not self._server.buffered(change) and change > 0:
-            self.end("too many bytes wait in all connections; try again later")
+        if change and not self._server.buffered(self, change) and change > 0:
+            self.end("too many bytes wait in connections; try again later")
 
     def _await_message(self) -> None:
         """A message that has begun has to be whole in time."""

@@ -88,7 +88,7 @@ class GatewayServer:
         self._gateway, self._report = gateway, report
         threads = self.bounds.threads
         self._context = self._new_context()
-        self._stamp = self.entry.tls.stamp if self.entry.tls else ()
+        self._stamp: tuple[object, ...] = self.entry.tls.stamp if self.entry.tls else ()
         self._workers = Workers(threads, -(-threads // 2), gateway.leave)
         patient = max(1, threads // 4)
         self._patient = Workers(patient, -(-patient // 4), gateway.leave)
@@ -109,7 +109,10 @@ class GatewayServer:
         """The connections of each user."""
         self.refusals = FewLines(_LOG)
         """What strangers may fill the log with."""
-        self._waiting_bytes = 0
+        self._checked = Strangers[ClientConnection](-(-self._most // 4), _MOST_OF_ONE + _LOGINS)
+        """Those whose password waits for its check, or is checked."""
+        self._waiting_bytes = Counter[str]()
+        """By user, or address without one."""
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             self._listener = socket.create_server((host, port), family=family, backlog=1024)
@@ -143,7 +146,7 @@ class GatewayServer:
     @property
     def waiting_bytes(self) -> int:
         """The bytes of unfinished messages in all connections."""
-        return self._waiting_bytes
+        return self._waiting_bytes.total()
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -206,11 +209,17 @@ class GatewayServer:
         if certificate is None or self._context is None:
             return
         stamp = certificate.stamp
-        if stamp != self._stamp:
-            certificate.context(False)  # a wrong pair of files must not replace a good one
-            certificate.load(self._context)
-            self._stamp = stamp
-            _LOG.info("new connections get the certificate that %s has now", certificate)
+        if stamp == self._stamp:
+            return
+        # Wrong files must not replace good ones: a new context, which reads all of them.
+        self._context = certificate.context(required=self.entry.users is None)
+        clients, self._stamp = stamp[2:] != self._stamp[2:], stamp
+        _LOG.info("new connections get the certificate that %s has now", certificate)
+        for connection in [*self._open] if clients else ():
+            if connection.counted_for and connection.logged_in_by is None:
+                connection.end(
+                    "the authority of its certificate, or the list of revoked ones, is another now"
+                )
 
     def _tell(self) -> None:
         if self._report is not None and not self._reports.waiting:
@@ -325,16 +334,23 @@ class GatewayServer:
         self._open.discard(connection)
         self._above.discard(connection)
         self._strangers.leave(connection)
+        self._checked.leave(connection)
         if user := connection.counted_for:
             connection.counted_for = ""
             self._of_user[user] -= 1
             if not self._of_user[user]:
                 del self._of_user[user]
 
-    def buffered(self, change: int) -> bool:
-        """Counts bytes that wait in connections; False if there are too many of them."""
-        self._waiting_bytes += change
-        return self._waiting_bytes <= self.bounds.buffer
+    def buffered(self, connection: ClientConnection, change: int) -> bool:
+        """Counts bytes that wait in connections; False if there are too many of them, or one user
+        has more than half."""
+        who = connection.caller.user or network_of(connection.caller.host)
+        self._waiting_bytes[who] += change
+        of_one = self._waiting_bytes[who]
+        if not of_one:
+            del self._waiting_bytes[who]
+        most = self.bounds.buffer
+        return of_one <= most // 2 and self._waiting_bytes.total() <= most
 
     def must_log_in(self, caller: Caller) -> bool:
         return self.entry.closed and not caller.user
@@ -343,10 +359,18 @@ class GatewayServer:
         return self._gateway.refuse(payload, reason)
 
     def log_in(
-        self, login: framing.Login, caller: Caller, reply: Callable[[Proof | None, str], None]
+        self,
+        login: framing.Login,
+        connection: ClientConnection,
+        reply: Callable[[Proof | None, str], None],
     ) -> None:
-        """Checks a password; `reply` gets what it was checked by, or the reason of a refusal."""
-        users = self.entry.users
+        """Checks a password; `reply` gets what it was checked by, or the reason of a refusal.
+
+        Passwords that wait make room for each other, beside those who have not sent one: nobody
+        checks one whose client has gone.
+        """
+        self.settled(connection)
+        users, caller = self.entry.users, connection.caller
         if users is None:
             reply(None, "this gateway has no file of users; connect without SASL")
             return
@@ -355,9 +379,14 @@ class GatewayServer:
         if of_one >= _MOST_OF_ONE or self._logins.waiting >= _MOST_WAITING:
             reply(None, "too many logins wait; try again later")
             return
+        crowded_out = self._checked.come(connection, caller.host)
+        if crowded_out is not None:
+            self._turn_away(crowded_out)
 
         def check() -> None:
             proof = None
+            if connection not in self._checked:
+                return
             # Counted when the check begins, since logins wait for each other.
             if not self._rates.begin_login(caller.host):
                 reason = "too many failed logins from this address; try again in a minute"
@@ -373,6 +402,7 @@ class GatewayServer:
             self._later(partial(checked, proof, reason))
 
         def checked(proof: Proof | None, reason: str) -> None:
+            self._checked.leave(connection)
             try:
                 # The file may have changed during the check.
                 left = proof is not None and not proof.is_in(users.secrets())

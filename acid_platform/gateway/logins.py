@@ -331,9 +331,11 @@ class Tls:
             ) from error
 
     @property
-    def stamp(self) -> tuple[int, ...]:
-        """Changes when the certificate or the key is replaced. Raises OSError."""
-        return tuple(Path(path).stat().st_mtime_ns for path in (self.certificate, self.key))
+    def stamp(self) -> tuple[tuple[int, int], ...]:
+        """Changes when a file is replaced; the third part is of the clients' authority. Raises
+        OSError."""
+        paths = (self.certificate, self.key, *([self.ca] if self.ca else ()))
+        return tuple((info.st_mtime_ns, info.st_ino) for info in map(os.stat, paths))
 
     def days_left(self) -> float:
         """How long the server's certificate is valid; below 0 if it has expired.

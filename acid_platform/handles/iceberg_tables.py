@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from acid_platform.base.file_bounds import LARGEST_FOOTER, MOST_UNPACKED
+from acid_platform.base.local_files import require_regular
 from acid_platform.base.paths import is_uri
 from acid_platform.errors import ImportRefused
 from acid_platform.formats.data_file import FilePath
@@ -73,6 +74,7 @@ class _BoundedFile:
         if is_uri(path):
             return _bounded(self.file.open(), path, path)
         with nullcontext(path) if own is None else own.opened(path) as held:
+            require_regular(held)
             return _bounded(pa.OSFile(held), path, held)
 
 

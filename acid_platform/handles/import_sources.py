@@ -150,7 +150,8 @@ class OwnFiles:
         try:
             for number, part in enumerate(parts, 1):
                 # A link is an error here: it was made after `realpath` had followed all of them.
-                flags = os.O_RDONLY if number == len(parts) else _DIRECTORY
+                last = os.O_RDONLY | os.O_NONBLOCK  # a pipe that nobody writes
+                flags = last if number == len(parts) else _DIRECTORY
                 inner = os.open(part, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=held)
                 os.close(held)
                 held = inner

@@ -27,7 +27,7 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import PastTable, TableRecord, ViewRecord
 from acid_platform.scan.scans import Scan
 from acid_platform.sql.column_references import resolve
-from acid_platform.sql.pruning import needed_columns
+from acid_platform.sql.pruning import NamedColumns
 from acid_platform.sql.query_tables import ViewQuery, one_more
 from acid_platform.sql.scopes import full_name, stored_tables
 from acid_platform.sql.text import Edit, Query, edited, place, query, span
@@ -296,13 +296,14 @@ def self_contained(written: Query, database: str, columns_of: Callable[[str], Co
     tables = stored_tables(tree)
     names = resolve(tree, tables, lambda full: [name for name, _ in columns_of(full)], database)
     edits = [*names.edits]
+    naming = NamedColumns.of(tree)
     for table in tables:
         full, where, alias = full_name(table, database), place(table), names.aliases[id(table)]
         select = table.find_ancestor(exp.Select)
         stored = ".".join(quoted(part) for part in full.split("."))
         as_it_is = select is not None and _only_columns(select, table)
         if not as_it_is:
-            stored = f"(SELECT {_listed(tree, table, columns_of(full))} FROM {stored})"
+            stored = f"(SELECT {_listed(naming, table, columns_of(full))} FROM {stored})"
         edits.append(Edit(where.start, where.stop, stored))
         if where.alias is not None and not (as_it_is and alias == table.name):
             edits.append(Edit(where.alias, where.alias, f" AS {quoted(alias)}"))
@@ -312,11 +313,12 @@ def self_contained(written: Query, database: str, columns_of: Callable[[str], Co
 def columns_read(written: Query, columns_of: Callable[[str], Columns]) -> Reads:
     """What a self-contained query reads of each table and view."""
     tree = written.tree
+    naming = NamedColumns.of(tree)
     reads: dict[str, dict[str, str]] = {}
     for table in stored_tables(tree):
         full = full_name(table, "")
         columns = dict(columns_of(full))
-        needed = needed_columns(tree, table, columns) or ()
+        needed = naming.needed(table, columns) or ()
         reads.setdefault(full, {}).update((name, columns[name]) for name in needed)
     return tuple((full, tuple(columns.items())) for full, columns in reads.items())
 
@@ -404,10 +406,10 @@ def _only_columns(select: exp.Select, table: exp.Table) -> bool:
     )
 
 
-def _listed(tree: exp.Query, table: exp.Table, columns: Columns) -> str:
+def _listed(naming: NamedColumns, table: exp.Table, columns: Columns) -> str:
     """The columns that a query needs of a table, as a list in SQL."""
     names = [name for name, _ in columns]
-    needed = needed_columns(tree, table, names)
+    needed = naming.needed(table, names)
     select = table.find_ancestor(exp.Select)
     virtual = {
         column.name.lower()

@@ -4,12 +4,14 @@ Pushed conditions also stay in the query, so only deterministic ones are pushed:
 table's own columns with literals. They never pass an outer join to the side that it fills with
 NULL, and they enter a subquery only through plain columns. Anything that is not understood is not
 pushed, which costs time but never changes a result.
+
+The tree is that of all views: what is asked of it for each table or condition is read once (P78).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
@@ -24,27 +26,40 @@ _ROWS_MATTER = ("group", "having", "distinct", "limit", "offset", "qualify", "wi
 _VOLATILE = (exp.AggFunc, exp.Window, exp.Anonymous, exp.Rand, exp.Randn, exp.Uuid)
 
 
-def needed_columns(tree: exp.Expr, table: exp.Table, columns: Collection[str]) -> list[str] | None:
-    """The columns of the table that the query names anywhere; None: all columns."""
-    select = table.find_ancestor(exp.Select)
-    if (
-        select is None
-        or table.args.get("pivots")
-        or any(join.method == "NATURAL" for join in tree.find_all(exp.Join))
-    ):
-        return None
-    if any(call.name.lower() == "identifier" for call in tree.find_all(exp.Anonymous)):
-        return None
-    stars = (star for star in select.find_all(exp.Star) if not isinstance(star.parent, exp.Count))
-    if any(stars):
-        return None
-    named = {identifier.name.lower() for identifier in tree.find_all(exp.Identifier)}
-    return [name for name in columns if name in named]
+@dataclass(frozen=True, slots=True)
+class NamedColumns:
+    """What a query names anywhere, from which follow the columns that it needs of each table."""
+
+    names: frozenset[str] | None
+    """None: all columns of every table."""
+    starred: dict[int, bool] = field(default_factory=dict)
+    """Whether a SELECT has a star, by its `id`."""
+
+    @classmethod
+    def of(cls, tree: exp.Expr) -> NamedColumns:
+        if any(join.method == "NATURAL" for join in tree.find_all(exp.Join)) or any(
+            call.name.lower() == "identifier" for call in tree.find_all(exp.Anonymous)
+        ):
+            return cls(None)
+        found = tree.find_all(exp.Identifier)
+        return cls(frozenset(identifier.name.lower() for identifier in found))
+
+    def needed(self, table: exp.Table, columns: Collection[str]) -> list[str] | None:
+        """The columns of the table that the query names anywhere; None: all columns."""
+        select = table.find_ancestor(exp.Select)
+        if self.names is None or select is None or table.args.get("pivots"):
+            return None
+        if id(select) not in self.starred:
+            stars = select.find_all(exp.Star)
+            self.starred[id(select)] = any(not isinstance(s.parent, exp.Count) for s in stars)
+        if self.starred[id(select)]:
+            return None
+        return [name for name in columns if name in self.names]
 
 
 def conditions(tree: exp.Expr, columns_of: ColumnsByTable) -> dict[int, list[exp.Expr]]:
     """Conditions to push to each stored table, by the `id` of its node, over bare column names."""
-    push = _PushDown(columns_of, _references(tree), {})
+    push = _PushDown(tree, columns_of)
     for select in tree.find_all(exp.Select):
         push.select(select)
     return push.pushed
@@ -74,63 +89,92 @@ def _references(tree: exp.Expr) -> dict[int, int]:
     return counts
 
 
+_MOST_STEPS = 20_000
+"""Conditions times the SELECTs that they enter, in one query; what is left is not pushed."""
+
+
 @dataclass(frozen=True, slots=True)
+class _Members:
+    """The members of FROM of a SELECT, and their positions by name."""
+
+    sides: list[exp.Expr]
+    named: Mapping[str, list[int]]
+
+    @classmethod
+    def of(cls, select: exp.Select) -> _Members:
+        sides, named = list(members(select)), dict[str, list[int]]()
+        for number, side in enumerate(sides):
+            named.setdefault(side.alias_or_name.lower(), []).append(number)
+        return cls(sides, named)
+
+
 class _PushDown:
-    columns_of: ColumnsByTable
-    references: Mapping[int, int]
-    pushed: dict[int, list[exp.Expr]]
+    def __init__(self, tree: exp.Expr, columns_of: ColumnsByTable) -> None:
+        self._columns_of, self._references = columns_of, _references(tree)
+        self.pushed: dict[int, list[exp.Expr]] = {}
+        self._sampled = {
+            id(above)
+            for found in tree.find_all(exp.TableSample, exp.Pivot)
+            for above in _upward(found)
+        }
+        """The nodes that have a sample or a pivot below them."""
+        self._passing: dict[int, bool] = {}
+        self._members: dict[int, _Members] = {}
+        self._steps = 0
 
     def select(self, select: exp.Select) -> None:
         """Push each condition of a SELECT to the member of FROM whose columns it compares."""
-        if select.find(exp.TableSample, exp.Pivot) is not None:
+        if id(select) in self._sampled:
             return
-        sides = list(members(select))
-        for condition, allowed in _applied(select, sides):
+        for condition, allowed in _applied(select, self._members_of(select).sides):
             if _simple(condition):
-                self._push(condition, sides, allowed)
+                self._push(condition, select, allowed)
 
-    def _push(self, condition: exp.Expr, sides: list[exp.Expr], allowed: Collection[int]) -> None:
-        owners = {self._owner(column, sides) for column in condition.find_all(exp.Column)}
-        if len(owners) != 1:
-            return
-        (owner,) = owners
-        if owner is None or owner not in allowed:
-            return
-        member = sides[owner]
-        if id(member) in self.columns_of:
-            bare = _renamed(condition, lambda column: exp.column(column.name, quoted=True))
-            if bare is not None:
-                self.pushed.setdefault(id(member), []).append(bare)
-            return
-        inner = self._inside(member)
-        if inner is not None:
-            translated = _renamed(condition, lambda column: _projected(inner, member, column))
-            if translated is not None:
-                below = list(members(inner))
-                nested = any(member.args.get("joins") for member in below)
-                self._push(translated, below, () if nested else _never_filled(inner, below))
+    def _push(self, condition: exp.Expr, select: exp.Select, allowed: Collection[int]) -> None:
+        while self._steps < _MOST_STEPS:
+            self._steps += 1
+            of = self._members_of(select)
+            owners = {self._owner(column, of) for column in condition.find_all(exp.Column)}
+            (owner, *others) = owners or {None}
+            if others or owner is None or owner not in allowed:
+                return
+            member = of.sides[owner]
+            if id(member) in self._columns_of:
+                bare = _renamed(condition, lambda column: exp.column(column.name, quoted=True))
+                if bare is not None:
+                    self.pushed.setdefault(id(member), []).append(bare)
+                return
+            inner = self._inside(member)
+            translated = inner and _renamed(condition, _inward(inner, member))
+            if inner is None or translated is None:
+                return
+            below = self._members_of(inner).sides
+            nested = any(member.args.get("joins") for member in below)
+            condition, select = translated, inner
+            allowed = () if nested else _never_filled(inner, below)
 
-    def _owner(self, column: exp.Column, sides: list[exp.Expr]) -> int | None:
+    def _members_of(self, select: exp.Select) -> _Members:
+        if id(select) not in self._members:
+            self._members[id(select)] = _Members.of(select)
+        return self._members[id(select)]
+
+    def _owner(self, column: exp.Column, of: _Members) -> int | None:
         """The index of the member that a column belongs to; None if that is ambiguous."""
         if column.args.get("db"):
             return None
-        name = column.name.lower()
+        name, sides = column.name.lower(), of.sides
         if column.table:
-            named = [
-                i
-                for i, side in enumerate(sides)
-                if side.alias_or_name.lower() == column.table.lower()
-            ]
+            named = of.named.get(column.table.lower(), [])
             return named[0] if len(named) == 1 and self._may_have(sides[named[0]], name) else None
         if len(sides) == 1:
             return 0 if self._may_have(sides[0], name) else None
-        if not all(id(side) in self.columns_of for side in sides):
+        if not all(id(side) in self._columns_of for side in sides):
             return None
-        having = [i for i, side in enumerate(sides) if name in self.columns_of[id(side)]]
+        having = [i for i, side in enumerate(sides) if name in self._columns_of[id(side)]]
         return having[0] if len(having) == 1 else None
 
     def _may_have(self, member: exp.Expr, name: str) -> bool:
-        columns = self.columns_of.get(id(member))
+        columns = self._columns_of.get(id(member))
         return columns is None or name in columns
 
     def _inside(self, member: exp.Expr) -> exp.Select | None:
@@ -142,19 +186,31 @@ class _PushDown:
             cte = cte_of(member)
             if (
                 cte is not None
-                and self.references.get(id(cte)) == 1
+                and self._references.get(id(cte)) == 1
                 and not cte.args["alias"].columns
             ):
                 inner = cte.this
-        if not isinstance(inner, exp.Select) or any(
-            inner.args.get(clause) for clause in _ROWS_MATTER
-        ):
-            return None
-        if inner.find(exp.TableSample, exp.Pivot) or any(
-            item.find(*_VOLATILE) for item in inner.expressions
-        ):
-            return None
-        return inner
+        return inner if isinstance(inner, exp.Select) and self._passes(inner) else None
+
+    def _passes(self, inner: exp.Select) -> bool:
+        if id(inner) not in self._passing:
+            self._passing[id(inner)] = (
+                id(inner) not in self._sampled
+                and not any(inner.args.get(clause) for clause in _ROWS_MATTER)
+                and not any(item.find(*_VOLATILE) for item in inner.expressions)
+            )
+        return self._passing[id(inner)]
+
+
+def _upward(node: exp.Expr) -> Iterator[exp.Expr]:
+    above: exp.Expr | None = node
+    while above is not None:
+        yield above
+        above = above.parent
+
+
+def _inward(inner: exp.Select, member: exp.Expr) -> Callable[[exp.Column], exp.Expr | None]:
+    return lambda column: _projected(inner, member, column)
 
 
 def _applied(

@@ -12,7 +12,7 @@ from acid_platform.errors import InvalidDefinition, UnsupportedStatement
 from acid_platform.layout.acid_keys import VIRTUAL_COLUMNS
 from acid_platform.layout.sql_text import quoted
 from acid_platform.sql.column_references import resolve
-from acid_platform.sql.pruning import conditions, needed_columns
+from acid_platform.sql.pruning import NamedColumns, conditions
 from acid_platform.sql.scopes import ColumnsOf, direct_tables, full_name, stored_tables
 from acid_platform.sql.text import (
     Edit,
@@ -73,11 +73,11 @@ def bind(
     binding = _Binding(prefix, columns_of, cache(view_query))
     text, tree = binding.expanded(query, database, ())
     columns = {id(stored.table): stored.columns for stored in binding.stored}
-    pushed = conditions(tree, columns)
+    pushed, named = conditions(tree, columns), NamedColumns.of(tree)
     sources = []
     for stored in binding.stored:
         parts = pushed.get(id(stored.table), [])
-        needed = needed_columns(tree, stored.table, stored.columns)
+        needed = named.needed(stored.table, stored.columns)
         source = QueryTable(
             stored.placeholder,
             stored.name,

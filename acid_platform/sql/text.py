@@ -79,12 +79,22 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
     return "".join((*parts, text[end:]))
 
 
+_LONGEST_NUMBER = 1000
+"""Characters: Python takes no whole number of more than 4,300 digits."""
+
+
 def tokens_of(text: str) -> list[Token]:
     """The tokens of a text, with their places in it. Raises InvalidExpression."""
     try:
-        return sqlglot.tokenize(text, dialect=DIALECT)
+        tokens = sqlglot.tokenize(text, dialect=DIALECT)
     except SqlglotError as error:
         raise InvalidExpression(f"not Hive SQL: {error}") from error
+    for token in tokens:
+        if token.token_type is TokenType.NUMBER and len(token.text) > _LONGEST_NUMBER:
+            raise InvalidExpression(
+                f"a number of {len(token.text):,} characters is of no type; write a shorter one"
+            )
+    return tokens
 
 
 def query(text: str) -> Query:

@@ -5,6 +5,7 @@ no Spark."""
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from acid_platform.base.location import Location
+from acid_platform.base.paths import is_uri
 from acid_platform.errors import (
     BackupRefused,
     CorruptFile,
@@ -36,7 +38,7 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.log.contract import open_log
 from acid_platform.metastore.operations.tables import AdoptTable
-from acid_platform.metastore.records import Places, TableRecord, WriteReport
+from acid_platform.metastore.records import Places, TableRecord, WriteReport, is_relative
 from acid_platform.metastore.server.restore import (
     Highest,
     Known,
@@ -90,11 +92,13 @@ def highest_of(record: TableRecord, recorded: Known = lambda _partition: ()) -> 
     return Highest(highest.write_id, highest.txn_id, tuple(present))
 
 
-def restore(location: Location, file: str, replace: bool = False) -> Restored:
+def restore(
+    location: Location, file: str, replace: bool = False, keep_settings: bool = False
+) -> Restored:
     """Makes the warehouse's metastore from a backup; root and metastore get a new identity.
 
     `replace`: puts the files of a directory aside, or removes from PostgreSQL or a bucket what an
-    earlier restore left there.
+    earlier restore left there. `keep_settings`: see restore_metastore.
 
     Raises BackupRefused, WarehouseMismatch if the root belongs to another warehouse than the
     backup, or has its metastore elsewhere, and what restore_metastore raises.
@@ -115,14 +119,22 @@ def restore(location: Location, file: str, replace: bool = False) -> Restored:
             )
 
     def highest(record: TableRecord, recorded: Known) -> Highest:
-        return highest_of(
-            dataclasses.replace(record, location=places.outward(record.location)), recorded
-        )
+        inside = is_relative(record.location)
+        if not inside and places.inward(record.location) != record.location:
+            raise BackupRefused(
+                f"{file} is no backup of a metastore: {record.name} is at {record.location}, which"
+                " is in the warehouse, and would count as outside of it"
+            )
+        there = dataclasses.replace(record, location=places.outward(record.location))
+        found = highest_of(there, recorded)
+        names = [record.place_of(present.partition) for present in found.present]
+        elsewhere = inside and _leads_elsewhere(places.root, names)
+        return dataclasses.replace(found, elsewhere=elsewhere)
 
     owner = Owner(new.identity, accept, lambda: new.replace(location.warehouse))
     if not location.shared:
         home = Home(Path(location.metastore))
-        return restore_directory(home, file, highest, replace, owner)
+        return restore_directory(home, file, highest, replace, owner, keep_settings)
     log = open_log(location.metastore)
     if log.exists and not (replace and log.remove_unused()):
         raise BackupRefused(
@@ -130,7 +142,15 @@ def restore(location: Location, file: str, replace: bool = False) -> Restored:
             " database; what an interrupted restore left, and no metastore ever served, is removed"
             " by `acid metastore restore FILE --replace`"
         )
-    return restore_metastore(log, file, highest, owner)
+    return restore_metastore(log, file, highest, owner, keep_settings)
+
+
+def _leads_elsewhere(root: str, names: Iterable[str]) -> bool:
+    """Whether symbolic links lead from one of these directories below the root to another one."""
+    if is_uri(root):
+        return False
+    real = os.path.realpath(root)
+    return any(os.path.realpath(f"{real}/{name}") != f"{real}/{name}" for name in names)
 
 
 def _directories(location: str, depth: int) -> Iterator[str]:
@@ -190,7 +210,6 @@ def survey(
         progress(f"{table} {name}".rstrip(), number, len(names))
         reports += surveyed(files, record, name or None, listing)
     partitions = tuple(names) if depth else ()
-    pass
 
     highest = highest_ids(location, depth)
     return Survey(partitions, tuple(reports), highest.write_id, highest.txn_id, tuple(listings))

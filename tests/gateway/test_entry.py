@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from thriftpy2.thrift import TApplicationException
 
-from acid_platform import InvalidDefinition, MetastoreUnavailable, Warehouse
+from acid_platform import AcidError, InvalidDefinition, MetastoreUnavailable, Warehouse
 from acid_platform.cli.main import main
 from acid_platform.gateway import framing, logins
 from acid_platform.gateway.gateway_process import GatewaySettings
@@ -156,6 +156,32 @@ def test_P34_a_renewed_certificate_is_taken_without_a_restart(
         authority.signs("renewed", days=20)
         server._tick()
         assert _presented(server, authority) != before
+
+
+def test_P34_a_new_list_of_revoked_certificates_counts_without_a_restart(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    pair, ann, bob = (authority.signs(name) for name in ("gateway", "ann", "bob"))
+    file = tmp_path / "clients.pem"
+    file.write_bytes(Path(authority.path).read_bytes())
+    with serving(warehouse, entry=Entry(Tls(pair.certificate, pair.key, str(file)))) as server:
+
+        def client(of: Pair) -> Hive:
+            return Hive(at(server, ca=authority.path, certificate=of.certificate, key=of.key))
+
+        with client(ann) as old:
+            assert old.call("get_all_databases")
+            file.write_text("half written")
+            server._tick()
+            assert old.call("get_all_databases")
+            file.write_bytes(Path(authority.revokes(ann)).read_bytes())
+            server._tick()
+            await_connections(server, 0)
+        with pytest.raises((AcidError, OSError)):
+            client(ann).call("get_all_databases")
+        with client(bob) as kept:
+            assert kept.call("get_all_databases")
 
 
 def _presented(server: GatewayServer, authority: Authority) -> object:
@@ -513,7 +539,7 @@ def test_P34_slow_clients_hold_up_nobody_and_are_disconnected(warehouse: Warehou
 
 
 def test_P34_unfinished_messages_share_a_bounded_memory(warehouse: Warehouse) -> None:
-    with serving(warehouse, Bounds(buffer=100_000)) as server:
+    with serving(warehouse, Bounds(buffer=200_000)) as server:  # half of it for one address
         large = framed(b"\x80\x01\0\1" + b"\0" * 1_000_000)[:60_000]
         with (
             socket.create_connection(server.address, timeout=10) as one,

@@ -98,7 +98,7 @@ class _House:
         connection.counted_for = connection.caller.user
         return ""
 
-    def buffered(self, change: int) -> bool:
+    def buffered(self, _connection: ClientConnection, change: int) -> bool:
         self.bytes += change
         assert self.bytes >= 0
         return self.bytes <= self.bounds.buffer
@@ -113,9 +113,12 @@ class _House:
             self.later.append(tell)
 
     def log_in(
-        self, login: framing.Login, caller: Caller, told: Callable[[Proof | None, str], None]
+        self,
+        login: framing.Login,
+        connection: ClientConnection,
+        told: Callable[[Proof | None, str], None],
     ) -> None:
-        assert not caller.user
+        assert not connection.caller.user
         right = (login.user, login.password) == (USER, PASSWORD)
         self.told["logins" if right else "wrong logins"] += 1
         proof = Proof(login.user, b"salt") if right else None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import resource
 import socket
+import struct
 import threading
 import time
 import urllib.request
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,7 +29,8 @@ from acid_platform.base.ports import (
     network_of,
     serve_metrics,
 )
-from acid_platform.gateway import logins
+from acid_platform.gateway import framing, logins
+from acid_platform.gateway.client_connection import ClientConnection
 from acid_platform.gateway.gateway_server import Entry, GatewayServer
 from acid_platform.gateway.hive_client import PASSWORD, Hive
 from acid_platform.gateway.logins import Tls, Users
@@ -221,6 +225,20 @@ def test_P75_what_is_no_request_for_the_numbers_ends_its_connection(sent: bytes)
     page.close()
 
 
+def test_P75_a_connection_that_is_reset_at_once_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    page = serve_metrics("127.0.0.1:0", CollectorRegistry())
+    for _ in range(50):
+        with socket.create_connection(("127.0.0.1", page.port), 5) as gone:
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    with urllib.request.urlopen(page.address, timeout=5) as answer:
+        assert answer.status == 200
+    page.close()
+    gc.collect()
+    assert not caplog.records
+
+
 # --- threads -------------------------------------------------------------------------------------
 
 
@@ -317,6 +335,51 @@ def test_P76_drops_that_wait_keep_nobody_elses_call_waiting(
         assert time.monotonic() - began < 2
         for thread in threads:
             thread.join()
+
+
+def test_P75_wrong_passwords_of_many_addresses_keep_no_user_out(
+    warehouse: Warehouse, people: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A password that waits for its check holds a place, until a newer one needs it."""
+    known, checked = Users(people), list[str]()
+
+    def slow(name: str, _password: str) -> Any:
+        checked.append(name)
+        time.sleep(0.1)
+        return logins.Proof(name, known.secrets()[name].salt) if name == "ann" else None
+
+    monkeypatch.setattr(known, "verify", slow)
+    monkeypatch.setenv(PASSWORD, "secret")
+    wrong = framing.written(framing.SaslStatus.START, b"PLAIN")
+    wrong += framing.written(framing.SaslStatus.OK, b"\0eve\0wrong")
+    with serving(warehouse, Bounds(connections=20), entry=Entry(users=known)) as server:
+        strangers = [
+            socket.create_connection(server.address, 5, (f"127.0.1.{host}", 0))
+            for host in range(1, 9)
+            for _ in range(4)
+        ]
+        for one in strangers:
+            one.sendall(wrong)
+        time.sleep(0.2)
+        with Hive(at(server, user="ann")) as ann:
+            assert ann.call("get_all_databases")
+        for one in strangers:
+            one.close()
+        await_connections(server, 0)
+    assert len(checked) < 20  # nobody checks what has gone
+
+
+def test_P75_one_user_gets_half_of_the_bytes_that_wait() -> None:
+    """Whoever sends the first parts of large calls keeps others from sending theirs whole."""
+    gateway: Any = SimpleNamespace(leave=lambda: None)
+    server = GatewayServer(gateway, "127.0.0.1", 0, Bounds(buffer=100))
+    eve, ann = (ClientConnection(server, f"10.0.0.{host}:1") for host in (1, 2))
+    assert server.buffered(eve, 50) and not server.buffered(eve, 1)
+    assert server.buffered(ann, 49) and not server.buffered(ann, 1)
+    for one, waiting in ((eve, -51), (ann, -50)):
+        server.buffered(one, waiting)
+    assert server.waiting_bytes == 0
+    server.stop()
 
 
 # --- who leaves ----------------------------------------------------------------------------------

@@ -528,3 +528,18 @@ def test_P65_a_footer_that_says_less_than_the_pages_is_not_believed(
     source = FolderSource(str(tmp_path))
     with pytest.raises(CorruptFile, match="row group 0 takes few bytes"):
         list(source.batches(source.rows([])))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "directory"])
+@pytest.mark.parametrize("name", ["x.duckdb", "x.metadata.json"])
+def test_P67_what_is_no_file_is_not_read(tmp_path: Path, kind: str, name: str) -> None:
+    """Reading a pipe that nobody writes, or a device, would not end."""
+    path = tmp_path / name
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    with pytest.raises(ImportRefused, match="it is no file, and reading it may not end"):
+        DuckDBSource(str(path), "t") if "duckdb" in name else IcebergSource(str(path))

@@ -22,6 +22,8 @@ from acid_platform import (
     MetastoreInUse,
     NoSuchTxn,
 )
+from acid_platform.base.config import HONOURED, PATHS, REGISTRY
+from acid_platform.base.location import Location
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.endpoint import Home
@@ -38,6 +40,7 @@ from acid_platform.metastore.server.server import log_of
 from acid_platform.metastore.server.state_tables import Origin, StateTables, write_state
 from acid_platform.metastore.server.store import events_of, write_copy
 from acid_platform.tables.adoption import highest_of
+from acid_platform.tables.adoption import restore as restore_warehouse
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.concurrency import LockType
 from tests.cli.conftest import small
@@ -279,6 +282,24 @@ def test_restore_refuses_by_name(
         ("UPDATE directories SET name = '../delta_0000001_0000001_0000'", "'../delta_0"),
         ("UPDATE meta SET value = repeat('9', 30) WHERE key = 'position'", "is too large"),
         ("UPDATE meta SET value = NULL WHERE key = 'position'", "int()"),
+        ("UPDATE tables SET location = '_metastore/t'", "'a hidden directory'"),
+        ("UPDATE drops SET location = '.trash/t'", "'a hidden directory'"),
+        ("UPDATE dropped_tables SET location = 'default.db/t/inside'", "'default.db/t'"),
+        ("UPDATE drops SET location = 'default.db/t/delta_0000001_0000001_0000'", "'default.db/t'"),
+        ('UPDATE drops SET "partition" = NULL', "'default.db/t'"),
+        (
+            "INSERT INTO tables SELECT * REPLACE (9 AS table_id, 'default.u' AS name) FROM tables",
+            "have one location",
+        ),
+        (
+            "INSERT INTO tables SELECT * REPLACE (9 AS table_id, 'default.u' AS name,"
+            " location || '/u' AS location) FROM tables",
+            "'default.db/t'",
+        ),
+        (
+            "INSERT INTO settings VALUES ('acid.isolation', 'none')",
+            "acid.isolation='none' is refused",
+        ),
         ("UPDATE tables SET columns = repeat('[', 100000)", "RecursionError"),
         ("UPDATE meta SET value = '1' WHERE key = 'schema_version'", "already exists"),
     ],
@@ -302,6 +323,53 @@ def test_P67_a_backup_leads_out_of_no_warehouse(
         assert changed, "the backup has such a row"
     with pytest.raises(BackupRefused, match=rf"is no backup of a metastore: .*{re.escape(shown)}"):
         restore(home, file, lambda record, known: found(0), replace_it=True)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_P67_a_backup_chooses_no_places_code_or_patterns(
+    home: Home, tmp_path: Path, keep: bool
+) -> None:
+    """Every setting that has no bounds is left out, unless all are asked for."""
+    world, file = World(), tmp_path / "backup.duckdb"
+    harmless = {"acid.isolation": "serializable", "acid.history.retention": "30d"}
+    acting = {
+        name: f"{tmp_path}/x"
+        for name in REGISTRY
+        if name.startswith(("acid.gateway.", "acid.metastore.archive"))
+        and not REGISTRY[name].bounded
+    } | {"hive.txn.retryable.sqlex.regex": "(a+)+$", "hive.compactor.job.queue": "theirs"}
+    assert set(PATHS) | {"acid.gateway.authorizer"} < {*acting}
+    assert {*acting} == {e.name for e in HONOURED if not e.bounded}
+    for name, text in {**harmless, **acting}.items():
+        world.state.settings = world.state.settings.with_stored(name, text)
+    write_state(file, world.state, Origin(7, 1, 1, "h"), None)
+    restored = restore(home, file, lambda record, known: found(0), keep_settings=keep)
+    assert restored.settings == ({**harmless, **acting} if keep else harmless)
+    assert restored.left_out == ({} if keep else acting)
+    with Metastore.connect(home.path) as metastore:
+        now = metastore.settings()
+        end(metastore)
+    assert {name: now[name] for name in acting} == (acting if keep else dict.fromkeys(acting, ""))
+    assert {name: now[name] for name in harmless} == harmless
+
+
+def test_P67_what_a_restored_warehouse_links_to_is_not_its_own(tmp_path: Path) -> None:
+    """A directory of a stranger comes with symbolic links in place of tables and partitions."""
+    for name in ("mine/a.db", "mine/b.db", "theirs/c.db/t/p=1/delta_0000001_0000001_0000"):
+        (tmp_path / name).mkdir(parents=True)
+    there = tmp_path / "theirs/c.db"
+    (tmp_path / "mine/a.db/linked").symlink_to(there / "t")
+    (tmp_path / "mine/b.db/own/p=2").mkdir(parents=True)
+    (tmp_path / "mine/b.db/part").mkdir()
+    (tmp_path / "mine/b.db/part/p=1").symlink_to(there / "t/p=1")
+    (tmp_path / "mine/c.db").symlink_to(there)
+    world, file = World(), tmp_path / "backup.duckdb"
+    for name in ("a.db/linked", "b.db/part", "b.db/own", "c.db/t"):
+        world.create(name.replace(".db/", "_"), True, location=name)
+    write_state(file, world.state, Origin(7, 1, 1, "h"), None)
+    place = Location.of(f"{tmp_path}/mine", None)
+    restored = restore_warehouse(place, str(file))
+    assert restored.foreign == ("default.a_linked", "default.b_part", "default.c_t")
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -36,6 +37,7 @@ from acid_platform.metastore.client import link, target
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.open_transaction import Heartbeats, OpenTransaction
 from acid_platform.metastore.endpoint import Endpoint, Home
+from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.operations.compaction import (
     DropCleaning,
     GetCleanings,
@@ -61,6 +63,7 @@ from acid_platform.metastore.operations.transactions import (
     Unlock,
 )
 from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
+from acid_platform.metastore.server import querying
 from acid_platform.metastore.wire import Channel
 from acid_platform.transactions import RowOperation, TxnType, ValidTxnList
 from acid_platform.transactions.concurrency import LockType
@@ -607,3 +610,37 @@ def test_P78_a_query_that_takes_long_is_ended_and_nobody_waits_for_it(tmp_path: 
         metastore.begin().commit()
         assert metastore.query("SELECT count(*) > 1 AS many FROM txns") == (["many"], [[True]])
         metastore.stop()
+
+
+@pytest.mark.more
+def test_P78_a_query_leaves_nothing_and_answers_no_more_than_may_be_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is killed removes nothing, and the leader reads the whole answer."""
+    monkeypatch.setattr(querying, "SECONDS", 0.5)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", f"{tmp_path}/tmp")
+    tempfile.tempdir = None
+    endless = "SELECT levenshtein(repeat('a', 300000), repeat('b', 300000))"
+    queries, replies = querying.Queries(LocalLog(tmp_path / "m"), lambda: None), list[Any]()
+
+    def asked(sql: str) -> str:
+        queries.ask("q", sql, 0, 0)
+        while not replies:
+            replies.extend(queries.replies())
+            time.sleep(0.02)
+        return str(replies.pop().value)
+
+    with Metastore.connect(tmp_path / "m") as metastore:
+        metastore.stop()
+    try:
+        assert "was ended after" in asked(endless)
+        assert not [*(tmp_path / "tmp").rglob("*duckdb*")]
+        monkeypatch.setattr(querying, "SECONDS", 60.0)
+        assert "and at most" in asked("SELECT repeat('x', 40000000)")
+        assert "is too long" in asked("SELECT '" + "x" * (1 << 20) + "'")
+        assert "1" in asked("SELECT 1 AS one")
+    finally:
+        queries.end()
+        tempfile.tempdir = None
+    assert not [*(tmp_path / "tmp").iterdir()]

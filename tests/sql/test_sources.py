@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from acid_platform import InvalidDefinition
@@ -221,3 +223,38 @@ def test_a_view_keeps_its_meaning_wherever_it_is_used() -> None:
 def test_a_view_that_reads_itself_is_an_error() -> None:
     with pytest.raises(InvalidDefinition, match=r"default\.loop reads itself"):
         bound("select * from loop")
+
+
+@pytest.mark.parametrize(("shape", "times"), [("chain", 20), ("union", 6), ("join", 6)])
+def test_P78_binding_a_query_takes_calls_in_proportion(shape: str, times: int) -> None:
+    """Calls of Python, which a busy machine does not change. A chain of views has a text that grows
+    by its square; it once took the cube, and the others the square."""
+
+    def calls(size: int) -> int:
+        counted = 0
+
+        def count(_frame: object, event: str, _argument: object) -> None:
+            nonlocal counted
+            counted += event == "call"
+
+        views = {
+            f"db.v{number}": query(
+                f"SELECT x, y FROM db.{f'v{number - 1}' if number else 't'} WHERE x > 1 AND y > 2"
+            )
+            for number in range(size if shape == "chain" else 0)
+        }
+        text = {
+            "chain": f"SELECT count(*) FROM db.v{size - 1}",
+            "union": " UNION ALL ".join(["SELECT x FROM db.t WHERE x > 1"] * size),
+            "join": f"SELECT a0.x FROM {', '.join(f'db.t a{i}' for i in range(size))}"
+            f" WHERE {' AND '.join(f'a{i}.x = 1' for i in range(size))}",
+        }[shape]
+        whole = query(text)
+        sys.setprofile(count)
+        try:
+            bind(whole, "p", lambda _name: ("x", "y"), "db", views.get)
+        finally:
+            sys.setprofile(None)
+        return counted
+
+    assert calls(80) < times * calls(20)

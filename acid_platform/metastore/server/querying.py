@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from acid_platform.base.databases import Error
-from acid_platform.base.local_files import scratch_directory
+from acid_platform.base.local_files import ScratchDirectory, scratch_directory
 from acid_platform.errors import AcidError, InvalidExpression, MetastoreUnavailable
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.target import environment
@@ -41,6 +41,8 @@ _START_SECONDS, _IDLE_SECONDS = 60.0, 60.0
 _MEMORY = 4 << 30
 """Bytes of the process, of which DuckDB may use 2 GB."""
 _MOST_WAITING = 16
+_LONGEST_SQL, _LONGEST_ANSWER = 1 << 20, 32 << 20
+"""Characters: the leader keeps what waits, and reads each answer at once."""
 
 
 class Queries:
@@ -53,6 +55,8 @@ class Queries:
         """Ids of requests, and what the process is told."""
         self._told: deque[dict[str, Any]] = deque()
         self._process: subprocess.Popen[str] | None = None
+        self._scratch: ScratchDirectory | None = None
+        """For what the process spills: it is killed, and removes nothing."""
         self._running = ""
         self._deadline = 0.0
         self._used = 0.0
@@ -62,6 +66,12 @@ class Queries:
         if len(self._waiting) >= _MOST_WAITING:
             busy = MetastoreUnavailable(f"{_MOST_WAITING} queries wait already; try again later")
             self._told.append({"id": request_id, "reply": error_reply(busy)})
+            return
+        if len(sql) > _LONGEST_SQL:
+            long = InvalidExpression(
+                f"a query of {len(sql):,} characters is too long: at most {_LONGEST_SQL:,}"
+            )
+            self._told.append({"id": request_id, "reply": error_reply(long)})
             return
         asked = {"id": request_id, "sql": sql, "position": position, "now": now}
         self._waiting.append((request_id, json_text(asked)))
@@ -99,16 +109,20 @@ class Queries:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-        self._process = None
+        if self._scratch is not None:
+            self._scratch.cleanup()
+        self._process = self._scratch = None
 
     def _begin(self, now: float) -> None:
         self._running, line = self._waiting.popleft()
         self._deadline, self._used = now + _START_SECONDS, now
         if self._process is None or self._process.poll() is not None:
+            self.end()
+            self._scratch = scratch_directory("queries")
             command = [sys.executable, "-P", "-m", __name__, "--log", self._log.where]
             self._process = subprocess.Popen(
                 command,
-                env=environment(),
+                env=environment() | {"TMPDIR": self._scratch.name},
                 cwd="/",
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -194,7 +208,14 @@ def _serve(follower: Follower, lines: IO[str], answers: IO[str]) -> None:
             reply = error_reply(error)
         except (Error, OSError, MemoryError) as error:
             reply = error_reply(InvalidExpression(f"the query failed: {error}"))
-        answers.write(json_text({"id": asked["id"], "reply": reply}) + "\n")
+        text = json_text({"id": asked["id"], "reply": reply})
+        if len(text) > _LONGEST_ANSWER:
+            long = InvalidExpression(
+                f"the query failed: its answer has {len(text):,} characters, and at most"
+                f" {_LONGEST_ANSWER:,} are sent; ask for less"
+            )
+            text = json_text({"id": asked["id"], "reply": error_reply(long)})
+        answers.write(text + "\n")
         answers.flush()
 
 

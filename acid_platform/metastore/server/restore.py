@@ -1,4 +1,8 @@
-"""A metastore made from a backup (P24, P31), or as of a moment from its log or an archive (P40)."""
+"""A metastore made from a backup (P24, P31), or as of a moment from its log or an archive (P40).
+
+A backup may be a stranger's (P67): its tables stay below the warehouse's directory and beside each
+other, and its settings that name places, code or patterns are left out unless they are asked for.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,16 @@ from functools import partial
 from pathlib import Path
 
 from acid_platform.base.clock import wall_ms
+from acid_platform.base.config import Settings, setting
 from acid_platform.base.local_files import scratch_directory, sync_path
 from acid_platform.base.paths import leads_out, user_path
-from acid_platform.errors import BackupRefused, MetastoreDamaged, MetastoreIncompatible
+from acid_platform.errors import (
+    BackupRefused,
+    MetastoreDamaged,
+    MetastoreIncompatible,
+    SettingRefused,
+)
+from acid_platform.layout.names import is_hidden
 from acid_platform.metastore.endpoint import Ground, Home, refuse_network_file_system, take_lock
 from acid_platform.metastore.log.contract import Batch, Log, first_after, is_part
 from acid_platform.metastore.log.local import LocalLog
@@ -199,6 +210,8 @@ class Highest:
     write_id: int = 0
     txn_id: int = 0
     present: tuple[Present, ...] = ()
+    elsewhere: bool = False
+    """Whether symbolic links lead out of the warehouse: others may use what is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +231,13 @@ class Restored:
     """The warehouse's identity from now on."""
     foreign: tuple[str, ...]
     """Tables outside of the warehouse: read only until they are taken over (P31)."""
+    settings: dict[str, str]
+    """Those of the backup that count from now on."""
+    left_out: dict[str, str]
+    """The settings of the backup that name places, code, patterns or jobs, and were not asked
+    for."""
+    reads: dict[str, str]
+    """External tables whose files are outside of the warehouse, with one of their places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,9 +256,10 @@ def restore_metastore(
     file: str | os.PathLike[str],
     highest: Callable[[TableRecord, Known], Highest],
     owner: Owner | None = None,
+    keep_settings: bool = False,
 ) -> Restored:
     """Begins a new history in an empty log, from a backup; `highest` looks into the tables'
-    directories.
+    directories. `keep_settings`: also those that name places, code, patterns or jobs.
 
     The result is another warehouse than the backup's: it has its own identity and does not touch
     anything outside its root (P31). Raises BackupRefused if the file is no backup, or has a newer
@@ -253,8 +274,15 @@ def restore_metastore(
         try:
             machine = Machine(_state_of(begun, path), begun)
             _require_inside(machine.state, path)
+            stored = _settings(machine.state, path)
             opened = _advance(machine, highest, owner)
             state, end = machine.state, begun.origin
+            kept = {
+                name: text
+                for name, text in stored.items()
+                if keep_settings or setting(name).bounded
+            }
+            state.settings = Settings(kept)
             log.create(end.position)
             log.open_to_append()
             # It goes on after the backup's position, so that no batch has one of the backup's.
@@ -277,7 +305,29 @@ def restore_metastore(
         foreign=tuple(
             sorted(table.record.name for table in state.tables.values() if table.record.foreign)
         ),
+        settings=kept,
+        left_out={name: text for name, text in stored.items() if name not in kept},
+        reads=_read_outside(state),
     )
+
+
+def _settings(state: State, path: Path) -> dict[str, str]:
+    """Raises BackupRefused for a value that nobody could have set."""
+    try:
+        return dict(Settings.of(state.settings.overrides).overrides)
+    except SettingRefused as error:
+        raise BackupRefused(f"{path} is no backup of a metastore: {error}") from error
+
+
+def _read_outside(state: State) -> dict[str, str]:
+    files = [(view.name, view.external) for view in state.views.values() if view.external]
+    found = {
+        name: place
+        for name, external in files
+        for place in (external.location, *external.partitions.values())
+        if place and not is_relative(place)
+    }
+    return dict(sorted(found.items()))
 
 
 def _opened(path: Path, scratch: Path) -> StateFile:
@@ -308,6 +358,10 @@ def _require_inside(state: State, path: Path) -> None:
     entities = [*state.directories.items(), *state.dropped_directories.items()]
     paths_below |= {partition for (_, partition), _ in entities if partition is not None}
     paths_below |= {task.partition for task in state.queue.values() if task.partition is not None}
+    for view in state.views.values():
+        if view.external is not None:
+            places = (view.external.location, *view.external.partitions.values())
+            paths_below |= {place for place in places if place and is_relative(place)}
     names = {name for _, directories in entities for name in directories}
     outside = {below for below in paths_below if leads_out(below)}
     outside |= {name for name in names - {""} if "/" in name or leads_out(name)}
@@ -315,6 +369,35 @@ def _require_inside(state: State, path: Path) -> None:
         raise BackupRefused(
             f"{path} is no backup of a metastore: its {min(outside)!r} is no place below the"
             " warehouse's directory; restore a backup that `acid metastore backup` wrote"
+        )
+    _require_apart(state, path)
+
+
+def _require_apart(state: State, path: Path) -> None:
+    """Raises BackupRefused for a table inside of another's directory or a hidden one, such as the
+    metastore's, and for a drop there: the Cleaner would remove what is not the dropped one's."""
+    live = {table.record.location: table.record for table in state.tables.values()}
+    drops = {
+        drop.location: drop.location.removesuffix(f"/{drop.partition}")
+        if drop.partition is not None
+        else drop.location
+        for drop in state.drops()
+    }
+    gone = {table.record.location for table in state.dropped_tables.values()}
+    for place in filter(is_relative, {*live, *drops, *drops.values(), *gone}):
+        parts = place.split("/")
+        above = {"/".join(parts[:end]) for end in range(1, len(parts))}
+        around = above.intersection(live) - {drops.get(place, "")}
+        if around or any(map(is_hidden, parts[: drops.get(place, place).count("/") + 1])):
+            raise BackupRefused(
+                f"{path} is no backup of a metastore: its {place!r} is in"
+                f" {min(around, default='a hidden directory')!r}; restore a backup that `acid"
+                " metastore backup` wrote"
+            )
+    if len(live) < len(state.tables):
+        raise BackupRefused(
+            f"{path} is no backup of a metastore: two of its tables have one location; restore a"
+            " backup that `acid metastore backup` wrote"
         )
 
 
@@ -328,6 +411,7 @@ def restore_directory(
     highest: Callable[[TableRecord, Known], Highest],
     replace_it: bool = False,
     owner: Owner | None = None,
+    keep_settings: bool = False,
 ) -> Restored:
     """`restore_metastore` into a directory; with `replace_it` its old files are put aside.
 
@@ -347,7 +431,7 @@ def restore_directory(
         home.unfinished.touch(0o600)
         replaced = put_aside(home)
         try:
-            restored = restore_metastore(log, file, highest, owner)
+            restored = restore_metastore(log, file, highest, owner, keep_settings)
         except BaseException:
             _put_back(home, replaced)
             raise
@@ -390,6 +474,10 @@ def _advance(
         ),
     )
     machine.replay([Recorded(wall_ms(), event)])
+    for table_id, listed in highest_of.items():
+        if listed.elsewhere:
+            table = state.tables[table_id]
+            table.record = dataclasses.replace(table.record, foreign=True)
     return opened
 
 

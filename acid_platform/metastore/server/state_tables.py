@@ -453,6 +453,7 @@ class StateTables:
         """
         connection = self._connection
         if not self._locked:
+            connection.execute("SET max_temp_directory_size = '4GB'")
             databases.close_off(connection)
             self._locked = True
         try:
