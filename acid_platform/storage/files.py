@@ -8,8 +8,10 @@ directories: a key such as `t/delta_1/bucket_0` makes them seem to be there.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import stat
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -24,6 +26,7 @@ from pyarrow import fs
 from acid_platform.base.object_store import BY_SCHEME, store_fault, store_of
 from acid_platform.errors import (
     CorruptFile,
+    InvalidDefinition,
     StoreUnavailable,
     UnsupportedLayout,
     WarehouseNotWritable,
@@ -39,6 +42,7 @@ _THREADS = 8
 _AT_ONCE = 8 << 20
 """The largest file, in bytes, that is fetched from an object store by one request."""
 _NO_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
+_LARGEST_MARKER = 16 << 20
 _COPIED_BYTES = 16 << 20
 """What a copy through this process holds in memory."""
 
@@ -68,7 +72,10 @@ class Files:
             return cls(system, scheme, host), path
         # Spark takes paths verbatim; Arrow wants special characters, as in `p=a b`, escaped.
         uri = quote(_NO_ESCAPE.sub("%25", location), safe="%/:?&=@,;+~!$'()*")
-        system, path = fs.FileSystem.from_uri(uri)
+        try:
+            system, path = fs.FileSystem.from_uri(uri)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InvalidDefinition(f"{location} is in no file system that is known") from error
         local = isinstance(system, fs.LocalFileSystem)
         return cls(system, "" if local else urlparse(location).scheme), path.rstrip("/")
 
@@ -231,9 +238,18 @@ class Files:
             return pa.BufferReader(stream.read_buffer())
 
     def read(self, path: str) -> bytes:
-        """Raises FileNotFoundError."""
+        """The bytes of a small file, such as a marker. Raises FileNotFoundError, and CorruptFile
+        for what is no file or a large one."""
+        if self.local and not stat.S_ISREG(os.stat(path).st_mode):
+            raise CorruptFile(f"{path} is no file, and reading it may not end; remove it")
         with asking(path), self._opened(path) as stream:
-            return bytes(stream.read())
+            content = bytes(stream.read(_LARGEST_MARKER + 1))
+        if len(content) > _LARGEST_MARKER:
+            raise CorruptFile(
+                f"{path} has more than {_LARGEST_MARKER >> 20} MB, as none of its kind has; restore"
+                " it"
+            )
+        return content
 
     def _opened(self, path: str) -> pa.NativeFile:
         stream = self.system.open_input_file(path)

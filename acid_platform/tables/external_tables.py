@@ -43,7 +43,7 @@ from acid_platform.metastore.operations.tables import GetDropped
 from acid_platform.metastore.records import ExternalFiles, TableRecord, ViewRecord
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile, read_footer
-from acid_platform.storage.files import Files, in_threads
+from acid_platform.storage.files import Files, asking, in_threads
 from acid_platform.tables.declaration import check_columns, comments_of
 from acid_platform.tables.locations import require_place
 from acid_platform.transactions import ValidWriteIdList
@@ -400,11 +400,15 @@ def _files_at(source: str) -> tuple[Files, list[tuple[str, int]]]:
     if not files.is_directory(path):
         if not files.exists(path):
             raise InvalidDefinition(f"there is no file {source}")
-        return files, [(path, int(files.system.get_file_info(path).size))]
+        with asking(path):
+            found_file = files.system.get_file_info(path)
+        if not found_file.is_file:
+            raise InvalidDefinition(f"{source} is a pipe or a device, and no file")
+        return files, [(path, int(found_file.size))]
     children = [each for each in files.children(path) if not is_hidden(each.base_name)]
     for child in children:
         if not child.is_file:
-            raise InvalidDefinition(f"{child.path} is a directory; load each by itself")
+            raise InvalidDefinition(f"{child.path} is no file; load a directory by itself")
     found = sorted((child.path, int(child.size)) for child in children if child.size)
     if not found:
         raise InvalidDefinition(f"there is no file in {source}")
@@ -413,7 +417,7 @@ def _files_at(source: str) -> tuple[Files, list[tuple[str, int]]]:
 
 def _shape(files: Files, path: str, target: Sequence[Column]) -> tuple[str, tuple[Column, ...]]:
     """The format and columns of a file. Raises CorruptFile, UnsupportedStatement, WrongType."""
-    with files.system.open_input_stream(path) as stream:
+    with reading(path), files.system.open_input_stream(path) as stream:
         magic = bytes(stream.read(3))
     name = _MAGIC.get(magic)
     if name is None:

@@ -643,4 +643,4 @@ def test_P78_a_query_leaves_nothing_and_answers_no_more_than_may_be_sent(
     finally:
         queries.end()
         tempfile.tempdir = None
-    assert not [*(tmp_path / "tmp").iterdir()]
+    assert not [*(tmp_path / "tmp").glob("acid-queries-*")]
