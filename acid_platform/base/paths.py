@@ -61,7 +61,7 @@ def absolute(location: str, start: str = "") -> str:
     """
     if is_uri(location):
         scheme, _, rest = location.partition("://")
-        return f"{scheme.lower()}://{rest}".rstrip("/")
+        return f"{scheme.lower()}://{rest.rstrip('/')}"
     path = os.path.join(os.getcwd(), start, local_path(location))
     before, up, after = f"{path}/".rpartition("/../")
     if up:

@@ -389,8 +389,8 @@ def restore(
             f"read only, as another warehouse may use their directories, until `acid"
             f" metastore take-over`: {', '.join(restored.foreign)}"
         )
-    for name, place in restored.reads.items():
-        lines.append(f"{name} reads files outside of the warehouse, at {place}")
+    for name, outside in restored.reads.items():
+        lines.append(f"{name} reads files outside of the warehouse, at {outside}")
     if restored.settings:
         lines.append(f"settings of the backup that count: {_assigned(restored.settings)}")
     if restored.left_out:

@@ -74,8 +74,10 @@ class Files:
         uri = quote(_NO_ESCAPE.sub("%25", location), safe="%/:?&=@,;+~!$'()*")
         try:
             system, path = fs.FileSystem.from_uri(uri)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise InvalidDefinition(f"{location} is in no file system that is known") from error
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+            raise InvalidDefinition(
+                f"{location} is in no file system that can be opened here: {error}"
+            ) from error
         local = isinstance(system, fs.LocalFileSystem)
         return cls(system, "" if local else urlparse(location).scheme), path.rstrip("/")
 

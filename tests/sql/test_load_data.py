@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import count
@@ -175,3 +176,17 @@ def test_what_cant_be_loaded_is_named(warehouse: Warehouse, tmp_path: Path) -> N
     with pytest.raises((WrongType, NeedsSpark), match="v"):  # as INSERT … SELECT
         warehouse.sql(f"LOAD DATA LOCAL INPATH '{tmp_path}/x' INTO TABLE {numbers}")
     assert rows(warehouse, table) == [(0, "z")] and rows(warehouse, numbers) == []
+
+
+@pytest.mark.parametrize(
+    "source", ["pipe", "/dev/zero", "hdfs://a/b", "http://a/b", "s3://", "gs:"]
+)
+def test_P67_what_is_no_file_is_refused_by_name(
+    warehouse: Warehouse, tmp_path: Path, source: str
+) -> None:
+    table = created(warehouse)
+    if source == "pipe":
+        os.mkfifo(tmp_path / source)
+        source = f"{tmp_path}/{source}"
+    with pytest.raises(InvalidDefinition):
+        warehouse.sql(f"LOAD DATA LOCAL INPATH '{source}' INTO TABLE {table}")

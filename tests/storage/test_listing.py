@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from acid_platform import UnsupportedLayout
+from acid_platform import CorruptFile, UnsupportedLayout
 from acid_platform.storage.files import Files
 
 OLD, NEW = "base_0000001_v0000003", "base_0000004_v0000009"
@@ -59,3 +60,20 @@ def test_C41_the_next_version_file_stands_for_all_then(
     files, path = Files.of(str(place))
     with pytest.raises(UnsupportedLayout, match=NEW):
         files.entity(path)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "large"])
+@pytest.mark.parametrize("marker", ["_orc_acid_version", "_metadata_acid"])
+def test_P65_a_marker_that_does_not_end_is_refused(tmp_path: Path, marker: str, kind: str) -> None:
+    """The directory may be a stranger's that somebody adopts or registers."""
+    path = tmp_path / "base_0000001" / marker
+    path.parent.mkdir()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+    with pytest.raises(CorruptFile, match=r"may not end|has more than 16 MB"):
+        Files.of(str(tmp_path))[0].entity(str(tmp_path))

@@ -322,10 +322,10 @@ def _settings(state: State, path: Path) -> dict[str, str]:
 def _read_outside(state: State) -> dict[str, str]:
     files = [(view.name, view.external) for view in state.views.values() if view.external]
     found = {
-        name: place
+        name: location
         for name, external in files
-        for place in (external.location, *external.partitions.values())
-        if place and not is_relative(place)
+        for location in (external.location, *external.partitions.values())
+        if location and not is_relative(location)
     }
     return dict(sorted(found.items()))
 
@@ -361,7 +361,7 @@ def _require_inside(state: State, path: Path) -> None:
     for view in state.views.values():
         if view.external is not None:
             places = (view.external.location, *view.external.partitions.values())
-            paths_below |= {place for place in places if place and is_relative(place)}
+            paths_below |= {location for location in places if location and is_relative(location)}
     names = {name for _, directories in entities for name in directories}
     outside = {below for below in paths_below if leads_out(below)}
     outside |= {name for name in names - {""} if "/" in name or leads_out(name)}
@@ -384,13 +384,13 @@ def _require_apart(state: State, path: Path) -> None:
         for drop in state.drops()
     }
     gone = {table.record.location for table in state.dropped_tables.values()}
-    for place in filter(is_relative, {*live, *drops, *drops.values(), *gone}):
-        parts = place.split("/")
+    for location in filter(is_relative, {*live, *drops, *drops.values(), *gone}):
+        parts = location.split("/")
         above = {"/".join(parts[:end]) for end in range(1, len(parts))}
-        around = above.intersection(live) - {drops.get(place, "")}
-        if around or any(map(is_hidden, parts[: drops.get(place, place).count("/") + 1])):
+        around = above.intersection(live) - {drops.get(location, "")}
+        if around or any(map(is_hidden, parts[: drops.get(location, location).count("/") + 1])):
             raise BackupRefused(
-                f"{path} is no backup of a metastore: its {place!r} is in"
+                f"{path} is no backup of a metastore: its {location!r} is in"
                 f" {min(around, default='a hidden directory')!r}; restore a backup that `acid"
                 " metastore backup` wrote"
             )
