@@ -132,6 +132,7 @@ def test_make_test_fits_its_five_minutes() -> None:
     """By the seconds of the last record: nothing is timed here."""
     recorded = json.loads(seconds.RECORD.read_text())
     assert sum(recorded.values()) <= seconds.BUDGET, "mark tests of files that grew as `more`"
+    assert [name for name in recorded if not (ROOT / name).exists()] == ["others"]
 
 
 def test_the_lock_has_a_hash_for_every_package_and_no_address() -> None:
