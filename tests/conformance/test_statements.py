@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,8 @@ from tests.conformance.configurations import Configuration
 from tests.conformance.slt import OURS, PUBLISHED, Case, cases
 from tests.conftest import temporary_warehouse
 from tests.connect_server import ROOT, connect_server
+from tests.gateway.clients import connected
+from tests.gateway.conftest import serving
 from tests.stores.conftest import a_bucket, a_server, opened
 
 OUR_CASES = [pytest.param(case, id=f"{case.file[:-4]} {case.test}") for case in cases(OURS)]
@@ -27,6 +30,12 @@ PUBLISHED_CASES = [
     )
     for case in cases(PUBLISHED)
 ]
+
+
+def changes(parameter: Any) -> bool:
+    """Whether some statement of the case may change a table."""
+    [case] = parameter.values
+    return any(record.rows is None and not record.error for record in case.records)
 
 
 @pytest.fixture(
@@ -50,6 +59,34 @@ def configuration(
     spark = request.getfixturevalue("spark") if request.param == "spark" else None
     with temporary_warehouse(path / "wh", spark, request.param) as warehouse:
         yield Configuration(name, warehouse)
+
+
+@pytest.fixture(scope="module")
+def through_the_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Configuration]:
+    path: Path = tmp_path_factory.mktemp("gateway")
+    with (
+        temporary_warehouse(path / "wh", engine="local") as warehouse,
+        serving(warehouse) as server,
+        connected(server.address) as client,
+    ):
+        yield Configuration("gateway", warehouse, client)
+
+
+@pytest.mark.more
+@pytest.mark.parametrize(
+    "case",
+    [
+        *filter(changes, OUR_CASES),
+        *(
+            pytest.param(*parameter.values, id=parameter.id, marks=pytest.mark.slow)
+            for parameter in filter(changes, PUBLISHED_CASES)
+        ),
+    ],
+)
+def test_P34_another_engine_reads_what_each_statement_leaves(
+    through_the_gateway: Configuration, case: Case
+) -> None:
+    through_the_gateway.check(case)
 
 
 @pytest.mark.parametrize("case", OUR_CASES)
