@@ -80,19 +80,19 @@ def test_words_that_say_how_far_a_constraint_holds() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "error", "message"),
     [
-        "a int COMMENT x",
-        "a int FOO COMMENT 'x'",
-        "a int CHECK a > 0",
-        "a int, PRIMARY KEY a",
-        "a int, CHECK (a > 0) b",
-        "a int NOT",
-        "a int CONSTRAINT",
+        ("a int COMMENT x", InvalidExpression, "COMMENT needs a text before 'x'"),
+        ("a int FOO COMMENT 'x'", InvalidDefinition, "',' expected before 'FOO'"),
+        ("a int CHECK a > 0", InvalidExpression, "CHECK needs . before 'a'"),
+        ("a int, PRIMARY KEY a", InvalidDefinition, "unknown type 'key'"),
+        ("a int, CHECK (a > 0) b", InvalidExpression, "the constraint ends before 'b'"),
+        ("a int NOT", InvalidExpression, "not understood before 'NOT'"),
+        ("a int CONSTRAINT", InvalidExpression, "a name is needed at its end"),
     ],
 )
-def test_lists_that_are_no_sql(text: str) -> None:
-    with pytest.raises((InvalidExpression, InvalidDefinition)):
+def test_lists_that_are_no_sql(text: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         parse_columns(ColumnList.of(text).text)
 
 
@@ -199,11 +199,17 @@ def test_P74_usual_conditions_are_kept(condition: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "text"),
-    [("a", "upper('x')"), ("a", "b"), ("a", "rand()"), ("s", "1"), ("c", "'abcd'")],
+    ("column", "text", "error", "message"),
+    [
+        *(("a", text, InvalidDefinition, "is a literal") for text in ("upper('x')", "b", "rand()")),
+        ("s", "1", UnsupportedStatement, "s struct<x:int> can only have DEFAULT NULL"),
+        ("c", "'abcd'", InvalidDefinition, "'abcd' is too long for c char.3"),
+    ],
 )
-def test_values_that_are_no_default(column: str, text: str) -> None:
-    with pytest.raises((InvalidDefinition, UnsupportedStatement)):
+def test_values_that_are_no_default(
+    column: str, text: str, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
         declared_constraints("db.t", COLUMNS, (), [Constraint.default(column, text)])
 
 
