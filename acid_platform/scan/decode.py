@@ -43,6 +43,7 @@ from acid_platform.values.arrow_types import (
     bytes_as_text,
     filled,
     from_numpy,
+    has_text,
     has_text_as_bytes,
     is_utf8,
     values_of,
@@ -350,8 +351,9 @@ class FileRead:
                 array = named.get(column.name)
                 if array is not None and has_text_as_bytes(array.type, column.type):
                     named[column.name] = bytes_as_text(array)
-        if not self.read.as_stored and not file.has_checked_text:
-            self._require_texts(named)
+        texts = {name: array for name, array in named.items() if has_text(array.type)}
+        if texts and not self.read.as_stored and not file.has_checked_text:
+            self._require_texts(texts)
         return named
 
     def _is_contiguous(self, file: DataFile) -> bool:

@@ -292,7 +292,7 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
         return as_written(batch)
 
     def _decoded(self, index: int, names: Sequence[str]) -> pa.RecordBatch:
-        if self.has_old_decimals:
+        if self._with_old_decimals(names):
             return exact_decimals(lambda scale: self._scaled(index, names, scale), self.path)
         return self._scaled(index, names)
 
@@ -321,7 +321,7 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
         if any("." in name for name in names):
             require_found_by_name(self._value_fields, self.path)
         zoned = self._with_wall_clocks(names) and self._has_zones()
-        if timestamps == "us" or zoned or self.has_old_decimals:
+        if timestamps == "us" or zoned or self._with_old_decimals(names):
             for index in range(self.nstripes):
                 batch = self._decoded(index, names)
                 if timestamps == "ns" and any(map(in_microseconds, batch.schema.types)):
@@ -391,15 +391,22 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
         return any(zone_of(self, index) for index in range(self.nstripes))
 
     def _with_wall_clocks(self, names: Sequence[str]) -> bool:
-        kinds = self.schema
+        return any(map(has_wall_clocks, self._types(names)))
+
+    def _with_old_decimals(self, names: Sequence[str]) -> bool:
+        """Footers are long: that of a file of which no decimal is read isn't looked through."""
+        decimals = any(has_leaf(kind, pa.types.is_decimal) for kind in self._types(names))
+        return decimals and self.has_old_decimals
+
+    def _types(self, names: Sequence[str]) -> Iterator[pa.DataType]:
+        """The types of columns (`root` or `root.field`)."""
         for name in names:
-            root, _, field = name.partition(".")
-            kind = kinds.field(name if name in kinds.names else root).type
-            if name not in kinds.names and field:
-                kind = kind.field(field).type
-            if has_wall_clocks(kind):
-                return True
-        return False
+            if name in self.schema.names:
+                yield self.schema.field(name).type
+            else:
+                root, _, field = name.partition(".")
+                kind = self.schema.field(root).type
+                yield kind.field(field).type if field else kind
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:

@@ -254,6 +254,9 @@ def _number(message: bytes, field: int) -> int:
 
 
 def _is_old_decimal(kind: bytes) -> bool:
+    # Most types are no decimals, and are not parsed for it; a longer varint of 14 begins with 142.
+    if KINDS["decimal"] not in kind and KINDS["decimal"] | 128 not in kind:
+        return False
     return _number(kind, KIND) == KINDS["decimal"] and not _number(kind, _PRECISION)
 
 
