@@ -15,6 +15,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     INT,
     TINYINT,
     duckdb_type,
+    needs_spark,
     ordered,
     spark_name,
     wider,
@@ -157,7 +158,10 @@ class Expressions(Translator):
         if node.this.find(exp.Distinct):
             raise NeedsSpark(node.sql("spark"))
         function = Expressions(self.select, aggregates=True, nested=grouped, queries="window")
-        return function._call(node.this, over)
+        value = function._call(node.this, over)
+        if node.args.get("order") and isinstance(node.this, exp.Min | exp.Max):
+            return _first_zero(node, value)
+        return value
 
     def _over(self, node: exp.Window, plain: Expressions) -> str:
         """DuckDB's OVER clause. Raises NeedsSpark for frames that are not known to be equal."""
@@ -297,6 +301,16 @@ def _shifted(window: exp.Window, clause: str, plain: Expressions) -> Typed | Non
             arguments.append(cast(default, column.type).sql)
     call = f"{name}({', '.join(arguments)}){clause}"
     return Typed(f"CAST({call} AS {duckdb_type(column.type)})", column.type)
+
+
+def _first_zero(window: exp.Window, value: Typed) -> Typed:
+    """`min` or `max`: of 0.0 and -0.0, which are equal, Spark keeps the first and DuckDB either."""
+    if not any(kind.kind in ("float", "double") for kind in value.type.walk()):
+        return value
+    if value.type.kind not in ("float", "double"):
+        raise NeedsSpark(window.sql("spark"))
+    failure = needs_spark("which of the equal zeros is the first of a window")
+    return replace(value, sql=f"(CASE WHEN {value.sql} = 0 THEN {failure} ELSE {value.sql} END)")
 
 
 def _require_order(window: exp.Window) -> None:
