@@ -145,7 +145,7 @@ def test_P18_nothing_is_left_in_the_session(warehouse: Warehouse) -> None:
         ("SELECT x.zzz FROM u x", UnknownColumn, r"no column x\.zzz; columns are id, w"),
         ("SELECT row__id FROM (SELECT * FROM u) x", UnknownColumn, "no column row__id"),
         ("SELECT nosuch(id) FROM u", InvalidExpression, "there is no function 'nosuch'"),
-        ("SELECT id, count(*) FROM u", InvalidExpression, "MISSING_GROUP_BY|GROUP BY"),
+        ("SELECT id, count(*) FROM u", InvalidExpression, "MISSING_GROUP_BY"),
         *(
             (f"SELECT w{rest}", UnsupportedStatement, f"{what} is not known .*{known}.* by AS")
             for rest, what, known in (

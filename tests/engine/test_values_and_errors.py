@@ -38,8 +38,11 @@ def table(warehouse: Warehouse) -> Table:
     [
         ("UPDATE db.t SET id = CAST(1 / (id - 1) AS int)", "Division by zero"),
         ("UPDATE db.t SET v = array('a')[id]", "out of bounds"),
-        ("DELETE FROM db.t WHERE id % (id - 1) = 0", "(Remainder|Division) by zero"),
-        ("DELETE FROM db.t WHERE id = (SELECT id FROM db.t)", "More than one row|has several rows"),
+        ("DELETE FROM db.t WHERE id % (id - 1) = 0", "Remainder by zero"),
+        (
+            "DELETE FROM db.t WHERE id = (SELECT id FROM db.t)",
+            {"spark": "More than one row returned", "auto": "a value has several rows"},
+        ),
         ("CREATE TABLE db.u AS SELECT 1 / (id - 1) AS x FROM db.t", "Division by zero"),
         ("INSERT INTO db.t SELECT CAST(1 / (id - 1) AS int), v FROM db.t", "Division by zero"),
         ("UPDATE db.t SET v = raise_error('stop here')", "stop here"),
@@ -48,9 +51,15 @@ def table(warehouse: Warehouse) -> Table:
     ],
 )
 def test_an_expression_without_a_value_is_an_error_of_the_platform(
-    warehouse: Warehouse, table: Table, statement: str, named: str
+    warehouse: Warehouse,
+    table: Table,
+    statement: str,
+    named: str | dict[str, str],
+    request: pytest.FixtureRequest,
 ) -> None:
-    with pytest.raises(InvalidExpression, match=named) as raised:
+    by_engine = {"spark": named, "auto": named} if isinstance(named, str) else named
+    told = by_engine[request.node.callspec.params["warehouse"]]
+    with pytest.raises(InvalidExpression, match=told) as raised:
         warehouse.sql(statement)
     assert "ansi.enabled" not in str(raised.value)
     assert table.count() == 2
