@@ -22,7 +22,7 @@ from sqlglot import exp
 from acid_platform.errors import InvalidExpression, UnknownColumn, UnsupportedStatement
 from acid_platform.layout.types import FLOATING, INTEGRAL, Column, HiveType, unknown_column
 from acid_platform.predicates import literals
-from acid_platform.predicates.analysis import columns_of, parsed
+from acid_platform.predicates.analysis import columns_of, parsed, shallow
 from acid_platform.predicates.arrow_compare import (
     Datum,
     Evaluate,
@@ -322,7 +322,8 @@ def may_match(
         for index, column in enumerate(columns)
         if column in judged
     }
-    return [bool(answer) for answer in _may(parsed(where), judged, values, len(partitions))]
+    with shallow("the condition"):
+        return [bool(answer) for answer in _may(parsed(where), judged, values, len(partitions))]
 
 
 def _values(texts: Iterable[str | None], kind: HiveType) -> pa.Array:
@@ -342,8 +343,11 @@ def _may(
         case exp.Paren():
             return _may(node.this, columns, values, count)
         case exp.And() | exp.Or():
-            left, right = (_may(side, columns, values, count) for side in (node.left, node.right))
-            return np.asarray(left & right if isinstance(node, exp.And) else left | right)
+            joined = np.logical_and if isinstance(node, exp.And) else np.logical_or
+            mask = np.full(count, isinstance(node, exp.And))
+            for term in node.flatten(unnest=False):  # a long chain is as deep as a tree may be
+                joined(mask, _may(term, columns, values, count), out=mask)
+            return mask
     predicate = predicate_or_none(node, columns)
     if predicate is None:
         return np.ones(count, bool)

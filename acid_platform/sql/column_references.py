@@ -233,6 +233,7 @@ class _Scopes:
     columns_of: ColumnsOf
     database: str
     scopes: dict[int, tuple[FromMember, ...]] = field(default_factory=dict)
+    selected: dict[int, tuple[bool, frozenset[str]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, tables: Sequence[exp.Table], columns_of: ColumnsOf, database: str) -> _Scopes:
@@ -247,6 +248,13 @@ class _Scopes:
             self.scopes[id(select)] = ()  # what a CTE would find if it named itself
             self.scopes[id(select)] = tuple(self._members(select))
         return self.scopes[id(select)]
+
+    def selection_of(self, select: exp.Select) -> tuple[bool, frozenset[str]]:
+        """Whether all its columns have names, and their aliases: read once, not for each column."""
+        if id(select) not in self.selected:
+            named = all(map(_is_named, select.expressions))
+            self.selected[id(select)] = named, frozenset(_aliases(select))
+        return self.selected[id(select)]
 
     def _members(self, select: exp.Select) -> Iterator[FromMember]:
         waiting = [*members(select), *(select.args.get("laterals") or ())]
@@ -323,7 +331,7 @@ def _unknown(column: exp.Column, scopes: _Scopes) -> UnknownColumn | Unsupported
     ):
         return None
     by_name: dict[str, set[str]] = {}
-    aliases: set[str] = set()
+    is_alias = False
     level = 0  # of the query that has the column; 0 if it is where the name stands
     for distance, select in enumerate(visible_selects(column)):
         members_here = scopes.members_of(select)
@@ -333,17 +341,18 @@ def _unknown(column: exp.Column, scopes: _Scopes) -> UnknownColumn | Unsupported
             by_name.setdefault(member.name, set()).update(member.columns)
         if level == distance and not any(member.names(parts) for member in members_here):
             level += 1
-        if not all(map(_is_named, select.expressions)) and column.find_ancestor(*_AFTER_SELECTION):
+        named, aliases = scopes.selection_of(select)
+        if not named and column.find_ancestor(*_AFTER_SELECTION):
             return None
-        aliases.update(_aliases(select))
+        is_alias = is_alias or parts[0] in aliases
     written = ".".join(part.name for part in column.parts)
-    if 1 < level <= distance and parts[0] not in aliases:
+    if 1 < level <= distance and not is_alias:
         return UnsupportedStatement(
             f"{written} is a column of a query further out than the one directly around its"
             " subquery, which Spark does not resolve; join the tables in one of the queries between"
         )
     every = set().union(*by_name.values())
-    if len(parts) > 2 or not by_name or parts[0] in every | aliases:
+    if len(parts) > 2 or not by_name or is_alias or parts[0] in every:
         return None
     if len(parts) == 2:
         if parts[0] not in by_name or parts[1] in by_name[parts[0]]:

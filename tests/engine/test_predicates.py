@@ -128,3 +128,11 @@ def test_F4_whole_numbers_beyond_their_type_are_null(kind: str, bits: int) -> No
         assert partition_value(f" {value} ", HiveType(kind)) == value
     for value in (-limit - 1, limit):
         assert partition_value(str(value), HiveType(kind)) is None
+
+
+@pytest.mark.parametrize("operator", ["OR", "AND"])
+def test_P78_a_long_chain_is_no_deep_tree_for_partitions(operator: str) -> None:
+    """As deep as the parser lets a condition be."""
+    where = f" {operator} ".join(f"p >= {number}" for number in range(400, 1380))
+    found = may_match(where, parse_columns("p int"), [["399"], ["400"], ["2000"]])
+    assert found == [False, operator == "OR", True]

@@ -52,6 +52,7 @@ class Select:
         self.named, self.correlated = named, False
         self.relation = queries.relation(node, ctes)
         self.items = [*self._items()]
+        self.aliases = [alias.lower() for alias, _ in self.items]
         clauses = [node.args.get("having"), *(item for _, item in self.items), *order_of(node)]
         group = node.args.get("group")
         self.grouped = group is not None or any(map(aggregated, clauses))
@@ -201,7 +202,7 @@ class Select:
         item = self.items[position][1]
         if isinstance(item, ScopeColumn):
             return self.as_grouped(item.value)
-        earlier = frozenset(alias.lower() for alias, _ in self.items[:position])
+        earlier = frozenset(self.aliases[:position])
         translator = Expressions(self, earlier, windows=True)
         if isinstance(item, exp.Column) and not isinstance(item.this, exp.Star):
             column = translator.resolve([part.name for part in item.parts])
