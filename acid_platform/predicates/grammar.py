@@ -84,13 +84,26 @@ _BITS: tuple[tuple[TokenType, type[exp.Binary]], ...] = (
 """The last to bind first."""
 
 
-CALLED, UNIT, IS_NOT, SIGNED = "called", "unit", "is not", "signed"
+CALLED, ARGUMENTS, UNIT, IS_NOT = "called", "arguments", "unit", "is not"
+SIGNED, SUFFIXED = "signed", "suffixed"
+"""What a node's `meta` says of the text, since Spark names columns by what was written: the name of
+the function in lower case and its arguments in their order, the unit of `date_trunc`, `trunc` and
+`extract` or the pattern of `date_format`, whether it is an `IS NOT`, whether a number has a plus
+sign, and of a type whether it was a number's suffix as in `1L`. sqlglot has one node for `nvl` and
+`coalesce`, and for `'month'` and `'MONTH'`, patterns of its own, and another order of arguments."""
 _RUNS_CODE = ("java_method", "reflect", "try_reflect")
 """Functions of Spark that call any method of Java by its name (P67)."""
-"""What a node's `meta` says of the text, since Spark names columns by what was written: the name of
-the function in lower case, the unit of `date_trunc` and `trunc` or the pattern of `date_format`,
-whether it is an `IS NOT`, and whether a number has a plus sign. sqlglot has one node for `nvl` and
-`coalesce`, and for `'month'` and `'MONTH'`, and patterns of its own."""
+
+
+_SUFFIXES = ("L", "S", "Y", "D", "F", "BD")
+"""What a number ends in that is of another type than its digits."""
+
+
+class Written(tuple[exp.Expr, ...]):
+    """Nodes that a copy of the tree shares, which a copy for each would make again and again."""
+
+    def __deepcopy__(self, _: object) -> Written:
+        return self
 
 
 def _pattern(kind: type[exp.Binary]) -> Any:
@@ -204,6 +217,13 @@ class _Operators(Clauses):
             else:
                 return this
 
+    def _parse_dcolon(self: Any) -> Any:
+        suffixed = self._curr is not None and self._curr.text.upper() in _SUFFIXES
+        kind = super()._parse_dcolon()  # type: ignore[misc]
+        if suffixed and kind is not None:
+            kind.meta[SUFFIXED] = True
+        return kind
+
     def _plus(self: Any) -> Any:
         operand = self._parse_unary()
         if isinstance(operand, exp.Literal) and not operand.is_string:
@@ -231,9 +251,15 @@ class _Operators(Clauses):
             predicate.meta[IS_NOT] = True
         return predicate
 
+    def validate_expression(self: Any, expression: exp.Expr, args: Any = None) -> Any:
+        if args is not None and self.called:
+            expression.meta[CALLED], expression.meta[ARGUMENTS] = self.called[-1], Written(args)
+        return super().validate_expression(expression, args)
+
     def _parse_function_call(self: Any, *arguments: Any, **options: Any) -> Any:
         written = self._curr.text.lower() if self._curr else ""
-        after = self._tokens[self._index + 1 : self._index + 2]
+        begins = self._index
+        after = self._tokens[begins + 1 : begins + 2]
         if written in _RUNS_CODE and after and after[0].token_type is TokenType.L_PAREN:
             raise UnsupportedStatement(
                 f"{written}(…) is not supported: it would run a method of Java that the text names,"
@@ -250,7 +276,37 @@ class _Operators(Clauses):
             self.called = around
         if isinstance(call, exp.Func) and not isinstance(call, exp.Case):
             call.meta[CALLED] = written
+            if isinstance(call, exp.Extract):
+                call.meta[UNIT] = self._tokens[begins + 2].text
+            elif written == "substr" and self._has_from(begins):
+                call.meta[CALLED] = "substring"
         return call
+
+    def _has_from(self: Any, begins: int) -> bool:
+        """Whether FROM stands in the parentheses of a call, and in none that are inside."""
+        depth = 0
+        for token in self._tokens[begins + 1 : self._index]:
+            depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(token.token_type, 0)
+            if depth == 1 and token.token_type is TokenType.FROM:
+                return True
+        return False
+
+    def _parse_position(self: Any, haystack_first: bool = False) -> Any:
+        begins = self._index
+        node = super()._parse_position(haystack_first)  # type: ignore[misc]
+        if node.args.get("position") is not None or not self._is_in(begins):
+            given = (node.args.get(part) for part in ("substr", "this", "position"))
+            node.meta[ARGUMENTS] = Written(part for part in given if part is not None)
+        return node
+
+    def _is_in(self: Any, begins: int) -> bool:
+        """Whether the first value since then is followed by IN, and not by a comma."""
+        depth = 0
+        for token in self._tokens[begins : self._index]:
+            depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(token.token_type, 0)
+            if depth == 0 and token.token_type in (TokenType.IN, TokenType.COMMA):
+                return bool(token.token_type is TokenType.IN)
+        return False
 
     def _parse_is_rhs(self: Any, distinct: bool = False) -> Any:
         if distinct:

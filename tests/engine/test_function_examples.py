@@ -19,7 +19,7 @@ from acid_platform.engine.local.translation.duckdb_sql import translated
 from acid_platform.engine.local.translation.expressions import translate_value
 from acid_platform.layout.sql_text import for_spark
 from acid_platform.layout.types import Column
-from tests.engine.function_examples import Example, examples
+from tests.engine.function_examples import MOVING, Example, as_typed, examples
 from tests.engine.local.differential import equal, plain
 
 pytestmark = pytest.mark.spark
@@ -158,3 +158,29 @@ def test_P33_the_local_engine_gives_the_value_of_every_example_or_leaves_it(
     spark: SparkSession,
 ) -> None:
     require_same_values(spark, examples(spark), at_least=200)
+
+
+def require_as_typed(spark: SparkSession, documented: Iterable[Example], at_least: int) -> None:
+    """No example that is typed as documented has other names, types or rows; `at_least` are right,
+    the others are refused."""
+    states = {
+        example.statement: as_typed(spark, example)
+        for example in documented
+        if not MOVING.search(example.statement)
+    }
+    wrong = {text: why for text, (state, why) in states.items() if state == "wrong"}
+    assert wrong == {}
+    assert sum(state == "right" for state, _ in states.values()) >= at_least
+
+
+def test_P33_a_documented_statement_as_typed_has_the_names_types_and_rows_of_Spark(
+    spark: SparkSession,
+) -> None:
+    require_as_typed(spark, examples(spark, SAMPLE), at_least=6)
+
+
+@pytest.mark.slow
+def test_P33_every_documented_statement_as_typed_has_the_names_types_and_rows_of_Spark(
+    spark: SparkSession,
+) -> None:
+    require_as_typed(spark, examples(spark), at_least=140)

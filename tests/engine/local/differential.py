@@ -18,12 +18,14 @@ from pyspark.sql import functions as F
 from acid_platform import AcidError, NeedsSpark
 from acid_platform.engine.interface import TableRead
 from acid_platform.engine.local.translation.casts import Typed
-from acid_platform.engine.local.translation.column_names import NameScope, column_name
+from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.duckdb_sql import raise_as_ours, translated
 from acid_platform.engine.local.translation.expressions import translate_value
+from acid_platform.engine.local.translation.printed_names import column_name
 from acid_platform.engine.local.translation.queries import QueryTranslator
 from acid_platform.engine.spark import failures as spark_failures
 from acid_platform.engine.spark.spark_types import stripped
+from acid_platform.predicates.grammar import SparkSql
 from acid_platform.scan.scans import Scan
 from tests.engine.local import values
 
@@ -182,9 +184,9 @@ def name_differences(table: DataFrame, wanted: Sequence[Local]) -> Iterator[str]
     """One line for each expression whose column Spark names otherwise."""
     named = {}
     for local in wanted:
-        tree = sqlglot.parse_one(local.expression, dialect="spark")
+        tree = sqlglot.parse_one(local.expression, dialect=SparkSql)
         with suppress(NeedsSpark):
-            named[tree.sql("spark")] = column_name(tree)
+            named[local.expression] = column_name(tree)
     found = table.alias("t").selectExpr(*named).columns
     for (text, ours), theirs in zip(named.items(), found, strict=True):
         if ours != theirs:

@@ -13,6 +13,7 @@ from acid_platform.engine.interface import TableRead
 from acid_platform.engine.local.run_query import query
 from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.expressions import translate_value
+from acid_platform.engine.local.translation.printed_names import column_name
 from acid_platform.engine.local.translation.queries import QueryTranslator
 from acid_platform.engine.local.translation.text_patterns import re2_pattern
 from acid_platform.layout.types import parse_columns
@@ -35,6 +36,48 @@ EXAMPLES = [
     ("CAST('-9223372036854775808' AS bigint) % -1", 0),
     ("regexp_like('%SystemDrive%\\\\Users\\\\John', '%SystemDrive%\\\\\\\\Users.*')", True),
 ]
+NAMES = [
+    ("positive(1)", "(+ 1)"),
+    ("1e10", "1.0E10"),
+    ("5L + 2.50", "(5 + 2.50)"),
+    ("-5L", "-5"),
+    ("'10' :: int", "CAST(10 AS INT)"),
+    ("DATE'2016-04-08' = x'0a'", "(DATE '2016-04-08' = X'0A')"),
+    ("shiftleft(2, 1)", "shiftleft(2, 1)"),
+    ("2 << 1", "(2 << 1)"),
+    ("4 >>> 1", "(4 >>> 1)"),
+    ("sqrt(acos(4))", "SQRT(ACOS(4))"),
+    ("ceil(5)", "CEIL(5)"),
+    ("ceiling(5)", "ceiling(5)"),
+    ("ceil(3.1411, -3)", "ceil(3.1411, -3)"),
+    ("CHAR_LENGTH('Spark SQL ')", "char_length(Spark SQL )"),
+    ("POSITION('bar' IN 'foobarbar')", "locate(bar, foobarbar, 1)"),
+    ("position('bar', 'foobarbar', 5)", "position(bar, foobarbar, 5)"),
+    ("substr('Spark SQL', 5)", "substr(Spark SQL, 5, 2147483647)"),
+    ("substr('Spark SQL' FROM -3)", "substring(Spark SQL, -3, 2147483647)"),
+    ("trim(LEADING FROM ' a ')", "ltrim( a )"),
+    ("trim('SL' FROM 'SSparkSQLS')", "TRIM(BOTH SL FROM SSparkSQLS)"),
+    ("overlay('Spark SQL' PLACING '_' FROM 6)", "overlay(Spark SQL, _, 6, -1)"),
+    ("mask('AbCD123', NULL, 'q')", "mask(AbCD123, NULL, q, n, NULL)"),
+    ("isnotnull(1)", "(1 IS NOT NULL)"),
+    ("like('Spark', '_park')", "Spark LIKE _park"),
+    ("'a' like '/%b' ESCAPE '/'", "a LIKE /%b ESCAPE '/'"),
+    ("'Spark' ilike '_Park'", "ilike(Spark, _Park)"),
+    ("MOD(2, 1.8)", "mod(2, 1.8)"),
+    ("extract(week FROM DATE'2019-08-12')", "extract(week FROM DATE '2019-08-12')"),
+    ("assert_true(0 < 1)", "assert_true((0 < 1), '(0 < 1)' is not true!)"),
+    ("months_between('1997-02-28', '1996-10-30')", "months_between(1997-02-28, 1996-10-30, true)"),
+    (
+        "filter(array(1), x -> x > 1)",
+        "filter(array(1), lambdafunction((namedlambdavariable() > 1), namedlambdavariable()))",
+    ),
+    (
+        "row_number() OVER (PARTITION BY a ORDER BY b)",
+        "row_number() OVER (PARTITION BY a ORDER BY b ASC NULLS FIRST"
+        " ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
+    ),
+]
+"""Names of columns as Spark 4.3 gave them."""
 AGGREGATES = [
     ("SELECT collect_list(col) FROM VALUES (1), (2), (1) AS tab(col)", [1, 2, 1]),
     ("SELECT collect_list(col) FROM VALUES (1), (NULL), (1) AS tab(col)", [1, 1]),
@@ -81,6 +124,11 @@ def value_of(sql: str) -> object:
 @pytest.mark.parametrize(("expression", "value"), EXAMPLES)
 def test_P33_an_expression_has_the_documented_value(expression: str, value: object) -> None:
     assert value_of(translate_value(expression, NameScope(())).sql) == value
+
+
+@pytest.mark.parametrize(("expression", "name"), NAMES)
+def test_P33_a_column_has_the_name_that_Spark_prints(expression: str, name: str) -> None:
+    assert column_name(sqlglot.parse_one(expression, dialect=SparkSql)) == name
 
 
 @pytest.mark.parametrize("kind", ["float", "double"])

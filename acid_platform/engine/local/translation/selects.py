@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from acid_platform.engine.local.translation.casts import Typed, as_key, cast
-from acid_platform.engine.local.translation.column_names import ScopeColumn, column_name
+from acid_platform.engine.local.translation.column_names import ScopeColumn
 from acid_platform.engine.local.translation.duckdb_sql import BOOLEAN, DATE, identifier
+from acid_platform.engine.local.translation.printed_names import column_name
 from acid_platform.engine.local.translation.query_clauses import (
     QueryBlock,
     TopRows,
