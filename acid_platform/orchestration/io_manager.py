@@ -11,6 +11,7 @@ loaded (P57).
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from difflib import get_close_matches
@@ -20,6 +21,7 @@ import dagster as dg
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from pydantic import Field, PrivateAttr
 
+from acid_platform.base.paths import user_path
 from acid_platform.errors import InvalidDefinition, NoSuchTable, OutcomeUnknown
 from acid_platform.handles.read_verbs import Snapshot
 from acid_platform.handles.transaction import Transaction, autocommit
@@ -270,12 +272,12 @@ def stored_in(key: dg.AssetKey, settings: Mapping[str, Any], schema: str | None)
 
 
 class TableOwner(NamedTuple):
-    """An asset and its table. `warehouse`: the path and the metastore as they are configured; None:
-    any, as of an external asset, which only names the table."""
+    """An asset and its table. `warehouse`: its path; None: any, as of an external asset, which only
+    names the table."""
 
     table: str
     key: dg.AssetKey
-    warehouse: tuple[object, object] | None
+    warehouse: str | None
 
 
 def require_own_tables(assets: Iterable[object]) -> None:
@@ -314,11 +316,11 @@ def _owners(asset: dg.AssetsDefinition) -> Iterator[TableOwner]:
                 assert isinstance(manager, dg.ResourceDefinition)
                 nested = getattr(manager, "nested_resources", {}).get("warehouse")
                 definition = nested and nested.get_resource_definition()
-                schema = _settings(manager).get("schema")
+                settings = _settings(manager)
+                if settings is None or not isinstance(settings.get("schema"), str | None):
+                    continue  # only its run will know
                 with suppress(InvalidDefinition):  # its run says so
-                    table = stored_in(
-                        key, spec.metadata, schema if isinstance(schema, str) else None
-                    )
+                    table = stored_in(key, spec.metadata, settings.get("schema"))
                     yield TableOwner(table, key, _place(definition))
 
 
@@ -333,16 +335,27 @@ def _is_ours(manager: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, AcidIOManager)
 
 
-def _place(warehouse: dg.ResourceDefinition | None) -> tuple[object, object]:
-    settings = _settings(warehouse)
-    return str(settings.get("path")), str(settings.get("metastore"))
+def _place(warehouse: dg.ResourceDefinition | None) -> str:
+    path = (_settings(warehouse) or {}).get("path")
+    known = isinstance(path, str | None)
+    return user_path(WarehouseResource(path=path).where) if known else str(path)
 
 
-def _settings(definition: dg.ResourceDefinition | None) -> Mapping[str, Any]:
-    """The settings that the definition has before a run."""
+def _settings(definition: dg.ResourceDefinition | None) -> dict[str, Any] | None:
+    """The settings that the definition has before a run; None if a run gives them. An EnvVar of
+    Dagster stands for its value, and for itself where this process has none."""
     field = definition.config_field if definition else None
     value = field.default_value if field and field.default_provided else None
-    return value if isinstance(value, Mapping) else {}
+    if not isinstance(value, Mapping):
+        return None
+    return {name: _of_environment(setting) for name, setting in value.items()}
+
+
+def _of_environment(setting: object) -> object:
+    match setting:
+        case {"env": str(name)}:
+            return os.environ.get(name, setting)
+    return setting
 
 
 def _watch() -> None:

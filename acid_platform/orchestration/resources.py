@@ -73,15 +73,16 @@ class WarehouseResource(OwnSettings, dg.ConfigurableResource):  # type: ignore[t
         Spark starts, or is asked of a function, only when an operation needs it. Raises
         InvalidDefinition for an unknown engine, WarehouseNotWritable, MetastoreUnavailable.
         """
-        return Warehouse.open(self._where, spark, self.metastore, run_id, engine=self.engine)
+        return Warehouse.open(self.where, spark, self.metastore, run_id, engine=self.engine)
 
     @property
     def location(self) -> Location:
         """Where the warehouse and its metastore are, or would be made. Raises InvalidDefinition."""
-        return Location.of(self._where, self.metastore)
+        return Location.of(self.where, self.metastore)
 
     @property
-    def _where(self) -> str:
+    def where(self) -> str:
+        """The path or URI as it is configured."""
         return self.path or os.environ.get("ACID_WAREHOUSE") or DEFAULT_PATH
 
 

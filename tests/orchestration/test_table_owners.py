@@ -1,6 +1,7 @@
 """No two assets of a code location fill the same table (P57)."""
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -64,6 +65,13 @@ def definitions(*assets: Any) -> dg.Definitions:
             "io_manager": AcidIOManager(warehouse=warehouse),
             "in_s": AcidIOManager(warehouse=warehouse, schema="s"),
             "elsewhere": AcidIOManager(warehouse=WarehouseResource(path="var/y")),
+            "named_by_env": AcidIOManager(warehouse=warehouse, schema=dg.EnvVar("P57_SCHEMA")),
+            "named_by_env_later": AcidIOManager(warehouse=warehouse, schema=dg.EnvVar("P57_NONE")),
+            "at_launch": AcidIOManager.configure_at_launch(),
+            "path_of_env": AcidIOManager(warehouse=WarehouseResource(path=dg.EnvVar("P57_PATH"))),
+            "path_written_otherwise": AcidIOManager(
+                warehouse=WarehouseResource(path="./var/y/../x")
+            ),
             "other_system": dg.mem_io_manager,
         },
     )
@@ -86,6 +94,17 @@ SAME: dict[str, Callable[[], Pair]] = {
         external("s", "orders", table="s.orders"),
     ),
     "one of a component": lambda: (plain("orders", schema="s"), by_component("s.orders")),
+    "a schema of the environment": lambda: (
+        plain("orders", manager="named_by_env"),
+        plain("s", "orders"),
+    ),
+    **{
+        f"a warehouse: {manager}": lambda manager=manager: (  # type: ignore[misc]
+            plain("s", "orders"),
+            plain("s", "Orders", manager=manager),
+        )
+        for manager in ("path_of_env", "path_written_otherwise")
+    },
 }
 APART: dict[str, Callable[[], Pair]] = {
     "other names": lambda: (plain("s", "orders"), plain("s", "items")),
@@ -95,6 +114,13 @@ APART: dict[str, Callable[[], Pair]] = {
         plain("s", "Orders", manager="elsewhere"),
     ),
     "another system": lambda: (plain("s", "orders"), plain("s", "Orders", manager="other_system")),
+    **{
+        f"a schema that is no default: {manager}": lambda manager=manager: (  # type: ignore[misc]
+            plain("orders", manager=manager),
+            plain("default", "orders"),
+        )
+        for manager in ("named_by_env", "named_by_env_later", "at_launch")
+    },
     "one that writes by itself": lambda: (
         plain("s", "orders"),
         stored(["s", "Orders"], None, "io_manager", None),
@@ -105,6 +131,12 @@ APART: dict[str, Callable[[], Pair]] = {
         external("postgres", "orders", table="s.orders", kind="postgres"),
     ),
 }
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("P57_SCHEMA", "s")
+    monkeypatch.setenv("P57_PATH", os.path.abspath("var/x"))
 
 
 @pytest.mark.parametrize("case", SAME)
