@@ -339,7 +339,7 @@ def _microseconds(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 def wall_clocks(table: pa.Table, kinds: Sequence[HiveType | None]) -> pa.Table:
     """Spark's rows as `Table.to_arrow` returns them: only what is declared as TIMESTAMP WITH LOCAL
-    TIME ZONE has a zone.
+    TIME ZONE has a zone, and no part of the schema says that it is never NULL.
 
     `kinds` are the declared types of the columns, None where no table declares one.
     """
@@ -352,7 +352,19 @@ def wall_clocks(table: pa.Table, kinds: Sequence[HiveType | None]) -> pa.Table:
         else:
             values = _changed(chunks, _is_instant, lambda array: array.cast(pa.timestamp("us")))
         table = table.set_column(index, field.with_type(values.type), values)
-    return table
+    fields = [field.with_type(_nullable(field.type)).with_nullable(True) for field in table.schema]
+    return table.cast(pa.schema(fields, table.schema.metadata))
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    """The type whose parts may be NULL."""
+    if pa.types.is_list(kind):
+        return pa.list_(_nullable(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_nullable(kind.key_type), _nullable(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(each.name, _nullable(each.type)) for each in kind])
+    return kind
 
 
 def in_full_batches(table: pa.Table) -> pa.Table:
