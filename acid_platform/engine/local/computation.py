@@ -12,7 +12,7 @@ not go into whole numbers.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -26,7 +26,7 @@ from acid_platform.base.databases import in_memory, not_yet_closed
 from acid_platform.base.first_use import PerProcess
 from acid_platform.engine.interface import ChangeRead, TableRead, columns_of
 from acid_platform.engine.local.engine import stoppable
-from acid_platform.engine.local.translation.casts import as_condition, cast
+from acid_platform.engine.local.translation.casts import Typed, as_condition, cast
 from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.duckdb_sql import (
     DATE,
@@ -36,6 +36,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     TIMESTAMP,
     VOID,
     identifier,
+    in_proportion,
     is_internal,
     raise_as_ours,
     spark_name,
@@ -43,7 +44,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     translated,
     wrong_type,
 )
-from acid_platform.engine.local.translation.expressions import translate_value
+from acid_platform.engine.local.translation.expressions import may_fail, translate_value
 from acid_platform.errors import (
     AcidError,
     CorruptFile,
@@ -283,14 +284,28 @@ def numbered(table: pa.Table) -> pa.Table:
     return table.append_column(POSITION, from_numpy(np.arange(table.num_rows)))
 
 
+def require_values(constants: Iterable[str]) -> None:
+    """Raises WrongType, InvalidExpression or NeedsSpark for SQL of a constant that has no value."""
+    for sql in constants:
+        compute(f"SELECT {sql}", {})
+
+
+def _translated(text: str, scope: NameScope, in_order: bool = True) -> Typed:
+    with in_proportion(text) as statement:
+        value = translate_value(text, scope, in_order)
+    require_values(constant.sql for constant in statement.constants)
+    return value
+
+
 def condition_sql(text: str, scope: NameScope) -> str:
-    """DuckDB's SQL of a condition. Raises InvalidExpression, UnknownColumn, NeedsSpark."""
-    return as_condition(translate_value(text, scope), text, null=True).sql
+    """DuckDB's SQL of a condition. Raises InvalidExpression, UnknownColumn, NeedsSpark, and
+    WrongType; a constant without a value fails here, whether there are rows or not."""
+    return as_condition(_translated(text, scope), text, null=True).sql
 
 
 def join_sql(text: str, scope: NameScope) -> str:
     """As `condition_sql` for ON, whose conditions DuckDB may evaluate in any order."""
-    return as_condition(translate_value(text, scope, in_order=False), text).sql
+    return as_condition(_translated(text, scope, in_order=False), text).sql
 
 
 # --- values of a column ---------------------------------------------------------------------------
@@ -300,14 +315,23 @@ def value_sql(text: str, column: Column, scope: NameScope, table: str) -> str:
     """DuckDB's SQL of an expression as a value of the column, under the column's name.
 
     Raises WrongType if the type does not fit, UnknownColumn, InvalidExpression, NeedsSpark. The SQL
-    fails with WrongType for a value that does not fit.
+    fails with WrongType for a value that does not fit; a constant one fails here.
     """
-    value = translate_value(text, scope)
+    with in_proportion(text) as statement:
+        stored = _stored_sql(translate_value(text, scope), text, column, table)
+    if not statement.varying and may_fail(stored):
+        require_values([stored])
+    else:
+        require_values(constant.sql for constant in statement.constants)
+    return f"{stored} AS {identifier(column.name)}"
+
+
+def _stored_sql(value: Typed, text: str, column: Column, table: str) -> str:
     if column.type.nested:
         zones = any(kind.kind == LOCAL_ZONE for kind in column.type.walk())
         if zones or value.type != of_value(column.type):
             raise NeedsSpark(f"an expression for {column}")
-        return f"{value.sql} AS {identifier(column.name)}"
+        return value.sql
     if not _fits(value.type, column.type):
         raise WrongType(
             f"column {column.name!r} of {table} = {text}: {spark_name(value.type)} does not fit"
@@ -320,7 +344,7 @@ def value_sql(text: str, column: Column, scope: NameScope, table: str) -> str:
         stored = f"CASE WHEN {beyond} THEN {failure} ELSE {stored} END"
     if column.type.kind in CHAR_TYPES:
         stored = _cut(stored, column, table)
-    return f"{stored} AS {identifier(column.name)}"
+    return stored
 
 
 def in_declared_type(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:

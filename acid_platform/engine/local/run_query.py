@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -27,9 +27,10 @@ from acid_platform.engine.interface import (
     moment,
     one_moment,
 )
-from acid_platform.engine.local.computation import QuerySource, reading
+from acid_platform.engine.local.computation import QuerySource, reading, require_values
 from acid_platform.engine.local.translation.duckdb_sql import (
     VOID,
+    Constant,
     batches_of,
     duckdb_type,
     in_proportion,
@@ -86,6 +87,8 @@ class LocalResult(Result):
     row_by_row: bool = False
     most_rows: int | None = None
     """See QueryBlock."""
+    no_value: tuple[str, ...] = ()
+    """SQL of constants, of which one has no value: Spark fails by them without rows, too."""
 
     def or_else(self, make: Callable[[AcidError], Result]) -> LocalResult:
         return replace(self, instead=make)
@@ -181,6 +184,7 @@ class LocalResult(Result):
 
     def count(self) -> int:
         try:
+            require_values(self.no_value)
             with reading(self.sources, self.sql) as connection:
                 row = connection.execute(f"SELECT count(*) FROM ({self.sql})").fetchone()
                 assert row is not None
@@ -189,6 +193,7 @@ class LocalResult(Result):
             return self._again(error).count()
 
     def _computed(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+        require_values(self.no_value)
         sql, sources = self.sql, self.sources
         if self.first is not None:
             sql, sources = self.first.top.rest, self.first.late()
@@ -306,6 +311,7 @@ def query(
         first=first,
         row_by_row=block.row_by_row,
         most_rows=block.most_rows,
+        no_value=translated.no_value,
         in_order=ordered if translated.connected and not in_order else None,
     )
     if accepted is None:
@@ -319,13 +325,15 @@ def query(
 class _Translated:
     """A query in DuckDB's SQL, which DuckDB has accepted; `opened` is that of QueryTranslator.
 
-    `momentary`: the time of its statement stands in it. `connected`: AND or OR does.
+    `momentary`: the time of its statement stands in it. `connected`: AND or OR does. `no_value`:
+    see LocalResult.
     """
 
     block: QueryBlock
     opened: dict[str, str]
     momentary: bool
     connected: bool
+    no_value: tuple[str, ...]
 
 
 _TRANSLATED: Recent[object, _Translated] = Recent(256)
@@ -344,7 +352,7 @@ def _translate(text: str, sources: Sources, named: bool, in_order: bool) -> _Tra
         raise NeedsSpark("the name of a row's file")
     translator = QueryTranslator(sources, in_order)
     try:
-        with in_proportion(text):
+        with in_proportion(text) as statement:
             block = translator.query(tree, {}, named=named)
         if tree.find(exp.SetOperation):
             block = _as_strings(block)
@@ -354,7 +362,24 @@ def _translate(text: str, sources: Sources, named: bool, in_order: bool) -> _Tra
         raise NeedsSpark(str(error)) from error
     momentary = any(map(is_momentary, tree.walk()))
     connected = tree.find(exp.Connector) is not None
-    return _Translated(block, translator.opened, momentary, connected)
+    no_value = _without_value(tree, statement.constants)
+    return _Translated(block, translator.opened, momentary, connected, no_value)
+
+
+def _without_value(tree: exp.Expr, constants: Iterable[Constant]) -> tuple[str, ...]:
+    """The constants, if one of them has no value.
+
+    Raises NeedsSpark if Spark may leave it out, with a column of a subquery that nobody reads, or
+    with LIMIT 0.
+    """
+    listed = list(constants)
+    try:
+        require_values(constant.sql for constant in listed)
+    except AcidError as error:
+        if tree.args.get("limit") or any(each.node.parent_select is not tree for each in listed):
+            raise NeedsSpark(f"a constant without a value ({error})") from error
+        return tuple(constant.sql for constant in listed)
+    return ()
 
 
 def _as_strings(block: QueryBlock) -> QueryBlock:

@@ -102,6 +102,8 @@ def binary(node: type[exp.Expr], left: Typed, right: Typed) -> Typed:
     match operator:
         case "+" | "-" | "*":
             sql = f"({cast(left, kind).sql} {operator} {cast(right, kind).sql})"
+            if kind.kind in INTEGRAL:  # else DuckDB makes `a = 5 - b` of `a + b = 5`, and sum(a) +
+                sql = f"(+{sql})"  # count(a) * b of sum(a + b): neither overflows
             return Typed(sql, kind)
         case "/":
             return _guarded("/", cast(left, DOUBLE), cast(right, DOUBLE), DOUBLE, "DIVIDE_BY_ZERO")

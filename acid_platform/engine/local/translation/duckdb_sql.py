@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import duckdb
 import pyarrow as pa
+from sqlglot import exp
 
 from acid_platform.errors import AcidError, InvalidExpression, NeedsSpark, WrongType
 from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType, of_value
@@ -42,33 +43,54 @@ def decimal(precision: int, scale: int) -> HiveType:
     return HiveType("decimal", (precision, scale))
 
 
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """An expression without columns that may have no value."""
+
+    sql: str
+    node: exp.Expr
+
+
 @dataclass(slots=True)
-class _Room:
-    """How many characters of SQL a statement may still make."""
+class Statement:
+    """A statement while it is translated."""
 
     left: int
+    """How many characters of SQL it may still make."""
+    varying: int = 0
+    """How many columns, aggregates and subqueries it has so far: what holds one is no constant."""
+    constants: list[Constant] = field(default_factory=list)
+    """The largest ones outside of branches. Spark computes them before it reads any row, so that
+    the statement fails without a row, too, if one has no value."""
 
 
-_ROOM: ContextVar[_Room | None] = ContextVar("room", default=None)
+_STATEMENT: ContextVar[Statement | None] = ContextVar("statement", default=None)
 _ROOM_FOR_ANY, _ROOM_FOR_EACH = 500_000, 50
 """Characters of SQL, those of all its parts together: for a statement, and for each of its own."""
 
 
 @contextmanager
-def in_proportion(written: str) -> Iterator[None]:
+def in_proportion(written: str) -> Iterator[Statement]:
     """A block that makes SQL in proportion to what is written, or raises NeedsSpark (P78).
 
     An operand stands several times in the SQL of a division, a cast or a CASE: each level of such
     calls multiplies, so that 100 characters would make more than memory holds.
     """
-    if _ROOM.get() is not None:
-        yield
+    statement = _STATEMENT.get()
+    if statement is not None:
+        yield statement
         return
-    before = _ROOM.set(_Room(_ROOM_FOR_ANY + _ROOM_FOR_EACH * len(written)))
+    statement = Statement(_ROOM_FOR_ANY + _ROOM_FOR_EACH * len(written))
+    before = _STATEMENT.set(statement)
     try:
-        yield
+        yield statement
     finally:
-        _ROOM.reset(before)
+        _STATEMENT.reset(before)
+
+
+def translating() -> Statement:
+    """The statement that is being translated."""
+    return _STATEMENT.get() or Statement(_ROOM_FOR_ANY)
 
 
 def take_room(characters: int) -> None:
@@ -76,11 +98,9 @@ def take_room(characters: int) -> None:
 
     Raises NeedsSpark if the statement has no room for it.
     """
-    room = _ROOM.get()
-    if room is None:
-        return
-    room.left -= characters
-    if room.left < 0:
+    statement = translating()
+    statement.left -= characters
+    if statement.left < 0:
         raise NeedsSpark("an expression that is nested so deeply that its SQL becomes too long")
 
 

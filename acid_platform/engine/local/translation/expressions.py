@@ -30,11 +30,13 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     DATE,
     STRING,
     VOID,
+    Constant,
     duckdb_type,
     in_proportion,
     spark_name,
     take_room,
     text,
+    translating,
 )
 from acid_platform.engine.local.translation.functions import (
     AGGREGATES,
@@ -73,6 +75,22 @@ class Translator:
 
     def value(self, node: exp.Expr) -> Typed:
         """The translation of an expression. Raises as `translate_value`."""
+        statement = translating()
+        varying, known = statement.varying, len(statement.constants)
+        value = self._translated(node)
+        if statement.varying == varying:
+            if may_fail(value.sql):
+                statement.constants[known:] = [Constant(value.sql, node)]
+        elif isinstance(node, _BRANCHING):  # Spark computes a branch only for a row that needs it
+            query = node.parent_select
+            statement.constants[known:] = [
+                constant
+                for constant in statement.constants[known:]
+                if constant.node.parent_select is not query
+            ]
+        return value
+
+    def _translated(self, node: exp.Expr) -> Typed:
         if isinstance(node, exp.TryCast) and {k for k, v in node.args.items() if v} == {
             *_CAST_PARTS
         }:
@@ -123,6 +141,7 @@ class Translator:
 
     def _usable(self, parts: Sequence[str]) -> Typed:
         """A column in an expression, where each CHAR is without its trailing blanks."""
+        translating().varying += 1
         value = self.resolve(parts)
         if value.declared is not None and value.declared.nested and value.declared.has_char:
             raise NeedsSpark(f"an expression of {value.declared}")
@@ -303,6 +322,7 @@ class Translator:
         refused = None
         for function, arguments in calls_of(node):
             if function in AGGREGATES:
+                translating().varying += 1
                 self.require_aggregates(function.name)
             values = {letter: self.argument(function, part) for letter, part in arguments.items()}
             call = called(function, values, over)
@@ -365,6 +385,7 @@ _INTERVALS = {
     **{unit: ("add_months", 12) for unit in ("YEAR", "YEARS")},
 }
 """The function that moves a date by a unit, and its steps in one."""
+_BRANCHING = (exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Nvl2)
 _CAST_PARTS = ("this", "to")
 _BRANCHES = ("this", "true", "false")
 _MEMBERS = ("this", "expressions", "safe", "ignore_nulls")

@@ -18,6 +18,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     needs_spark,
     ordered,
     spark_name,
+    translating,
     wider,
 )
 from acid_platform.engine.local.translation.expressions import Translator, may_fail
@@ -146,6 +147,7 @@ class Expressions(Translator):
     # --- windows -------------------------------------------------------------------------------
 
     def _window(self, node: exp.Window) -> Typed:
+        translating().varying += 1
         if not self.windows:
             raise NeedsSpark("a window function here")
         require_parts(node)
@@ -197,6 +199,7 @@ class Expressions(Translator):
 
     def _subquery(self, node: exp.Expr, shown: str, form: str) -> QueryBlock:
         """A subquery; `form` is the one in which it may name columns of this query."""
+        translating().varying += 1
         if isinstance(node, exp.Subquery) and not node.alias:
             require_parts(node)
         queries = self.select.queries
@@ -240,6 +243,7 @@ class Expressions(Translator):
 
     def _grouping(self, node: exp.Grouping | exp.GroupingId) -> Typed:
         """Which keys the set of a row lacks: 1 for such a key, or a bit for each."""
+        translating().varying += 1
         keys = self.select.set_keys
         given = tuple(self.value(key).sql for key in node.expressions)
         kind = TINYINT if isinstance(node, exp.Grouping) else BIGINT

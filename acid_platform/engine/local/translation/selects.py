@@ -11,7 +11,12 @@ from sqlglot import exp
 
 from acid_platform.engine.local.translation.casts import Typed, as_key, cast
 from acid_platform.engine.local.translation.column_names import ScopeColumn
-from acid_platform.engine.local.translation.duckdb_sql import BOOLEAN, DATE, identifier
+from acid_platform.engine.local.translation.duckdb_sql import (
+    BOOLEAN,
+    DATE,
+    identifier,
+    translating,
+)
 from acid_platform.engine.local.translation.printed_names import column_name
 from acid_platform.engine.local.translation.query_clauses import (
     QueryBlock,
@@ -211,9 +216,11 @@ class Select:
                 raise NeedsSpark(f"a field of {column.declared}")
             return self.as_grouped(column)
         if self.named and item.parent is self.node:  # its name is what was written
+            known = len(translating().constants)
             for sum_ in item.find_all(exp.Add):
                 if translator.value(sum_.left).type == DATE:  # Spark calls it date_add(…)
                     raise NeedsSpark(f"the name of the column {item.sql('spark')}")
+            del translating().constants[known:]  # they may stand in a branch
         return translator.value(item)
 
     # --- the other clauses ---------------------------------------------------------------------
