@@ -101,9 +101,9 @@ after an error of a value (an overflow, a division by zero, a cast) the query is
 AND and OR evaluated from left to right, as Spark does. If it fails again, `auto` asks Spark, and
 `local` raises the error. Nothing was returned by then; in a result that is read in batches, an
 error after the first batch is raised. An expression without columns, such as `1 / 0`, is computed
-before any row is read, as Spark does: without a value it fails a statement that finds no row, unless
-it stands in a branch (CASE, `if`, `coalesce` and the like). Where Spark may leave it out before, in
-a subquery or beside LIMIT, the local engine refuses it.
+before any row is read, as Spark does: without a value it fails a statement that finds no row,
+unless it stands in a branch (CASE, `if`, `coalesce` and the like). Where Spark may leave it out
+before, in a subquery or beside LIMIT, the local engine refuses it.
 
 Some values are decided when they are read: a text that only Spark parses as a number or date, a
 sum of `bigint` that overflows in some orders, a letter whose case DuckDB changes differently. The

@@ -11,11 +11,12 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "internal" / "published-te
 _HEAD = """\
 # Published tests of others
 
-Cases of what the published tests of Hive, Trino, Delta Lake, Iceberg and Spark ask of a
-table and of a SELECT: what passes here, what is refused by name and why, and what is answered
-otherwise on purpose. Each case stands for a published test and is expressed anew: tables, names,
-values and texts are ours. The rows are those that the published test wants, carried over to these
-values, or follow from the rules of SQL and Hive; none comes from a run of ours.
+Cases of what the published tests of Hive, Trino, Delta Lake, Iceberg and Spark, and reports of
+wrong answers, ask of a table and of a SELECT: what passes here, what is refused by name and
+why, and what is answered otherwise on purpose. Each case stands for a published test or report
+and is expressed anew: tables, names, values and texts are ours. The rows are those that the
+published test wants, carried over to these values, or follow from the rules of SQL and Hive;
+none comes from a run of ours.
 
 The files are `tests/published/*.slt`, in the form of
 [sqllogictest](https://www.sqlite.org/sqllogictest/doc/trunk/about.wiki), so that other engines can
@@ -40,6 +41,7 @@ Where the tests are:
 | Delta | delta-io/delta | spark/src/test/scala |
 | Iceberg | apache/iceberg | spark/v3.5: TestMerge, TestUpdate, TestDelete and others |
 | Spark | apache/spark | sql/core/src/test: suites in Scala, and resources/sql-tests/inputs |
+| Reports | as named, with a number | issues and pull requests |
 
 This page is printed from the cases by `python -m tests.published.page`; a test fails when it is
 older.

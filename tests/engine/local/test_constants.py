@@ -140,3 +140,9 @@ def test_P33_what_is_compared_or_added_up_overflows_as_in_spark(
 ) -> None:
     """DuckDB would move the constant to the other side, where nothing overflows."""
     assert outcome(warehouse, query) is WrongType
+
+
+def test_P33_a_chain_of_sums_is_added_up_as_it_is_written(warehouse: Warehouse) -> None:
+    """DuckDB would add up the constants first, which overflows here."""
+    query = "SELECT (id + 2147483645) + (id * -2 + 2) AS v FROM db.t"
+    assert warehouse.sql(query).to_arrow().to_pylist() == [{"v": 2147483646}]  # type: ignore[union-attr]

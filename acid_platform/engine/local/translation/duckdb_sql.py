@@ -52,8 +52,8 @@ class Constant:
 
 
 @dataclass(slots=True)
-class Statement:
-    """A statement while it is translated."""
+class Translation:
+    """What is known of a statement while it is translated."""
 
     left: int
     """How many characters of SQL it may still make."""
@@ -64,33 +64,33 @@ class Statement:
     the statement fails without a row, too, if one has no value."""
 
 
-_STATEMENT: ContextVar[Statement | None] = ContextVar("statement", default=None)
+_TRANSLATION: ContextVar[Translation | None] = ContextVar("statement", default=None)
 _ROOM_FOR_ANY, _ROOM_FOR_EACH = 500_000, 50
 """Characters of SQL, those of all its parts together: for a statement, and for each of its own."""
 
 
 @contextmanager
-def in_proportion(written: str) -> Iterator[Statement]:
+def in_proportion(written: str) -> Iterator[Translation]:
     """A block that makes SQL in proportion to what is written, or raises NeedsSpark (P78).
 
     An operand stands several times in the SQL of a division, a cast or a CASE: each level of such
     calls multiplies, so that 100 characters would make more than memory holds.
     """
-    statement = _STATEMENT.get()
+    statement = _TRANSLATION.get()
     if statement is not None:
         yield statement
         return
-    statement = Statement(_ROOM_FOR_ANY + _ROOM_FOR_EACH * len(written))
-    before = _STATEMENT.set(statement)
+    statement = Translation(_ROOM_FOR_ANY + _ROOM_FOR_EACH * len(written))
+    before = _TRANSLATION.set(statement)
     try:
         yield statement
     finally:
-        _STATEMENT.reset(before)
+        _TRANSLATION.reset(before)
 
 
-def translating() -> Statement:
+def translating() -> Translation:
     """The statement that is being translated."""
-    return _STATEMENT.get() or Statement(_ROOM_FOR_ANY)
+    return _TRANSLATION.get() or Translation(_ROOM_FOR_ANY)
 
 
 def take_room(characters: int) -> None:
