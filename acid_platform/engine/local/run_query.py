@@ -88,7 +88,7 @@ class LocalResult(Result):
     most_rows: int | None = None
     """See QueryBlock."""
     no_value: tuple[str, ...] = ()
-    """SQL of constants, of which one has no value: Spark fails by them without rows, too."""
+    """SQL of a constant without a value, if there is one: Spark fails by it without rows, too."""
 
     def or_else(self, make: Callable[[AcidError], Result]) -> LocalResult:
         return replace(self, instead=make)
@@ -367,18 +367,18 @@ def _translate(text: str, sources: Sources, named: bool, in_order: bool) -> _Tra
 
 
 def _without_value(tree: exp.Expr, constants: Iterable[Constant]) -> tuple[str, ...]:
-    """The constants, if one of them has no value.
+    """The first constant that has no value, in SQL; none if each has one.
 
     Raises NeedsSpark if Spark may leave it out, with a column of a subquery that nobody reads, or
     with LIMIT 0.
     """
-    listed = list(constants)
-    try:
-        require_values(constant.sql for constant in listed)
-    except AcidError as error:
-        if tree.args.get("limit") or any(each.node.parent_select is not tree for each in listed):
-            raise NeedsSpark(f"a constant without a value ({error})") from error
-        return tuple(constant.sql for constant in listed)
+    for constant in constants:
+        try:
+            require_values([constant.sql])
+        except AcidError as error:
+            if tree.args.get("limit") or constant.node.parent_select is not tree:
+                raise NeedsSpark(f"a constant without a value ({error})") from error
+            return (constant.sql,)
     return ()
 
 
