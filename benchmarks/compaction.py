@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 
 from acid_platform import CompactionFailed, Table, Warehouse
 from acid_platform.compaction.plan import NothingToDo
-from acid_platform.layout.table_properties import LOCAL_COMPACTION_BYTES
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun, work_once
 from benchmarks.lineitem import COLUMNS, NAMES, alternated, bench_warehouse, lineitem, median
@@ -77,7 +76,7 @@ def reads(warehouse: Warehouse, rounds: int) -> dict[str, float]:
 
 def measure(rows: int, pairs: int, rounds: int) -> dict[str, Any]:
     with bench_warehouse() as warehouse:
-        warehouse.metastore.set(LOCAL_COMPACTION_BYTES, "0")  # always Spark
+        warehouse.engines.preference = "spark"
         table = make(warehouse, rows, pairs)
         flat, again = f"{warehouse.path}/flat", f"{warehouse.path}/again"
         spark, uri = warehouse.spark, warehouse.files.uri
