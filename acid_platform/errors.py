@@ -114,6 +114,11 @@ class NeedsSpark(UnsupportedStatement):
     """The local engine can't run the statement as Spark would. With engine="auto" Spark runs it."""
 
 
+class OutOfMemory(Terminal):
+    """A statement of the local engine needs more memory than it may take, or more room on the disk
+    of temporary files than there is (P59). Nothing was written."""
+
+
 class BucketColumnUpdate(Terminal):
     """UPDATE can't move a row to another bucket."""
 

@@ -68,6 +68,14 @@ local engine accepts gives the columns, rows and errors of Spark, but for the or
 what stands on this page was computed in both engines over values of all its types, and is computed
 again by `make test-full`. Everything else goes to Spark.
 
+On one machine size sends nothing to Spark, which has the same cores and disk there and needs a heap
+beside this process. Memory is bounded instead: streams stay streams, changes and compactions go
+through in parts, files are written as they fill, and what has to be sorted or joined and does not
+fit is spilled into a private directory in `TMPDIR`. If that has no room either, the statement
+raises `OutOfMemory`, and no other engine repeats it. Where there is a cluster (`ACID_SPARK_MASTER`
+names one, or `ACID_SPARK_REMOTE` a server), `auto` sends it the statements that read more than
+`acid.local.max.bytes` and compactions of more than `acid.local.compaction.max.bytes`.
+
 Rows of this process that have to go to Spark need not fit into its driver's heap: they go by files
 in a private directory to a Spark of this machine, and piece by piece to another one. The files of a
 table that no statement has changed are planned once for the queries of a process. [How the local
@@ -151,8 +159,7 @@ in Parquet, and a codec that is not written here; days before 15 October 1582, w
 writers count in the Julian calendar; `binary` partition columns, and `float` and `double` ones
 unless the value is 0 or a whole number below 10,000,000; more than 4,096 partitions in 32 MB of
 rows; maps that hold timestamps or CHAR; expressions for columns of nested types, other than a
-column or a field of exactly that type; as the source of MERGE, a result of a query that grows
-beyond `acid.local.max.bytes`.
+column or a field of exactly that type.
 
 ## Versions of Spark
 

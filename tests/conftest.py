@@ -60,6 +60,7 @@ def compact_with(warehouse: Warehouse, engine: str) -> None:
     """From now on this engine executes compactions, however small they are, unless only the other
     can; statements run as before."""
     limit = {"spark": "0", "local": str(1 << 40)}[engine]
+    warehouse.engines.on_cluster = lambda: engine == "spark"
     warehouse.metastore.set("acid.local.compaction.max.bytes", limit)
 
 

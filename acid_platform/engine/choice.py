@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from acid_platform.engine.spark.engine import SparkEngine
 
 Preference = Literal["auto", "spark", "local"]
-"""`auto`: the local engine for what is small and what it can do, Spark for everything else."""
+"""`auto`: the local engine for what it can do, Spark for everything else, and where there is a
+cluster, for what is large."""
 LOCAL_BYTES = "acid.local.max.bytes"
 
 _T = TypeVar("_T")
@@ -37,6 +39,25 @@ def preference_of(name: str) -> Preference:
         if name.strip().lower() == preference:
             return preference
     raise InvalidDefinition(f"{name!r} is no engine; choose 'auto', 'spark' or 'local'")
+
+
+def is_local(master: str) -> bool:
+    """Whether the executors are threads of the driver's JVM."""
+    return master.partition("[")[0] == "local"
+
+
+def names_cluster(master: str | None = None, remote: str | None = None) -> bool:
+    """Whether Spark is more than a JVM of this machine: these arguments or ACID_SPARK_MASTER name a
+    cluster, or they or ACID_SPARK_REMOTE a Spark Connect server."""
+    if remote or os.environ.get("ACID_SPARK_REMOTE"):
+        return True
+    return not is_local(master or os.environ.get("ACID_SPARK_MASTER") or "local")
+
+
+def has_cluster(session: SparkSession) -> bool:
+    """As `names_cluster` of a session that runs. Asks no JVM."""
+    classic = hasattr(session, "_jsparkSession")  # the other kind is of Spark Connect
+    return not classic or not is_local(session.sparkContext.master or "local")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +72,14 @@ class Engines:
     """The engines of a warehouse handle; each is loaded when it is first used. Thread-safe."""
 
     def __init__(
-        self, session: Callable[[], SparkSession], preference: Preference = "auto"
+        self,
+        session: Callable[[], SparkSession],
+        preference: Preference = "auto",
+        on_cluster: Callable[[], bool] = names_cluster,
     ) -> None:
         self.preference = preference
+        self.on_cluster = on_cluster
+        """Whether Spark has a cluster, which then takes what is large. Starts no Spark."""
         self._session = session
         self._guard = threading.Lock()
         self._thread = threading.local()
@@ -171,7 +197,15 @@ class Engines:
 
     def reads_here(self, settings: Settings, read_bytes: int) -> bool:
         """Whether a query that reads so much runs in this process, if that can run it."""
-        return self.preferred_here != "spark" and read_bytes <= settings.integer(LOCAL_BYTES)
+        return self.preferred_here != "spark" and not self._for_cluster(settings, read_bytes)
+
+    def _for_cluster(self, settings: Settings, read_bytes: int) -> str:
+        """Why a cluster runs what reads so much; empty if this process does. On one machine Spark
+        has no more memory and no more cores than this process, so size is no reason."""
+        limit = settings.integer(LOCAL_BYTES)
+        if self.preferred_here != "auto" or read_bytes <= limit or not self.on_cluster():
+            return ""
+        return f"{read_bytes:,} bytes to read are more than {LOCAL_BYTES} = {limit:,}"
 
     def _choices(self, settings: Settings, rows: Rows | None, read_bytes: int) -> Iterator[Choice]:
         preference = self.preferred_here
@@ -182,15 +216,11 @@ class Engines:
         if preference == "spark":
             yield Choice(self.spark, "engine=spark")
             return
-        limit = settings.integer(LOCAL_BYTES)
-        size = f"{read_bytes:,} bytes to read"
         if is_spark_frame(rows) or (isinstance(rows, Result) and rows.engine == "spark"):
             why = "the rows come from Spark"
-        elif read_bytes > limit:
-            why = f"{size} are more than {LOCAL_BYTES} = {limit:,}"
-        else:
+        elif not (why := self._for_cluster(settings, read_bytes)):
+            size = f"{read_bytes:,} bytes to read"
             yield Choice(self.local, "engine=local" if preference == "local" else size)
-            why = ""
         if preference == "auto":
             yield Choice(self.spark, why)
         elif why:
@@ -218,11 +248,11 @@ class CompactionChoice:
 
 
 def choose(engines: Engines, compaction: Compaction) -> CompactionChoice:
-    """The engine that the warehouse prefers; with `auto`, this process for at most `local_bytes` of
-    inputs. Spark starts only if it is chosen.
+    """The engine that the warehouse prefers; with `auto`, this process, but for more than
+    `local_bytes` of inputs a cluster, if there is one. Spark starts only if it is chosen.
 
-    With engine='local' the size does not matter, since memory is bounded. Raises NeedsSpark if only
-    the local engine may run, and can't; CompactionRefused for avro, which neither can write.
+    Raises NeedsSpark if only the local engine may run, and can't; CompactionRefused for avro, which
+    neither can write.
     """
     from acid_platform.engine.local.compact import LocalCompaction, only_spark
 
@@ -241,7 +271,7 @@ def choose(engines: Engines, compaction: Compaction) -> CompactionChoice:
         return _spark(engines, compaction, why)
     if engines.preferred_here == "local":
         return CompactionChoice(LocalCompaction(compaction), "engine=local")
-    if size > limit:
+    if size > limit and engines.on_cluster():
         why = f"{size:,} bytes to read are more than {LOCAL_COMPACTION_BYTES} = {limit:,}"
         return _spark(engines, compaction, why)
     return CompactionChoice(

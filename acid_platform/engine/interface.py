@@ -96,13 +96,6 @@ class Result(ComputedRows):
         """
         return self
 
-    def held(self, most_bytes: int) -> pa.Table | Result:  # noqa: ARG002
-        """All rows in this process; the other engine's result if they take more than that.
-
-        Raises NeedsSpark if only this engine may run.
-        """
-        return self.to_arrow()
-
     def in_one_file(self) -> Result:
         """These rows, which a write puts into one file; for a few rows."""
         return self

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from acid_platform.base.config import LockSettings
 from acid_platform.base.logs import ENGINE, statement_span
-from acid_platform.engine.choice import LOCAL_BYTES, Choice
+from acid_platform.engine.choice import Choice
 from acid_platform.engine.interface import Engine, one_moment
 from acid_platform.errors import (
     OverwriteThenWrite,
@@ -199,7 +199,6 @@ class TransactionWork:
             still_open=self.begun.heartbeat,
             buckets=layout.buckets,
             format=layout.format,
-            most_bytes=self.view.in_force.integer(LOCAL_BYTES),
             distributed=distributed(record),
             give_up=self.begun.abort,
             checks=row_checks(record),

@@ -10,13 +10,20 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 from acid_platform.base.arguments import require_kind
 from acid_platform.base.first_use import ClosedAfter
 from acid_platform.base.location import Location
 from acid_platform.compaction.states import CompactionKind, ErasureState
-from acid_platform.engine.choice import Engines, Preference, preference_of
+from acid_platform.engine.choice import (
+    Engines,
+    Preference,
+    has_cluster,
+    names_cluster,
+    preference_of,
+)
 from acid_platform.errors import (
     AlreadyScheduled,
     CompactionFailed,
@@ -74,7 +81,9 @@ class Warehouse(ClosedAfter):
         self.files, self.path = Files.of(location)
         self.metastore = metastore
         """The metastore's client."""
-        self.engines = Engines(lambda: self.spark, engine)
+        given = None if callable(spark) else spark
+        on_cluster = names_cluster if given is None else partial(has_cluster, given)
+        self.engines = Engines(lambda: self.spark, engine, on_cluster)
         """The engines that run queries and changes."""
         self._spark_or_start = spark
         self._spark: SparkSession | None = None

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base.clock import wall_ms
-from acid_platform.engine.choice import LOCAL_BYTES, Choice
+from acid_platform.engine.choice import Choice
 from acid_platform.engine.interface import Result
 from acid_platform.errors import InvalidDefinition, NeedsSpark, UnsupportedStatement, WrongType
 from acid_platform.handles.transaction import Transaction
@@ -33,7 +33,7 @@ from acid_platform.orchestration.partition_keys import literal
 from acid_platform.values.arrow_types import arrow_type, filled, from_numpy, scalar_of
 from acid_platform.values.local_rows import local_table
 from acid_platform.values.partition_texts import partition_value
-from acid_platform.values.row_streams import RowStream
+from acid_platform.values.row_streams import RowStream, table_or_stream
 from acid_platform.values.rows import Rows, is_spark_frame
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ def body_rows(
 ) -> BodyRows:
     """The rows of a body for a table with these columns, partition columns included.
 
-    A Spark frame stays one, and rows whose key is nested become one, as does a result that is
-    larger than `acid.local.max.bytes`; all others stay in this process, and a stream is one until
-    `computed` is asked for. Raises UnknownColumn, WrongType, NeedsSpark.
+    A Spark frame stays one, and rows whose key is nested become one; all others stay in this
+    process, and many of a stream or a result are a stream until `computed` is asked for. Raises
+    UnknownColumn, WrongType, NeedsSpark.
     """
     if isinstance(rows, Result) and rows.engine == "local":
-        rows = rows.held(warehouse.metastore.in_force.integer(LOCAL_BYTES))
+        rows = table_or_stream(rows.schema, rows.batches(), rows.batches)
     nested = {column.name for column in columns if column.type.nested}
     from_spark = is_spark_frame(rows) or (isinstance(rows, Result) and rows.engine == "spark")
     if from_spark or nested & set(key):

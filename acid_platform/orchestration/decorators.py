@@ -283,7 +283,7 @@ def _step(
             return body(**arguments)
 
         with retried(context, retry_policy):
-            opened = warehouse.open(context.run.run_id, lambda: spark.spark_session)
+            opened = warehouse.open(context.run.run_id, spark)
         with opened:
             yield from materialize(context, opened, planned, produce, retry_policy)
 

@@ -137,7 +137,7 @@ def table_checks(
     ) -> Iterator[dg.AssetCheckResult]:
         selected = {check.name for check in context.selected_asset_check_keys}
         chosen = [expectation for expectation in expectations if expectation.name in selected]
-        with warehouse.open(context.run.run_id, lambda: spark.spark_session) as opened:
+        with warehouse.open(context.run.run_id, spark) as opened:
             for finding in CheckedRows.of_table(opened, table, columns=columns).evaluate(chosen):
                 yield finding.result(key)
 

@@ -201,7 +201,7 @@ class AcidIOManager(OwnSettings, dg.ConfigurableIOManager):
 
     def _handle(self) -> Warehouse:
         if self._opened is None:
-            self._opened = self.warehouse.open(self._run_id, lambda: self.spark.spark_session)
+            self._opened = self.warehouse.open(self._run_id, self.spark)
         return self._opened
 
 

@@ -13,7 +13,7 @@ import dagster as dg
 from pydantic import BaseModel, Field, PrivateAttr
 
 from acid_platform.base.location import Location
-from acid_platform.engine.choice import preference_of
+from acid_platform.engine.choice import names_cluster, preference_of
 from acid_platform.errors import AcidError, InvalidDefinition
 from acid_platform.handles.warehouse import Warehouse
 
@@ -67,13 +67,20 @@ class WarehouseResource(OwnSettings, dg.ConfigurableResource):  # type: ignore[t
         if self.engine and not isinstance(settings["engine"], dg.EnvVar):
             preference_of(self.engine)
 
-    def open(self, run_id: str = "", spark: SparkOrStart = None) -> Warehouse:
+    def open(self, run_id: str = "", spark: SparkOrStart | SparkResource = None) -> Warehouse:
         """Open a handle whose transactions and leases carry the run id; the caller closes it.
 
         Spark starts, or is asked of a function, only when an operation needs it. Raises
         InvalidDefinition for an unknown engine, WarehouseNotWritable, MetastoreUnavailable.
         """
-        return Warehouse.open(self.where, spark, self.metastore, run_id, engine=self.engine)
+        resource: Any = spark
+        start = resource
+        if hasattr(type(spark), "spark_session"):
+            start = partial(getattr, resource, "spark_session")
+        handle = Warehouse.open(self.where, start, self.metastore, run_id, engine=self.engine)
+        if isinstance(resource, SparkResource):
+            handle.engines.on_cluster = resource.on_cluster
+        return handle
 
     @property
     def location(self) -> Location:
@@ -122,6 +129,14 @@ class SparkResource(OwnSettings, dg.ConfigurableResource):  # type: ignore[type-
     @property
     def spark_context(self) -> Any:
         return self.spark_session.sparkContext
+
+    def on_cluster(self) -> bool:
+        """Whether the session is one of a cluster, or of a Spark Connect server."""
+        from dagster_spark.utils import flatten_dict
+
+        flat = flatten_dict({**self.spark_config, **self.conf})  # type: ignore[no-untyped-call]
+        own = dict(flat)
+        return names_cluster(own.get("spark.master") or self.master, self.remote)
 
     def _start(self) -> SparkSession:
         from dagster_pyspark.resources import spark_session_from_config

@@ -130,7 +130,7 @@ def plan(
     warehouse: dg.ResourceParam[WarehouseResource],
     spark: dg.ResourceParam[SparkResource],
 ) -> Iterator[dg.Output[Attempt]]:
-    opened = warehouse.open(context.run_id, lambda: spark.spark_session)
+    opened = warehouse.open(context.run_id, spark)
     worker = f"{worker_prefix(context.run_id)}-{worker_id().rpartition('-')[2]}"
     run = CompactionRun.take(opened, worker, task.table)
     if run is None:
@@ -442,7 +442,7 @@ def delete_rows(
     context.log.info(f"{visible} rows of {request.table} are visible")
     if not visible:
         return Progress(request, 0, (), config.end_history)
-    with warehouse.open(context.run_id, lambda: spark.spark_session) as opened:
+    with warehouse.open(context.run_id, spark) as opened:
         deleted = opened.table(request.table).delete(request.condition)
     return Progress(request, deleted, (), config.end_history)
 
@@ -462,7 +462,7 @@ def compact_files(
         waiting = erasure.queue(opened.metastore, deleted.request)
     if not waiting:
         return deleted
-    with warehouse.open(context.run_id, lambda: spark.spark_session) as opened:
+    with warehouse.open(context.run_id, spark) as opened:
         outcomes = erasure.compact(opened, deleted.request)
     for outcome in outcomes:
         context.log.info(f"compaction {outcome.task.id}: {outcome.state}: {outcome.reason}")

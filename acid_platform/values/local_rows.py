@@ -101,12 +101,12 @@ def _divided(rows: Any) -> Iterator[Any]:
         for start in range(0, len(rows) or 1, _PART_ROWS):
             yield rows[start : start + _PART_ROWS]
     else:
-        for batches in _gathered(rows.batches()):
+        for batches in gathered(rows.batches()):
             part = pa.Table.from_batches(batches, rows.schema)
             yield from [part.combine_chunks()] if len(batches) > 1 else _divided(part)
 
 
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
     """Small batches together, others alone; at least one list, which may be empty."""
     small, size, given = list[pa.RecordBatch](), 0, False
     for batch in batches:

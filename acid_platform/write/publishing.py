@@ -44,7 +44,7 @@ from acid_platform.values.arrow_types import group_begins
 from acid_platform.write.task_files import RowKind, TaskTarget, file_name
 
 _MOST_RUNS = 1 << 20
-"""While files are read, no more runs than this are kept."""
+"""While files are read or written, no more runs than this are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +165,23 @@ def deleted_rows(files: Files, directory: str, contents: RecordedFiles) -> Chang
 
     Raises CorruptFile.
     """
-    rows = NO_ROWS
-    for entry in contents.files:
-        source = FilePath(f"{directory}/{entry.path}", entry.keyed_format)
-        for part in _read(files, source):
-            rows = ChangedRows.union([rows, part])
-            if len(rows) > _MOST_RUNS:
-                rows = rows.shortened(_MOST_RUNS // 2) or rows
-    return rows
+    sources = (
+        FilePath(f"{directory}/{entry.path}", entry.keyed_format) for entry in contents.files
+    )
+    return together(part for source in sources for part in _read(files, source))
+
+
+def together(parts: Iterable[ChangedRows]) -> ChangedRows:
+    """The rows of all parts; not exact if they are more than _MOST_RUNS runs."""
+    held, runs = list[ChangedRows](), 0
+    for part in parts:
+        held.append(part)
+        runs += len(part)
+        if runs > _MOST_RUNS:
+            rows = ChangedRows.union(held)
+            held = [rows.shortened(_MOST_RUNS // 2) or rows]
+            runs = len(held[0])
+    return ChangedRows.union(held)
 
 
 def _read(files: Files, source: FilePath) -> Iterator[ChangedRows]:
@@ -249,8 +258,6 @@ class WriteTarget:
     """
     buckets: Bucketing | None = None
     format: FileFormat = ACID_FORMAT
-    most_bytes: int = 1 << 28
-    """The most bytes of rows that the local engine may hold (acid.local.max.bytes)."""
     distributed: bool = True
     """Whether Spark brings the rows of a partition together before it writes them."""
     give_up: Callable[[str], object] = lambda _reason: None

@@ -32,7 +32,11 @@ class SomeEngines:
     """The engines of a warehouse; `started` says whether Spark was asked for."""
 
     preferred_here: str
+    cluster: bool = False
     started: bool = False
+
+    def on_cluster(self) -> bool:
+        return self.cluster
 
     @property
     def spark(self) -> SomeEngines:
@@ -67,9 +71,10 @@ TIMES = "only Spark copies timestamps of Parquet files"
     ("wanted", "size", "stored", "engine", "reason"),
     [
         ("auto", 0, KEYED, "local", "0 bytes to read"),
-        ("auto", 1000, KEYED, "local", "1,000 bytes to read"),
+        ("auto", 1001, KEYED, "local", "1,001 bytes to read"),
+        ("auto with a cluster", 1000, KEYED, "local", "1,000 bytes to read"),
         (
-            "auto",
+            "auto with a cluster",
             1001,
             KEYED,
             "spark",
@@ -95,7 +100,8 @@ def test_P33_the_engine_of_a_compaction_follows_from_its_size_its_format_and_wha
     engine: str | type[AcidError],
     reason: str,
 ) -> None:
-    given: Any = SomeEngines(wanted)
+    preference, _, cluster = wanted.partition(" ")
+    given: Any = SomeEngines(preference, bool(cluster))
     compact: Any = SomeCompaction(SomePlan(size), stored)
     if isinstance(engine, str):
         chosen = choose(given, compact)
@@ -113,7 +119,8 @@ def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
 
 
 def test_C22_the_limit_may_be_of_the_warehouse_or_of_the_table(warehouse: Warehouse) -> None:
-    """0 bytes send everything to Spark, which is refused here before it starts."""
+    """0 bytes send everything to a cluster, which is refused here before it starts."""
+    warehouse.engines.on_cluster = lambda: True
     name = made(warehouse, "db.t")
     before = rows(warehouse, name)
     warehouse.metastore.request_compaction(name, None, "major")

@@ -6,14 +6,16 @@ import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from acid_platform import InvalidDefinition, NeedsSpark, Warehouse, WrongType
-from acid_platform.engine.choice import LOCAL_BYTES, Choice
-from acid_platform.orchestration.resources import WarehouseResource
+from acid_platform.base.config import Settings
+from acid_platform.engine.choice import LOCAL_BYTES, Choice, Engines, Preference, has_cluster
+from acid_platform.orchestration.resources import SparkResource, WarehouseResource
 from acid_platform.sql.answers import ShownResult, engine_and_name
 from tests.conftest import temporary_warehouse
 
@@ -180,10 +182,11 @@ def test_P33_a_resource_of_dagster_has_an_engine(warehouse: Warehouse) -> None:
 
 @pytest.mark.parametrize("engine", ["auto", "local"])
 def test_P59_rows_of_this_process_don_t_count_towards_the_limit(
-    warehouse: Warehouse, engine: str
+    warehouse: Warehouse, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables = [warehouse.create_table(f"db.{name}_{engine}", "id bigint, v string") for name in "ab"]
     rows = pa.table({"id": range(100), "v": ["x" * 100] * 100})
+    monkeypatch.setattr(warehouse.engines, "on_cluster", lambda: True)
     warehouse.metastore.set(LOCAL_BYTES, "10")
     try:
         with warehouse.using(engine), warehouse.transaction() as txn:
@@ -191,11 +194,56 @@ def test_P59_rows_of_this_process_don_t_count_towards_the_limit(
             inserted.insert(rows)
             merged.merge(rows, "t.id = s.id", when_not_matched_insert="*")
             assert [name for name, _ in txn.engines] == ["local", "local"]
-        with warehouse.using("local"), pytest.raises(NeedsSpark, match="to read are more than"):
-            tables[0].delete("id = 5")
     finally:
         warehouse.metastore.set(LOCAL_BYTES, str(256 << 20))
     assert [table.count() for table in tables] == [100, 100]
+
+
+@pytest.mark.parametrize(
+    ("preference", "master", "remote", "chosen"),
+    [
+        ("auto", None, None, "local"),
+        ("auto", "local[8]", None, "local"),
+        ("auto", "spark://host:7077", None, "spark"),
+        ("auto", "yarn", None, "spark"),
+        ("auto", "local[2]", "sc://host:15002", "spark"),
+        ("local", "yarn", None, "local"),
+        ("spark", None, None, "spark"),
+    ],
+)
+def test_P33_size_counts_only_where_there_is_a_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+    preference: Preference,
+    master: str | None,
+    remote: str | None,
+    chosen: str,
+) -> None:
+    for name, value in (("ACID_SPARK_MASTER", master), ("ACID_SPARK_REMOTE", remote)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    engines = Engines(lambda: pytest.fail("starts Spark"), preference)
+    settings = Settings({LOCAL_BYTES: "1000"})
+    for read_bytes in (1000, 1001):
+        name, reason = engines.run(
+            lambda choice: (choice.engine.name, choice.reason), settings, None, read_bytes
+        )
+        assert name == (chosen if read_bytes > 1000 or preference == "spark" else "local")
+        assert engines.reads_here(settings, read_bytes) == (name == "local")
+    if preference == "auto" and chosen == "spark":
+        assert reason == "1,001 bytes to read are more than acid.local.max.bytes = 1,000"
+    given = SparkResource(master=master, remote=remote)
+    monkeypatch.delenv("ACID_SPARK_MASTER", raising=False)
+    monkeypatch.delenv("ACID_SPARK_REMOTE", raising=False)
+    assert given.on_cluster() == bool(remote or not (master or "local").startswith("local"))
+    assert SparkResource(conf={"spark.master": "k8s://host"}).on_cluster()
+
+
+def test_P33_a_session_of_the_caller_tells_whether_it_has_a_cluster() -> None:
+    classic = SimpleNamespace(_jsparkSession=None, sparkContext=SimpleNamespace(master="local[2]"))
+    far = SimpleNamespace(_jsparkSession=None, sparkContext=SimpleNamespace(master="spark://a:1"))
+    sessions: list[Any] = [classic, far, SimpleNamespace()]  # the last is one of Spark Connect
+    assert list(map(has_cluster, sessions)) == [False, True, True]
 
 
 def test_what_needs_spark_names_the_construct_and_the_next_step(warehouse: Warehouse) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from datetime import UTC
 from decimal import Decimal
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
@@ -19,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from acid_platform import InvalidDefinition, NeedsSpark, WrongType
+from acid_platform import InvalidDefinition, WrongType
 from acid_platform.engine.interface import Result
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.orchestration import (
@@ -41,6 +40,7 @@ from acid_platform.orchestration.evaluation import evaluate, in_pandas
 from acid_platform.orchestration.outputs import WriteMode
 from acid_platform.orchestration.resources import WarehouseResource
 from acid_platform.values.arrow_types import declared_columns
+from acid_platform.values.row_streams import RowStream
 from tests.conftest import temporary_warehouse
 from tests.orchestration import conftest, test_checks_agree
 from tests.orchestration.conftest import Place
@@ -110,20 +110,19 @@ def test_a_run_s_partition_values_become_columns_of_the_table_s_types() -> None:
         local(i=[1]).with_constants({"p": "seven"})
 
 
-def test_P33_a_result_of_a_body_above_the_limit_is_not_held_in_memory(tmp_path: Path) -> None:
+def test_P59_a_large_result_of_a_body_is_a_stream(tmp_path: Path) -> None:
     with temporary_warehouse(tmp_path / "wh", engine="local") as warehouse:
-        table = warehouse.create_table("db.t", "id bigint")
-        table.insert(pa.table({"id": np.arange(300_000)}))
-        result = warehouse.sql("SELECT id FROM db.t")
-        assert isinstance(result, Result)
-        rows = body_rows(warehouse, result, table.columns, "db.t")
-        assert isinstance(rows, LocalRows) and rows.rows.num_rows == 300_000
-        warehouse.metastore.set("acid.local.max.bytes", "1000000")
-        with pytest.raises(NeedsSpark, match="more than 1,000,000 bytes"):
-            body_rows(warehouse, result, table.columns, "db.t")
-        other = SimpleNamespace(renamed=lambda names: f"of Spark: {names}")
-        auto = result.or_else(lambda why: other)  # type: ignore[arg-type, return-value]
-        assert auto.held(1_000_000) == "of Spark: ['id']"
+        table = warehouse.create_table("db.t", "id bigint, v string")
+        table.insert(pa.table({"id": np.arange(300_000), "v": ["x" * 200] * 300_000}))
+        for where, kind in (("id < 1000", pa.Table), ("true", RowStream)):
+            result = warehouse.sql(f"SELECT * FROM db.t WHERE {where}")
+            assert isinstance(result, Result)
+            rows = body_rows(warehouse, result, table.columns, "db.t")
+            assert isinstance(rows, LocalRows) and isinstance(rows.rows, kind)
+            for _ in range(2):  # a stream of a result can be read again
+                computed = rows.computed().rows
+                assert isinstance(computed, pa.Table)
+                assert computed.num_rows == result.count()
 
 
 ORDERS = TableDeclaration("shop.orders", "id int, amount int", ("day date",))

@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from acid_platform import NeedsSpark, Table, Warehouse
+from acid_platform import Table, Warehouse
+from acid_platform.engine.choice import Engines
 from acid_platform.engine.interface import ArrowResult, Result
 from acid_platform.engine.local.run_query import LocalResult
 from acid_platform.scan.decode import FileRead
@@ -323,6 +324,8 @@ def test_a_bound_that_records_do_not_prove_is_read_where_it_may_be(
         warehouse.metastore.set("acid.local.max.bytes", "100")
         warehouse.release()  # a new lease has this setting
         read.clear()
-        with pytest.raises(NeedsSpark):
+        monkeypatch.setattr(warehouse.engines, "on_cluster", lambda: True)
+        monkeypatch.setattr(Engines, "spark", property(lambda _: pytest.fail("asks Spark")))
+        with warehouse.using("auto"), pytest.raises(pytest.fail.Exception, match="asks Spark"):
             answered(warehouse, "SELECT max(id) AS a FROM db.t")
         assert not read

@@ -2,7 +2,7 @@
 
 Rows to insert are converted and checked part by part. Those of a table without partitions and
 buckets go into its files as they come; others are put in order by PlacedRows. The rows of an UPDATE
-or DELETE are found with their row ids, then events are written.
+or DELETE are found with their row ids and changed part by part; PlacedDeletes has their keys.
 """
 
 from __future__ import annotations
@@ -24,7 +24,12 @@ from acid_platform.engine.local.event_files import (
     publish_events,
     require_writable,
 )
-from acid_platform.engine.local.placed_rows import PlacedRows, buckets_of, in_files
+from acid_platform.engine.local.placed_rows import (
+    PlacedDeletes,
+    PlacedRows,
+    buckets_of,
+    in_files,
+)
 from acid_platform.engine.merge_clauses import wanted_assignments
 from acid_platform.errors import NeedsSpark, PublicationFailed, UnsupportedLayout
 from acid_platform.layout.acid_keys import ROW_ID_COLUMN
@@ -34,7 +39,7 @@ from acid_platform.scan.decode import PLACE
 from acid_platform.scan.scans import ENTITY, ArrowScan, Scan
 from acid_platform.values.arrow_types import from_numpy, values_of
 from acid_platform.values.fitting import LONGEST_SHOWN, constraint_violated
-from acid_platform.values.local_rows import local_parts
+from acid_platform.values.local_rows import gathered, local_parts
 from acid_platform.values.partition_texts import RowPartitions, places_of, text_of
 from acid_platform.values.row_streams import RowStream
 from acid_platform.values.rows import Rows, column_names
@@ -55,11 +60,18 @@ def delete_rows(scan: Scan, target: WriteTarget, where: Where) -> list[WrittenDi
         from acid_platform.engine.local.found_rows import accepted
 
         places = values_of(accepted(scan, where)[0].column(PLACE.name))
-        rows = table_of(scan, (), rows_at(scan, places, ()))
+        found = rows_at(scan, places, ())
     else:
-        rows = _matching(scan, where, ())
-    keys = keys_of(rows, scan)
-    return publish_events(target, lambda files: files.delete(keys, np.zeros(len(keys), bool)))
+        found = _matching(scan, where, ())
+
+    def write(files: EventFiles) -> None:
+        with PlacedDeletes(files) as deleted:
+            for rows in parts_of(scan, (), found):
+                keys = keys_of(rows, scan)
+                deleted.add_keys(keys, np.zeros(len(keys), bool))
+            deleted.write()
+
+    return publish_events(target, write)
 
 
 def update_rows(
@@ -89,26 +101,32 @@ def update_rows(
         if column.name in read or (column in scan.columns and column.name not in assigned.replaced)
     ]
     if isinstance(where, Condition):
-        places = values_of(found.column(PLACE.name))
-        rows = table_of(scan, names, rows_at(scan, places, names))
+        batches = rows_at(scan, values_of(found.column(PLACE.name)), names)
     else:
-        rows = _matching(scan, where, names)
-    keys = keys_of(rows, scan)
-    rows = assigned.put_into(rows.select(names), {_ROWS: rows.select(names), **sides})
-    order = np.lexsort((keys.row_ids, keys.buckets, keys.write_ids))
-    keys, rows = keys.take(order), rows.take(from_numpy(order))
-    stored = rows.select([column.name for column in scan.columns])
-    values = stored_rows(stored, scan.columns, target.table, in_files=scan.columns)
-    require_checked(values, scan.columns, target.checks)
+        batches = _matching(scan, where, names)
 
     def write(files: EventFiles) -> None:
-        files.delete(keys, np.ones(len(keys), bool))
-        files.insert(values, keys.places, keys.numbers)
+        begin = 0
+        with PlacedDeletes(files) as deleted, PlacedRows(files) as placed:
+            for rows in parts_of(scan, names, batches):
+                keys, own = keys_of(rows, scan), rows.select(names)
+                beside = {name: side.slice(begin, len(rows)) for name, side in sides.items()}
+                begin += len(rows)
+                new = assigned.put_into(own, {_ROWS: own, **beside})
+                order = keys.order()
+                keys, new = keys.take(order), new.take(from_numpy(order))
+                stored = new.select([column.name for column in scan.columns])
+                values = stored_rows(stored, scan.columns, target.table, in_files=scan.columns)
+                require_checked(values, scan.columns, target.checks)
+                deleted.add_keys(keys, np.ones(len(keys), bool))
+                placed.add(values, keys.places, keys.numbers)
+            deleted.write()
+            placed.write()
 
     return publish_events(target, write)
 
 
-def _matching(scan: Scan, where: str | None, names: Sequence[str]) -> pa.Table:
+def _matching(scan: Scan, where: str | None, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """These columns, the row ids and ENTITY of the rows that `where` accepts."""
     predicate = None
     if where is not None:
@@ -118,9 +136,8 @@ def _matching(scan: Scan, where: str | None, names: Sequence[str]) -> pa.Table:
         if predicate is None:
             from acid_platform.engine.local.found_rows import places_where  # DuckDB takes long
 
-            return table_of(scan, names, rows_at(scan, places_where(scan, where), names))
-    every = ArrowScan(scan, (*names, ENTITY.name), predicate, row_id=True)
-    return table_of(scan, names, scanned(every))
+            return rows_at(scan, places_where(scan, where), names)
+    return scanned(ArrowScan(scan, (*names, ENTITY.name), predicate, row_id=True))
 
 
 def rows_at(scan: Scan, places: np.ndarray, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -144,10 +161,16 @@ def scanned(scan: ArrowScan) -> Iterator[pa.RecordBatch]:
         raise NeedsSpark(str(error)) from error
 
 
-def table_of(scan: Scan, names: Sequence[str], batches: Iterator[pa.RecordBatch]) -> pa.Table:
-    """Batches with these columns, the row ids and ENTITY."""
+def parts_of(
+    scan: Scan, names: Sequence[str], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.Table]:
+    """Batches with these columns, the row ids and ENTITY, in parts of bounded size that are not
+    empty."""
     kind = ArrowScan(scan, (*names, ENTITY.name), row_id=True).schema
-    return pa.Table.from_batches(batches, kind)
+    for part in gathered(batches):
+        rows = pa.Table.from_batches(part, kind)
+        if rows.num_rows:
+            yield rows
 
 
 def keys_of(table: pa.Table, scan: Scan) -> Keys:
@@ -215,20 +238,6 @@ def _stored(rows: Rows, target: WriteTarget, fixed: Fixed) -> Iterator[pa.Table]
             part = part.append_column(name, pa.chunked_array([pa.repeat(value, len(part))]))
         stored = stored_rows(part, target.all_columns, target.table, fixed, target.columns)
         yield require_checked(stored, target.columns, target.checks)
-
-
-def counted(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """The batches, until they are larger than the limit or the statement is stopped.
-
-    Raises NeedsSpark, TxnAborted then.
-    """
-    total = 0
-    for batch in batches:
-        engine.check()
-        total += batch.nbytes
-        if total > limit:
-            raise NeedsSpark(f"a result of more than {limit:,} bytes (acid.local.max.bytes)")
-        yield batch
 
 
 _ROWS = "acid_rows"

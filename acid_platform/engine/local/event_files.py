@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +23,7 @@ from acid_platform.formats.data_file import FileWriter, Keyed, KeyRun, StoredKey
 from acid_platform.formats.file_access import WRITTEN_CODECS, WRITTEN_FORMATS, new_file
 from acid_platform.layout.acid_keys import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.layout.file_entries import FileEntry, RecordedFiles
-from acid_platform.values.arrow_types import from_numpy
+from acid_platform.values.arrow_types import values_of
 from acid_platform.values.partition_texts import RowPartitions
 from acid_platform.write.publishing import (
     ChangedRows,
@@ -32,15 +31,12 @@ from acid_platform.write.publishing import (
     WriteTarget,
     WrittenDirectory,
     staging,
+    together,
 )
 from acid_platform.write.task_files import file_name
 
 _PIECE = 1 << 17
 """Keys to hand to a writer at a time; between pieces the statement may be stopped."""
-_PIECE_BYTES = 1 << 26
-"""The most bytes of rows to hand to a writer at a time: a stripe, so that none is put together."""
-_KEY_BYTES = 32
-"""Bytes of a row's ACID columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +50,10 @@ class Keys:
 
     def __len__(self) -> int:
         return len(self.write_ids)
+
+    def order(self) -> np.ndarray:
+        """The places of the keys in their order, whatever their partitions."""
+        return np.lexsort((self.row_ids, self.buckets, self.write_ids))
 
     def take(self, chosen: np.ndarray) -> Keys:
         """Some of the keys."""
@@ -114,16 +114,6 @@ class EventFiles:
 
     # --- rows ----------------------------------------------------------------------------------
 
-    def insert(self, rows: pa.Table, places: RowPartitions, buckets: np.ndarray) -> None:
-        """Writes rows of the table's columns; `buckets` are their bucket numbers, int64 (n,)."""
-        last, next_id = -1, 0
-        for bucket, partition, run in sorted_runs(rows, places, buckets):
-            if bucket != last:
-                last, next_id = bucket, 0
-            pieces = -(-(run.nbytes + _KEY_BYTES * len(run)) // _PIECE_BYTES)
-            batches = run.to_batches(-(-len(run) // pieces))
-            next_id += self.insert_run(batches, partition, bucket, next_id)
-
     def insert_run(
         self, batches: Iterable[pa.RecordBatch], partition: str, bucket: int, first: int = 0
     ) -> int:
@@ -139,24 +129,22 @@ class EventFiles:
 
     # --- delete events -------------------------------------------------------------------------
 
-    def delete(self, keys: Keys, updated: np.ndarray) -> None:
-        """Writes a delete event for each key, sorted, into the file of its bucket.
+    def delete_run(self, batches: Iterable[pa.RecordBatch], partition: str, bucket: int) -> None:
+        """Writes one file of delete events: batches of write ids, bucket properties, rowIds, and
+        whether the statement updates the row, whose keys ascend."""
+        file = self._begin(partition, bucket, deletes=True)
 
-        `updated`, a mask (n,): the keys of rows that the statement updates.
-        """
-        numbers, place = keys.numbers, keys.places.index
-        order = np.lexsort((keys.row_ids, keys.buckets, keys.write_ids, numbers, place))
-        place, numbers = place[order], numbers[order]
-        for start, end in pairwise(_bounds(place, numbers).tolist()):
-            chosen = order[start:end]
-            partition = keys.places.names[place[start]]
-            file = self._begin(partition, int(numbers[start]), deletes=True)
-            for at in range(0, len(chosen), _PIECE):
-                rows = chosen[at : at + _PIECE]
-                part = StoredKeys(keys.write_ids[rows], keys.buckets[rows], keys.row_ids[rows])
-                file.put(Keyed(part, self._target.write_id, None, updated=updated[rows]))
-            ids = (keys.write_ids[chosen], keys.buckets[chosen], keys.row_ids[chosen])
-            self._changed.setdefault(partition, []).append(ChangedRows.of(*ids))
+        def put(batch: pa.RecordBatch) -> ChangedRows:
+            *ids, updated = map(values_of, batch.columns)
+            file.put(Keyed(StoredKeys(*ids), self._target.write_id, None, updated=updated))
+            return ChangedRows.of(*ids)
+
+        pieces = (
+            batch.slice(start, _PIECE)
+            for batch in batches
+            for start in range(0, len(batch), _PIECE)
+        )
+        self._changed.setdefault(partition, []).append(together(map(put, pieces)))
 
     # --- files and directories -----------------------------------------------------------------
 
@@ -226,38 +214,6 @@ class EventFiles:
             directory = self._target.directory(deletes, self._overwrite)
             built.append(WrittenDirectory(partition, directory, deletes, contents, changed))
         return built
-
-
-def sorted_runs(
-    rows: pa.Table, places: RowPartitions, buckets: np.ndarray
-) -> Iterator[tuple[int, str, pa.Table]]:
-    """The rows of each bucket and partition, in the order of files, with both."""
-    place, bucket, order = places.index, buckets, None
-    bounds = _bounds(place, bucket)
-    if not _ascend(bucket[bounds[:-1]], place[bounds[:-1]]):
-        order = np.lexsort((place, bucket))
-        place, bucket, rows = place[order], bucket[order], rows.combine_chunks()
-        bounds = _bounds(place, bucket)
-    for start, end in pairwise(bounds.tolist()):
-        run = (
-            rows.slice(start, end - start)
-            if order is None
-            else rows.take(from_numpy(order[start:end]))
-        )
-        yield int(bucket[start]), places.names[place[start]], run
-
-
-def _bounds(places: np.ndarray, buckets: np.ndarray) -> np.ndarray:
-    """Where the rows of each partition and bucket that lie together begin, and the end."""
-    changes = (places[1:] != places[:-1]) | (buckets[1:] != buckets[:-1])
-    first = np.zeros(min(len(places), 1), np.int64)
-    return np.concatenate((first, np.flatnonzero(changes) + 1, [len(places)]))
-
-
-def _ascend(first: np.ndarray, second: np.ndarray) -> bool:
-    """Whether the pairs (first, second) ascend."""
-    above, equal = first[1:] > first[:-1], first[1:] == first[:-1]
-    return bool((above | (equal & (second[1:] > second[:-1]))).all())
 
 
 @contextmanager

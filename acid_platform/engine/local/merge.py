@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -19,15 +20,14 @@ from acid_platform.engine.local.computation import (
     numbered,
     without_zones,
 )
-from acid_platform.engine.local.dml import counted, keys_of, require_checked, rows_at, table_of
+from acid_platform.engine.local.dml import keys_of, parts_of, require_checked, rows_at
 from acid_platform.engine.local.event_files import (
     EventFiles,
-    Keys,
     publish_events,
     require_writable,
 )
 from acid_platform.engine.local.found_rows import AssignedValues, columns_read, stream
-from acid_platform.engine.local.placed_rows import PlacedRows, buckets_of
+from acid_platform.engine.local.placed_rows import PlacedDeletes, PlacedRows, buckets_of
 from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.duckdb_sql import identifier
 from acid_platform.engine.local.translation.expressions import may_fail
@@ -54,6 +54,7 @@ from acid_platform.values.arrow_types import (
 from acid_platform.values.fitting import source_rows_ambiguous
 from acid_platform.values.local_rows import local_table
 from acid_platform.values.partition_texts import places_of
+from acid_platform.values.row_streams import table_of_parts
 from acid_platform.values.rows import Rows, column_names
 from acid_platform.values.stored_values import assigned, stored_rows
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
@@ -68,8 +69,8 @@ _CLAUSE = "__clause"
 class LocalMerge:
     """A MERGE into one scan. `aliases`: what expressions call the table and the source.
 
-    Making it reads the source, at most the target's `most_bytes`. Raises WrongType, UnknownColumn,
-    InvalidDefinition, CorruptFile, TxnAborted, NeedsSpark.
+    Making it reads the source, which lies in a private file if it is large. Raises WrongType,
+    UnknownColumn, InvalidDefinition, CorruptFile, TxnAborted, NeedsSpark.
     """
 
     def __init__(
@@ -103,18 +104,19 @@ class LocalMerge:
         changing = [*matching, *alone]
         updates = [self._update(clause) for clause in changing]
         pairs = self._pairs(matching)
+        without_match = np.ones(len(self.source), bool)
+        without_match[values_of(pairs.column("s"))] = False
         changed = pairs.filter(pc.is_valid(pairs.column(_CLAUSE)))
         if alone:
             changed = pa.concat_tables([changed, self._unmatched(pairs, alone, len(matching))])
-        old, changed = self._old(changed, changing, updates)
-        updated = self._updated(old, changed, changing, updates)
-        changed = self._once(old, changed, changing)
+        del pairs
+        changed = self._once(changed, changing)
         counts = dict.fromkeys(MergeAction, 0)
         for number, clause in enumerate(changing):
             rows = pc.sum(pc.equal(changed.column(_CLAUSE), number)).as_py()
             counts[clause.action] += rows or 0
-        inserted = self._inserted(pairs, inserts)
-        written, counts[MergeAction.INSERT] = self._publish(old, changed, updated, inserted)
+        inserted = self._inserted(without_match, inserts)
+        written, counts[MergeAction.INSERT] = self._publish(changed, changing, updates, inserted)
         return written, MergeCounts(*(counts[action] for action in MergeAction))
 
     # --- the two sides -------------------------------------------------------------------------
@@ -127,14 +129,7 @@ class LocalMerge:
                 columns = rows.declared()
             except InvalidDefinition as error:
                 raise NeedsSpark(str(error)) from error
-            reader = rows.batches()
-            table = pa.Table.from_batches(
-                list(counted(reader, self.target.most_bytes)), reader.schema
-            )
-            for index, column in enumerate(columns):
-                values = table.column(index).cast(arrow_type(column.type))
-                table = table.set_column(index, column.name, values)
-            return table, columns
+            return table_of_parts(self._declared(rows, columns)), columns
         table = local_table(rows, self.target.all_columns, self.target.table, more=True)
         own = {column.name: column for column in self.target.all_columns}
         return table, tuple(
@@ -144,6 +139,17 @@ class LocalMerge:
             else column
             for column in declared_columns(table.schema)
         )
+
+    def _declared(self, rows: Result, columns: Sequence[Column]) -> Iterator[pa.Table]:
+        """The rows of a result with these names and types, in one or more parts."""
+        schema = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
+        yield schema.empty_table()
+        for batch in rows.batches():
+            engine.check()
+            values = [
+                column.cast(kind) for column, kind in zip(batch.columns, schema.types, strict=True)
+            ]
+            yield pa.Table.from_arrays(values, schema=schema)
 
     def _read(self, texts: Sequence[str]) -> tuple[str, ...]:
         """The table's columns that the expressions may read."""
@@ -176,27 +182,25 @@ class LocalMerge:
         is NULL, and the numbers of the clauses are `first` and so on."""
         alias = identifier(self.alias)
         sql = (
-            f"SELECT {PLACE.name}, {_first_of(clauses, self.alone, first)} AS {_CLAUSE}"
-            f" FROM {alias} ANTI JOIN {_MATCHED} USING ({PLACE.name})"
+            f"FROM (SELECT {PLACE.name}, {_first_of(clauses, self.alone, first)} AS {_CLAUSE}"
+            f" FROM {alias} ANTI JOIN {_MATCHED} USING ({PLACE.name})) WHERE {_CLAUSE} IS NOT NULL"
         )
         texts = [c.condition for c in clauses if c.condition is not None]
         rows, matched = stream(self.scan, self._read(texts)), pairs.select([PLACE.name])
         numbers = compute(sql, {self.alias: rows, _MATCHED: matched.to_reader()})
         nothing = pa.nulls(numbers.num_rows, pairs.schema.field("s").type)
         columns = [numbers.column(0), nothing, numbers.column(_CLAUSE)]
-        unmatched = pa.Table.from_arrays(columns, schema=pairs.schema)
-        return unmatched.filter(pc.is_valid(unmatched.column(_CLAUSE)))
+        return pa.Table.from_arrays(columns, schema=pairs.schema)
 
     def _old(
         self,
-        changed: pa.Table,
+        places: np.ndarray,
         clauses: Sequence[MergeClause],
         updates: Sequence[AssignedValues | None],
-    ) -> tuple[pa.Table, pa.Table]:
-        """The changed rows with their row ids and ENTITY, and `changed` with the number of each
-        among them as POSITION. Of their columns, those that the clauses read or leave as they are.
+    ) -> Iterator[pa.Table]:
+        """The rows with these places, which ascend, with their row ids and ENTITY, part by part. Of
+        their columns, those that the clauses read or leave as they are.
         """
-        places, numbers = np.unique(values_of(changed.column(PLACE.name)), return_inverse=True)
         assigned = [values for values in updates if values is not None]
         replaced = frozenset[str]()
         if assigned:
@@ -209,35 +213,33 @@ class LocalMerge:
             if column.name in read
             or (assigned and column in self.scan.columns and column.name not in replaced)
         ]
-        # What a MERGE reads is held in memory; compressed files are much smaller than their rows.
-        most = 4 * self.target.most_bytes
-        old = table_of(self.scan, names, counted(rows_at(self.scan, places, names), most))
-        positions = from_numpy(numbers.astype(np.int64))
-        return old, changed.drop_columns([PLACE.name]).append_column(POSITION, positions)
+        return parts_of(self.scan, names, rows_at(self.scan, places, names))
 
-    def _once(self, old: pa.Table, changed: pa.Table, clauses: Sequence[MergeClause]) -> pa.Table:
-        """Each changed row once, though several source rows may delete it.
+    def _once(self, changed: pa.Table, clauses: Sequence[MergeClause]) -> pa.Table:
+        """Each changed row once, though several source rows may delete it, in the order of PLACE.
 
         Raises SourceRowsAmbiguous if several change a row, and one of them updates it.
         """
-        places, first, inverse, times = np.unique(
-            values_of(changed.column(POSITION)),
-            return_index=True,
-            return_inverse=True,
-            return_counts=True,
-        )
-        if (times == 1).all():
+        order = np.argsort(values_of(changed.column(PLACE.name)), kind="stable")
+        changed = changed.take(from_numpy(order))
+        places = values_of(changed.column(PLACE.name))
+        first = np.ones(len(places), bool)
+        first[1:] = places[1:] != places[:-1]
+        if first.all():
             return changed
         updates = [i for i, c in enumerate(clauses) if c.action is MergeAction.UPDATE]
-        is_updated = np.zeros(len(places), bool)
-        is_updated[inverse[np.isin(values_of(changed.column(_CLAUSE)), updates)]] = True
+        row = np.cumsum(first) - 1
+        times, is_updated = np.bincount(row), np.zeros(row[-1] + 1, bool)
+        is_updated[row[np.isin(values_of(changed.column(_CLAUSE)), updates)]] = True
         ambiguous = np.flatnonzero((times > 1) & is_updated)
         if len(ambiguous):
-            key = old.column(ROW_ID_COLUMN)[int(places[ambiguous[0]])].as_py()
+            at = places[first][ambiguous[:1]]
+            (old,) = parts_of(self.scan, (), rows_at(self.scan, at, ()))
+            key = old.column(ROW_ID_COLUMN)[0].as_py()
             raise source_rows_ambiguous(
                 self.target.table, int(times[ambiguous[0]]), tuple(key.values()), self.on
             )
-        return changed.take(from_numpy(np.sort(first)))
+        return changed.filter(from_numpy(first))
 
     # --- new values ----------------------------------------------------------------------------
 
@@ -258,35 +260,36 @@ class LocalMerge:
         clauses: Sequence[MergeClause],
         updates: Sequence[AssignedValues | None],
     ) -> tuple[pa.Table, np.ndarray]:
-        """The new values of updated rows, and the place of each in the table."""
+        """The new values of updated rows, and the number of each in `old`.
+
+        `changed`: what becomes of each row of `old`.
+        """
         kind = ArrowScan(self.scan, tuple(column.name for column in self.scan.columns)).schema
         parts, positions = [kind.empty_table()], [np.zeros(0, np.int64)]
+        numbers, source_rows = (values_of(changed.column(name)) for name in (_CLAUSE, "s"))
         for number, (clause, values) in enumerate(zip(clauses, updates, strict=True)):
-            if values is None:
+            mine = np.flatnonzero(numbers == number)
+            if values is None or not len(mine):
                 continue
-            mine = changed.filter(pc.equal(changed.column(_CLAUSE), number))
-            rows = old.take(mine.column(POSITION)).drop_columns([ROW_ID_COLUMN, ENTITY.name])
+            rows = old.take(from_numpy(mine)).drop_columns([ROW_ID_COLUMN, ENTITY.name])
             sides = {self.alias: rows}
             if not clause.by_source:
                 names = values.taken_of(self.source_alias, self.source.column_names)
-                sides[self.source_alias] = self.source.select(names).take(mine.column("s"))
+                sides[self.source_alias] = taken(self.source.select(names), source_rows[mine])
             parts.append(values.put_into(rows, sides).select(kind.names))
-            positions.append(values_of(mine.column(POSITION)))
+            positions.append(mine)
         return pa.concat_tables(parts), np.concatenate(positions)
 
     def _inserted(
-        self, pairs: pa.Table, clauses: Sequence[MergeClause]
+        self, without_match: np.ndarray, clauses: Sequence[MergeClause]
     ) -> Iterator[tuple[pa.Table, np.ndarray]]:
         """The rows of source rows without a match, with all columns, and their places there; part
         by part, as there may be many."""
         source = self.source
-        matched = values_of(pairs.column("s"))
-        alone = np.ones(len(source), bool)
-        alone[matched] = False
         most = max(1, min(len(source), len(source) * _PART_BYTES // (source.nbytes or 1)))
         for start in range(0, len(source) if clauses else 0, most):
             engine.check()
-            rest = np.flatnonzero(alone[start : start + most])
+            rest = np.flatnonzero(without_match[start : start + most])
             if len(rest):
                 part = source.slice(start, most).take(from_numpy(rest))
                 rows, places = self._new_rows(part, clauses)
@@ -350,53 +353,73 @@ class LocalMerge:
 
     def _publish(
         self,
-        old: pa.Table,
         changed: pa.Table,
-        updated: tuple[pa.Table, np.ndarray],
+        clauses: Sequence[MergeClause],
+        updates: Sequence[AssignedValues | None],
         inserted: Iterator[tuple[pa.Table, np.ndarray]],
     ) -> tuple[list[WrittenDirectory], int]:
         """What was published, and how many rows were inserted."""
-        keys = keys_of(old, self.scan)
-        changed_rows = values_of(changed.column(POSITION))
-        deletes = keys.take(changed_rows)
-        values, positions = updated
-        are_updated = np.isin(changed_rows, positions)
-        values = stored_rows(
-            values, self.scan.columns, self.target.table, in_files=self.scan.columns
-        )
-        require_checked(values, self.scan.columns, self.target.checks)
-        of_old = keys.take(positions)
-        order = np.lexsort((of_old.row_ids, of_old.buckets, of_old.write_ids))
-        of_old, values = of_old.take(order), values.take(from_numpy(order))
-        names = [column.name for column in self.scan.columns]
+        target, columns = self.target, self.scan.columns
+        names = [column.name for column in columns]
         lengths: list[int] = []
 
         def write(files: EventFiles) -> None:
-            files.delete(deletes, are_updated)
-            with PlacedRows(files) as placed:
+            with PlacedDeletes(files) as deleted, PlacedRows(files) as placed:
                 # Spark sorts the rows of a task by their old keys, with NULL first.
                 for rows, source_rows in inserted:
-                    places = places_of(rows, self.target.partition_columns)
-                    fresh = require_checked(
-                        rows.select(names), self.scan.columns, self.target.checks
-                    )
-                    placed.add(fresh, places, self._writers_of(fresh, source_rows, deletes))
+                    fresh = require_checked(rows.select(names), columns, target.checks)
+                    buckets = self._writers_of(fresh, source_rows)
+                    placed.add(fresh, places_of(rows, target.partition_columns), buckets)
                     lengths.append(len(fresh))
-                placed.add(values, of_old.places, of_old.numbers)
+                places, begin = values_of(changed.column(PLACE.name)), 0
+                for old in self._old(places, clauses, updates):
+                    keys, mine = keys_of(old, self.scan), changed.slice(begin, len(old))
+                    begin += len(old)
+                    if lengths and target.buckets and keys.numbers.max() >= target.buckets.count:
+                        raise NeedsSpark("rows in more buckets than the table declares")
+                    values, updated = self._updated(old, mine, clauses, updates)
+                    are_updated = np.zeros(len(keys), bool)
+                    are_updated[updated] = True
+                    deleted.add_keys(keys, are_updated)
+                    values = stored_rows(values, columns, target.table, in_files=columns)
+                    require_checked(values, columns, target.checks)
+                    of_old = keys.take(updated)
+                    order = of_old.order()
+                    of_old, values = of_old.take(order), values.take(from_numpy(order))
+                    if len(of_old):
+                        placed.add(values, of_old.places, of_old.numbers)
+                deleted.write()
                 placed.write()
 
-        return publish_events(self.target, write), sum(lengths)
+        return publish_events(target, write), sum(lengths)
 
-    def _writers_of(self, fresh: pa.Table, source_rows: np.ndarray, deletes: Keys) -> np.ndarray:
+    def _writers_of(self, fresh: pa.Table, source_rows: np.ndarray) -> np.ndarray:
         """The bucket number of each inserted row: Hive's hash, or its turn."""
         hashed = buckets_of(fresh, self.target)
         if hashed is None:
             needed = files_needed(len(self.source))
             return np.asarray(source_rows % max(self.scan.highest_bucket + 1, needed))
-        assert self.target.buckets is not None
-        if (deletes.numbers >= self.target.buckets.count).any():
-            raise NeedsSpark("rows in more buckets than the table declares")
         return hashed
+
+
+def taken(table: pa.Table, numbers: np.ndarray) -> pa.Table:
+    """The rows with these numbers, in this order. Copies only these, while Arrow would first put
+    the chunks of each column together."""
+    batches = table.to_batches()
+    if len(batches) < 2:
+        return table.take(from_numpy(numbers))
+    order = np.argsort(numbers, kind="stable")
+    ascending = numbers[order]
+    ends = np.cumsum([len(batch) for batch in batches])
+    bounds = [0, *np.searchsorted(ascending, ends).tolist()]
+    parts = [
+        batch.take(from_numpy(ascending[start:end] - (last - len(batch))))
+        for batch, last, (start, end) in zip(batches, ends, pairwise(bounds), strict=True)
+        if start < end
+    ]
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    return pa.Table.from_batches(parts, table.schema).take(from_numpy(back))
 
 
 _PART_BYTES = 1 << 25

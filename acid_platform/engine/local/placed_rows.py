@@ -1,7 +1,8 @@
-"""Rows that belong to partitions and buckets, put in order in bounded memory.
+"""Rows and delete events that belong to partitions and buckets, put in order in bounded memory.
 
 What does not fit into memory lies in a private file, sorted piece by piece (P59). So each bucket of
-a partition gets one file, in the order in which its rows came, however many there are.
+a partition gets one file, in the order in which its rows came, however many there are. The delete
+events of a file are in the order of their keys.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import pyarrow as pa
 
 from acid_platform.base.first_use import ClosedAfter
 from acid_platform.engine.local import engine
-from acid_platform.engine.local.event_files import EventFiles, sorted_runs
+from acid_platform.engine.local.event_files import EventFiles, Keys
+from acid_platform.layout.acid_keys import ascend
 from acid_platform.layout.bucketing import bucket_ids
+from acid_platform.values.arrow_types import from_numpy, values_of
 from acid_platform.values.partition_texts import RowPartitions, texts_in
 from acid_platform.values.row_streams import SpilledBatches
 from acid_platform.write.publishing import WriteTarget
@@ -26,6 +29,10 @@ _SORTED_BYTES = 1 << 27
 """How many bytes of rows are sorted at a time."""
 _FILE_BYTES = 1 << 30
 """About how many bytes of rows a file gets at most, if a table without buckets may have another."""
+_PIECE_BYTES = 1 << 26
+"""The most bytes of rows to hand to a writer at a time: a stripe, so that none is put together."""
+_KEY_BYTES = 32
+"""Bytes of a row's ACID columns."""
 
 
 class PlacedRows(ClosedAfter):
@@ -51,14 +58,8 @@ class PlacedRows(ClosedAfter):
 
     def write(self) -> None:
         """Writes all rows."""
-        if self._spilled is None:
-            if self._held:
-                self._files.insert(*self._together())
-            return
-        self._spill()
         next_ids: dict[int, int] = {}
-        for bucket, partition in sorted(self._numbers, key=lambda key: (key[0], texts_in(key[1]))):
-            batches = self._batches(self._numbers[bucket, partition])
+        for bucket, partition, batches in self._runs():
             numbered: Iterable[tuple[int, pa.RecordBatch]] = ((bucket, each) for each in batches)
             if bucket == _NO_BUCKET:
                 numbered = in_files(batches, None)
@@ -69,14 +70,26 @@ class PlacedRows(ClosedAfter):
                 )
                 next_ids[number] = first + rows
 
+    def _runs(self) -> Iterator[tuple[int, str, Iterator[pa.RecordBatch]]]:
+        """The rows of each bucket and partition, in the order of files."""
+        if self._spilled is None:
+            if self._held:
+                for bucket, partition, run in self._sorted():
+                    yield bucket, partition, _pieces(run)
+            return
+        self._spill()
+        for bucket, partition in sorted(self._numbers, key=lambda key: (key[0], texts_in(key[1]))):
+            yield bucket, partition, self._batches(self._numbers[bucket, partition])
+
     def _batches(self, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
         assert self._spilled is not None
         for number in numbers:
             engine.check()
             yield self._spilled.read(number)
 
-    def _together(self) -> tuple[pa.Table, RowPartitions, np.ndarray]:
-        """The rows that are held; without buckets, numbers of files stand for them."""
+    def _sorted(self) -> Iterator[tuple[int, str, pa.Table]]:
+        """The rows that are held, by bucket and partition; without buckets, numbers of files stand
+        for them."""
         tables, places, buckets = zip(*self._held, strict=True)
         rows = pa.concat_tables(tables)
         if self._spilled is not None:
@@ -88,7 +101,7 @@ class PlacedRows(ClosedAfter):
         given = [
             number if own is None else own for number, own in zip(numbers, buckets, strict=False)
         ]
-        return rows, RowPartitions.joined(places), np.concatenate(given)
+        return _sorted_runs(rows, RowPartitions.joined(places), np.concatenate(given))
 
     def _spill(self) -> None:
         """Puts the rows that are held into the file, sorted."""
@@ -96,7 +109,7 @@ class PlacedRows(ClosedAfter):
             return
         if self._spilled is None:
             self._spilled = SpilledBatches(self._held[0][0].schema)
-        for bucket, partition, run in sorted_runs(*self._together()):
+        for bucket, partition, run in self._sorted():
             numbers = self._numbers.setdefault((bucket, partition), [])
             numbers += map(self._spilled.add, run.combine_chunks().to_batches())
         self._held, self._bytes = [], 0
@@ -106,7 +119,85 @@ class PlacedRows(ClosedAfter):
             self._spilled.close()
 
 
+class PlacedDeletes(PlacedRows):
+    """As PlacedRows for delete events: takes keys of rows, each once, in any order."""
+
+    def __init__(self, files: EventFiles) -> None:
+        super().__init__(files)
+        self._last: dict[tuple[int, str], tuple[int, ...]] = {}
+        """The last key so far, by bucket and partition."""
+        self._mixed: set[tuple[int, str]] = set()
+        """Where later runs have keys that come before those of earlier ones."""
+
+    def add_keys(self, keys: Keys, updated: np.ndarray) -> None:
+        """`updated`, a mask (n,): the keys of rows that the statement updates."""
+        columns = (keys.write_ids, keys.buckets, keys.row_ids, updated)
+        rows = pa.table([from_numpy(np.ascontiguousarray(each)) for each in columns], _EVENT)
+        self.add(rows, keys.places, keys.numbers)
+
+    def write(self) -> None:
+        """Writes all events."""
+        for bucket, partition, batches in self._runs():
+            if (bucket, partition) in self._mixed:
+                batches = _pieces(_by_key(pa.Table.from_batches(batches)))
+            self._files.delete_run(batches, partition, bucket)
+
+    def _sorted(self) -> Iterator[tuple[int, str, pa.Table]]:
+        for bucket, partition, run in super()._sorted():
+            run, group = _by_key(run), (bucket, partition)
+            first, last = (tuple(ids[end].as_py() for ids in run.columns[:3]) for end in (0, -1))
+            if group in self._last and first <= self._last[group]:
+                self._mixed.add(group)
+            self._last[group] = last
+            yield bucket, partition, run
+
+
+_EVENT = ["write_id", "bucket", "row_id", "updated"]
 _NO_BUCKET = -1
+
+
+def _by_key(events: pa.Table) -> pa.Table:
+    """Delete events in the order of their keys."""
+    ids = [values_of(column) for column in events.columns[:3]]
+    return events if ascend(*ids) else events.take(from_numpy(np.lexsort(ids[::-1])))
+
+
+def _pieces(run: pa.Table) -> Iterator[pa.RecordBatch]:
+    """The rows in batches that a writer takes at a time."""
+    pieces = -(-(run.nbytes + _KEY_BYTES * len(run)) // _PIECE_BYTES)
+    return iter(run.to_batches(-(-len(run) // pieces)))
+
+
+def _sorted_runs(
+    rows: pa.Table, places: RowPartitions, buckets: np.ndarray
+) -> Iterator[tuple[int, str, pa.Table]]:
+    """The rows of each bucket and partition, in the order of files, with both."""
+    place, bucket, order = places.index, buckets, None
+    bounds = _bounds(place, bucket)
+    if not _pairs_ascend(bucket[bounds[:-1]], place[bounds[:-1]]):
+        order = np.lexsort((place, bucket))
+        place, bucket, rows = place[order], bucket[order], rows.combine_chunks()
+        bounds = _bounds(place, bucket)
+    for start, end in pairwise(bounds.tolist()):
+        run = (
+            rows.slice(start, end - start)
+            if order is None
+            else rows.take(from_numpy(order[start:end]))
+        )
+        yield int(bucket[start]), places.names[place[start]], run
+
+
+def _bounds(places: np.ndarray, buckets: np.ndarray) -> np.ndarray:
+    """Where the rows of each partition and bucket that lie together begin, and the end."""
+    changes = (places[1:] != places[:-1]) | (buckets[1:] != buckets[:-1])
+    first = np.zeros(min(len(places), 1), np.int64)
+    return np.concatenate((first, np.flatnonzero(changes) + 1, [len(places)]))
+
+
+def _pairs_ascend(first: np.ndarray, second: np.ndarray) -> bool:
+    """Whether the pairs (first, second) ascend."""
+    above, equal = first[1:] > first[:-1], first[1:] == first[:-1]
+    return bool((above | (equal & (second[1:] > second[:-1]))).all())
 
 
 def buckets_of(values: pa.Table, target: WriteTarget) -> np.ndarray | None:

@@ -117,16 +117,6 @@ class LocalResult(Result):
         except _NOT_HERE as error:
             return self._again(error).to_arrow(limit)
 
-    def held(self, most_bytes: int) -> pa.Table | Result:
-        batches, total = [], 0
-        for batch in self.batches():
-            total += batch.nbytes
-            if total > most_bytes:
-                why = f"a result of more than {most_bytes:,} bytes (acid.local.max.bytes)"
-                return self._other(NeedsSpark(why))
-            batches.append(batch)
-        return pa.Table.from_batches(batches, self.schema)
-
     def batches(self) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(self.schema, self._restarted())
 

@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from acid_platform.base.local_files import process_directory
 from acid_platform.base.location import is_path
 from acid_platform.base.paths import user_path
+from acid_platform.engine.choice import is_local
 from acid_platform.engine.spark import jvm
 from acid_platform.engine.spark.few_calls import SUBSTITUTION
 from acid_platform.engine.spark.jvm import executor_variables, store_settings
@@ -45,11 +46,6 @@ _NEXT_STEP = (
     "make the archive again with 'make lab-cluster-package', set ACID_SPARK_ARCHIVE to its path,"
     " and start the session again; or install this version of the project in the executors' image"
 )
-
-
-def is_local(master: str) -> bool:
-    """Whether the executors are threads of the driver's JVM."""
-    return master.partition("[")[0] == "local"
 
 
 def executor_python() -> str:

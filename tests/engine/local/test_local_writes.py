@@ -323,22 +323,21 @@ def test_P33_conversions_that_are_exact_are_made_here_and_others_by_spark(
 
 
 @pytest.mark.parametrize("keys", [[], ["p int"]], ids=["plain", "partitioned"])
-def test_P59_a_result_of_any_size_is_inserted_and_a_large_source_of_merge_needs_spark(
-    warehouse: Warehouse, keys: list[str]
+def test_P59_a_result_of_any_size_is_inserted_and_merged(
+    warehouse: Warehouse, keys: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("acid_platform.values.row_streams._SPILLED_BYTES", 100_000)
     table = warehouse.create_table(f"db.limit{len(keys)}", "id bigint", keys)
     rows = pa.table({"id": np.arange(300_000)})
     if keys:
         rows = rows.append_column("p", pa.array(np.zeros(300_000, np.int32)))
-    warehouse.metastore.set("acid.local.max.bytes", "1000000")
-    try:
-        with pytest.raises(NeedsSpark, match=r"more than 1,000,000 bytes"):
-            table.merge(result(rows), "t.id = s.id", when_not_matched_insert="*")
-        assert list(Path(table.location).iterdir()) == []
-        assert table.insert(result(rows)) == 300_000
-    finally:
-        warehouse.metastore.set("acid.local.max.bytes", str(256 << 20))
-    assert table.to_arrow()["id"].to_numpy().tolist() == list(range(300_000))
+    assert table.insert(result(rows.slice(0, 200_000))) == 200_000
+    merged = table.merge(
+        result(rows.slice(100_000)), "t.id = s.id", "delete", when_not_matched_insert="*"
+    )
+    assert (merged.deleted, merged.inserted) == (100_000, 100_000)
+    left = np.r_[0:100_000, 200_000:300_000]
+    assert np.sort(table.to_arrow()["id"].to_numpy()).tolist() == left.tolist()
 
 
 # --- texts of partitions -------------------------------------------------------------------------

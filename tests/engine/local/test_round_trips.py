@@ -16,13 +16,13 @@ import pytest
 from acid_platform import (
     AcidError,
     CorruptFile,
-    NeedsSpark,
     NoSuchTable,
     SnapshotExpired,
     Table,
     Warehouse,
 )
 from acid_platform.base.first_use import Recent
+from acid_platform.engine.choice import Engines
 from acid_platform.handles import snapshot_views
 from acid_platform.handles.snapshot_views import MOST_SCANS
 from acid_platform.metastore.client.link import Link
@@ -78,7 +78,11 @@ def test_a_statement_gets_the_settings_with_its_transaction(
     assert asked["begin"] and not asked["settings"]
 
 
-def test_a_setting_that_a_session_changes_counts_in_its_transaction(warehouse: Warehouse) -> None:
+def test_a_setting_that_a_session_changes_counts_in_its_transaction(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warehouse.engines, "on_cluster", lambda: True)
+    monkeypatch.setattr(Engines, "spark", property(lambda _: pytest.fail("asks Spark")))
     name = "acid.local.max.bytes"
     warehouse.table("db.t").insert([{"id": 1, "v": "x"}])
     warehouse.sql("START TRANSACTION")
@@ -88,7 +92,7 @@ def test_a_setting_that_a_session_changes_counts_in_its_transaction(warehouse: W
             warehouse.table("db.t"),
             warehouse.session.transaction.table("db.t"),  # type: ignore[union-attr]
         ):
-            with pytest.raises(NeedsSpark, match=r"max\.bytes = 10;"):
+            with warehouse.using("auto"), pytest.raises(pytest.fail.Exception, match="asks Spark"):
                 table.update({"v": "'y'"}, "id = 1")
     finally:
         warehouse.sql("ROLLBACK")

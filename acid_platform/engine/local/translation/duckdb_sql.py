@@ -17,7 +17,13 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from acid_platform.errors import AcidError, InvalidExpression, NeedsSpark, WrongType
+from acid_platform.errors import (
+    AcidError,
+    InvalidExpression,
+    NeedsSpark,
+    OutOfMemory,
+    WrongType,
+)
 from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType, of_value
 from acid_platform.predicates.literals import MOST_DIGITS, digits_of_type
 
@@ -184,6 +190,7 @@ def _wider_decimal(left: HiveType, right: HiveType) -> HiveType | None:
 _OURS = re.compile(r"\[(WRONG_TYPE|TOO_LONG|NO_VALUE|NEEDS_SPARK)\] ([^\n]*)")
 _OUT_OF_RANGE = re.compile(r"(?:Conversion|Out of Range) Error: ([^\n]*)")
 _SEVERAL_ROWS = "More than one row returned by a subquery"
+_NO_ROOM = re.compile(r"(Out of Memory|IO) Error: ([^\n]*)")
 _INTERNAL = re.compile(r"((?:INTERNAL|FATAL) Error: [^\n]*)")
 """What DuckDB's errors of these kinds begin with."""
 
@@ -241,6 +248,14 @@ def translated(error: BaseException, sql: str = "") -> AcidError | None:
         return InvalidExpression(
             "[SCALAR_SUBQUERY_TOO_MANY_ROWS] a subquery that is a value has several rows; choose"
             " one by an aggregate, or by ORDER BY … LIMIT 1"
+        )
+    if lacks := _NO_ROOM.search(str(error)):
+        on_disk = lacks[1] == "IO" or "offload" in lacks[2] or "temporary directory" in str(error)
+        more = "free space, or let TMPDIR name a larger directory, and run it again"
+        fewer = "let the statement read fewer rows or columns, or use engine='spark'"
+        where, next_step = ("on disk", more) if on_disk else ("in memory", fewer)
+        return OutOfMemory(
+            f"DuckDB has no room for what this statement keeps {where}: {lacks[2]}; {next_step}"
         )
     if broken := _INTERNAL.match(str(error)):
         return NeedsSpark(f"DuckDB failed inside: {broken[1]}; Spark may be able to do it")
