@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from acid_platform import NeedsSpark
-from acid_platform.engine.local.translation.expressions import CONSTRUCTS
+from acid_platform import InvalidExpression, NeedsSpark
+from acid_platform.engine.local.translation.column_names import NameScope
+from acid_platform.engine.local.translation.expressions import CONSTRUCTS, translate_value
+from acid_platform.layout.types import parse_columns
 from tests.engine.local import samples
 from tests.engine.local.differential import (
     Local,
@@ -40,6 +42,25 @@ def computed(table: LocalTable, entries: Iterator[tuple[str, list[str]]]) -> lis
                 continue
         assert len(found) > before, f"{entry} is in the table, but no expression of it runs"
     return found
+
+
+def test_P33_a_comparison_never_rounds_a_literal() -> None:
+    """Spark compares with 1.01 here; a scan leaves out files by 1.005."""
+    scope = NameScope.of({"t": parse_columns("k decimal(38,2), l decimal(38,6)")})
+    for condition in ("k <= 1.005", "k IN (1.5, 1.005)", "k BETWEEN 0 AND 1.005", "1.005 = k"):
+        with pytest.raises(NeedsSpark, match=r"rounds 1\.005"):
+            translate_value(condition, scope)
+    assert "DECIMAL(38,2)" in translate_value("k < l", scope).sql
+    assert "1.00" in translate_value("k <= 1.0000", scope).sql
+
+
+def test_P33_the_keys_of_a_window_may_fail_as_other_values_do() -> None:
+    """DuckDB takes no volatile key, which a call of `error` is."""
+    table = LocalTable()
+    ordered = "rank() OVER (PARTITION BY ib / ia ORDER BY da / ia) AS r"
+    assert table.query(f"SELECT {ordered} FROM t WHERE ia = 5")
+    with pytest.raises(InvalidExpression, match=r"\[DIVIDE_BY_ZERO\] Division by zero; leave"):
+        table.query(f"SELECT {ordered} FROM t")
 
 
 def test_every_construct_has_samples() -> None:

@@ -271,6 +271,19 @@ SHAPES = """
         CASE WHEN grouping(z) = 0 THEN y END ORDER BY sum(h)) AS r FROM both.t
         GROUP BY ROLLUP (y, z) ORDER BY g DESC, CASE WHEN g = 0 THEN y END, r
     y, z, count(*) AS n FROM both.t GROUP BY CUBE (y, z) HAVING count(*) > 2
+    y, z, rank() OVER (PARTITION BY z ORDER BY sum(d) / sum(h)) AS r FROM both.t WHERE h > 0
+        GROUP BY y, z
+    y, z, count(*) AS n FROM both.t GROUP BY ROLLUP (y, z)
+        ORDER BY grouping(y) + grouping(z), CASE WHEN grouping(z) = 0 THEN y END, y, z
+    y, z, count(*) AS n, grouping(y) AS g FROM both.t GROUP BY CUBE (y, z)
+        ORDER BY grouping_id(y, z), y, z, n
+    i FROM both.t INTERSECT ALL SELECT h FROM both.u
+    i, s FROM both.t EXCEPT ALL SELECT h, s FROM both.u
+    n FROM both.t INTERSECT ALL SELECT n FROM both.u
+    n, f FROM both.t EXCEPT ALL SELECT n, f FROM both.u WHERE id > 10
+    k FROM both.t EXCEPT ALL SELECT d FROM both.u
+    c FROM both.t INTERSECT ALL SELECT v FROM both.u
+    x FROM both.t INTERSECT ALL SELECT f FROM both.u ORDER BY 1
     y, z, sum(h) AS q FROM both.t GROUP BY ROLLUP (y, z) ORDER BY coalesce(q, 0) + 1, y, z
     a.id, c.id AS k FROM both.t a, both.u b JOIN both.t c ON c.id = a.id AND b.i = c.i
     a.id, c.s FROM (both.t a LEFT JOIN both.u b ON a.i = b.i) JOIN both.t c ON c.id = a.id
@@ -283,6 +296,19 @@ SHAPES = """
     q.v FROM (SELECT id, l / nullif(i, 0) AS v FROM both.t) q WHERE q.v > 0
     q.v FROM (SELECT i, l / i AS v FROM both.t WHERE i <> 0) q WHERE q.v > 0
     sum(l / i) FILTER (WHERE i <> 0) AS s FROM both.t
+    CAST('1.00' AS decimal(38,2)) = CAST('1.004' AS decimal(38,6)) AS a,
+        CAST('1.00' AS decimal(38,2)) < CAST('1.006' AS decimal(38,6)) AS b
+    coalesce(CAST(NULL AS decimal(38,19)), CAST('1.5' AS decimal(38,9))) AS a,
+        CASE WHEN true THEN CAST('1.123456789012345' AS decimal(38,19))
+        ELSE CAST(1 AS decimal(38,9)) END AS b
+    CAST('1.123456789012345' AS decimal(38,19)) AS a
+        UNION ALL SELECT CAST('1.123456789012345' AS decimal(38,2)) AS a
+    CAST('1.123456789012345' AS decimal(38,19)) IN (CAST('1.12' AS decimal(38,2)),
+        CAST('5' AS decimal(38,9))) AS a
+    id, k = CAST(k AS decimal(38,5)) AS a, k < l * CAST('1.00005' AS decimal(38,20)) AS b
+        FROM both.t
+    id, k BETWEEN CAST('0.51234' AS decimal(38,2)) AND CAST('3.5' AS decimal(38,12)) AS b
+        FROM both.t
     k * 2 AS a, k / 3 AS b, k + d AS c, k * d AS e, d / i AS f FROM both.t WHERE i <> 0
     i, sum(k) AS a, avg(k) AS b, sum(d) / sum(k) AS c, sum(k) * 0.001 AS e FROM both.t GROUP BY i
     avg(sum(d)) OVER () AS a, sum(sum(d)) OVER () AS b FROM both.t GROUP BY i

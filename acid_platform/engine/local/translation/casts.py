@@ -299,6 +299,12 @@ def common(values: Sequence[Typed]) -> list[Typed]:
     if kind == VOID:
         return [cast(value, BOOLEAN) for value in values]
     _refuse_blanks(values)
+    for value in values if kind.kind == "decimal" else ():
+        if (
+            isinstance(value.literal, int | Decimal)
+            and literals.digits_of_value(Decimal(value.literal)).scale > kind.sizes[1]
+        ):  # a scan leaves out files by the number as it is written
+            raise NeedsSpark(f"a comparison that rounds {value.literal}")
     return [cast(value, kind) for value in values]
 
 

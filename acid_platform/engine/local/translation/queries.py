@@ -187,20 +187,21 @@ class QueryTranslator:
     def _set_operation(self, node: exp.SetOperation, ctes: Ctes, named: bool) -> QueryBlock:
         left = self.query(node.this, ctes, named=named)
         right = self.query(node.expression, ctes, named=False)
-        every = not node.args.get("distinct")
-        if len(left.columns) != len(right.columns) or (every and not isinstance(node, exp.Union)):
+        word = type(node).__name__.upper()
+        if len(left.columns) != len(right.columns):
             raise NeedsSpark(node.sql("spark"))
+        every = not node.args.get("distinct")
+        kept = every and isinstance(node, exp.Union)  # INTERSECT ALL counts equal rows
         columns = []
         for (name, a), (_, b) in zip(left.columns, right.columns, strict=True):
             kind = wider(of_value(a), of_value(b))
-            if kind in (None, VOID) or (kind.nested and (not every or a.has_char or b.has_char)):
-                raise NeedsSpark(f"{type(node).__name__.upper()} of {a} and {b}")
+            if kind in (None, VOID) or (kind.nested and (not kept or a.has_char or b.has_char)):
+                raise NeedsSpark(f"{word} of {a} and {b}")
             columns.append((name, kind))
-        word = type(node).__name__.upper() + (" ALL" if every else "")
-        if not every and has_one_row(node) and any(kind.kind in FLOATING for _, kind in columns):
-            raise NeedsSpark(f"{type(node).__name__.upper()} where a part of the query has one row")
-        sides = (_in_types(left, columns, not every), _in_types(right, columns, not every))
-        sql = f"({sides[0]}) {word} ({sides[1]})"
+        if not kept and has_one_row(node) and any(kind.kind in FLOATING for _, kind in columns):
+            raise NeedsSpark(f"{word} where a part of the query has one row")
+        sides = (_in_types(left, columns, not kept), _in_types(right, columns, not kept))
+        sql = f"({sides[0]}) {word}{' ALL' if every else ''} ({sides[1]})"
         block = QueryBlock(sql, tuple(columns))
         tail = self._tail(node, block)
         return replace(block, sql=f"SELECT * FROM ({sql}) AS u{tail}") if tail else block

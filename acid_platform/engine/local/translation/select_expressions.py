@@ -16,6 +16,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     TINYINT,
     duckdb_type,
     needs_spark,
+    not_volatile,
     ordered,
     spark_name,
     translating,
@@ -172,11 +173,14 @@ class Expressions(Translator):
             values = [plain.value(key) for key in keys]
             if any(kind.kind == "map" for value in values for kind in value.type.walk()):
                 raise NeedsSpark("PARTITION BY of a map")
-            parts.append(f"PARTITION BY {', '.join(value.sql for value in values)}")
+            parts.append(f"PARTITION BY {', '.join(not_volatile(value.sql) for value in values)}")
         if order := node.args.get("order"):
             if any(isinstance(term.this.unnest(), exp.Literal) for term in order.expressions):
                 raise NeedsSpark(f"a window with {order.sql('spark').strip()}")
-            terms = (sortable(plain.value(by.this)) + direction(by) for by in order.expressions)
+            terms = (
+                not_volatile(sortable(plain.value(by.this))) + direction(by)
+                for by in order.expressions
+            )
             parts.append(f"ORDER BY {', '.join(terms)}")
         if spec := node.args.get("spec"):
             require_parts(spec)

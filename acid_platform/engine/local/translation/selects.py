@@ -316,11 +316,11 @@ class Select:
         return f" ORDER BY {', '.join(terms)}", f" ORDER BY {', '.join(by_values)}"
 
     def _of_columns(self, node: exp.Expr) -> bool:
-        """Whether an expression has nothing but columns of the result in it."""
+        """Whether an expression has only columns of the result in it, and which keys they lack."""
         names = {name.lower() for name, _ in self.items}
-        return not (
-            aggregated(node) or node.find(exp.Grouping, exp.GroupingId, exp.Window, exp.Query)
-        ) and all(
+        lacks = (exp.Grouping, exp.GroupingId)
+        node = node.transform(lambda part: exp.null() if isinstance(part, lacks) else part)
+        return not (aggregated(node) or node.find(exp.Window, exp.Query)) and all(
             len(column.parts) == 1 and column.name.lower() in names
             for column in node.find_all(exp.Column)
         )
