@@ -14,16 +14,12 @@ import click
 
 from acid_platform.base.config import HONOURED, REFUSED, LockSettings
 from acid_platform.cli.main import main
+from acid_platform.engine.local.translation.aggregates import AGGREGATES
+from acid_platform.engine.local.translation.dates import DATES, MOMENTS
 from acid_platform.engine.local.translation.expressions import CONSTRUCTS
-from acid_platform.engine.local.translation.functions import (
-    AGGREGATES,
-    DATES,
-    MOMENTS,
-    NUMBERS,
-    TAKES,
-    TEXT,
-)
+from acid_platform.engine.local.translation.functions import CALLS, NUMBERS, TEXT
 from acid_platform.engine.local.translation.select_expressions import ENDS, RANKS, SHIFTS
+from acid_platform.engine.local.translation.signatures import TAKES
 from acid_platform.engine.spark.spark_versions import VERSIONS
 from acid_platform.layout.table_properties import TABLE_PROPERTIES
 from acid_platform.transactions import RowOperation
@@ -91,7 +87,8 @@ DISTRIBUTE BY, CLUSTER BY, LIMIT and OFFSET; ROLLUP, CUBE or GROUPING SETS of co
 and left anti joins, USING in inner and left joins; UNION, INTERSECT and EXCEPT, also ALL; CTEs;
 subqueries in FROM; VALUES; scalar subqueries, IN and EXISTS anywhere but in ON, correlated ones by
 columns of the query around them in their WHERE; window functions, also over aggregates, with ROWS
-frames, and RANGE frames from UNBOUNDED or CURRENT ROW.
+frames, and RANGE frames from UNBOUNDED or CURRENT ROW; `explode`, `posexplode`, `inline` (and their
+`_outer`), `stack` and `json_tuple` as one column of a SELECT without GROUP BY.
 
 A decimal has Spark's precision and scale: the common type of two keeps all digits before the point,
 and rounds those behind it for which 38 digits lack the room (a comparison that would round a
@@ -122,9 +119,11 @@ Some values are decided when they are read: a text that only Spark parses as a n
 sum of `bigint` that overflows in some orders, a letter whose case DuckDB changes differently. The
 result then raises NeedsSpark, and never gives a different value.
 
-Three kinds of values depend on the order in which rows come, in Spark from run to run too, by how
-it divides them among tasks. `sum` and `avg` of `float` and `double` may differ in their last bits,
-and in more where large numbers cancel each other out. The elements of `collect_list` and
+Four kinds of values depend on the order in which rows come, in Spark from run to run too, by how
+it divides them among tasks. `sum` and `avg` of `float` and `double`, `stddev`, `variance`, `corr`,
+`covar_…`, `regr_…`, `skewness` and `kurtosis` may differ in their last bits, and in more where
+large numbers cancel each other out. `first`, `last`, `any_value`, `listagg` without an order, and
+`max_by` and `min_by` of equal values give what comes first. The elements of `collect_list` and
 `collect_set` may stand in another order. `min` and `max` of 0.0 and -0.0, which are equal, give one
 of them, also with OVER. `greatest` and `least` give the first of equal values, in both engines; but
 Spark computes `greatest(a, b)` and `greatest(b, a)` in one SELECT once, so that both have the first
@@ -146,6 +145,11 @@ without `&&` or a class inside, `.`, `^`, `$`, `|`, groups, `(?:…)`, `\\d \\w 
 opposites, and `* + ? {n,m}`, also lazy, after what can't be empty. Flags, look-ahead, references to
 groups, `\\b`, `\\p`, possessive repetition and a repeated group with groups inside need Spark: Java
 reads them in another way than RE2 does, or RE2 lacks them.
+
+A pattern of `to_date`, `to_timestamp` and `unix_timestamp` may have `yyyy`, `MM`, `dd`, `HH`, `mm`,
+`ss`, and `M` and `d` between signs. A text that does not match it and has a digit is left to Spark.
+JSON that the standard does not allow, and its numbers with a fraction, are left to Spark; so are
+URLs with escapes. `make_date` and `make_timestamp` are for the years 1 to 9999.
 
 A pattern of `date_format` may have `y yy yyyy`, `M MM MMM MMMM`, `d dd`, `D DDD`, `E EE EEE EEEE`,
 `H HH h hh`, `m mm`, `s ss`, `a`, up to six `S`, text in quotes, and signs.
@@ -334,7 +338,7 @@ def render_engines() -> str:
         for (major, minor), row in sorted(VERSIONS.items(), reverse=True)
     ]
     heads = ("Spark", "writes into clustered tables", "streams from our tables")
-    operators = [(_code(one.shown), one.types) for one in CONSTRUCTS.values()]
+    operators = [(_code(one.shown), one.types) for one in (*CONSTRUCTS.values(), *CALLS.values())]
     parts = [_ENGINES, _table(heads, versions)]
     parts += ["## Operators\n", _table(("SQL", "takes"), operators)]
     groups = (
@@ -346,7 +350,10 @@ def render_engines() -> str:
     for title, functions in groups:
         rows = [(_code(one.call), ", ".join(map(_code, one.takes))) for one in functions]
         parts += [f"## {title}\n", _table(("call", "takes"), rows)]
-    named = [_code(f"{name}(...)") for name in (*RANKS.values(), *SHIFTS.values(), *ENDS.values())]
+    named = [
+        _code(f"{name}(...)")
+        for name in dict.fromkeys((*RANKS.values(), "ntile", *SHIFTS.values(), *ENDS.values()))
+    ]
     parts.append(f"Window functions: {', '.join(named)}.\n")
     taken = [(_code(name), meaning) for name, meaning in TAKES.items()]
     return "\n".join([*parts, "## What the words mean\n", _table(("takes", "meaning"), taken)])

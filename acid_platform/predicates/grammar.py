@@ -106,6 +106,30 @@ class Written(tuple[exp.Expr, ...]):
         return self
 
 
+SCALARS = frozenset(
+    """
+    aggregate array_append array_compact array_concat array_contains array_distinct array_except
+    array_insert array_intersect array_join array_max array_min array_position array_prepend
+    array_remove array_size array_sort array_to_string array_union arrays_overlap arrays_zip
+    cardinality date_diff date_from_unix_date date_part date_sub date_trunc dateadd datediff
+    datepart dayname element_at exists filter flatten forall from_json from_unixtime
+    from_utc_timestamp get_json_object json_array_length json_object_keys make_date make_interval
+    make_timestamp map map_concat map_contains_key map_entries map_filter map_from_arrays
+    map_from_entries map_keys map_values monthname months_between named_struct next_day parse_url
+    reduce reverse sequence size slice sort_array str_to_map struct 
+    timestamp_micros timestamp_millis timestamp_seconds timestampadd timestampdiff to_date to_json
+    to_timestamp to_timestamp_ltz to_unix_timestamp to_utc_timestamp transform transform_keys
+    transform_values trunc try_element_at try_parse_url try_to_date try_to_timestamp unix_date
+    unix_micros unix_millis unix_seconds unix_timestamp url_decode url_encode weekday zip_with
+    """.upper().split()
+)
+AGGREGATES_AS_WRITTEN = frozenset(
+    ("EVERY", "MEAN", "PERCENTILE", "SOME", "STD", "TRY_AVG", "TRY_SUM")
+)
+"""Scalar functions and aggregates whose calls keep their name and their arguments as they were
+written. sqlglot's own nodes reorder arguments, lose patterns of Java and the names of synonyms."""
+
+
 def _pattern(kind: type[exp.Binary]) -> Any:
     def parse(self: Any, this: exp.Expr) -> Any:
         predicate = self.expression(kind(this=this, expression=self._parse_comparison()))
@@ -351,11 +375,17 @@ class SparkSql(Spark):
 
     class Parser(_Operators, SparkParser):
         FUNCTIONS: ClassVar = {
-            **SparkParser.FUNCTIONS,
             **{
-                name: _with_spelling(SparkParser.FUNCTIONS[name], argument)
-                for name, argument in {"DATE_TRUNC": 0, "TRUNC": 1, "DATE_FORMAT": 1}.items()
+                name: build
+                for name, build in SparkParser.FUNCTIONS.items()
+                if name not in SCALARS | AGGREGATES_AS_WRITTEN
             },
+            "DATE_FORMAT": _with_spelling(SparkParser.FUNCTIONS["DATE_FORMAT"], 1),
+        }
+        FUNCTION_PARSERS: ClassVar = {
+            name: parse
+            for name, parse in SparkParser.FUNCTION_PARSERS.items()
+            if name not in AGGREGATES_AS_WRITTEN
         }
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from acid_platform.predicates.analysis import conjuncts
+from acid_platform.predicates.grammar import SCALARS
 from acid_platform.sql.scopes import cte_of, members
 
 ColumnsByTable = Mapping[int, Collection[str]]
@@ -23,7 +24,14 @@ ColumnsByTable = Mapping[int, Collection[str]]
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
 _ROWS_MATTER = ("group", "having", "distinct", "limit", "offset", "qualify", "windows", "match")
-_VOLATILE = (exp.AggFunc, exp.Window, exp.Anonymous, exp.Rand, exp.Randn, exp.Uuid)
+_VOLATILE = (exp.AggFunc, exp.Window, exp.Rand, exp.Randn, exp.Uuid)
+
+
+def _is_volatile(item: exp.Expr) -> bool:
+    """Whether a part of it may have another value for the same row, or is of several rows."""
+    return item.find(*_VOLATILE) is not None or any(
+        call.name.upper() not in SCALARS for call in item.find_all(exp.Anonymous)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +205,7 @@ class _PushDown:
             self._passing[id(inner)] = (
                 id(inner) not in self._sampled
                 and not any(inner.args.get(clause) for clause in _ROWS_MATTER)
-                and not any(item.find(*_VOLATILE) for item in inner.expressions)
+                and not any(map(_is_volatile, inner.expressions))
             )
         return self._passing[id(inner)]
 

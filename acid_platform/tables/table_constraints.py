@@ -224,9 +224,12 @@ def _checked_condition(what: str, known: KnownColumns, constraint: Constraint) -
     from sqlglot import exp
 
     from acid_platform.predicates.analysis import parsed
+    from acid_platform.predicates.grammar import AGGREGATES_AS_WRITTEN
 
     tree = parsed(constraint.text)
-    if tree.find(exp.Query, exp.Star, exp.Window, exp.AggFunc, exp.Lambda, exp.Placeholder):
+    many = (exp.Query, exp.Star, exp.Window, exp.AggFunc, exp.Lambda, exp.Placeholder)
+    calls = (call.name.upper() for call in tree.find_all(exp.Anonymous))
+    if tree.find(*many) or not AGGREGATES_AS_WRITTEN.isdisjoint(calls):
         raise InvalidDefinition(f"{what}: a CHECK is about the columns of one row alone")
     if any(node.key.startswith(("current", "rand", "uuid", "local")) for node in tree.walk()):
         raise InvalidDefinition(f"{what}: its answer would differ from one time to another")

@@ -75,7 +75,7 @@ class LocalTable:
         """The rows of a query over the table `t`, in order. Raises NeedsSpark, and our errors."""
         scan = Scan(None, "", values.COLUMNS, (), (), None)  # type: ignore[arg-type]
         translator = QueryTranslator({"t": TableRead(scan)})
-        block = translator.query(sqlglot.parse_one(text, dialect="spark"), {})
+        block = translator.query(sqlglot.parse_one(text, dialect=SparkSql), {})
         sql = block.sql
         for stored in translator.opened:
             sql = sql.replace(f'"{stored}"', "t")
@@ -161,6 +161,12 @@ def plain(column: pa.ChunkedArray) -> list[object]:
 
 
 def equal(spark: object, local: object) -> bool:
+    if isinstance(spark, list | tuple) and isinstance(local, list | tuple):
+        return len(spark) == len(local) and all(map(equal, spark, local))
+    if isinstance(spark, dict) and isinstance(local, dict):
+        return spark.keys() == local.keys() and all(equal(spark[k], local[k]) for k in spark)
+    if isinstance(spark, datetime.datetime) and isinstance(local, datetime.datetime):
+        return spark.replace(tzinfo=None) == local.replace(tzinfo=None)
     if isinstance(spark, float) and isinstance(local, float) and math.isnan(spark):
         return math.isnan(local)
     if isinstance(spark, float) and isinstance(local, float):

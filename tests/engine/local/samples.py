@@ -7,14 +7,11 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from acid_platform.engine.local.translation.functions import (
-    AGGREGATES,
-    DATES,
-    NUMBERS,
-    TEXT,
-    Function,
-    Takes,
-)
+from acid_platform.engine.local.translation.aggregates import AGGREGATES
+from acid_platform.engine.local.translation.dates import DATES
+from acid_platform.engine.local.translation.functions import NUMBERS, TEXT
+from acid_platform.engine.local.translation.signatures import Function, Takes
+from acid_platform.predicates.grammar import SparkSql
 
 _TAKEN: dict[Takes, tuple[str, ...]] = {
     "string": ("sa", "sb", "ca", "va"),
@@ -25,12 +22,22 @@ _TAKEN: dict[Takes, tuple[str, ...]] = {
     "decimal": ("da", "ka", "wa"),
     "number": ("ta", "ha", "ia", "la", "da", "ka", "fa", "xa"),
     "double": ("fa", "xa"),
-    "date": ("ea", "mb"),
-    "timestamp": ("ma", "eb"),
+    "date": ("ea", "mb", "ga"),
+    "timestamp": ("ma", "eb", "ga"),
     "condition": ("za",),
     "ordered": ("ta", "la", "da", "fa", "xa", "sa", "ca", "va", "za", "ea", "ma", "ba"),
     "exact": ("ta", "la", "da", "sa", "ca", "va", "za", "ea", "ma", "ba"),
     "any": ("ta", "sa", "ma"),
+    "real": ("ta", "hb", "da", "xa"),
+    "exactly real": ("ta", "hb", "ia"),
+    "exactly ordered": ("ta", "la"),
+    "share": ("0", "0.3", "0.5", "1"),
+    "shares": ("array(0.25, 0.75)",),
+    "accuracy": ("1000",),
+    "text": ("', '", "''"),
+    "null": ("null",),
+    "a date": ("ea",),
+    "a timestamp": ("ma",),
 }
 _NUMBERS = ("t", "h", "i", "l", "d", "k", "w", "f", "x")
 _WHOLE = ("t", "h", "i", "l")
@@ -69,6 +76,12 @@ _PATTERNS = (
 """Patterns of Java as a literal of SQL writes them."""
 
 
+_SPANS = (
+    "interval '1' day", "interval 3 hours", "interval '90' minute", "interval 30 seconds",
+    "interval '2' month", "interval '1-2' year to month", "interval 1 week", "interval -5 days",
+    "interval '1 02:03:04.5' day to second", "interval '10:20' hour to minute",
+    "interval '1.5' second", "interval 1 day 2 hours", "interval 100 milliseconds",
+)  # fmt: skip
 CASTS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal(10,2)",
          "decimal(3,1)", "decimal(38,0)", "decimal(20,10)", "string", "boolean", "date",
          "timestamp", "binary")  # fmt: skip
@@ -131,9 +144,12 @@ CONSTRUCTS: dict[type[exp.Expr], list[str]] = {
     ] + ["date_format('2016-04-08', 'y')", "date_format(sa, 'yyyy')", "date_format(null, 'y')"],
     exp.Add: [*_pairs(_NUMBERS, "+"), "ia + 1", "da + 1", "da + 1.25", "xa + 1.5", "wa + null",
               "ea + interval '30' day", "ea + interval -2 weeks", "interval 5 months + ea",
-              "ea + interval 1 year", "ka + ka", "ka + 1.5"],
+              "ea + interval 1 year", "ka + ka", "ka + 1.5",
+              *(f"{x} + {i}" for x in ("ea", "ma") for i in _SPANS),
+              *(f"{i} + ea" for i in _SPANS)],
     exp.Sub: [*_pairs(_NUMBERS, "-"), "ia - 1", "1 - la", "da - 1", "ea - interval '1' year",
-              "ea - interval 7 days", "ka - 0.1234567890123"],
+              "ea - interval 7 days", "ka - 0.1234567890123",
+              *(f"{x} - {i}" for x in ("ea", "ma") for i in _SPANS)],
     exp.Mul: [*_pairs(_NUMBERS, "*"), "ia * 2", "da * 2", "da * 1.5", "ka * 0.0001000000",
               "ka * ka", "ka * 0.1234567891234567"],
     exp.Div: [*_pairs(_NUMBERS, "/"), "ia / 2", "1 / ia", "xa / 0", "da / 3", "wa / 7",
@@ -141,8 +157,19 @@ CONSTRUCTS: dict[type[exp.Expr], list[str]] = {
               "cast(da as decimal(17,2)) * 100 / cast(db as decimal(27,2))",
               "cast(da as decimal(38,2)) / cast(db as decimal(37,2))",
               "wa / cast(1234567890123456789012345678901234567 as decimal(38,0))"],
-    exp.Extract: [f"extract({unit} from {x}a)" for x in "em"
-                  for unit in ("year", "QUARTER", "month", "week", "day", "hour", "minute")],
+    exp.Extract: [f"extract({unit} from {x}a)" for x in "em" for unit in (
+        "year", "YR", "QUARTER", "qtr", "month", "mons", "week", "W", "day", "D", "hour", "HRS",
+        "minute", "mins", "second", "SECS", "yearofweek", "dow", "DAYOFWEEK_ISO", "doy")],
+    exp.Identifier: ["transform(na, x -> x + 1)", "transform(array(ra), x -> x.p)"],
+    exp.Tuple: ["(ia, sb)", "(1, sa)", "(ia, (ib, sa))"],
+    exp.Array: ["array(ia, lb)", "array(sa, 'x', null)", "array(xa, fb)", "array(da, ib)",
+                "array(ia, null)", "array(ea, mb)", "array(na, nb)", "array(za)", "array(ca, va)"],
+    exp.Bracket: ["na[0]", "na[tb]", "na[5]", "oa[1]", "qa['a']", "qa[sb]", "array(na, nb)[0][1]"],
+    exp.Transform: ["transform(na, x -> x + ib)", "transform(na, (x, i) -> x * i)",
+                    "transform(oa, x -> concat(x, sb))", "transform(pa, x -> x * 2)",
+                    "transform(na, x -> x > ib)", "transform(array(na, nb), x -> size(x))",
+                    "transform(na, x -> transform(nb, y -> x + y))",
+                    "transform(na, x -> array(x, ib))", "transform(oa, x -> x is null)"],
     exp.IntDiv: [*_pairs(_NUMBERS, "div"), "ia div 2"],
     exp.Mod: [*_pairs(_NUMBERS, "%"), "ia % 2", "mod(la, 3)"],
     exp.Neg: ["-5", "-1.5", *_of_each("-{a}", _NUMBERS)],
@@ -173,15 +200,144 @@ CONSTRUCTS: dict[type[exp.Expr], list[str]] = {
 }  # fmt: skip
 
 
+def _each(form: str, *choices: tuple[str, ...]) -> list[str]:
+    return [form.format(*chosen) for chosen in itertools.product(*choices)]
+
+
+_ARRAYS = ("na", "oa", "pa")
+_PATTERNS_OF_DATES = (
+    "yyyy-MM-dd", "yyyy-MM-dd HH:mm:ss", "dd/MM/yyyy", "yyyyMMdd", "yyyy-M-d", "yyyy", "yyyy-MM",
+)  # fmt: skip
+_UNITS_OF_DATES = (
+    "YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND",
+    "MICROSECOND",
+)  # fmt: skip
+_TIMES = ("2014", "ha"), ("12", "ta"), ("28", "tb"), ("6", "hb"), ("30",), ("45.887", "60", "da")
+CALLS: dict[str, list[str]] = {
+    # dates
+    "date_part": _each("date_part('{}', {})", ("year", "DOY", "seconds", "w"), ("ea", "ma")),
+    "datepart": _each("datepart('{}', {})", ("month", "HR", "dow"), ("ea", "ma")),
+    "date_trunc": _each("date_trunc('{}', {})", (*_UNITS_OF_DATES, "yy", "mon", "dd", "x"),
+                        ("ma", "eb", "ga")),
+    "trunc": _each("trunc({}, '{}')", ("ea", "ma", "ga"),
+                   ("year", "YY", "quarter", "MM", "week", "day", "x")),
+    "next_day": _each("next_day({}, '{}')", ("ea", "ma"),
+                      ("MO", "tue", "WEDNESDAY", "th", "FR", "sa", "Sun")),
+    "months_between": [*_each("months_between({}, {})", ("ea", "ma", "ga"), ("eb", "mb")),
+                       *_each("months_between({}, {}, {})", ("ea", "ma"), ("mb",),
+                              ("true", "false"))],
+    "make_date": _each("make_date({}, {}, {})", ("2020", "ha", "ta"), ("2", "ta"), ("29", "hb")),
+    **{name: [*_each(name + "({}, {}, {}, {}, {}, {})", *_TIMES), f"{name}(ea)"]
+       for name in ("make_timestamp", "make_timestamp_ltz", "try_make_timestamp",
+                    "try_make_timestamp_ltz")},
+    **{name: [*_each(name + "({}, '{}')", ("ga", "sa"), _PATTERNS_OF_DATES), f"{name}(ea)",
+              f"{name}(ma)", f"{name}(ma, 'yyyy')", f"{name}(ga)"]
+       for name in ("to_date", "to_timestamp", "to_timestamp_ltz", "try_to_date",
+                    "try_to_timestamp", "unix_timestamp", "to_unix_timestamp")},
+    "from_unixtime": ["from_unixtime(ia)", "from_unixtime(la)", "from_unixtime(ta, 'yyyy/MM')"],
+    "dateadd": [*_each("dateadd({}, {}, {})", _UNITS_OF_DATES, ("ta",), ("ma",)),
+                "dateadd(ea, ib)", "dateadd(ma, 3)"],
+    "timestampadd": _each("timestampadd({}, {}, {})", _UNITS_OF_DATES, ("ta", "-10", "ib"),
+                          ("ea", "ma")),
+    "datediff": [*_each("datediff({}, {}, {})", _UNITS_OF_DATES, ("ma",), ("mb",)),
+                 "datediff(ea, eb)", "datediff(ma, ga)"],
+    "timestampdiff": _each("timestampdiff({}, {}, {})", _UNITS_OF_DATES, ("ea", "ma"),
+                           ("eb", "mb")),
+    # arrays
+    **{name: [f"{name}({x})" for x in (*_ARRAYS, "qa")] for name in ("size", "cardinality")},
+    **{name: [f"{name}({x})" for x in _ARRAYS]
+       for name in ("array_size", "array_compact", "array_distinct", "reverse", "array_max",
+                    "array_min", "array_sort")},
+    "sort_array": _each("sort_array({}{})", _ARRAYS, ("", ", true", ", false")),
+    **{name: [*_each(name + "(na, {})", ("ib", "1", "lb", "ta")),
+              *_each(name + "(oa, {})", ("sb", "'a'", "cb")), f"{name}(pa, xb)"]
+       for name in ("array_contains", "array_position", "array_remove")},
+    **{name: [*_each(name + "(na, {})", ("ib", "1", "lb", "null")), f"{name}(oa, sb)",
+              f"{name}(pa, xb)"]
+       for name in ("array_append", "array_prepend")},
+    "array_insert": _each("array_insert(na, {}, {})",
+                          ("1", "2", "5", "-1", "-2", "-5", "0", "tb"), ("ib", "null")),
+    **{name: [f"{name}(na, nb)", f"{name}(oa, ob)", f"{name}(na, array(1, 2, null))",
+              f"{name}(na, array(lb))"]
+       for name in ("array_union", "array_intersect", "array_except", "arrays_overlap")},
+    "arrays_zip": ["arrays_zip(na, ob)", "arrays_zip(na, nb, pa)", "arrays_zip(array(ia), na)"],
+    "array_repeat": _each("array_repeat({}, {})", ("sa", "ia", "na"), ("2", "0", "-1", "tb")),
+    "array_join": [*_each("array_join(oa, {})", ("','", "sb")),
+                   *_each("array_join(oa, ',', {})", ("'-'", "sb"))],
+    "slice": _each("slice({}, {}, {})", ("na", "oa"), ("1", "2", "-2", "-9", "tb", "0"),
+                   ("2", "0", "ta")),
+    **{name: [*_each(name + "({}, {})", ("na", "oa"), ("1", "-1", "5", "tb", "0")),
+              f"{name}(qa, 'a')", f"{name}(qa, sb)"]
+       for name in ("element_at", "try_element_at")},
+    "get": _each("get({}, {})", ("na", "oa"), ("0", "1", "tb", "-1", "ib")),
+    "flatten": ["flatten(array(na, nb))", "flatten(array(na))", "flatten(array(oa, null, ob))"],
+    "sequence": [*_each("sequence({}, {})", ("1", "ta"), ("5", "tb")),
+                 *_each("sequence({}, {}, {})", ("1", "ta"), ("10", "lb"), ("2", "tb")),
+                 "sequence(10, 1, -3)", "sequence(1, 10, -1)", "sequence(1L, 5L)"],
+    # lambdas
+    "filter": ["filter(na, x -> x % 2 = 1)", "filter(na, (x, i) -> x > i)",
+               "filter(na, x -> x is not null)", "filter(oa, x -> x = sb)",
+               "filter(pa, x -> x > 0)"],
+    **{name: [f"{name}(na, x -> x % 2 = 0)", f"{name}(na, x -> x is null)",
+              f"{name}(na, x -> x > ib)", f"{name}(oa, x -> x like 'a%')"]
+       for name in ("exists", "forall")},
+    **{name: [f"{name}(na, 0L, (x, y) -> x + y)", f"{name}(oa, '', (x, y) -> concat(x, y))",
+              f"{name}(na, 0L, (x, y) -> x + coalesce(y, 0), x -> x * 10)",
+              f"{name}(pa, 0D, (x, y) -> x + y)", f"{name}(na, ib, (x, y) -> greatest(x, y))",
+              f"{name}(na, cast(null as int), (x, y) -> coalesce(x, y))"]
+       for name in ("aggregate", "reduce")},
+    "zip_with": ["zip_with(na, nb, (x, y) -> x > y)", "zip_with(na, ob, (x, y) -> y)",
+                 "zip_with(oa, ob, (x, y) -> concat(x, y))", "zip_with(na, ob, (x, y) -> (x, y))",
+                 "zip_with(na, nb, (x, y) -> coalesce(x, y))"],
+    # maps
+    "map": ["map('a', ia, 'b', ib)", "map(sa, ia)", "map(1.0, '2', 3.0, '4')",
+            "map(ia, sa, 5, 'x')", "map('a', na)"],
+    **{name: [f"{name}(qa)"] for name in ("map_keys", "map_values", "map_entries")},
+    "map_contains_key": ["map_contains_key(qa, 'a')", "map_contains_key(qa, sb)"],
+    "map_concat": ["map_concat(qa, qb)", "map_concat(qa)", "map_concat(qa, map('zz', ib))"],
+    "map_from_arrays": ["map_from_arrays(oa, na)", "map_from_arrays(na, nb)",
+                        "map_from_arrays(array('a', 'b'), array(ia, ib))"],
+    "map_from_entries": ["map_from_entries(map_entries(qa))",
+                         "map_from_entries(array(struct(ia as k, 'a'), struct(ib as k, 'b')))"],
+    "map_filter": ["map_filter(qa, (x, y) -> y > 1)", "map_filter(qa, (x, y) -> x = 'a')",
+                   "map_filter(qa, (x, y) -> y is null)"],
+    "transform_keys": ["transform_keys(qa, (x, y) -> concat(x, 'x'))",
+                       "transform_keys(qa, (x, y) -> length(x))"],
+    "transform_values": ["transform_values(qa, (x, y) -> y + 1)",
+                         "transform_values(qa, (x, y) -> concat(x, 'x'))"],
+    "map_zip_with": ["map_zip_with(qa, qb, (x, y, z) -> coalesce(y, 0) + coalesce(z, 0))",
+                     "map_zip_with(qa, qb, (x, y, z) -> concat(x, 'x'))"],
+    "str_to_map": ["str_to_map('a:1,b:2,c:3', ',', ':')", "str_to_map(sa)",
+                   "str_to_map(ua, '&', '=')"],
+    "struct": ["struct(ia, sb)", "struct(1, 'a')", "struct(ia as x, sb)", "struct(ca, va)"],
+    "named_struct": ["named_struct('a', ia, 'b', sb)",
+                     "named_struct('a', named_struct('b', ia)).a.b"],
+    # texts
+    "json_array_length": ["json_array_length(ja)"],
+    "json_object_keys": ["json_object_keys(ja)"],
+    "get_json_object": _each("get_json_object(ja, '{}')",
+                             ("$.a", "$.b", "$.a.b", "$.a.b[0]", "$[0].a", "$[0]", "$[2][0]")),
+    "to_json": [f"to_json({value})" for value in (
+        "struct(ia, sb)", "na", "oa", "qa", "ra", "array(ra, rb)", "struct(za, na)", "struct(ea)")],
+    **{name: [f"{name}(ua)", f"{name}(sa)"]
+       for name in ("url_encode", "url_decode", "try_url_decode")},
+    **{name: [*_each(name + "(ua, '{}')", ("HOST", "PATH", "QUERY", "REF", "PROTOCOL", "FILE",
+                                           "AUTHORITY", "USERINFO")),
+              f"{name}(ua, 'QUERY', 'x')", f"{name}(ua, 'QUERY', 'y')"]
+       for name in ("parse_url", "try_parse_url")},
+}  # fmt: skip
+"""Calls by the name of the function, for each of `functions.CALLS`."""
+
+
 def of_function(function: Function) -> Iterator[str]:
     """Calls with values of all types that the function takes."""
     import sqlglot
 
     for values in itertools.product(*(_TAKEN[takes] for takes in function.takes)):
-        call = sqlglot.parse_one(function.call, dialect="spark")
+        call = sqlglot.parse_one(function.call, dialect=SparkSql)
         given = {
-            letter: sqlglot.parse_one(value, dialect="spark")
-            for letter, value in zip(("a", "b", "c"), values, strict=False)
+            letter: sqlglot.parse_one(value, dialect=SparkSql)
+            for letter, value in zip("abcdefg", values, strict=False)
         }
         for column in list(call.find_all(exp.Column)):
             column.replace(given[column.name].copy())
@@ -192,6 +348,7 @@ def scalar() -> Iterator[tuple[str, list[str]]]:
     """The entries of functions.py that are no aggregates, with expressions of each."""
     for node, expressions in CONSTRUCTS.items():
         yield node.__name__, expressions
+    yield from CALLS.items()
     for function in (*TEXT, *DATES, *NUMBERS):
         yield function.call, list(of_function(function))
 
@@ -208,8 +365,8 @@ def without_order() -> list[str]:
         call
         for function in AGGREGATES
         for call in of_function(function)
-        if function.name.startswith("collect")
-        or function.takes == ("double",)
+        if function.name.startswith(("collect", "first", "last", "any_value", "listagg"))
+        or {*function.takes} & {"double", "real", "exactly real"}
         or call in ("MIN(fa)", "MIN(xa)", "MAX(fa)", "MAX(xa)")
     ]
 
@@ -236,5 +393,18 @@ WINDOWS: dict[str, tuple[str, ...]] = {
     "min(xa)": _FRAMES,
     "max(ea)": _FRAMES,
     "avg(ia)": _FRAMES,
+    "ntile(3)": ("",),
+    "ntile(100)": ("",),
+    "percent_rank()": ("",),
+    "cume_dist()": ("",),
+    "nth_value(ia, 2)": _FRAMES,
+    "nth_value(sa, 3) ignore nulls": _FRAMES,
+    "first_value(ia) ignore nulls": _FRAMES,
+    "last_value(sa) ignore nulls": _FRAMES,
+    "first(ia)": _FRAMES,
+    "lag(ia) ignore nulls": ("",),
+    "lead(sa, 2) ignore nulls": ("",),
+    "lag(ia, -1)": ("",),
+    "bit_xor(ia)": _FRAMES,
 }
 """Window functions with the frames that they take."""

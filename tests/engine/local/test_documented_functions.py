@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -34,6 +35,27 @@ EXAMPLES = [
     ("'%SystemDrive%\\\\Users\\\\John' RLIKE '%SystemDrive%\\\\\\\\Users.*'", True),
     ("CAST(-128 AS tinyint) % CAST(-1 AS tinyint)", 0),
     ("CAST('-9223372036854775808' AS bigint) % -1", 0),
+    ("array_except(array(1, 2, 3), array(1, 3, 5))", [2]),
+    ("array_insert(array(5, 3, 2, 1), -4, 4)", [5, 4, 3, 2, 1]),
+    ("array_position(array(312, 773, 708, 708), 708)", 3),
+    ("exists(array(1, null, 3), x -> x % 2 = 0)", None),
+    ("forall(array(2, null, 8), x -> x % 2 = 0)", None),
+    ("aggregate(array(1, 2, 3), 0, (acc, x) -> acc + x, acc -> acc * 10)", 60),
+    ("slice(array(1, 2, 3, 4), -2, 2)", [3, 4]),
+    ("sort_array(array('b', 'd', null, 'c', 'a'), false)", ["d", "c", "b", "a", None]),
+    ("map_zip_with(map('a', 1), map('b', 3), (k, x, y) -> coalesce(x, y))", {"a": 1, "b": 3}),
+    ("transform(array(1, 2, 3), (x, i) -> x + i)", [1, 3, 5]),
+    ("zip_with(array(1, 2), array(3), (x, y) -> y)", [3, None]),
+    ("months_between('1997-02-28 10:30:00', '1996-10-30')", 3.94959677),
+    ("next_day('2015-01-14', 'TU')", datetime.date(2015, 1, 20)),
+    ("make_timestamp(2019, 6, 30, 23, 59, 60)", datetime.datetime(2019, 7, 1)),
+    ("timestampdiff(MONTH, timestamp'2022-01-31 10:00:00', timestamp'2022-03-01 09:00:00')", 0),
+    ("unix_timestamp('2016-04-08', 'yyyy-MM-dd')", 1460073600),
+    ("try_to_date('foo', 'yyyy-MM-dd')", None),
+    ('get_json_object(\'[{"a":"b"},{"a":"c"}]\', \'$[0].a\')', "b"),
+    ("to_json(named_struct('a', 1, 'b', cast(null as int)))", '{"a":1}'),
+    ("parse_url('http://spark.apache.org/path?query=1', 'QUERY', 'query')", "1"),
+    ("url_encode('a b*~')", "a+b*%7E"),
     ("regexp_like('%SystemDrive%\\\\Users\\\\John', '%SystemDrive%\\\\\\\\Users.*')", True),
 ]
 NAMES = [
@@ -87,6 +109,18 @@ AGGREGATES = [
     ("SELECT sum(col) FROM VALUES (CAST(NULL AS DOUBLE)) AS tab(col)", None),
     ("SELECT avg(col) FROM VALUES (1e0), (2e0), (3e0) AS tab(col)", 2.0),
     ("SELECT avg(col) FROM VALUES (1e0), (2e0), (NULL) AS tab(col)", 1.5),
+    ("SELECT percentile(col, 0.3) FROM VALUES (0), (10) AS tab(col)", 3.0),
+    ("SELECT percentile_approx(c, array(0.5, 0.1), 100) FROM VALUES (0), (1), (2) AS t(c)", [1, 0]),
+    ("SELECT mode(col, true) AS m FROM VALUES (-10), (0), (10) AS tab(col)", -10),
+    ("SELECT max_by(x, y) FROM VALUES ('a', 10), ('b', 50), ('c', 20) AS tab(x, y)", "b"),
+    ("SELECT try_sum(col) FROM VALUES (9223372036854775807L), (1L) AS tab(col)", None),
+    ("SELECT any_value(col, true) FROM VALUES (NULL), (5), (20) AS tab(col)", 5),
+    ("SELECT sum(col) FROM (SELECT explode(array(1, 2, null)) AS col)", 3),
+    (
+        "SELECT sum(v) FROM (SELECT inline(array(named_struct('v', 5), named_struct('v', 6))))",
+        11,
+    ),
+    ("SELECT max(col1) FROM (SELECT stack(2, 1, 2, 3))", 2),
 ]
 REFUSED = [
     ("regexp_extract('ab', '(?i)A', 0)", r"with \(\?i"),

@@ -13,6 +13,7 @@ import pytest
 from acid_platform import InvalidExpression, NeedsSpark
 from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.expressions import CONSTRUCTS, translate_value
+from acid_platform.engine.local.translation.functions import CALLS
 from acid_platform.layout.types import parse_columns
 from tests.engine.local import samples
 from tests.engine.local.differential import (
@@ -65,6 +66,7 @@ def test_P33_the_keys_of_a_window_may_fail_as_other_values_do() -> None:
 
 def test_every_construct_has_samples() -> None:
     assert samples.CONSTRUCTS.keys() == CONSTRUCTS.keys()
+    assert samples.CALLS.keys() == CALLS.keys()
 
 
 @contextmanager

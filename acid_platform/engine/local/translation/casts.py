@@ -48,8 +48,8 @@ class Typed:
 
     sql: str
     type: HiveType
-    literal: int | Decimal | str | None = None
-    """The value of a literal number or text."""
+    literal: int | Decimal | str | tuple[int | Decimal, ...] | None = None
+    """The value of a literal number or text, or of an array of such numbers."""
     declared: HiveType | None = None
     """The type of a column whose `type` does not tell it (`HiveType.is_told`), or of a field that
     is a CHAR or has one inside. The value of a CHAR has no trailing blanks here; those inside of a
@@ -96,7 +96,11 @@ def cast(value: Typed, target: HiveType) -> Typed:
     if (constant := _constant(value, target)) is not None:
         return constant
     result = replace(value, type=target, literal=None, declared=None)
-    if source == VOID and not target.nested:
+    if source.kind == target.kind == "array":
+        name = f"e{value.sql.count('lambda ')}"
+        inner = cast(Typed(name, source.children[0][1]), target.children[0][1])
+        return replace(result, sql=f"list_transform({value.sql}, lambda {name}: {inner.sql})")
+    if source == VOID:
         return replace(result, sql=f"CAST(NULL AS {duckdb_type(target)})")
     match source.kind, target.kind:
         case (
@@ -141,13 +145,17 @@ def _constant(value: Typed, target: HiveType) -> Typed | None:
     Raises NeedsSpark for a text that only Spark may be able to read.
     """
     literal, constant = value.literal, None
+    if isinstance(literal, tuple):
+        return None
     if isinstance(literal, str):
         if target in (DATE, TIMESTAMP):
             read = literals.date if target == DATE else literals.timestamp
             try:
                 constant = text(read(literal, literal).isoformat())
             except InvalidExpression:
-                raise NeedsSpark(f"CAST of {text(literal)} to {target}") from None
+                constant = None if target == TIMESTAMP else _day_of(literal)
+                if constant is None:
+                    raise NeedsSpark(f"CAST of {text(literal)} to {target}") from None
         elif target.kind in FLOATING and literal.strip(_BLANKS).lower() in _SPECIAL:
             constant = text(_SPECIAL[literal.strip(_BLANKS).lower()])
         elif target.kind in (*FLOATING, "decimal") and not re.fullmatch(
@@ -166,6 +174,14 @@ def _constant(value: Typed, target: HiveType) -> Typed | None:
     if constant is None:
         return None
     return Typed(f"CAST({constant} AS {duckdb_type(target)})", target)
+
+
+def _day_of(literal: str) -> str | None:
+    """The date of a text that is a timestamp."""
+    try:
+        return text(literals.timestamp(literal, literal).date().isoformat())
+    except InvalidExpression:
+        return None
 
 
 def _plain(value: Typed, target: HiveType) -> str:
@@ -393,7 +409,7 @@ def _cases(
     translator: Translator, branches: Sequence[tuple[Typed, Typed]], default: exp.Expr | None
 ) -> Typed:
     other = Typed("NULL", VOID) if default is None else translator.value(default)
-    *values, last = _in_one_type([*(value for _, value in branches), other], "CASE")
+    *values, last = in_one_type([*(value for _, value in branches), other], "CASE")
     whens = " ".join(
         f"WHEN {test.sql} THEN {value.sql}"
         for (test, _), value in zip(branches, values, strict=True)
@@ -404,7 +420,7 @@ def _cases(
 def coalesce(translator: Translator, node: exp.Coalesce) -> Typed:
     if node.meta.get(CALLED) in ("nvl", "ifnull") and len(node.expressions) != 1:
         raise InvalidExpression(f"{node.meta[CALLED]} takes two arguments")
-    values = _in_one_type(_all(translator, node), "coalesce")
+    values = in_one_type(_all(translator, node), "coalesce")
     # Not DuckDB's coalesce: CASE is known to evaluate what it needs and no more.
     whens = " ".join(f"WHEN {value.sql} IS NOT NULL THEN {value.sql}" for value in values[:-1])
     choice = f"(CASE {whens} ELSE {values[-1].sql} END)" if whens else values[-1].sql
@@ -421,7 +437,7 @@ def nullif(translator: Translator, node: exp.Nullif) -> Typed:
 def greatest(translator: Translator, node: exp.Expr) -> Typed:
     if not node.expressions:
         raise InvalidExpression("greatest and least take two arguments or more")
-    values = _in_one_type(_all(translator, node), "greatest and least")
+    values = in_one_type(_all(translator, node), "greatest and least")
     if not ordered(values[0].type):
         raise NeedsSpark(f"greatest and least of {spark_name(values[0].type)}")
     kind = values[0].type
@@ -436,7 +452,7 @@ def _all(translator: Translator, node: exp.Expr) -> list[Typed]:
     return [translator.value(part) for part in (node.this, *node.expressions)]
 
 
-def _in_one_type(values: Sequence[Typed], shown: str) -> list[Typed]:
+def in_one_type(values: Sequence[Typed], shown: str) -> list[Typed]:
     kind = widest(value.type for value in values)
     if kind is None:
         kinds = ", ".join(spark_name(value.type) for value in values)

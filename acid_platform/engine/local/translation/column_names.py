@@ -69,10 +69,10 @@ class NameScope:
                 if column.is_named(rest[0])
             ]
             if (qualified := self._one(own, parts)) is not None:
-                return _field(qualified, rest[1:])
+                return field_of(qualified, rest[1:])
         merged = [column for column in self.merged if column.is_named(head)]
         column = self._one(merged or self.named(head), parts)
-        return None if column is None else _field(column, rest)
+        return None if column is None else field_of(column, rest)
 
     def named(self, name: str) -> list[ScopeColumn]:
         """The columns of that name, of all members."""
@@ -109,7 +109,8 @@ def _value_of(stored: str, kind: HiveType) -> str:
     return f"rtrim({stored}, ' ')" if kind.kind == "char" else stored
 
 
-def _field(value: Typed, path: Sequence[str]) -> Typed:
+def field_of(value: Typed, path: Sequence[str]) -> Typed:
+    """A field of a struct, which may be one inside of another. Raises NeedsSpark."""
     for name in path:
         whole = value.declared or value.type
         if whole.kind != "struct":

@@ -168,6 +168,9 @@ def wider(left: HiveType, right: HiveType) -> HiveType | None:
         return DOUBLE if kinds & set(FLOATING) else _wider_decimal(left, right)
     if kinds == {"date", "timestamp"}:
         return TIMESTAMP
+    if kinds == {"array"}:
+        inner = wider(left.children[0][1], right.children[0][1])
+        return None if inner is None else HiveType("array", (), (("element", inner),))
     return None
 
 

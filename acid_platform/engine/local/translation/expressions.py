@@ -8,13 +8,23 @@ Types are cast explicitly wherever Spark casts, so that DuckDB has nothing to de
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
 from sqlglot import exp
 
 from acid_platform.base.arguments import nearest_name
-from acid_platform.engine.local.translation import arithmetic, casts, text_patterns
+from acid_platform.engine.local.translation import (
+    arithmetic,
+    arrays,
+    casts,
+    dates,
+    intervals,
+    lambdas,
+    text_patterns,
+)
+from acid_platform.engine.local.translation.aggregates import AGGREGATES
 from acid_platform.engine.local.translation.casts import (
     Typed,
     as_condition,
@@ -23,7 +33,7 @@ from acid_platform.engine.local.translation.casts import (
     compared,
     named_type,
 )
-from acid_platform.engine.local.translation.column_names import NameScope
+from acid_platform.engine.local.translation.column_names import NameScope, field_of
 from acid_platform.engine.local.translation.duckdb_sql import (
     BINARY,
     BOOLEAN,
@@ -38,14 +48,8 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     text,
     translating,
 )
-from acid_platform.engine.local.translation.functions import (
-    AGGREGATES,
-    FUNCTIONS,
-    NAMED,
-    Function,
-    called,
-    calls_of,
-)
+from acid_platform.engine.local.translation.functions import CALLS, FUNCTIONS, NAMED, calls_of
+from acid_platform.engine.local.translation.signatures import Construct, Function, called
 from acid_platform.errors import NeedsSpark, UnknownColumn
 from acid_platform.layout.types import INTEGRAL
 from acid_platform.predicates import literals
@@ -72,6 +76,8 @@ class Translator:
 
     def __init__(self, scope: NameScope, in_order: bool = False) -> None:
         self.scope, self.in_order = scope, in_order
+        self.parameters: Mapping[str, Typed] = {}
+        """Those of the lambdas around the expression, by name in lower case."""
 
     def value(self, node: exp.Expr) -> Typed:
         """The translation of an expression. Raises as `translate_value`."""
@@ -96,8 +102,10 @@ class Translator:
         }:
             return _within_room(self._cast(node))  # sqlglot's class for Spark's CAST
         construct = CONSTRUCTS.get(type(node))
+        if isinstance(node, exp.Anonymous):
+            construct = CALLS.get(node.name.lower())
         if construct is None:
-            return _within_room(self._call(node))
+            return _within_room(self.call(node))
         for name, part in node.args.items():
             if part and name not in construct.parts:  # an option that the translation ignores
                 raise NeedsSpark(f"{name.upper()} of {node.sql('spark')}")
@@ -135,9 +143,32 @@ class Translator:
             raise
 
     def _dot(self, node: exp.Dot) -> Typed:
-        if not all(isinstance(part, exp.Identifier) for part in node.parts):
+        if not isinstance(node.expression, exp.Identifier):
             raise NeedsSpark(node.sql("spark"))
-        return self._usable([part.name for part in node.parts])
+        first = node.this
+        while isinstance(first, exp.Dot):
+            first = first.this
+        if isinstance(first, exp.Column):
+            return self._usable([part.name for part in node.parts])
+        return field_of(self.value(node.this), [node.expression.name])
+
+    def _parameter(self, node: exp.Identifier) -> Typed:
+        translating().varying += 1
+        value = self.parameters.get(node.name.lower())
+        if value is None:
+            raise NeedsSpark(f"{node.name} outside of its lambda")
+        return value
+
+    @contextmanager
+    def within(self, parameters: Mapping[str, Typed]) -> Iterator[None]:
+        """A block that translates the body of a lambda with these parameters."""
+        before, known = self.parameters, len(translating().constants)
+        self.parameters = {**before, **parameters}
+        try:
+            yield
+        finally:
+            self.parameters = before
+            del translating().constants[known:]  # computed only for an element
 
     def _usable(self, parts: Sequence[str]) -> Typed:
         """A column in an expression, where each CHAR is without its trailing blanks."""
@@ -250,37 +281,18 @@ class Translator:
     # --- arithmetic ----------------------------------------------------------------------------
 
     def _arithmetic(self, node: exp.Binary) -> Typed:
-        if isinstance(node.right, exp.Interval) and isinstance(node, exp.Add | exp.Sub):
-            return self._moved(self.value(node.left), node.right, isinstance(node, exp.Sub))
-        if isinstance(node.left, exp.Interval) and isinstance(node, exp.Add):
-            return self._moved(self.value(node.right), node.left, False)
+        if isinstance(node, exp.Add | exp.Sub) and (by := intervals.interval_of(node.right)):
+            return intervals.moved(self.value(node.left), by, isinstance(node, exp.Sub))
+        if isinstance(node, exp.Add) and (by := intervals.interval_of(node.left)):
+            return intervals.moved(self.value(node.right), by)
         left, right = self.value(node.left), self.value(node.right)
         if isinstance(node, exp.Add) and left.type == DATE and right.type.kind in INTEGRAL:
+            if self.parameters:
+                raise NeedsSpark("a date + a number in a lambda")
             later = called(NAMED["date_add"], {"a": left, "b": right})
             if later is not None:
                 return later
         return arithmetic.binary(type(node), left, right)
-
-    def _moved(self, date: Typed, interval: exp.Interval, back: bool) -> Typed:
-        """A date and an interval of days or months."""
-        unit, written = interval.args.get("unit"), interval.this
-        call, times = _INTERVALS.get(unit.name.upper() if unit is not None else "", ("", 0))
-        if not isinstance(written, exp.Literal) or not re.fullmatch(r"-?\d{1,6}", written.this):
-            call = ""
-        if date.type != DATE or not call:
-            raise NeedsSpark(f"{spark_name(date.type)} and {interval.sql('spark')}")
-        number = int(written.this) * (-times if back else times)
-        moved = called(NAMED[call], {"a": date, "b": arithmetic.number(number, str(number))})
-        assert moved is not None
-        return moved
-
-    def _extract(self, node: exp.Extract) -> Typed:
-        name = {"WEEK": "weekofyear"}.get(unit := node.this.name.upper(), unit.lower())
-        value = self.value(node.expression)
-        part = called(NAMED[name], {"a": value}) if unit in _UNITS else None
-        if part is None:
-            raise NeedsSpark(node.sql("spark"))
-        return part
 
     def _neg(self, node: exp.Neg) -> Typed:
         inner = node.this
@@ -307,6 +319,8 @@ class Translator:
         parts = [self.value(part) for part in nodes]
         if not parts:
             return Typed("''", STRING)
+        if all(part.type.kind == "array" for part in parts):
+            return arrays.concatenated(parts)
         if not all(part.type in (STRING, VOID) for part in parts):
             raise NeedsSpark("concat of anything but text; cast it to string")
         joined = " || ".join(cast(part, STRING).sql for part in parts)
@@ -318,7 +332,8 @@ class Translator:
         value = cast(self.value(node.this), named_type(node.to))
         return replace(value, declared=None)  # no longer the CHAR column itself
 
-    def _call(self, node: exp.Expr, over: str = "") -> Typed:
+    def call(self, node: exp.Expr, over: str = "") -> Typed:
+        """A call of a function of the tables."""
         refused = None
         for function, arguments in calls_of(node):
             if function in AGGREGATES:
@@ -366,25 +381,6 @@ def _meant(node: exp.Expr) -> str:
 # --- what is translated ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Construct:
-    """An operator or form of SQL, by the class of its node in sqlglot."""
-
-    shown: str
-    types: str
-    translate: Callable[..., Typed]
-    parts: tuple[str, ...] = ("this", "expression", "safe")
-    """The parts of the node that its translation knows."""
-
-
-_UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE")
-_INTERVALS = {
-    **{unit: ("date_add", 1) for unit in ("DAY", "DAYS")},
-    **{unit: ("date_add", 7) for unit in ("WEEK", "WEEKS")},
-    **{unit: ("add_months", 1) for unit in ("MONTH", "MONTHS")},
-    **{unit: ("add_months", 12) for unit in ("YEAR", "YEARS")},
-}
-"""The function that moves a date by a unit, and its steps in one."""
 _BRANCHING = (exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Nvl2)
 _CAST_PARTS = ("this", "to")
 _BRANCHES = ("this", "true", "false")
@@ -406,6 +402,15 @@ CONSTRUCTS: dict[type[exp.Expr], Construct] = {
     exp.Null: Construct("NULL", "all", _T._null),
     exp.Column: Construct("a, t.a, a.field", "all", _T._column, ("this", "table", "db", "catalog")),
     exp.Dot: Construct("t.a.field", "structs", _T._dot),
+    exp.Identifier: Construct(
+        "x -> x + 1", "a parameter of a lambda", _T._parameter, ("this", "quoted")
+    ),
+    exp.Tuple: Construct("(a, b)", "all; fields in lower case", lambdas.struct, ("expressions",)),
+    exp.Array: Construct("array(a, b)", "all of one type", arrays.array, ("expressions",)),
+    exp.Bracket: Construct(
+        "a[b]", "arrays by int, maps by their keys", arrays.subscript, ("this", "expressions")
+    ),
+    exp.Transform: Construct("transform(a, x -> b)", "arrays", lambdas.transform),
     exp.Paren: Construct("(a)", "all", _T._paren),
     exp.And: Construct("a AND b", "conditions", _T._and),
     exp.Or: Construct("a OR b", "conditions", _T._or),
@@ -453,7 +458,7 @@ CONSTRUCTS: dict[type[exp.Expr], Construct] = {
     exp.Sub: Construct("a - b", "numbers; a date and days or INTERVAL of months", _T._arithmetic),
     exp.Mul: Construct("a * b", "numbers", _T._arithmetic),
     exp.Div: Construct("a / b", "numbers", _T._arithmetic),
-    exp.Extract: Construct("extract(year FROM a)", "dates; year to minute", _T._extract),
+    exp.Extract: Construct("extract(year FROM a)", "dates; year to minute", dates.extract),
     exp.IntDiv: Construct("a DIV b", "whole numbers", _T._arithmetic),
     exp.Mod: Construct("a % b", "numbers but decimal", _T._arithmetic),
     exp.Neg: Construct("-a", "numbers", _T._neg),

@@ -417,11 +417,15 @@ def _entry_name(node: exp.Expr) -> str:
     for function, arguments in calls_of(node):
         names = {letter: name_of(argument) for letter, argument in arguments.items()}
         pieces = _LETTER.split(function.column or function.call)
-        return "".join(names.get(piece, piece) for piece in pieces)
+        name = "".join(names.get(piece, piece) for piece in pieces)
+        called = node.meta.get(CALLED)
+        if called == "approx_percentile":  # a name of its own for the same node
+            name = name.replace(function.name, called, 1)
+        return name
     raise _unknown(node)
 
 
-_LETTER = re.compile(r"\b([abc])\b")
+_LETTER = re.compile(r"\b([a-g])\b")
 
 
 def _names(*nodes: exp.Expr) -> str:

@@ -7,10 +7,11 @@ from itertools import chain, combinations
 
 from sqlglot import exp
 
+from acid_platform.engine.local.translation.aggregates import AGGREGATES
 from acid_platform.engine.local.translation.casts import Typed
 from acid_platform.engine.local.translation.column_names import NameScope, ScopeColumn
 from acid_platform.engine.local.translation.duckdb_sql import ordered, spark_name
-from acid_platform.engine.local.translation.functions import AGGREGATES, calls_of
+from acid_platform.engine.local.translation.functions import calls_of
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import HiveType
 from acid_platform.predicates.grammar import SIGNED

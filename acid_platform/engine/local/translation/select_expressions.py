@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
+from acid_platform.engine.local.translation.aggregates import AGGREGATES
 from acid_platform.engine.local.translation.casts import Typed, cast
 from acid_platform.engine.local.translation.duckdb_sql import (
     BIGINT,
     BOOLEAN,
+    DOUBLE,
     INT,
     TINYINT,
     duckdb_type,
@@ -23,13 +25,13 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     wider,
 )
 from acid_platform.engine.local.translation.expressions import Translator, may_fail
-from acid_platform.engine.local.translation.functions import AGGREGATES, Function
 from acid_platform.engine.local.translation.query_clauses import (
     QueryBlock,
     direction,
     require_parts,
     sortable,
 )
+from acid_platform.engine.local.translation.signatures import Function
 from acid_platform.errors import InvalidExpression, NeedsSpark
 from acid_platform.layout.types import of_value
 
@@ -40,9 +42,19 @@ RANKS: dict[type[exp.Expr], str] = {
     exp.RowNumber: "row_number",
     exp.Rank: "rank",
     exp.DenseRank: "dense_rank",
+    exp.PercentRank: "percent_rank",
+    exp.CumeDist: "cume_dist",
 }
+"""Their arguments, if they have any, mean nothing in Spark."""
 SHIFTS: dict[type[exp.Expr], str] = {exp.Lag: "lag", exp.Lead: "lead"}
-ENDS: dict[type[exp.Expr], str] = {exp.FirstValue: "first_value", exp.LastValue: "last_value"}
+ENDS: dict[type[exp.Expr], str] = {
+    exp.FirstValue: "first_value",
+    exp.First: "first_value",
+    exp.AnyValue: "first_value",
+    exp.LastValue: "last_value",
+    exp.Last: "last_value",
+    exp.NthValue: "nth_value",
+}
 
 
 class Expressions(Translator):
@@ -86,7 +98,7 @@ class Expressions(Translator):
                     raise NeedsSpark(node.sql("spark"))
                 call = Expressions(self.select, aggregates=self.aggregates)
                 call.filter = condition.sql
-                return call._call(node.this, f" FILTER (WHERE {condition.sql})")
+                return call.call(node.this, f" FILTER (WHERE {condition.sql})")
             case exp.Exists():
                 return self._exists(node)
             case exp.Subquery():
@@ -161,7 +173,7 @@ class Expressions(Translator):
         if node.this.find(exp.Distinct):
             raise NeedsSpark(node.sql("spark"))
         function = Expressions(self.select, aggregates=True, nested=grouped, queries="window")
-        value = function._call(node.this, over)
+        value = function.call(node.this, over)
         if node.args.get("order") and isinstance(node.this, exp.Min | exp.Max):
             return _first_zero(node, value)
         return value
@@ -273,19 +285,30 @@ def _is_frame(spec: exp.WindowSpec, ordered: bool) -> bool:
 
 
 def _ranked(window: exp.Window, clause: str) -> Typed | None:
-    """`row_number()` and the like, which Spark returns as int; None for other functions."""
+    """`row_number()`, `ntile(n)` and the like; None for other functions."""
     node = window.this
-    if type(node) not in RANKS:
+    if isinstance(node, exp.Ntile):
+        count = node.this
+        if not isinstance(count, exp.Literal) or not count.this.isdigit() or not int(count.this):
+            raise NeedsSpark(window.sql("spark"))
+        name, argument, kind = "ntile", count.this, INT
+    elif type(node) in RANKS:
+        name, argument = RANKS[type(node)], ""
+        kind = DOUBLE if name in ("percent_rank", "cume_dist") else INT
+    else:
         return None
-    if node.args.get("this") or node.expressions or window.args.get("spec"):
+    if window.args.get("spec") or (isinstance(node, exp.RowNumber) and node.args.get("this")):
         raise NeedsSpark(window.sql("spark"))
     _require_order(window)
-    return Typed(f"CAST({RANKS[type(node)]}(){clause} AS INTEGER)", INT)
+    return Typed(f"CAST({name}({argument}){clause} AS {duckdb_type(kind)})", kind)
 
 
 def _shifted(window: exp.Window, clause: str, plain: Expressions) -> Typed | None:
-    """`lag`, `lead`, `first_value` and `last_value`; None for other functions."""
-    node = window.this
+    """`lag`, `lead`, `first_value`, `nth_value` and the like; None for other functions."""
+    node, nulls = window.this, ""
+    if isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
+        nulls = " IGNORE NULLS" if isinstance(node, exp.IgnoreNulls) else ""
+        node = node.this
     name = {**SHIFTS, **ENDS}.get(type(node))
     if name is None:
         return None
@@ -294,20 +317,20 @@ def _shifted(window: exp.Window, clause: str, plain: Expressions) -> Typed | Non
         raise NeedsSpark(window.sql("spark"))
     column = plain.value(node.this)
     arguments = [column.sql]
+    offset = node.args.get("offset")
+    if offset is not None:
+        arguments.append(_offset(offset, name))
     if type(node) in SHIFTS:
         if window.args.get("spec"):
             raise NeedsSpark(f"{name} with a frame")
-        offset = node.args.get("offset")
-        if offset is not None:
-            if not (isinstance(offset, exp.Literal) and offset.this.isdigit()):
-                raise NeedsSpark(f"{name} by anything but a literal")
-            arguments.append(offset.this)
         if node.args.get("default") is not None:
             default = plain.value(node.args["default"])
             if wider(column.type, default.type) != column.type:
                 raise NeedsSpark(f"{name} with a default of another type")
             arguments.append(cast(default, column.type).sql)
-    call = f"{name}({', '.join(arguments)}){clause}"
+    elif name == "nth_value" and (offset is None or arguments[1] == "0"):
+        raise NeedsSpark(window.sql("spark"))
+    call = f"{name}({', '.join(arguments)}{nulls}){clause}"
     return Typed(f"CAST({call} AS {duckdb_type(column.type)})", column.type)
 
 
@@ -319,6 +342,14 @@ def _first_zero(window: exp.Window, value: Typed) -> Typed:
         raise NeedsSpark(window.sql("spark"))
     failure = needs_spark("which of the equal zeros is the first of a window")
     return replace(value, sql=f"(CASE WHEN {value.sql} = 0 THEN {failure} ELSE {value.sql} END)")
+
+
+def _offset(node: exp.Expr, name: str) -> str:
+    """A literal whole number, which may be negative but for `nth_value`."""
+    number = node.this if isinstance(node, exp.Neg) and name != "nth_value" else node
+    if not (isinstance(number, exp.Literal) and number.this.isdigit() and len(number.this) < 10):
+        raise NeedsSpark(f"{name} by anything but a literal")
+    return f"-{number.this}" if number is not node else str(number.this)
 
 
 def _require_order(window: exp.Window) -> None:

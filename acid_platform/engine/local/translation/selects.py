@@ -17,6 +17,8 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     identifier,
     translating,
 )
+from acid_platform.engine.local.translation.expressions import Translator
+from acid_platform.engine.local.translation.generators import generated, generator_name
 from acid_platform.engine.local.translation.printed_names import column_name
 from acid_platform.engine.local.translation.query_clauses import (
     QueryBlock,
@@ -152,12 +154,41 @@ class Select:
             if isinstance(star, exp.Star):
                 member = item.table if isinstance(item, exp.Column) else ""
                 yield from self._starred(star, member)
+            elif generator_name(item.this if isinstance(item, exp.Alias | exp.Aliases) else item):
+                yield from self._generated(item)
             elif isinstance(item, exp.Alias):
                 yield item.alias, item.this
             elif isinstance(item, exp.Aliases):
                 raise NeedsSpark(item.sql("spark"))
             else:
                 yield self._name(item), item
+
+    def _generated(self, item: exp.Expr) -> Iterator[tuple[str, ScopeColumn]]:
+        """The columns of a call that makes rows, which stand beside those of FROM."""
+        named = isinstance(item, exp.Alias | exp.Aliases)
+        call = generated(
+            Translator(self.relation.scope, self.queries.in_order), item.this if named else item
+        )
+        names = [name for name, _ in call.columns]
+        if named:
+            names = (
+                [item.alias]
+                if isinstance(item, exp.Alias)
+                else [name.name for name in item.expressions]
+            )
+        count = sum(
+            generator_name(part) is not None
+            for other in self.node.expressions
+            for part in other.find_all(exp.Func)
+        )
+        if len(names) != len(call.columns) or count > 1 or self.node.args.get("group") is not None:
+            raise NeedsSpark(item.sql("spark"))
+        alias = f"g{next(self.queries.numbers)}"
+        rows = f"(SELECT unnest({call.sql}) AS e) AS {alias}"
+        joined = f"{self.relation.sql} CROSS JOIN LATERAL {rows}" if self.relation.sql else rows
+        self.relation = replace(self.relation, sql=joined, joined=True)
+        for position, (name, (_, kind)) in enumerate(zip(names, call.columns, strict=True)):
+            yield name, ScopeColumn(name, kind, f"struct_extract({alias}.e, 'f{position}')")
 
     def _name(self, item: exp.Expr) -> str:
         try:
@@ -218,6 +249,8 @@ class Select:
         if self.named and item.parent is self.node:  # its name is what was written
             known = len(translating().constants)
             for sum_ in item.find_all(exp.Add):
+                if sum_.find_ancestor(exp.Lambda):
+                    continue
                 if translator.value(sum_.left).type == DATE:  # Spark calls it date_add(…)
                     raise NeedsSpark(f"the name of the column {item.sql('spark')}")
             del translating().constants[known:]  # they may stand in a branch

@@ -322,10 +322,10 @@ def date_format(translator: Translator, node: exp.TimeToStr) -> Typed:
     if value.type not in (DATE, TIMESTAMP, STRING):
         raise NeedsSpark(f"date_format of {spark_name(value.type)}")
     value = cast(value, TIMESTAMP)
-    return Typed(f"({_formatted(value.sql, pattern)})", STRING)
+    return Typed(f"({formatted(value.sql, pattern)})", STRING)
 
 
-def _formatted(timestamp: str, pattern: str) -> str:
+def formatted(timestamp: str, pattern: str) -> str:
     """SQL of a timestamp as text. Raises NeedsSpark for letters that are not translated."""
     parts, plain = [], ""
     for piece in _PIECE.finditer(pattern):
