@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from acid_platform.base import former_modules
+
 if TYPE_CHECKING:
     from acid_platform.engine.merge_clauses import MergeAction, MergeClause
     from acid_platform.errors import *  # noqa: F403
@@ -74,3 +76,6 @@ def __getattr__(name: str) -> Any:
         if hasattr(module, name):
             return getattr(module, name)
     raise AttributeError(f"module 'acid_platform' has no attribute {name!r}")
+
+
+former_modules.install()
