@@ -84,11 +84,11 @@ The shape of a query passes through as it is; its expressions are those of the t
 with WHERE, GROUP BY (names, positions, aliases, expressions), HAVING, DISTINCT, ORDER BY, SORT BY,
 DISTRIBUTE BY, CLUSTER BY, LIMIT and OFFSET; ROLLUP, CUBE or GROUPING SETS of columns, with
 `grouping` and `grouping_id`; `*`, `t.*` and `* EXCEPT`; inner, left, right, full, cross, left semi
-and left anti joins, USING in inner and left joins; UNION, INTERSECT and EXCEPT, also ALL; CTEs;
-subqueries in FROM; VALUES; scalar subqueries, IN and EXISTS anywhere but in ON, correlated ones by
-columns of the query around them in their WHERE; window functions, also over aggregates, with ROWS
-frames, and RANGE frames from UNBOUNDED or CURRENT ROW; `explode`, `posexplode`, `inline` (and their
-`_outer`), `stack` and `json_tuple` as one column of a SELECT without GROUP BY.
+and left anti joins, USING and NATURAL; UNION, INTERSECT and EXCEPT, also ALL; CTEs; subqueries in
+FROM; VALUES; scalar subqueries, IN and EXISTS anywhere but in ON, correlated ones by columns of the
+query around them in their WHERE; window functions, also over aggregates and by a name of WINDOW,
+with ROWS frames, and RANGE frames from UNBOUNDED or CURRENT ROW; `explode`, `posexplode`, `inline`
+(and their `_outer`), `stack` and `json_tuple` as one column of a SELECT without GROUP BY.
 
 A decimal has Spark's precision and scale: the common type of two keeps all digits before the point,
 and rounds those behind it for which 38 digits lack the room (a comparison that would round a
@@ -99,12 +99,13 @@ These need Spark: names of an earlier column in the same SELECT, columns without
 in Spark is not known here (INSERT … SELECT asks for none), ROLLUP and the like beside other keys or
 ordered by anything but columns of SELECT and `grouping` of its keys, a correlated subquery with
 GROUP BY, HAVING, DISTINCT or LIMIT, or a scalar one that is no aggregate, LATERAL VIEW, PIVOT,
-TABLESAMPLE, QUALIFY, named windows, an aggregate in ORDER BY beside HAVING of an aggregate or a
-column that SELECT lacks (which Spark refuses: name it in SELECT), a name in an expression of ORDER
-BY or HAVING that a column and another value of SELECT have, a window or a correlated subquery, IN
-or EXISTS in GROUP BY and ORDER BY, a correlated scalar subquery as a value of groups, a correlated
-EXISTS beside ROLLUP and the like, and keys and distinct rows of `float` and `double` where a part
-of the query has one row, which Spark does not group, so that -0.0 stays.
+TABLESAMPLE, QUALIFY, USING of columns of several types, or of CHAR and VARCHAR in a full join, an
+aggregate in ORDER BY beside HAVING of an aggregate or a column that SELECT lacks (which Spark
+refuses: name it in SELECT), a name in an expression of ORDER BY or HAVING that a column and another
+value of SELECT have, a window or a correlated subquery, IN or EXISTS in GROUP BY and ORDER BY, a
+correlated scalar subquery as a value of groups, a correlated EXISTS beside ROLLUP and the like, and
+keys and distinct rows of `float` and `double` where a part of the query has one row, which Spark
+does not group, so that -0.0 stays.
 
 Whether an expression has a value is seen when it is computed. Neither engine promises an order, so
 after an error of a value (an overflow, a division by zero, a cast) the query is computed again with

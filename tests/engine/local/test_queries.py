@@ -26,6 +26,7 @@ from acid_platform.layout.types import Column
 from tests.conftest import slow_then_soak, temporary_warehouse
 from tests.engine.local import generated
 from tests.engine.local.generated import Generator, Query
+from tests.engine.local.query_shapes import SHAPES, WITHS
 from tests.engine.local.refused_texts import REFUSED, TAKEN, texts
 
 if TYPE_CHECKING:
@@ -244,93 +245,6 @@ def test_P33_clauses_agree(engines: Engines) -> None:
     found = differences(engines, queries)
     assert not found, "\n".join(found)
     assert not engines.refused, "\n".join(engines.refused)
-
-
-SHAPES = """
-    a.id FROM both.t a WHERE i > (SELECT avg(b.i) FROM both.u b WHERE b.h = a.h)
-    a.id, (SELECT count(*) FROM both.u b WHERE b.i = a.i) AS n FROM both.t a
-    a.id, (SELECT coalesce(max(b.d), 1) FROM both.u b WHERE b.i = a.i AND b.id > a.id) AS n
-        FROM both.t a
-    a.i FROM both.t a WHERE EXISTS (SELECT 1 FROM both.u b WHERE b.s = a.s) OR i > 3
-    a.id, EXISTS (SELECT 1 FROM both.u b WHERE b.s = a.s AND b.id <> a.id) AS e FROM both.t a
-    count(*) AS n FROM both.t WHERE EXISTS (SELECT count(*) FROM both.u WHERE id < 0)
-    count(*) AS n FROM both.t WHERE NOT EXISTS (SELECT i FROM both.u GROUP BY i HAVING i > 99)
-    id FROM both.t WHERE i IN (SELECT i FROM both.u GROUP BY i HAVING count(*) > 1)
-    id FROM both.t WHERE i IN (SELECT h FROM both.u UNION SELECT i FROM both.u WHERE i > 2)
-    a.id FROM both.t a WHERE NOT EXISTS (SELECT 1 FROM both.u b WHERE b.i = a.i
-        AND EXISTS (SELECT 1 FROM both.t c WHERE c.id = b.id))
-    id, (SELECT i FROM both.u WHERE id = 12) AS one FROM both.t
-    id, (SELECT i FROM both.u) AS several FROM both.t
-    i, count(*) AS n FROM both.t GROUP BY i HAVING count(*) > (SELECT count(*) / 20 FROM both.u)
-    i, count(*) AS n FROM both.t GROUP BY i HAVING i IN (SELECT i FROM both.u WHERE i IS NOT NULL)
-    i, sum(sum(h)) OVER (ORDER BY i) AS a, rank() OVER (ORDER BY sum(h) DESC) AS r
-        FROM both.t GROUP BY i
-    n, i, avg(sum(h)) OVER (PARTITION BY n) AS a, lag(sum(h)) OVER (ORDER BY n, i) AS l FROM both.t
-        GROUP BY n, i
-    y, z, grouping(y) + grouping(z) AS g, rank() OVER (PARTITION BY grouping(y) + grouping(z),
-        CASE WHEN grouping(z) = 0 THEN y END ORDER BY sum(h)) AS r FROM both.t
-        GROUP BY ROLLUP (y, z) ORDER BY g DESC, CASE WHEN g = 0 THEN y END, r
-    y, z, count(*) AS n FROM both.t GROUP BY CUBE (y, z) HAVING count(*) > 2
-    y, z, rank() OVER (PARTITION BY z ORDER BY sum(d) / sum(h)) AS r FROM both.t WHERE h > 0
-        GROUP BY y, z
-    y, z, count(*) AS n FROM both.t GROUP BY ROLLUP (y, z)
-        ORDER BY grouping(y) + grouping(z), CASE WHEN grouping(z) = 0 THEN y END, y, z
-    y, z, count(*) AS n, grouping(y) AS g FROM both.t GROUP BY CUBE (y, z)
-        ORDER BY grouping_id(y, z), y, z, n
-    i FROM both.t INTERSECT ALL SELECT h FROM both.u
-    i, s FROM both.t EXCEPT ALL SELECT h, s FROM both.u
-    n FROM both.t INTERSECT ALL SELECT n FROM both.u
-    n, f FROM both.t EXCEPT ALL SELECT n, f FROM both.u WHERE id > 10
-    k FROM both.t EXCEPT ALL SELECT d FROM both.u
-    c FROM both.t INTERSECT ALL SELECT v FROM both.u
-    x FROM both.t INTERSECT ALL SELECT f FROM both.u ORDER BY 1
-    y, z, sum(h) AS q FROM both.t GROUP BY ROLLUP (y, z) ORDER BY coalesce(q, 0) + 1, y, z
-    a.id, c.id AS k FROM both.t a, both.u b JOIN both.t c ON c.id = a.id AND b.i = c.i
-    a.id, c.s FROM (both.t a LEFT JOIN both.u b ON a.i = b.i) JOIN both.t c ON c.id = a.id
-    a.id, b.id AS k FROM both.t a JOIN both.u b
-        ON (a.i = b.i AND a.h > 1) OR (a.i = b.i AND b.h < 2)
-    a.id FROM both.t a JOIN both.u b ON a.id = b.id AND b.i <> 0 AND a.l / b.i > 1
-    id FROM both.t WHERE i <> 0 AND l / i > 1 AND 10 DIV i < 6
-    id FROM both.t WHERE i = 0 OR i IS NULL OR l / i > 1
-    id FROM both.t WHERE (i <> 0 AND l / i > 1) OR l / h > 2
-    q.v FROM (SELECT id, l / nullif(i, 0) AS v FROM both.t) q WHERE q.v > 0
-    q.v FROM (SELECT i, l / i AS v FROM both.t WHERE i <> 0) q WHERE q.v > 0
-    sum(l / i) FILTER (WHERE i <> 0) AS s FROM both.t
-    CAST('1.00' AS decimal(38,2)) = CAST('1.004' AS decimal(38,6)) AS a,
-        CAST('1.00' AS decimal(38,2)) < CAST('1.006' AS decimal(38,6)) AS b
-    coalesce(CAST(NULL AS decimal(38,19)), CAST('1.5' AS decimal(38,9))) AS a,
-        CASE WHEN true THEN CAST('1.123456789012345' AS decimal(38,19))
-        ELSE CAST(1 AS decimal(38,9)) END AS b
-    CAST('1.123456789012345' AS decimal(38,19)) AS a
-        UNION ALL SELECT CAST('1.123456789012345' AS decimal(38,2)) AS a
-    CAST('1.123456789012345' AS decimal(38,19)) IN (CAST('1.12' AS decimal(38,2)),
-        CAST('5' AS decimal(38,9))) AS a
-    id, k = CAST(k AS decimal(38,5)) AS a, k < l * CAST('1.00005' AS decimal(38,20)) AS b
-        FROM both.t
-    id, k BETWEEN CAST('0.51234' AS decimal(38,2)) AND CAST('3.5' AS decimal(38,12)) AS b
-        FROM both.t
-    k * 2 AS a, k / 3 AS b, k + d AS c, k * d AS e, d / i AS f FROM both.t WHERE i <> 0
-    i, sum(k) AS a, avg(k) AS b, sum(d) / sum(k) AS c, sum(k) * 0.001 AS e FROM both.t GROUP BY i
-    avg(sum(d)) OVER () AS a, sum(sum(d)) OVER () AS b FROM both.t GROUP BY i
-    e + INTERVAL 1 MONTH AS a, e - INTERVAL '30' DAY AS b, EXTRACT(year FROM e) AS c FROM both.t
-    CAST(s AS int) AS a FROM both.t WHERE s IN ('1', '2')
-    a.id, id AS k FROM both.t a SEMI JOIN both.u b ON a.i = b.i ORDER BY 1 LIMIT 3
-    id FROM both.t ORDER BY (1) DESC LIMIT 3
-    -i AS q, d, s FROM both.t ORDER BY q + 1, id LIMIT 2
-    greatest(f, CAST('-0.0' AS float)) AS a FROM both.t
-    least(CAST('-0.0' AS float), f) AS a FROM both.t
-    y % CAST(-1 AS tinyint) AS a, CAST('-9223372036854775808' AS bigint) % -1 AS b FROM both.t
-    a.id, EXISTS (SELECT 1 FROM both.u b WHERE b.s = a.s) AS hit FROM both.t a ORDER BY NOT hit, id
-    i, max((SELECT max(b.h) FROM both.u b WHERE b.i = a.i)) AS m FROM both.t a GROUP BY i
-    i, count(*) AS n FROM both.t a GROUP BY i
-        HAVING count(*) > (SELECT count(*) FROM both.u b WHERE b.i = a.i)
-    count(*) OVER (PARTITION BY ai, st) AS n FROM both.t
-"""
-WITHS = (
-    "WITH c AS (SELECT i, count(*) AS n FROM both.t GROUP BY i), d AS (SELECT * FROM c WHERE n > 2)"
-    " SELECT a.i, b.n, d.n AS m FROM c a JOIN c b ON a.n = b.n LEFT JOIN d ON d.i = a.i",
-    "WITH c AS (SELECT 1 AS x) SELECT * FROM (WITH c AS (SELECT 2 AS x) SELECT * FROM c) q, c",
-)
 
 
 @pytest.mark.spark

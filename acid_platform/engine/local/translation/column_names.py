@@ -70,9 +70,13 @@ class NameScope:
             ]
             if (qualified := self._one(own, parts)) is not None:
                 return field_of(qualified, rest[1:])
-        merged = [column for column in self.merged if column.is_named(head)]
-        column = self._one(merged or self.named(head), parts)
+        column = self._one(self.unqualified(head), parts)
         return None if column is None else field_of(column, rest)
+
+    def unqualified(self, name: str) -> list[ScopeColumn]:
+        """The columns that a name without a table means."""
+        merged = [column for column in self.merged if column.is_named(name)]
+        return merged or self.named(name)
 
     def named(self, name: str) -> list[ScopeColumn]:
         """The columns of that name, of all members."""

@@ -161,13 +161,16 @@ class QueryTranslator:
     def _joined(self, left: Relation, node: exp.Join, ctes: Ctes) -> Relation:
         right = self._member(node.this, ctes)
         side, kind = (node.side or "").upper(), (node.kind or "").upper()
-        if node.method or node.args.get("global_") or node.args.get("hint"):
+        natural = node.method == "NATURAL"
+        if (node.method and not natural) or node.args.get("global_") or node.args.get("hint"):
             raise NeedsSpark(f"a {node.method or 'hinted'} join")
         word = _JOINS.get((side, kind))
         if word is None or right.scope.merged:
             raise NeedsSpark(f"a {side} {kind} join")
         both = NameScope((*left.scope.members, *right.scope.members), left.scope.merged)
         on = node.args.get("on")
+        if natural:
+            return _using(left, right, _common_names(left, right), word)
         if using := node.args.get("using"):
             return _using(left, right, [str(name.name) for name in using], word)
         if on is None and word == "JOIN":
@@ -260,23 +263,34 @@ def _single(sql: str, name: str, columns: tuple[ScopeColumn, ...]) -> Relation:
     return Relation(sql, NameScope(members), members)
 
 
+def _common_names(left: Relation, right: Relation) -> list[str]:
+    """The columns by which a NATURAL JOIN joins, in the order of the left side."""
+    names = [column.name for _, columns in left.starred for column in columns]
+    return [name for name in names if right.scope.named(name)]
+
+
 def _using(left: Relation, right: Relation, names: Sequence[str], word: str) -> Relation:
-    """An inner or left join by columns of the same name and type, which `*` shows once, first."""
-    if word not in ("JOIN", "LEFT JOIN") or left.scope.merged:
-        raise NeedsSpark(f"USING in a {word}")
+    """A join by columns of the same name and type, which `*` shows once, first."""
+    if word not in ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN") or not names:
+        raise NeedsSpark(f"{'USING' if names else 'NATURAL'} in a {word}")
     merged, tests = [], []
     for name in names:
-        a, b = left.scope.named(name), right.scope.named(name)
+        a, b = left.scope.unqualified(name), right.scope.named(name)
         if len(a) != 1 or len(b) != 1 or a[0].type != b[0].type or a[0].type.nested:
             raise NeedsSpark(f"USING ({name}) of columns that are not of one type")
-        merged.append(ScopeColumn(a[0].name, a[0].type, a[0].sql))
+        if word == "FULL JOIN" and a[0].type.is_told:
+            raise NeedsSpark(f"USING ({name}) of {a[0].type} in a FULL JOIN")
+        both = f"coalesce({a[0].sql}, {b[0].sql})"
+        shown = {"RIGHT JOIN": b[0].sql, "FULL JOIN": both}.get(word, a[0].sql)
+        merged.append(ScopeColumn(a[0].name, a[0].type, shown))
         tests.append(f"{a[0].value.sql} = {b[0].value.sql}")
     hidden = {name.lower() for name in names}
     rest = tuple(
         (member, tuple(column for column in columns if column.name.lower() not in hidden))
         for member, columns in (*left.starred, *right.starred)
     )
-    scope = NameScope((*left.scope.members, *right.scope.members), tuple(merged))
+    others = (column for column in left.scope.merged if column.name.lower() not in hidden)
+    scope = NameScope((*left.scope.members, *right.scope.members), (*merged, *others))
     sql = f"{left.sql} {word} {right.sql} ON {' AND '.join(tests)}"
     return Relation(sql, scope, (("", tuple(merged)), *rest), True)
 

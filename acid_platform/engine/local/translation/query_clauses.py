@@ -71,7 +71,7 @@ _MOST_OF_CUBE = 12
 _OPERATION = {"this", "expression", "distinct", "order", "limit", "offset", "with_"}
 _PARTS: dict[type[exp.Expr], set[str]] = {
     exp.Select: {"expressions", "from_", "joins", "where", "group", "having", "distinct", "order",
-                 "sort", "cluster", "distribute", "limit", "offset", "with_"},
+                 "sort", "cluster", "distribute", "limit", "offset", "with_", "windows"},
     exp.Union: _OPERATION,
     exp.Intersect: _OPERATION,
     exp.Except: _OPERATION,
@@ -82,7 +82,7 @@ _PARTS: dict[type[exp.Expr], set[str]] = {
     exp.Distinct: set(),
     exp.With: {"expressions"},
     exp.CTE: {"this", "alias"},
-    exp.Window: {"this", "partition_by", "order", "spec", "over"},
+    exp.Window: {"this", "partition_by", "order", "spec", "over", "alias"},
     exp.WindowSpec: {"kind", "start", "start_side", "end", "end_side"},
 }  # fmt: skip
 """The clauses that are translated; any other needs Spark."""

@@ -163,6 +163,7 @@ class Expressions(Translator):
         translating().varying += 1
         if not self.windows:
             raise NeedsSpark("a window function here")
+        node = self._named(node)
         require_parts(node)
         grouped = self.select.grouped
         plain = Expressions(self.select, aggregates=grouped, queries="window")
@@ -177,6 +178,22 @@ class Expressions(Translator):
         if node.args.get("order") and isinstance(node.this, exp.Min | exp.Max):
             return _first_zero(node, value)
         return value
+
+    def _named(self, node: exp.Window) -> exp.Window:
+        """The window with the parts of the one that it names, of the clause WINDOW."""
+        alias = node.args.get("alias")
+        if alias is None:
+            return node
+        named = [
+            window
+            for window in self.select.node.args.get("windows") or ()
+            if window.this.name.lower() == alias.name.lower()
+        ]
+        if len(named) != 1 or any(named[0].args.get(part) for part in ("alias", "over")):
+            raise NeedsSpark(f"the window {alias.name}")
+        if any(node.args.get(part) for part in ("partition_by", "order", "spec")):
+            raise NeedsSpark(f"the window {alias.name} with more clauses")
+        return exp.Window(**{**named[0].copy().args, "this": node.this.copy()})
 
     def _over(self, node: exp.Window, plain: Expressions) -> str:
         """DuckDB's OVER clause. Raises NeedsSpark for frames that are not known to be equal."""
