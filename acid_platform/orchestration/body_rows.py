@@ -9,10 +9,8 @@ judges what would be committed.
 from __future__ import annotations
 
 import datetime
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dagster as dg
@@ -30,6 +28,7 @@ from acid_platform.layout.types import Column, parse_columns
 from acid_platform.orchestration.check_results import Finding, data_docs
 from acid_platform.orchestration.checks import Expectation
 from acid_platform.orchestration.partition_keys import literal
+from acid_platform.orchestration.sql_checks import IN_SQL, ROW_LEVEL, TEXTS, failing_rows
 from acid_platform.values.arrow_types import arrow_type, filled, from_numpy, scalar_of
 from acid_platform.values.local_rows import local_table
 from acid_platform.values.partition_texts import partition_value
@@ -257,13 +256,13 @@ def require_row_level(
     whose arguments are about several rows."""
     chosen = [each for each in expectations if each.quarantine]
     for each in chosen:
-        if each.kind not in _CONDITIONS:
+        if each.kind not in ROW_LEVEL:
             raise InvalidDefinition(
                 f"{owner}: the check {each.name}: {each.kind} says not which row fails; with"
-                f" quarantine=True there are {', '.join(sorted(_CONDITIONS))}"
+                f" quarantine=True there are {', '.join(sorted(ROW_LEVEL))}"
             )
-        arguments = _CONDITIONS[each.kind][0]
-        if other := [name for name in each.arguments if name not in (*arguments, *_TEXTS)]:
+        known = {"column", *IN_SQL[each.kind].arguments, *TEXTS} - {"mostly"}
+        if other := [name for name in each.arguments if name not in known]:
             raise InvalidDefinition(
                 f"{owner}: the check {each.name}: with quarantine=True each row counts, so leave"
                 f" {other[0]} out"
@@ -282,71 +281,6 @@ def _refuse_names(columns: Sequence[Column], owner: str) -> None:
             f"{owner}: the column {min(taken)} has the name of a column of the table of rejected"
             " rows; rename it"
         )
-
-
-def failing_rows(expectation: Expectation, names: Sequence[str]) -> str:
-    """The condition for the rows that fail; `names` are the columns that the rows have.
-
-    Raises TypeError for a value that has no literal.
-    """
-    column = str(expectation.arguments["column"]).lower()
-    if column not in names:  # it is NULL then
-        return "true" if expectation.kind == _NOT_NULL else "false"
-    return _CONDITIONS[expectation.kind][1](quoted(column), expectation.arguments)
-
-
-def _outside(column: str, arguments: Mapping[str, Any]) -> str:
-    tests = []
-    if (low := arguments.get("min_value")) is not None:
-        tests.append(f"{column} {'<=' if arguments.get('strict_min') else '<'} {_literal(low)}")
-    if (high := arguments.get("max_value")) is not None:
-        tests.append(f"{column} {'>=' if arguments.get('strict_max') else '>'} {_literal(high)}")
-    return " OR ".join(tests) or "false"
-
-
-def _among(column: str, arguments: Mapping[str, Any]) -> str:
-    values = [_literal(value) for value in arguments["value_set"] if value is not None]
-    return f"{column} IN ({', '.join(values)})" if values else f"{column} <> {column}"
-
-
-_NOT_NULL = "ExpectColumnValuesToNotBeNull"
-_CONDITIONS: Mapping[str, tuple[tuple[str, ...], Callable[[str, Mapping[str, Any]], str]]] = {
-    _NOT_NULL: (("column",), lambda column, _: f"{column} IS NULL"),
-    "ExpectColumnValuesToBeNull": (("column",), lambda column, _: f"{column} IS NOT NULL"),
-    "ExpectColumnValuesToBeBetween": (
-        ("column", "min_value", "max_value", "strict_min", "strict_max"),
-        _outside,
-    ),
-    "ExpectColumnValuesToBeInSet": (
-        ("column", "value_set"),
-        lambda column, arguments: f"NOT ({_among(column, arguments)})",
-    ),
-    "ExpectColumnValuesToNotBeInSet": (("column", "value_set"), _among),
-    "ExpectColumnValuesToMatchRegex": (
-        ("column", "regex"),
-        lambda column, arguments: f"NOT {column} RLIKE {_literal(arguments['regex'])}",
-    ),
-}
-"""By the kind of the expectation: its arguments, and the condition for rows that fail it."""
-_TEXTS = ("notes", "description", "severity")
-
-
-def _literal(value: Any) -> str:
-    """Raises TypeError."""
-    match value:
-        case bool():
-            return str(value).lower()
-        case int() | Decimal():
-            return str(value)
-        case float() if math.isfinite(value):
-            return repr(value)
-        case datetime.datetime() if value.tzinfo is None:
-            return f"TIMESTAMP '{value}'"
-        case datetime.date() if not isinstance(value, datetime.datetime):
-            return f"DATE '{value}'"
-        case str():
-            return sql_string(value)
-    raise TypeError(f"{value!r} is no number, text, date or time without a zone")
 
 
 Split = tuple[BodyRows, BodyRows, dict[str, int]]

@@ -1,28 +1,25 @@
-"""Evaluating expectations with Great Expectations, on the committed or uncommitted rows of a table.
+"""Evaluating expectations on the committed or uncommitted rows of a table.
 
-That is done in pandas, without a JVM, if the table is small and the result is the same, which a
-test compares for each expectation and type of column in `PANDAS`; else on a Spark frame. Importing
-Great Expectations takes seconds, so only the functions that evaluate import it. An expectation that
-can't be evaluated is an error, not a failed check.
+What SQL says is asked in SQL (`sql_checks`), so small tables need no JVM; the rest is evaluated by
+Great Expectations on a Spark frame. Importing Great Expectations takes seconds, so only the
+functions that need it import it. An expectation that can't be evaluated is an error, not a failed
+check.
 """
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from acid_platform.engine.choice import Choice
-from acid_platform.errors import AcidError, CheckErrored, NeedsSpark, UnsupportedStatement
-from acid_platform.handles.table import Table
+from acid_platform.errors import AcidError, CheckErrored, NeedsSpark
 from acid_platform.handles.transaction import Transaction, TransactionTable
 from acid_platform.handles.warehouse import Warehouse
-from acid_platform.layout.types import INTEGRAL, Column
+from acid_platform.layout.sql_text import quoted
 from acid_platform.orchestration.check_results import DocsSite, Finding, data_docs
 from acid_platform.orchestration.checks import (
     Expectation,
@@ -32,12 +29,11 @@ from acid_platform.orchestration.checks import (
     require_known,
     require_names,
 )
-from acid_platform.orchestration.metadata import TableStats, asset_key
+from acid_platform.orchestration.metadata import asset_key
 from acid_platform.orchestration.resources import SparkResource, WarehouseResource
+from acid_platform.orchestration.sql_checks import Rows, evaluated, unlike
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from acid_platform.orchestration.checks import Given
 
 
@@ -69,24 +65,82 @@ def evaluate(
     for expectation in expectations:
         if expectation not in unknown and _judges_rows(expectation.kind):
             results[expectation.name].setdefault("unexpected_count", 0)
-    where = ""
-    if site:
-        try:
-            where = site.write(validator.context)
-        except (AcidError, OSError) as error:  # what was found is not lost for that
-            dg.get_dagster_logger().warning(f"no Data Docs in {site.place}: {error}")
-    findings = [
+    findings = _findings(expectations, results, _written(site, lambda: validator.context))
+    page = data_docs(findings)
+    return [replace(finding, docs=page) for finding in findings]
+
+
+def _findings(
+    expectations: Sequence[Expectation], results: Mapping[str, Mapping[str, Any]], site: str
+) -> list[Finding]:
+    return [
         Finding(
             expectation.name,
             bool(results[expectation.name]["success"]),
             expectation.blocking,
             details_of(expectation, results[expectation.name]),
-            site=where,
+            site=site,
         )
         for expectation in expectations
     ]
-    page = data_docs(findings)
-    return [replace(finding, docs=page) for finding in findings]
+
+
+def _written(site: DocsSite | None, context: Callable[[], Any]) -> str:
+    """Where the pages of a context of Great Expectations were written; "" if nowhere."""
+    if site is None:
+        return ""
+    try:
+        return site.write(context())
+    except (AcidError, OSError) as error:  # what was found is not lost for that
+        dg.get_dagster_logger().warning(f"no Data Docs in {site.place}: {error}")
+        return ""
+
+
+def _validated(
+    name: str, expectations: Sequence[Expectation], results: Mapping[str, Mapping[str, Any]]
+) -> Any:
+    """A context of Great Expectations that holds results which queries found."""
+    import great_expectations as gx
+    from great_expectations.core import ExpectationSuiteValidationResult as SuiteResult
+    from great_expectations.core import ExpectationValidationResult as Result
+    from great_expectations.core.run_identifier import RunIdentifier
+    from great_expectations.data_context.types.resource_identifiers import (
+        ExpectationSuiteIdentifier,
+        ValidationResultIdentifier,
+    )
+
+    context = gx.get_context(mode="ephemeral")
+    classes = [
+        _class(each.kind)(**each.arguments, meta={"check": each.name}) for each in expectations
+    ]
+    context.suites.add(gx.ExpectationSuite(name=name, expectations=classes))
+    nothing = {"raised_exception": False, "exception_message": None, "exception_traceback": None}
+    found = [
+        Result(
+            success=bool(results[each.name]["success"]),
+            expectation_config=configured.configuration,
+            result={**results[each.name]},
+            exception_info=nothing,
+        )
+        for each, configured in zip(expectations, classes, strict=True)
+    ]
+    passed = sum(bool(result.success) for result in found)
+    statistics = {
+        "evaluated_expectations": len(found),
+        "successful_expectations": passed,
+        "unsuccessful_expectations": len(found) - passed,
+        "success_percent": 100.0 * passed / len(found),
+    }
+    identifier = ValidationResultIdentifier(
+        ExpectationSuiteIdentifier(name), RunIdentifier(run_name="sql"), name
+    )
+    context.validation_results_store.set(
+        identifier,
+        SuiteResult(
+            success=passed == len(found), results=found, suite_name=name, statistics=statistics
+        ),
+    )
+    return context
 
 
 def evaluate_profile(
@@ -138,7 +192,8 @@ def table_checks(
         selected = {check.name for check in context.selected_asset_check_keys}
         chosen = [expectation for expectation in expectations if expectation.name in selected]
         with warehouse.open(context.run.run_id, spark) as opened:
-            for finding in CheckedRows.of_table(opened, table, columns=columns).evaluate(chosen):
+            rows = CheckedRows(opened, opened.table(table).name, columns=columns)
+            for finding in rows.evaluate(chosen):
                 yield finding.result(key)
 
     return checks
@@ -251,138 +306,78 @@ def details_of(expectation: Expectation, result: Mapping[str, Any]) -> dict[str,
     return {"expectation": expectation.kind, **expectation.arguments, **details}
 
 
-_KEYS = (*INTEGRAL, "string", "boolean", "date")
-_NUMBERS = (*INTEGRAL, "double")
-PANDAS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
-    "ExpectColumnValuesToNotBeNull": ((*_KEYS, "decimal", "double"), frozenset({"mostly"})),
-    "ExpectColumnValuesToBeNull": ((*_KEYS, "double"), frozenset({"mostly"})),
-    "ExpectColumnValuesToBeBetween": (
-        _NUMBERS,
-        frozenset({"min_value", "max_value", "strict_min", "strict_max", "mostly"}),
-    ),
-    "ExpectColumnMinToBeBetween": (INTEGRAL, frozenset({"min_value", "max_value"})),
-    "ExpectColumnMaxToBeBetween": (INTEGRAL, frozenset({"min_value", "max_value"})),
-    "ExpectColumnValuesToBeInSet": ((*INTEGRAL, "string"), frozenset({"value_set", "mostly"})),
-    "ExpectColumnValuesToBeUnique": ((*INTEGRAL, "string"), frozenset({"mostly"})),
-    "ExpectCompoundColumnsToBeUnique": ((*INTEGRAL, "string"), frozenset()),
-    "ExpectColumnPairValuesAToBeGreaterThanB": (_NUMBERS, frozenset({"or_equal"})),
-    "ExpectColumnPairValuesToBeEqual": ((*INTEGRAL, "string"), frozenset()),
-    "ExpectTableRowCountToBeBetween": ((), frozenset({"min_value", "max_value"})),
-    "ExpectTableRowCountToEqual": ((), frozenset({"value"})),
-}
-"""The expectations whose results were shown to be equal: types of their columns, and arguments."""
-_OF_NULL = ("ExpectColumnValuesToNotBeNull", "ExpectColumnValuesToBeNull")
-_COLUMNS = frozenset({"column", "column_A", "column_B", "column_list"})
-
-
 @dataclass(frozen=True, slots=True)
 class CheckedRows:
     """Rows of a table, and where they are read from."""
 
     warehouse: Warehouse
-    table: Table | TransactionTable
-    columns: tuple[Column, ...]
-    """Those of the table that are read."""
-    where: str | None
-    bytes: int
-    """The size of the table's files."""
-
-    @classmethod
-    def of_table(
-        cls,
-        warehouse: Warehouse,
-        name: str,
-        where: str | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> "CheckedRows":
-        """The committed rows; `columns` None: all. Raises NoSuchTable."""
-        table = warehouse.table(name)
-        every = (*table.columns, *table.partition_columns)
-        names = None if columns is None else {column.lower() for column in columns}
-        chosen = tuple(column for column in every if names is None or column.name in names)
-        stats = TableStats.of(warehouse.metastore.entities(table.name))
-        return cls(warehouse, table, chosen, where, stats.bytes)
-
-    @classmethod
-    def of_transaction(
-        cls, warehouse: Warehouse, txn: Transaction, name: str, where: str | None = None
-    ) -> "CheckedRows":
-        """What the transaction would commit. Raises NoSuchTable."""
-        table = txn.table(name)
-        stats = TableStats.of(warehouse.metastore.entities(table.name))
-        own = sum(report.bytes for report in txn.reports if report.table == table.name)
-        return cls(warehouse, table, table.all_columns, where, stats.bytes + own)
+    table: str
+    where: str | None = None
+    columns: Sequence[str] | None = None
+    """The columns that may be read; None: all."""
+    txn: Transaction | None = None
+    """Whose uncommitted rows are read, too."""
 
     def evaluate(
         self, expectations: Sequence[Expectation], key: Sequence[str] = ()
     ) -> list[Finding]:
-        """As checks.evaluate. Raises CheckErrored, NeedsSpark."""
-        site = DocsSite.of(self.table.name, self.warehouse.run_id)
+        """As `evaluate`, at one snapshot: in SQL what SQL says, the others with Great Expectations
+        in Spark. Raises CheckErrored, NeedsSpark, NoSuchTable.
+        """
+        if self.txn is None:
+            with self.warehouse.transaction() as txn:
+                return replace(self, txn=txn).evaluate(expectations, key)
+        table = self.txn.table(self.table)
+        names = None if self.columns is None else {name.lower() for name in self.columns}
+        types = {
+            column.name: column.type.kind
+            for column in table.all_columns
+            if names is None or column.name in names
+        }
+        left = {each.name: why for each in expectations if (why := unlike(each, types))}
+        findings = self._in_sql([each for each in expectations if each.name not in left], key)
+        findings += self._in_spark(
+            table, [*types], [each for each in expectations if each.name in left], key, left
+        )
+        order = [each.name for each in expectations]
+        findings.sort(key=lambda finding: order.index(finding.name))
+        page = data_docs(findings)
+        return [replace(finding, docs=page) for finding in findings]
+
+    def _in_sql(self, expectations: Sequence[Expectation], key: Sequence[str]) -> list[Finding]:
+        if not expectations:
+            return []
+        site = DocsSite.of(self.table, self.warehouse.run_id)
+        assert self.txn is not None
+        source = ".".join(map(quoted, self.table.split(".")))
+        source += f" WHERE ({self.where or 'true'})"
+        session = self.txn
+
+        def query(text: str) -> Rows:
+            answer: Any = session.sql(text)
+            rows: Rows = answer.to_arrow().to_pylist()
+            return rows
+
+        results = evaluated(query, source, expectations, key)
+        where = _written(site, lambda: _validated(self.table, expectations, results))
+        return _findings(expectations, results, where)
+
+    def _in_spark(
+        self,
+        table: TransactionTable,
+        names: Sequence[str],
+        expectations: Sequence[Expectation],
+        key: Sequence[str],
+        why: Mapping[str, str],
+    ) -> list[Finding]:
+        if not expectations:
+            return []
+        site = DocsSite.of(self.table, self.warehouse.run_id)
 
         def work(choice: Choice) -> list[Finding]:
-            names = [column.name for column in self.columns]
-            if choice.engine.name == "spark":
-                return evaluate(self.table.read(names, self.where), expectations, key, site)
-            if unlike := next(self._unlike(expectations), ""):
-                raise NeedsSpark(unlike)
-            try:
-                rows = self.table.to_arrow(names, self.where)
-            except UnsupportedStatement as error:
-                raise NeedsSpark(str(error)) from error
-            return evaluate(in_pandas(rows, expectations), expectations, key, site)
+            if choice.engine.name != "spark":
+                first = expectations[0].name
+                raise NeedsSpark(f"{why[first]} in the check {first}")
+            return evaluate(table.read(names, self.where), expectations, key, site)
 
-        return self.warehouse.engines.run(
-            work, self.warehouse.metastore.in_force, read_bytes=self.bytes
-        )
-
-    def _unlike(self, expectations: Sequence[Expectation]) -> Iterator[str]:
-        """What pandas may evaluate in another way than Spark."""
-        kinds = {column.name: column.type.kind for column in self.columns}
-        for expectation in expectations:
-            if expectation.kind not in PANDAS:
-                yield f"{expectation.kind} of the check {expectation.name}"
-                continue
-            values = expectation.arguments
-            if "column_A" in values and values["column_A"] == values.get("column_B"):
-                yield f"a column beside itself in the check {expectation.name}"
-            types, arguments = PANDAS[expectation.kind]
-            for name in values:
-                if name not in arguments | _COLUMNS:
-                    yield f"the argument {name} of the check {expectation.name}"
-            for name in expectation.columns:
-                if kinds.get(name) not in types:
-                    kind = kinds.get(name, "unknown")
-                    yield f"{expectation.kind} of {name} ({kind}) in the check {expectation.name}"
-
-
-def in_pandas(rows: pa.Table, expectations: Sequence[Expectation]) -> "pd.DataFrame":
-    """The rows as Great Expectations takes them: NULL is None, and a number stays one beside it.
-
-    Raises NeedsSpark for NULL or NaN in a column of double whose values are compared, and for NaN
-    in one that is looked through for NULL, since both are one to pandas; and for NULL in a pair of
-    columns that are compared, which pandas can't do.
-    """
-    import pandas as pd
-
-    pairs: set[str] = set()
-    compared: set[str] = set()
-    nullable: set[str] = set()
-    for expectation in expectations:
-        names = {name.lower() for name in expectation.columns}
-        (nullable if expectation.kind in _OF_NULL else compared).update(names)
-        if "column_A" in expectation.arguments:
-            pairs.update(names)
-    frame: pd.DataFrame = rows.to_pandas(integer_object_nulls=True, date_as_object=True)
-    for name, column in zip(rows.column_names, rows.columns, strict=True):
-        if name in pairs and column.null_count:
-            raise NeedsSpark(f"NULL in a pair of columns, {name}, of a check")
-        if pa.types.is_string(column.type):  # in a text column of pandas 3 it would be NaN
-            frame[name] = pd.Series(column.to_numpy(), dtype=object)
-        if not pa.types.is_floating(column.type):
-            continue
-        nan = pc.any(pc.is_nan(column)).as_py()
-        if (name in compared and (nan or column.null_count)) or (name in nullable and nan):
-            raise NeedsSpark(f"NULL or NaN in the column {name} of a check")
-        if column.null_count:
-            frame[name] = pd.Series(column.to_pylist(), dtype=object)
-    return frame
+        return self.warehouse.engines.run(work, self.warehouse.metastore.in_force)

@@ -148,7 +148,7 @@ def _checked_alone(
         expectation for expectation in out.expectations if expectation.name in chosen_names
     ]
     if expectations:
-        rows = CheckedRows.of_table(warehouse, out.name, scope.where if scope else None)
+        rows = CheckedRows(warehouse, out.name, scope.where if scope else None)
         output.findings.extend(rows.evaluate(expectations, out.key))
     if body_checks := sorted(chosen_names & {check.name for check in out.checks}):
         if out.recheck is None:
@@ -322,9 +322,8 @@ def _check(warehouse: Warehouse, txn: Transaction, output: _Output) -> None:
             f" {sorted(check.name for check in out.checks)}, but returned {sorted(named)}"
         )
     if out.expectations:
-        rows = CheckedRows.of_transaction(
-            warehouse, txn, out.name, output.scope.where if output.scope else None
-        )
+        where = output.scope.where if output.scope else None
+        rows = CheckedRows(warehouse, out.name, where, txn=txn)
         findings = rows.evaluate(out.expectations, out.key)
         output.findings.extend(output.quarantined.with_warnings(findings))
 
