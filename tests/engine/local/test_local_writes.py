@@ -333,7 +333,7 @@ def test_P59_a_result_of_any_size_is_inserted_and_merged(
         rows = rows.append_column("p", pa.array(np.zeros(300_000, np.int32)))
     assert table.insert(result(rows.slice(0, 200_000))) == 200_000
     merged = table.merge(
-        result(rows.slice(100_000)), "t.id = s.id", "delete", when_not_matched_insert="*"
+        result(rows.slice(100_000)), "t.id = s.id", None, "true", when_not_matched_insert="*"
     )
     assert (merged.deleted, merged.inserted) == (100_000, 100_000)
     left = np.r_[0:100_000, 200_000:300_000]
