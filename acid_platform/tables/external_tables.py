@@ -408,7 +408,8 @@ def _files_at(source: str) -> tuple[Files, list[tuple[str, int]]]:
     children = [each for each in files.children(path) if not is_hidden(each.base_name)]
     for child in children:
         if not child.is_file:
-            raise InvalidDefinition(f"{child.path} is no file; load a directory by itself")
+            kind = "a directory" if child.type.name == "Directory" else "no file"
+            raise InvalidDefinition(f"{child.path} is {kind}; load a directory by itself")
     found = sorted((child.path, int(child.size)) for child in children if child.size)
     if not found:
         raise InvalidDefinition(f"there is no file in {source}")

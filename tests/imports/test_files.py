@@ -302,7 +302,7 @@ def test_what_is_no_csv_is_refused(place: Place, tmp_path: Path) -> None:
     for uri in ("http://host/a.csv", "ftp://host/a.csv"):
         for kind in ("csv", "parquet"):
             error = place.refused(kind, uri)
-            assert f"{kind} {uri} can't be read" in error
+            assert f"{uri} is in no file system that can be opened here" in error
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])

@@ -534,6 +534,8 @@ def test_P65_a_footer_that_says_less_than_the_pages_is_not_believed(
 @pytest.mark.parametrize("name", ["x.duckdb", "x.metadata.json"])
 def test_P67_what_is_no_file_is_not_read(tmp_path: Path, kind: str, name: str) -> None:
     """Reading a pipe that nobody writes, or a device, would not end."""
+    if "duckdb" not in name:
+        pytest.importorskip("pyiceberg")
     path = tmp_path / name
     if kind == "pipe":
         os.mkfifo(path)

@@ -39,7 +39,6 @@ from acid_platform.metastore.server import stored_kinds as schema
 from acid_platform.metastore.server.group_commit import GroupCommit, Request
 from acid_platform.metastore.server.server import server_of
 from acid_platform.metastore.server.state_tables import (
-    VIEWS,
     Origin,
     StateFile,
     StateTables,
@@ -165,7 +164,7 @@ def test_P8_a_snapshot_has_the_tables_of_this_version(tmp_path: Path) -> None:
             ("a",),
             ("default",),
         ]
-        for view in VIEWS:
+        for view in schema.VIEWS:
             raw.execute(f"FROM {view.split()[2]}")
     assert meta["schema_version"] == str(schema.VERSION)
     assert meta["duckdb_version"] == duckdb.__version__
@@ -483,7 +482,7 @@ def test_P8_a_query_has_each_table_that_it_reads(tmp_path: Path) -> None:
     world.create()
     world.insert()
     write_state(tmp_path / "saved.duckdb", world.state, origin, None)
-    views = [view.split()[2] for view in VIEWS]
+    views = [view.split()[2] for view in schema.VIEWS]
     with duckdb.connect(str(tmp_path / "saved.duckdb"), read_only=True) as saved:
         for name in (*schema.EVERY, *views):
             tables = StateTables(world.state, origin, None)
@@ -640,7 +639,7 @@ def test_P67_a_snapshot_has_the_tables_that_we_make(tmp_path: Path, harm: str, t
     path = tmp_path / "backup"
     write_state(path, State(), Origin(1, 1, 1, "h"), None)
     with duckdb.connect(str(path)) as raw:
-        for view in VIEWS:
+        for view in schema.VIEWS:
             raw.execute(f"DROP VIEW {view.split()[2]}")
         raw.execute(harmful(table, {"meta": schema.META, **schema.EVERY}[table])[harm])
     with pytest.raises(MetastoreDamaged, match=f"its '{table}' is not the table that"):
