@@ -47,10 +47,11 @@ _VALUE_ERROR = re.compile(
     r"[^\]]*\][^\n]*"
 )
 _DATA_EXCEPTION = re.compile(
-    r"(\[[A-Z_.]+\] (?:(?! SQLSTATE:)[^\n])*)\s+SQLSTATE: (?:2[12]\w{3}|P0001)\b"
+    r"(\[[A-Z_.]+\] (?:(?! SQLSTATE:)[^\n])*)(?:\n[^\n]*)?\s+SQLSTATE: (?:2[12]\w{3}|23505|P0001)\b"
+    r"|(Illegal sequence boundaries[^\n]*|The key array and value array of MapData[^\n]*)"
 )
 """SQLSTATE classes 21 and 22, such as a division by zero, an index out of bounds or a subquery with
-two rows; and the messages of `raise_error`."""
+two rows; a key that a map has twice; the messages of `raise_error`; and two without a code."""
 
 _RAISED = r"(?:\[USER_RAISED_EXCEPTION\] |RuntimeException: )"
 """Comes before the message of a `raise_error` that a row has reached. A plan or a code printed in
@@ -195,8 +196,9 @@ def translated(error: BaseException) -> AcidError | None:
             " a type that holds it, or let try_cast, try_add or their like give NULL"
         )
     if data := _DATA_EXCEPTION.search(text):
+        reason = _without_advice(data[1] or data[2])
         return InvalidExpression(
-            f"an expression has no value for a row: {_without_advice(data[1])}; leave such rows out"
+            f"an expression has no value for a row: {reason}; leave such rows out"
             " by WHERE or CASE, or let try_divide, get, try_cast or their like give NULL"
         )
     if outer := _OUTER.search(text):

@@ -227,7 +227,8 @@ CALLS: dict[str, list[str]] = {
                        *_each("months_between({}, {}, {})", ("ea", "ma"), ("mb",),
                               ("true", "false"))],
     "make_date": _each("make_date({}, {}, {})", ("2020", "ha", "ta"), ("2", "ta"), ("29", "hb")),
-    **{name: [*_each(name + "({}, {}, {}, {}, {}, {})", *_TIMES), f"{name}(ea)"]
+    **{name: [*_each(name + "({}, {}, {}, {}, {}, {})", *_TIMES),
+              *([] if name.endswith("ltz") else [f"{name}(ea)"])]
        for name in ("make_timestamp", "make_timestamp_ltz", "try_make_timestamp",
                     "try_make_timestamp_ltz")},
     **{name: [*_each(name + "({}, '{}')", ("ga", "sa"), _PATTERNS_OF_DATES), f"{name}(ea)",

@@ -338,6 +338,8 @@ def _inserted(translator: Translator, node: exp.Expr) -> Typed:
 def _repeated(translator: Translator, node: exp.Expr) -> Typed:
     value, times = values_of_call(translator, node, 2)
     count, kind = _index(node, times), array_of(value.type)
+    if times.type != INT:
+        raise NeedsSpark(f"array_repeat by {spark_name(times.type)}")
     unsure = needs_spark(f"array_repeat of more than {MOST_MADE} elements")
     made = f"list_transform(range(greatest({count}, 0)), lambda i: {value.sql})"
     found = f"CASE WHEN {count} > {MOST_MADE} THEN {unsure} ELSE {made} END"
@@ -353,7 +355,8 @@ def _joined(translator: Translator, node: exp.Expr) -> Typed:
     array, separator, *other = (value.sql for value in values)
     if other:
         array = f"list_transform({array}, lambda e: coalesce(e, {other[0]}))"
-    return typed_as(null_with(values, f"array_to_string({array}, {separator})"), STRING)
+    joined = f"coalesce(array_to_string({array}, {separator}), '')"
+    return typed_as(null_with(values, joined), STRING)
 
 
 def _zipped(translator: Translator, node: exp.Expr) -> Typed:

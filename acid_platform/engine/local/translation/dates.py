@@ -24,7 +24,6 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     no_value,
     spark_name,
     text,
-    wrong_type,
 )
 from acid_platform.engine.local.translation.signatures import (
     Construct,
@@ -59,7 +58,7 @@ def _floored(number: str, by: int) -> str:
 
 def _moment_of(factor: int) -> str:
     """A timestamp of a count of seconds, milliseconds or microseconds."""
-    beyond = wrong_type("[ARITHMETIC_OVERFLOW] long overflow")
+    beyond = no_value("[DATETIME_OVERFLOW] Datetime operation overflow")
     limit = 9_223_372_036_854_775_807 // factor
     unsure = needs_spark("a timestamp that DuckDB can't hold")
     most = 9_200_000_000_000_000_000 // factor
@@ -259,7 +258,8 @@ def _made(failing: bool, whole: bool) -> Callable[[Translator, exp.Expr], Typed]
     """`make_date`, or `make_timestamp` if `whole`; NULL instead of an error unless `failing`."""
 
     def call(translator: Translator, node: exp.Expr) -> Typed:
-        parts = parts_of_call(node, *((1, 6) if whole else (3,)))
+        few = (6,) if node.name.lower().endswith("_ltz") else (1, 6)
+        parts = parts_of_call(node, *(few if whole else (3,)))
         values = [translator.value(part) for part in parts]
         if len(values) == 1:
             return Typed(date_argument(values[0], "timestamp", node.name), TIMESTAMP)
@@ -375,7 +375,7 @@ def _seconds_of(translator: Translator, node: exp.Expr) -> Typed:
         read = cast(value, TIMESTAMP).sql
     else:
         read = _read(value, pattern, node.name)
-    return Typed(f"CAST({_floored(f'epoch_us({read})', 1_000_000)} AS BIGINT)", BIGINT)
+    return Typed(f"CAST(epoch_us({read}) // 1000000 AS BIGINT)", BIGINT)
 
 
 _DEFAULT = "yyyy-MM-dd HH:mm:ss"

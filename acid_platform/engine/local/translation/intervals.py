@@ -161,8 +161,8 @@ def _added(translator: Translator, node: exp.Expr) -> Typed:
     steps = date_argument(translator.value(number), "int", node.name)
     most = FEW_DAYS if kind == "months" else 100_000_000_000_000_000
     unsure = needs_spark(f"{node.name} by so much")
-    by = f"(CAST({steps} AS BIGINT) * {count})"
-    span = f"to_{'months' if kind == 'months' else 'microseconds'}({by})"
+    by = f"(CAST({steps} AS HUGEINT) * {count})"
+    span = f"to_{'months' if kind == 'months' else 'microseconds'}(CAST({by} AS BIGINT))"
     moved = f"CASE WHEN abs({by}) > {most} THEN {unsure} ELSE {given} + {span} END"
     return Typed(f"CAST({moved} AS TIMESTAMP)", TIMESTAMP)
 

@@ -128,7 +128,7 @@ def _written(value: str, kind: HiveType, depth: int) -> str:
                 + _written(f"struct_extract({value}, {text(field)})", child, depth)
                 for field, child in kind.children
             )
-            joined = f"array_to_string([{', '.join(fields)}], ',')"
+            joined = f"coalesce(array_to_string([{', '.join(fields)}], ','), '')"
             return f"CASE WHEN {value} IS NULL THEN NULL ELSE '{{' || {joined} || '}}' END"
         case "map" if kind.children[0][1] == STRING:
             inner = _written(f"struct_extract({name}, 'value')", kind.children[1][1], depth + 1)

@@ -56,6 +56,11 @@ ENDS: dict[type[exp.Expr], str] = {
     exp.NthValue: "nth_value",
 }
 
+OF_WHOLE_PARTITIONS = frozenset(
+    ("listagg", "median", "mode", "percentile", "percentile_cont", "percentile_disc", "string_agg")
+)
+"""Aggregates that Spark refuses, some in some forms, in a window with an order or a frame."""
+
 
 class Expressions(Translator):
     """The expressions of one clause: aggregates, windows and subqueries where they may stand.
@@ -165,6 +170,9 @@ class Expressions(Translator):
             raise NeedsSpark("a window function here")
         node = self._named(node)
         require_parts(node)
+        name = node.this.sql("spark").partition("(")[0].strip().lower()
+        if name in OF_WHOLE_PARTITIONS and (node.args.get("order") or node.args.get("spec")):
+            raise NeedsSpark(f"{name} over an ordered window")
         grouped = self.select.grouped
         plain = Expressions(self.select, aggregates=grouped, queries="window")
         over = self._over(node, plain)
