@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 import sqlglot
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
@@ -144,7 +145,7 @@ def error_differences(table: DataFrame, wanted: Sequence[Local]) -> Iterator[str
             try:
                 value = plain(one.selectExpr(f"{local.expression} AS v").toArrow().column(0))
                 yield f"{local.expression}: row {row} is {value} in Spark, not {kind.__name__}"
-            except PySparkException as error:
+            except (PySparkException, Py4JJavaError) as error:
                 ours = spark_failures.translated(error)
                 if type(ours) is not kind:
                     yield f"{local.expression}: row {row} is {ours!r}, not {kind.__name__}"

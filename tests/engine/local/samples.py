@@ -366,7 +366,7 @@ def without_order() -> list[str]:
         call
         for function in AGGREGATES
         for call in of_function(function)
-        if function.name.startswith(("collect", "first", "last", "any_value", "listagg"))
+        if function.name.startswith(("collect", "first", "last", "any_value"))
         or {*function.takes} & {"double", "real", "exactly real"}
         or call in ("MIN(fa)", "MIN(xa)", "MAX(fa)", "MAX(xa)")
     ]

@@ -10,14 +10,13 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     BOOLEAN,
     DOUBLE,
     ROUNDED,
-    STRING,
     VOID,
     decimal,
     duckdb_type,
     needs_spark,
     spark_name,
 )
-from acid_platform.engine.local.translation.signatures import Function, Takes, same_type
+from acid_platform.engine.local.translation.signatures import Function, same_type
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import HiveType
 from acid_platform.predicates.literals import MOST_DIGITS
@@ -79,43 +78,11 @@ def _array(types: Sequence[HiveType]) -> HiveType:
     return HiveType("array", (), (("element", kind),))
 
 
-def _statistic(sql: str, spread: str = "") -> str:
-    """`sql`, of doubles; what is not finite is left to Spark.
-
-    `spread`: SQL that is 0 for values that are all equal, for which both have their own answers.
-    """
-    unsure = needs_spark("a statistic of values that are infinite, or that are all equal")
+def _statistic(sql: str) -> str:
+    """`sql`, of doubles; what is not finite is left to Spark."""
+    unsure = needs_spark("a statistic of values that are infinite")
     cases = f"WHEN NOT isfinite({sql}) THEN {unsure}"
-    if spread:
-        cases = f"WHEN {spread} = 0 THEN {unsure} {cases}"
     return f"CASE {cases} ELSE {sql} END{ROUNDED}"
-
-
-def _skewness() -> str:
-    """That of a population; DuckDB's is that of a sample, which takes three values."""
-    count = "count({a}){over}"
-    unsure = needs_spark("skewness of one or two values")
-    ratio = f"({count} - 2)::DOUBLE / sqrt({count}::DOUBLE * ({count} - 1))"
-    own = _statistic(f"(skewness({{a}}){{over}} * ({ratio}))", "var_pop({a}){over}")
-    return f"CASE WHEN {count} = 0 THEN NULL WHEN {count} < 3 THEN {unsure} ELSE {own} END"
-
-
-def _near_percentile(accuracy: str, several: bool) -> str:
-    """Spark's is exact as long as it has few values; it then loses some, in an order of its own."""
-    unsure = needs_spark("percentile_approx of many values")
-    share = "p" if several else "{b}"
-    rank = f"greatest(1, CAST(ceil(CAST({share} AS DOUBLE) * count({{a}}){{over}}) AS BIGINT))"
-    found = f"list_sort(list({{a}}){{over}}, 'ASC', 'NULLS LAST')[{rank}]"
-    if several:
-        found = f"list_transform({{b}}, lambda p: {found})"
-    return (
-        f"CASE WHEN count({{a}}){{over}} > {accuracy} // 4 THEN {unsure}"
-        f" WHEN count({{a}}){{over}} > 0 THEN {found} END"
-    )
-
-
-def _near_takes(shares: Takes, accuracy: str) -> tuple[Takes, ...]:
-    return ("exactly ordered", shares) if accuracy else ("exactly ordered", shares, "accuracy")
 
 
 def _mode(end: str, ties: bool = True) -> str:
@@ -128,16 +95,9 @@ def _mode(end: str, ties: bool = True) -> str:
     return f"list_transform([histogram({{a}}){{over}}], lambda h: {value})[1]"
 
 
-def _array_of_first(types: Sequence[HiveType]) -> HiveType:
-    return _array(types[:1])
-
-
 def _array_of_doubles(_: Sequence[HiveType]) -> HiveType:
     return _array([DOUBLE])
 
-
-_SHARES: tuple[Takes, ...] = ("share", "shares")
-_SPREAD = "(regr_sxx({a}, {b}){over} * regr_syy({a}, {b}){over})"
 
 AGGREGATES = (
     Function("count(*)", (), "count(*){over}", BIGINT, column="count(1)"),
@@ -197,34 +157,6 @@ AGGREGATES = (
             ("var_pop", "var_pop"),
         )
     ),
-    Function(
-        "kurtosis(a)",
-        ("real",),
-        _statistic("kurtosis_pop({a}){over}", "var_pop({a}){over}"),
-        DOUBLE,
-    ),
-    Function("skewness(a)", ("real",), _skewness(), DOUBLE),
-    *(
-        Function(
-            f"{name}(a, b)",
-            ("real", "real"),
-            _statistic(f"{name}({{a}}, {{b}}){{over}}", _SPREAD if spread else ""),
-            DOUBLE,
-        )
-        for name, spread in (
-            ("corr", True),
-            ("covar_pop", False),
-            ("covar_samp", False),
-            ("regr_avgx", False),
-            ("regr_avgy", False),
-            ("regr_intercept", True),
-            ("regr_r2", True),
-            ("regr_slope", True),
-            ("regr_sxx", False),
-            ("regr_sxy", False),
-            ("regr_syy", False),
-        )
-    ),
     Function("regr_count(a, b)", ("real", "real"), "regr_count({a}, {b}){over}", BIGINT),
     Function("median(a)", ("exactly real",), "quantile_cont({a}, 0.5){over}", DOUBLE),
     Function(
@@ -234,22 +166,6 @@ AGGREGATES = (
         DOUBLE,
         column="percentile(a, b, 1)",
     ),
-    *(
-        Function(
-            call,
-            _near_takes(shares, accuracy),
-            _near_percentile(accuracy or "{c}", shares == "shares"),
-            _array_of_first if shares == "shares" else same_type,
-            column="percentile_approx(a, b, 10000)" if accuracy else "",
-        )
-        for call, accuracy in (
-            ("percentile_approx(a, b)", "10000"),
-            ("percentile_approx(a, b, c)", ""),
-        )
-        for shares in _SHARES
-    ),
-    Function("max_by(a, b)", ("any", "exact"), "arg_max_null({a}, {b}){over}", same_type),
-    Function("min_by(a, b)", ("any", "exact"), "arg_min_null({a}, {b}){over}", same_type),
     Function("mode(a)", ("exact",), _mode("min", ties=False), same_type),
     Function("mode(a, false)", ("exact",), _mode("min", ties=False), same_type, column="mode(a)"),
     Function(
@@ -286,12 +202,6 @@ AGGREGATES = (
         "quantile_cont({a}, {b}){over}",
         DOUBLE,
     ),
-    Function(
-        "percentile_disc(b) WITHIN GROUP (ORDER BY a)",
-        ("exactly real", "share"),
-        "quantile_disc({a}, {b}){over}",
-        DOUBLE,
-    ),
     *(
         Function(f"{word}(a)", ("any",), f"{sql}({{a}}){{over}}", same_type)
         for word, sql in (
@@ -318,6 +228,4 @@ AGGREGATES = (
             ("last_value", "-1"),
         )
     ),
-    Function("listagg(a)", ("string",), "string_agg({a}, ''){over}", STRING, "listagg(a, NULL)"),
-    Function("listagg(a, b)", ("string", "text"), "string_agg({a}, {b}){over}", STRING),
 )

@@ -154,7 +154,9 @@ def _patterns() -> dict[tuple[type[exp.Expr], str], list[tuple[exp.Expr, Functio
     for function in FUNCTIONS:
         written = sqlglot.parse_one(function.call, dialect=SparkSql)
         again = sqlglot.parse_one(written.sql("spark"), dialect=SparkSql)
-        for pattern in (written,) if written == again else (written, again):
+        # sqlglot writes every percentile of a group as PERCENTILE_APPROX, which is another one.
+        same = written == again or isinstance(written, exp.WithinGroup)
+        for pattern in (written,) if same else (written, again):
             patterns.setdefault(_kind(pattern), []).append((pattern, function))
     return patterns
 

@@ -85,7 +85,8 @@ _FORMS = {
     "percentile/2": "{all}, 1", "positive/1": "=(+ {0})", "random/0": "=rand()",
     "random/1": "=rand({0})", "regexp_instr/2": "{all}, 0", "regexp_replace/3": "{all}, 1",
     "regexp_extract/2": "{all}, 1", "regexp_extract_all/2": "{all}, 1", "regexp_substr/2": "{all}",
-    "sentences/1": "{0}, , ", "sentences/2": "{all}, ", "split/2": "{all}, -1",
+    "sort_array/1": "{0}, true", "sentences/1": "{0}, , ", "sentences/2": "{all}, ",
+    "split/2": "{all}, -1",
     "str_to_map/1": "{0}, ,, :",
     "str_to_map/2": "{all}, :", "to_varchar/2": "?", "to_char/2": "?",
     "try_variant_get/3": "{0}, {1}", "variant_get/3": "{0}, {1}", "raise_error/1": "?",
@@ -131,6 +132,8 @@ def _name_of(node: exp.Expr) -> str:
     if type(node) in _CALLS and node.meta.get(CALLED) is None:
         return f"{_CALLS[type(node)]}({_names(*node.iter_expressions())})"
     match node:
+        case exp.Dot() if node.find(exp.Func):
+            raise _unknown(node)
         case exp.Column() | exp.Dot():
             return str(node.parts[-1].name)
         case exp.Literal() if node.is_string:
@@ -159,10 +162,10 @@ def _name_of(node: exp.Expr) -> str:
             return f"(- {name_of(node.this)})"
         case exp.BitwiseNot():
             return f"~{name_of(node.this)}"
-        case exp.Add() | exp.Sub() if isinstance(node.right, exp.Interval) and node.left.find(
-            exp.Interval
+        case exp.Add() | exp.Sub() if any(
+            isinstance(side, exp.Interval) for side in (node.left, node.right)
         ):
-            raise _unknown(node)  # several intervals, which Spark writes as one
+            raise _unknown(node)  # Spark writes `date_add`, or no parentheses, by the types
         case exp.Binary() if type(node) in COMPARISONS and _has_fraction(node):
             sides = [side for side in (node.left, node.right) if not _is_fraction(side)]
             if any(not (isinstance(side, exp.Literal) and side.is_string) for side in sides):
@@ -383,8 +386,14 @@ def _cast(node: exp.Cast) -> str:
     """A cast, or what sqlglot takes for one: a literal of a type, and a call of a type's name."""
     kind, called = node.to, node.meta.get(CALLED)
     if isinstance(node, exp.TryCast):
-        if _is_suffixed(node):
+        if _is_suffixed(node) and kind.this in exp.DataType.INTEGER_TYPES:
             return name_of(node.this)
+        if _is_suffixed(node) or (
+            isinstance(node.this, exp.Literal)
+            and node.this.is_string
+            and kind.this == exp.DType.DECIMAL
+        ):
+            raise _unknown(node)  # `2.5BD` and `0D` have names of their own
         if isinstance(node.this, exp.Null) and kind.this in exp.DataType.NESTED_TYPES:
             raise _unknown(node)
         word = "TRY_CAST" if node.args.get("safe") else "CAST"
