@@ -234,3 +234,27 @@ def test_P67_no_text_of_sql_calls_a_method_of_java(name: str) -> None:
     with pytest.raises(AcidError):
         parsed(f"x = {call}")
     assert query("SELECT reflect, t.java_method FROM t").tree
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "0." + "9" * 5000, "1e" + "9" * 5000])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "SELECT {} AS v",
+        "SELECT id FROM n LIMIT {}",
+        "SELECT id FROM n WHERE id = {}",
+        "INSERT INTO n VALUES ({})",
+        "UPDATE n SET id = {}",
+        "DELETE FROM n WHERE id = {}",
+        "ALTER TABLE n ADD CONSTRAINT c CHECK (id < {})",
+    ],
+)
+def test_P65_a_number_of_thousands_of_digits_is_an_error_of_ours(
+    warehouse: Warehouse, form: str, number: str
+) -> None:
+    """Python makes no number of more than 4,300 digits, and says so in a ValueError."""
+    warehouse.sql("CREATE TABLE IF NOT EXISTS n (id int)")
+    with pytest.raises(InvalidExpression, match="characters is of no type; write a shorter one"):
+        warehouse.sql(form.format(number))
+    with pytest.raises(AcidError):
+        warehouse.table("n").to_arrow(where=f"id = {number}")

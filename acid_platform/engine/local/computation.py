@@ -315,7 +315,8 @@ def value_sql(text: str, column: Column, scope: NameScope, table: str) -> str:
     """DuckDB's SQL of an expression as a value of the column, under the column's name.
 
     Raises WrongType if the type does not fit, UnknownColumn, InvalidExpression, NeedsSpark. The SQL
-    fails with WrongType for a value that does not fit; a constant one fails here.
+    fails with WrongType for a value that does not fit; a constant one fails here, unless it is a
+    text that is too long, which Spark finds in a row alone.
     """
     with in_proportion(text) as statement:
         stored = _stored_sql(translate_value(text, scope), text, column, table)
@@ -323,6 +324,8 @@ def value_sql(text: str, column: Column, scope: NameScope, table: str) -> str:
         require_values([stored])
     else:
         require_values(constant.sql for constant in statement.constants)
+    if column.type.kind in CHAR_TYPES:
+        stored = _cut(stored, column, table)
     return f"{stored} AS {identifier(column.name)}"
 
 
@@ -342,8 +345,6 @@ def _stored_sql(value: Typed, text: str, column: Column, table: str) -> str:
         failure = wrong_type(f"[CAST_OVERFLOW] a number of column {column.name!r} is beyond float")
         beyond = f"isinf({stored}) AND NOT isinf({value.sql})"
         stored = f"CASE WHEN {beyond} THEN {failure} ELSE {stored} END"
-    if column.type.kind in CHAR_TYPES:
-        stored = _cut(stored, column, table)
     return stored
 
 
