@@ -20,6 +20,8 @@ statement with an error must leave the rows of all tables as they are. A line `o
 a record says that the other engine raises NeedsSpark there; for that engine the case ends with it.
 `# skip s3: …` leaves a case out of a configuration, and says why.
 
+Cases in `statements/more` are for `make test` in the local engine alone.
+
 `python -m tests.conformance.record FILE` writes what the queries of a file answer into it.
 """
 

@@ -14,7 +14,6 @@ from acid_platform import (
     NoSuchPartition,
     OverwriteThenWrite,
     PartitionColumnUpdate,
-    SourceRowsAmbiguous,
     Table,
     UnknownColumn,
     Warehouse,
@@ -76,37 +75,6 @@ def test_P20_update_delete_and_insert_in_one_statement(table: Table) -> None:
     assert ids_of_rows == 11
 
 
-def test_the_first_clause_that_applies_counts(table: Table) -> None:
-    counts = table.merge(
-        source(1, 2, 3, 30, 31),
-        "t.id = s.id",
-        clauses=[
-            MergeClause(MergeAction.UPDATE, {"v": "concat(t.v, s.v)"}, "s.id = 1"),
-            MergeClause(MergeAction.DELETE, None, "s.id <= 2"),
-            MergeClause(MergeAction.INSERT, {"id": "s.id + 100", "m": "5"}, "s.id = 30"),
-        ],
-    )
-    assert counts == MergeCounts(updated=1, deleted=1, inserted=1)
-    assert rows(table) == [
-        *((i, "as1" if i == 1 else "a", i % 2) for i in range(10) if i != 2),
-        (130, None, 5),
-    ]
-
-
-def test_several_source_rows_for_one_row_are_refused_and_nothing_is_written(table: Table) -> None:
-    before = rows(table)
-    with pytest.raises(SourceRowsAmbiguous, match="2 source rows match one row"):
-        table.merge([*source(1), *source(1)], "t.id = s.id", when_matched_update={"v": "s.v"})
-    assert rows(table) == before
-    # Twice in the source, but only one of both changes the row.
-    counts = table.merge(
-        [{"id": 1, "v": "x", "m": 1}, {"id": 1, "v": "y", "m": 1}],
-        "t.id = s.id",
-        when_matched_delete="s.v = 'y'",
-    )
-    assert counts == MergeCounts(deleted=1)
-
-
 @pytest.mark.parametrize("warehouse", ["auto"], indirect=True)
 def test_a_volatile_source_decides_once(table: Table, spark: SparkSession) -> None:
     frame = spark.range(0, 2000, 1, 4).select(
@@ -129,6 +97,7 @@ def test_a_volatile_source_decides_once(table: Table, spark: SparkSession) -> No
         ({"when_matched_delete": "s.nope = 1"}, UnknownColumn),
         ({"when_not_matched_insert": {"nope": "1"}}, UnknownColumn),
         ({}, InvalidExpression),
+        ({"clauses": [MergeClause(MergeAction.DELETE)] * 2}, InvalidExpression),  # never reached
     ],
     ids=lambda one: str(one)[:30] if isinstance(one, dict) else "",
 )

@@ -21,6 +21,10 @@ from tests.gateway.conftest import serving
 from tests.stores.conftest import a_bucket, a_server, opened
 
 OUR_CASES = [pytest.param(case, id=f"{case.file[:-4]} {case.test}") for case in cases(OURS)]
+MORE_CASES = [
+    pytest.param(case, id=f"{case.file[:-4]} {case.test}") for case in cases(OURS / "more")
+]
+"""What Spark and S3 are asked in `make test-all`, and the local engine in `make test`."""
 PUBLISHED_CASES = [
     pytest.param(
         case,
@@ -76,7 +80,7 @@ def through_the_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Co
 @pytest.mark.parametrize(
     "case",
     [
-        *filter(changes, OUR_CASES),
+        *filter(changes, [*OUR_CASES, *MORE_CASES]),
         *(
             pytest.param(*parameter.values, id=parameter.id, marks=pytest.mark.slow)
             for parameter in filter(changes, PUBLISHED_CASES)
@@ -94,13 +98,27 @@ def test_P33_our_statements(configuration: Configuration, case: Case) -> None:
     configuration.check(case)
 
 
+@pytest.mark.parametrize("case", MORE_CASES)
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        "local",
+        pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.more]),
+        pytest.param("s3", marks=pytest.mark.more),
+    ],
+    indirect=True,
+)
+def test_P33_more_of_our_statements(configuration: Configuration, case: Case) -> None:
+    configuration.check(case)
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_P33_our_statements_over_spark_connect(tmp_path: Path) -> None:
     """In a process of its own: one holds either classic sessions or those of Spark Connect."""
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    chosen = "test_P33_our_statements and spark and not connect"
+    chosen = "our_statements and spark and not connect"
     with connect_server(tmp_path / "server.log") as (remote, _):
         done = subprocess.run(
             [*run, "-k", chosen, __file__],

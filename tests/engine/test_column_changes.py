@@ -103,47 +103,6 @@ def test_a_dropped_name_is_used_again_for_another_type(warehouse: Warehouse, kin
         table.rollback_to("then")
 
 
-def test_replaced_columns_keep_the_values_of_those_that_stay(warehouse: Warehouse) -> None:
-    table = created(warehouse, "replaced")
-    warehouse.sql(f"ALTER TABLE {table.name} REPLACE COLUMNS (note date, s struct<x:int,y:string>,"
-                  " id bigint)")  # fmt: skip
-    assert [str(column) for column in table.columns] == [
-        "note date",
-        "s struct<x:int,y:string>",
-        "id bigint",
-    ]
-    assert [(row["note"], row["s"]["x"], row["id"]) for row in table.to_arrow().to_pylist()] == [
-        (None, id, id) for id in (1, 2, 3)
-    ]
-    with pytest.raises(InvalidDefinition, match="has rows, and none of its columns would stay"):
-        warehouse.sql(f"ALTER TABLE {table.name} REPLACE COLUMNS (a int)")
-    with pytest.raises(InvalidDefinition, match="can't become"):
-        warehouse.sql(f"ALTER TABLE {table.name} REPLACE COLUMNS (id int)")
-    table.delete()
-    warehouse.sql(f"ALTER TABLE {table.name} REPLACE COLUMNS (id string)")
-    warehouse.sql(f"INSERT INTO {table.name} VALUES ('x')")
-    assert table.to_arrow().to_pylist() == [{"id": "x"}]
-
-
-def test_a_rename_that_widens_and_a_place(warehouse: Warehouse) -> None:
-    table = created(warehouse, "changed")
-    warehouse.sql(f"ALTER TABLE {table.name} CHANGE COLUMN id key bigint COMMENT 'k' AFTER v")
-    assert [str(column) for column in table.columns][:2] == ["v string", "key bigint"]
-    assert table.record.comments == {"key": "k"}
-    table.insert([{"v": "big", "key": 1 << 40, "s": None}])
-    assert rows_of(table, ["key", "v"]) == [(1, "v1"), (2, "v2"), (3, "v3"), (1 << 40, "big")]
-    for text in ("ALTER COLUMN key FIRST", "ALTER COLUMN key COMMENT 'id'"):
-        warehouse.sql(f"ALTER TABLE {table.name} {text}")
-    assert table.columns[0].name == "key"
-    assert table.record.comments == {"key": "id"}
-    with pytest.raises(InvalidDefinition, match="can't become int"):
-        warehouse.sql(f"ALTER TABLE {table.name} ALTER COLUMN key TYPE int")
-    with pytest.raises(InvalidDefinition, match="has a column 'v' already"):
-        warehouse.sql(f"ALTER TABLE {table.name} RENAME COLUMN key TO v")
-    with pytest.raises(UnknownColumn, match="did you mean key"):
-        warehouse.sql(f"ALTER TABLE {table.name} RENAME COLUMN kei TO k")
-
-
 def test_text_files_know_columns_by_their_place(warehouse: Warehouse) -> None:
     properties = {"transactional_properties": "insert_only", "acid.format": "csv"}
     table = warehouse.create_table("db.places", "id int, v string", properties=properties)
@@ -171,20 +130,6 @@ def test_P39_consumers_of_changes_see_no_change(warehouse: Warehouse) -> None:
     then = table.changes_arrow(0, caught_up).read_all().to_pylist()
     assert sorted((row["id"], row["v"]) for row in then) == [(1, "v1"), (2, "v2"), (3, "v3")]
     assert table.changes_arrow(renamed).read_all().num_rows == 3
-
-
-def test_a_view_never_reads_another_column_of_the_same_name(warehouse: Warehouse) -> None:
-    table = created(warehouse, "viewed")
-    warehouse.sql(f"CREATE VIEW db.over_viewed AS SELECT id, v FROM {table.name}")
-    table.rename_column("v", "w")
-    with pytest.raises(UnknownColumn, match=r"view db\.over_viewed reads column 'v'"):
-        warehouse.sql("SELECT * FROM db.over_viewed")
-    for text in ("ADD COLUMN v string", "RENAME COLUMN w TO v"):
-        with pytest.raises(InvalidDefinition, match="no longer has; drop the view"):
-            warehouse.sql(f"ALTER TABLE {table.name} {text}")
-    warehouse.sql(f"CREATE OR REPLACE VIEW db.over_viewed AS SELECT id, w FROM {table.name}")
-    assert len(warehouse.sql("SELECT * FROM db.over_viewed").collect()) == 3
-    table.rename_column("w", "v")
 
 
 def test_nothing_has_changed_if_the_commit_fails(
@@ -261,18 +206,6 @@ def test_an_erasure_is_not_proven_while_files_of_other_columns_stay(warehouse: W
     assert rows_of(table, ["id", "w"]) == [(2, "v2"), (3, "v3")]
 
 
-def test_a_column_that_a_constraint_names_stays(warehouse: Warehouse) -> None:
-    warehouse.sql("CREATE TABLE db.constrained (id int, n int CHECK (n > 0), v string)")
-    warehouse.sql("INSERT INTO db.constrained VALUES (1, 2, 'a')")
-    for text in ("RENAME COLUMN n TO m", "DROP COLUMN n", "REPLACE COLUMNS (id int)"):
-        with pytest.raises(InvalidDefinition, match="column 'n' can't go, since constraint"):
-            warehouse.sql(f"ALTER TABLE db.constrained {text}")
-    warehouse.sql("ALTER TABLE db.constrained DROP COLUMN v")
-    assert warehouse.table("db.constrained").to_arrow().to_pylist() == [{"id": 1, "n": 2}]
-    with pytest.raises(AcidError, match="n > 0"):
-        warehouse.sql("INSERT INTO db.constrained VALUES (2, -1)")
-
-
 VALUES: dict[str, tuple[Any, Any]] = {
     "string": ("text", "again"),
     "int": (3, 4),
@@ -326,17 +259,6 @@ def test_every_type_may_follow_every_other_under_its_name(warehouse: Warehouse) 
             table.compact("major")
             require_readable(warehouse, table, old, new)
             assert table.delete("id = 2") == 1
-
-
-def test_two_columns_change_their_names(warehouse: Warehouse) -> None:
-    table = warehouse.create_table("db.swap", "id int, a string, b array<int>")
-    table.insert([{"id": 1, "a": "t", "b": [1]}])
-    table.delete()
-    for old, new in (("a", "x string"), ("b", "a array<int>"), ("x", "b string")):
-        table.change_column(old, new)
-    table.insert([{"id": 2, "a": [7], "b": "u"}])
-    assert table.to_arrow().to_pylist() == [{"id": 2, "b": "u", "a": [7]}]
-    assert table.count("b = 'u'") == 1
 
 
 def test_a_rollback_over_a_name_used_again_loses_nothing(warehouse: Warehouse) -> None:

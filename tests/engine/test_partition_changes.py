@@ -9,11 +9,8 @@ from typing import Any
 import pytest
 
 from acid_platform import (
-    InvalidExpression,
     NoSuchPartition,
     Table,
-    TableExists,
-    UnsupportedStatement,
     Warehouse,
 )
 from acid_platform.metastore.client.metastore import Metastore
@@ -60,41 +57,6 @@ def test_a_partition_gets_other_values(warehouse: Warehouse, kind: str) -> None:
     assert places(table) == then
 
 
-def test_what_is_no_new_place(warehouse: Warehouse) -> None:
-    table = created(warehouse, "refused")
-    alter, then = f"ALTER TABLE {table.name}", places(table)
-    for text, error, message in (
-        (
-            "PARTITION (ds='2024-01-02', hr=2) RENAME TO PARTITION (ds='2024-01-02', hr=12)",
-            TableExists,
-            "already has partition ds=2024-01-02/hr=12",
-        ),
-        (
-            "PARTITION (ds='2030-01-01', hr=2) RENAME TO PARTITION (ds='2030-01-02', hr=2)",
-            NoSuchPartition,
-            "has no partition",
-        ),
-        (
-            "PARTITION (ds='2024-01-02') RENAME TO PARTITION (ds='2024-01-04')",
-            NoSuchPartition,
-            "needs a value for hr",
-        ),
-        (
-            "PARTITION (ds='2024-01-02', hr=2) RENAME TO PARTITION (ds='2024-01-02', hr='x')",
-            NoSuchPartition,
-            "hr has the type int",
-        ),
-        ("ADD PARTITION (ds='a', hr=1) LOCATION '/x'", UnsupportedStatement, "acid adopt"),
-        ("DROP PARTITION (ds)", InvalidExpression, "needs values: write PARTITION \\(ds=value\\)"),
-        ("DROP PARTITION (day < '2')", NoSuchPartition, "has no partition column 'day'"),
-        ("DROP PARTITION (hr < 'x')", NoSuchPartition, "hr has the type int"),
-        ("DROP PARTITION (hr > 100)", NoSuchPartition, "has no partition hr > 100"),
-    ):
-        with pytest.raises(error, match=message):
-            warehouse.sql(f"{alter} {text}")
-    assert places(table) == then
-
-
 def test_rows_that_others_write_into_the_old_partition_stay(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,39 +74,6 @@ def test_rows_that_others_write_into_the_old_partition_stay(
     assert (9, "2024-01-01", 1) in places(table)
     assert (1, "2024-01-09", 1) in places(table)
     assert len(places(table)) == 6
-
-
-@pytest.mark.parametrize(
-    ("spec", "left"),
-    [
-        ("PARTITION (ds<'2024-01-03', hr>1)", [1, 4, 5]),
-        ("PARTITION (hr>=3)", [1, 2, 4]),
-        ("PARTITION (hr != 2)", [2, 4]),
-        ("PARTITION (hr <= 2), PARTITION (ds='2024-01-03', hr=NULL)", [3, 5]),
-        ("PARTITION (ds > '2024-01-01', ds < '2024-01-03')", [1, 4, 5]),
-        ("PARTITION (hr > '9')", [1, 2, 4, 5]),
-    ],
-)
-def test_partitions_that_a_comparison_names_are_dropped(
-    warehouse: Warehouse, spec: str, left: list[int]
-) -> None:
-    """Hours compare as numbers, and a NULL with nothing."""
-    table = created(warehouse, f"compared{len(warehouse.tables())}")
-    table.tag("then")
-    warehouse.sql(f"ALTER TABLE {table.name} DROP {spec}")
-    assert [id for id, _, _ in places(table)] == left
-    assert len(places(table, as_of="then")) == 5
-    warehouse.sql(f"ALTER TABLE {table.name} DROP IF EXISTS {spec}")
-
-
-def test_a_column_without_a_value_is_for_rows_of_an_insert(warehouse: Warehouse) -> None:
-    table = created(warehouse, "listed")
-    with pytest.raises(InvalidExpression, match=r"PARTITION \(ds\) of db.listed needs values"):
-        warehouse.sql(f"TRUNCATE TABLE {table.name} PARTITION (ds, hr='12')")
-    warehouse.sql(f"TRUNCATE TABLE {table.name} PARTITION (hr='12')")
-    assert [id for id, _, _ in places(table)] == [1, 2, 4, 5]
-    warehouse.sql(f"INSERT INTO {table.name} PARTITION (ds, hr=12) VALUES (7, '2024-02-01')")
-    assert (7, "2024-02-01", 12) in places(table)
 
 
 # --- one form of each value ----------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform import InvalidExpression, Table, Warehouse, WrongType
+from acid_platform import Table, Warehouse, WrongType
 from acid_platform.services import cleaner
 from tests.conftest import temporary_warehouse
 
@@ -31,39 +31,6 @@ def table(warehouse: Warehouse) -> Table:
     made = warehouse.create_table("db.t", "id int, v string")
     made.insert([{"id": 1, "v": "a"}, {"id": 2, "v": "b"}])
     return made
-
-
-@pytest.mark.parametrize(
-    ("statement", "named"),
-    [
-        ("UPDATE db.t SET id = CAST(1 / (id - 1) AS int)", "Division by zero"),
-        ("UPDATE db.t SET v = array('a')[id]", "out of bounds"),
-        ("DELETE FROM db.t WHERE id % (id - 1) = 0", "Remainder by zero"),
-        (
-            "DELETE FROM db.t WHERE id = (SELECT id FROM db.t)",
-            {"spark": "More than one row returned", "auto": "a value has several rows"},
-        ),
-        ("CREATE TABLE db.u AS SELECT 1 / (id - 1) AS x FROM db.t", "Division by zero"),
-        ("INSERT INTO db.t SELECT CAST(1 / (id - 1) AS int), v FROM db.t", "Division by zero"),
-        ("UPDATE db.t SET v = raise_error('stop here')", "stop here"),
-        ("DELETE FROM db.t WHERE raise_error('stop here') IS NULL", "stop here"),
-        ("DELETE FROM db.t WHERE id > 1234567890123456789012345678901234567890", "38"),
-    ],
-)
-def test_an_expression_without_a_value_is_an_error_of_the_platform(
-    warehouse: Warehouse,
-    table: Table,
-    statement: str,
-    named: str | dict[str, str],
-    request: pytest.FixtureRequest,
-) -> None:
-    by_engine = {"spark": named, "auto": named} if isinstance(named, str) else named
-    told = by_engine[request.node.callspec.params["warehouse"]]
-    with pytest.raises(InvalidExpression, match=told) as raised:
-        warehouse.sql(statement)
-    assert "ansi.enabled" not in str(raised.value)
-    assert table.count() == 2
-    assert "u" not in [name.partition(".")[2] for name in warehouse.tables()]
 
 
 LOST = datetime.datetime(1969, 12, 31, 23, 59, 59, 500_000)

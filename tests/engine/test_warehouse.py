@@ -17,7 +17,6 @@ from acid_platform import (
     SnapshotExpired,
     Table,
     Warehouse,
-    WriteConflict,
 )
 from acid_platform.services import cleaner
 from tests.conftest import MOSTLY_LOCAL, compact_with, temporary_warehouse
@@ -76,46 +75,6 @@ def test_T34_overwrite_replaces_the_partitions_of_its_rows_or_the_named_one(mont
     months.overwrite([], partition={"month": 2})
     assert rows(months, where="month = 2") == []
     assert "month=2/base_0000003" in directories(months)
-
-
-def test_S4_a_transaction_reads_its_own_writes_and_nobody_else_does(
-    warehouse: Warehouse, months: Table
-) -> None:
-    with warehouse.transaction() as txn:
-        table = txn.table("db.m")
-        table.delete("month = 1")
-        table.insert([{"id": 7, "v": "new", "month": 4}])
-        assert sorted(row.id for row in table.read().collect()) == [2, 3, 4, 5, 7]
-        table.update({"v": "'twice'"}, "id = 7")
-        assert len(rows(months)) == 6
-    assert rows(months, where="id = 7") == [(7, "twice", 4)]
-    assert len(rows(months)) == 5
-
-
-def test_T31_first_committer_wins_per_partition(warehouse: Warehouse, months: Table) -> None:
-    first, second, third = (warehouse.transaction() for _ in range(3))
-    first.table("db.m").update({"v": "'1'"}, "month = 1")
-    second.table("db.m").delete("month = 1 and id = 0")
-    third.table("db.m").update({"v": "'3'"}, "month = 3")
-    first.commit()
-    third.commit()
-    with pytest.raises(WriteConflict) as conflict:
-        second.commit()
-    # Table, partition, and both transactions with what they did from when to when.
-    for text in (
-        "db.m month=1: ",
-        f"delete of transaction [{second.id}, now]",
-        f"update of transaction [{first.id}, ",
-    ):
-        assert text in str(conflict.value)
-    assert rows(months) == [
-        (0, "1", 1),
-        (1, "1", 1),
-        (2, "c", 2),
-        (3, "d", 2),
-        (4, "3", 3),
-        (5, "3", 3),
-    ]
 
 
 def test_T15_a_reader_in_a_loop_sees_each_statement_whole_or_not_at_all(
@@ -222,19 +181,6 @@ def test_minor_compaction_keeps_every_row_id_and_deletes(
         f"delta_0000001_0000004_v{txn:07d}",
     ]
     assert rows(table, row_id=True) == expected
-
-
-def test_add_columns_leaves_files_and_reads_null(warehouse: Warehouse) -> None:
-    table = warehouse.create_table("db.t", "id int")
-    table.insert([{"id": 1}])
-    table.add_columns("note string")
-    table.insert([{"id": 2, "note": "n"}])
-    assert rows(table) == [(1, None), (2, "n")]
-    table.update({"id": "3"}, "id = 1")  # trinodb/trino #6281
-    table.update({"note": "'m'", "id": "id + 2"}, "note = 'n'")
-    assert rows(table) == [(3, None), (4, "m")]
-    table.compact("major")
-    assert rows(table) == [(3, None), (4, "m")]
 
 
 def test_a_partition_has_one_name_however_it_is_given(months: Table) -> None:

@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform import Warehouse
-from acid_platform.engine.interface import Result
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
 from acid_platform.handles.row_statements import OverwriteRows
 from acid_platform.sql.answers import Done
@@ -42,46 +41,6 @@ def warehouse(
         parts = opened.create_table("parts", "k int, v string", partitioned_by=["p string"])
         parts.insert([{"k": 7, "v": "old", "p": "x"}, {"k": 8, "v": "old", "p": "y"}])
         yield opened
-
-
-@pytest.mark.parametrize(
-    "source", ["VALUES (1{nulls})", "SELECT 1{nulls}", "SELECT v.* FROM (SELECT 1{nulls}) v"]
-)
-def test_a_column_of_any_type_takes_rows_of_nothing_but_null(
-    warehouse: Warehouse, source: str
-) -> None:
-    kinds = [
-        "boolean",
-        "tinyint",
-        "bigint",
-        "float",
-        "decimal(5,2)",
-        "string",
-        "char(3)",
-        "varchar(3)",
-        "binary",
-        "date",
-        "timestamp",
-        "array<int>",
-        "map<int,string>",
-        "struct<x:int>",
-    ]
-    name = f"nulls{len(warehouse.tables())}"
-    columns = ", ".join(f"c{place} {kind}" for place, kind in enumerate(kinds))
-    warehouse.sql(f"CREATE TABLE {name} (id int, {columns}) PARTITIONED BY (p int)")
-    nulls = ", NULL" * (len(kinds) + 1)
-    warehouse.sql(f"INSERT INTO {name} {source.format(nulls=nulls)}")
-    (row,) = warehouse.table(name).to_arrow().to_pylist()
-    assert tuple(row.values()) == (1, *[None] * (len(kinds) + 1))
-
-
-def test_a_condition_that_only_some_matches_meet_deletes_once(warehouse: Warehouse) -> None:
-    table = warehouse.create_table("twice", "id int", partitioned_by=["p string"])
-    table.insert([{"id": i, "p": "ab"[i % 2]} for i in range(8)])
-    source = [{"id": i % 8, "n": i} for i in range(20)]  # 0 to 3 come three times
-    counts = table.merge(source, "t.id = s.id", when_matched_delete="s.n <> 1 AND t.id <> 5")
-    assert counts == MergeCounts(deleted=7)
-    assert table.to_arrow().to_pylist() == [{"id": 5, "p": "b"}]
 
 
 def test_python_has_the_same_clauses(warehouse: Warehouse) -> None:
@@ -121,33 +80,6 @@ def test_IF_NOT_EXISTS_sees_a_partition_that_another_writer_makes_meanwhile(
     answer = warehouse.sql("INSERT OVERWRITE raced PARTITION (p='x') IF NOT EXISTS SELECT 2")
     assert isinstance(answer, Done) and (answer.rows, str(answer)) == (0, "No rows affected")
     assert table.to_arrow().to_pylist() == [{"k": 1, "p": "x"}]
-
-
-def test_orders_of_hive(warehouse: Warehouse) -> None:
-    for clause, ids in {
-        "SORT BY id DESC": [3, 2, 1],
-        "DISTRIBUTE BY v SORT BY v DESC": [3, 2, 1],
-        "CLUSTER BY id": [1, 2, 3],
-    }.items():
-        result = warehouse.sql(f"SELECT id FROM t {clause}")
-        assert isinstance(result, Result)
-        found = [row["id"] for row in result.to_arrow().to_pylist()]
-        assert sorted(found) == [1, 2, 3], "Spark sorts what each task has"
-        assert result.engine == "spark" or found == ids
-
-
-def test_the_numbers_of_groups_are_those_of_hive(warehouse: Warehouse) -> None:
-    grouped = warehouse.sql(
-        "SELECT v, GROUPING__ID FROM t GROUP BY v WITH ROLLUP ORDER BY GROUPING__ID DESC, v",
-        engine="spark",
-    ).to_arrow()  # type: ignore[union-attr]
-    assert [tuple(row.values()) for row in grouped.to_pylist()] == [
-        (None, 1),
-        ("a", 0),
-        ("b", 0),
-        ("c", 0),
-    ]
-    assert grouped.column_names == ["v", "grouping__id"]
 
 
 def test_inserts_of_one_statement_commit_together(warehouse: Warehouse) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from acid_platform import InvalidDefinition, UnknownColumn, Warehouse
 from acid_platform.engine.interface import Result
-from acid_platform.metastore.records import TableRecord
 from tests.conftest import temporary_warehouse
 
 
@@ -59,31 +58,6 @@ def test_comments_are_shown_and_written_down(warehouse: Warehouse) -> None:
     assert records[0].properties == records[1].properties
 
 
-def test_a_change_keeps_the_comment_unless_it_gives_another(warehouse: Warehouse) -> None:
-    warehouse.sql("CREATE TABLE c (a int COMMENT 'first', b string)")
-
-    def record() -> TableRecord:
-        return warehouse.table("c").record
-
-    warehouse.sql("INSERT INTO c VALUES (1, 'x')")
-    warehouse.sql("ALTER TABLE c CHANGE a a bigint")
-    assert record().comments == {"a": "first"}
-    warehouse.sql("ALTER TABLE c CHANGE COLUMN b b string COMMENT 'after a' FIRST")
-    warehouse.sql("ALTER TABLE c ADD COLUMNS (d map<string,int> COMMENT 'x, y', e int)")
-    assert record().comments == {"a": "first", "b": "after a", "d": "x, y"}
-    assert [name for name, _ in record().columns] == ["b", "a", "d", "e"]
-    warehouse.sql("ALTER TABLE c CHANGE a a bigint COMMENT ''")
-    warehouse.sql("ALTER TABLE c SET TBLPROPERTIES ('comment'='all of it')")
-    assert record().comments == {"b": "after a", "d": "x, y"}
-    warehouse.sql("INSERT INTO c (a) VALUES (2)")
-    warehouse.table("c").rollback_to(1)
-    assert record().comments == {"b": "after a", "d": "x, y"}
-    assert record().properties["comment"] == "all of it"
-    warehouse.sql("TRUNCATE TABLE c")
-    warehouse.sql("ALTER TABLE c CHANGE d renamed map<string,int>")
-    assert record().comments == {"b": "after a", "renamed": "x, y"}
-
-
 def test_views_have_comments(warehouse: Warehouse) -> None:
     warehouse.sql("CREATE TABLE v_of (id int COMMENT 'not inherited', v string)")
     warehouse.sql(
@@ -122,19 +96,3 @@ def test_a_table_from_a_query_and_from_python_has_comments(warehouse: Warehouse)
         table.add_columns("z int", {"id": "not new"})
     with pytest.raises(InvalidDefinition, match="half of a character"):
         table.add_columns("z int", {"z": "\ud800"})
-
-
-def test_a_database_is_described(warehouse: Warehouse) -> None:
-    warehouse.sql("CREATE DATABASE sales COMMENT 'what we sell' WITH DBPROPERTIES ('team'='shop')")
-    place = f"{warehouse.metastore.places.root}/sales.db"
-    row = ("sales", "what we sell", place, "acid", "USER")
-    assert listed(warehouse, "DESCRIBE DATABASE sales") == [(*row, "")]
-    assert listed(warehouse, "DESCRIBE SCHEMA EXTENDED sales") == [(*row, "{team=shop}")]
-    warehouse.sql("ALTER DATABASE sales SET DBPROPERTIES ('team'='web', 'tier'='1')")
-    warehouse.sql("ALTER DATABASE sales SET OWNER ROLE Admins")
-    row = (*row[:3], "Admins", "ROLE")
-    assert listed(warehouse, "DESCRIBE DATABASE EXTENDED sales") == [(*row, "{team=web, tier=1}")]
-    warehouse.sql("CREATE DATABASE IF NOT EXISTS sales COMMENT 'another'")
-    assert listed(warehouse, "DESCRIBE DATABASE sales") == [(*row, "")]
-    with pytest.raises(InvalidDefinition, match="no database sale; did you mean sales"):
-        warehouse.sql("ALTER DATABASE sale SET OWNER USER ann")

@@ -23,26 +23,6 @@ def types(warehouse: Warehouse, table: str) -> dict[str, str]:
     return {one["col_name"]: one["data_type"] for one in described}
 
 
-def test_a_table_declares_it_everywhere(warehouse: Warehouse) -> None:
-    warehouse.sql(
-        f"CREATE TABLE db.t (id int, z {LOCAL_ZONE}, y TIMESTAMP_LTZ, a array<{LOCAL_ZONE}>,"
-        f" s struct<x:{LOCAL_ZONE.upper()},n:int>)"
-    )
-    warehouse.sql(f"ALTER TABLE db.t ADD COLUMNS (w {LOCAL_ZONE})")
-    warehouse.sql(f"ALTER TABLE db.t CHANGE w w {LOCAL_ZONE} AFTER id")
-    assert types(warehouse, "db.t") == {
-        "id": "int",
-        "w": LOCAL_ZONE,
-        "z": LOCAL_ZONE,
-        "y": LOCAL_ZONE,
-        "a": f"array<{LOCAL_ZONE}>",
-        "s": f"struct<x:{LOCAL_ZONE},n:int>",
-    }
-    warehouse.table("db.t").insert([{"id": 1, "z": NOON}])
-    assert warehouse.sql("UPDATE db.t SET y = z WHERE z > '2020-01-01'").rows == 1
-    assert warehouse.sql("SELECT y FROM db.t").to_arrow()["y"].to_pylist() == [NOON]
-
-
 def test_create_table_as_keeps_it(warehouse: Warehouse) -> None:
     warehouse.create_table("db.src", f"id int, z {LOCAL_ZONE}, t timestamp").insert(
         [{"id": 1, "z": NOON, "t": NOON.replace(tzinfo=None)}]

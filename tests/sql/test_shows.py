@@ -5,13 +5,8 @@ from __future__ import annotations
 import pytest
 
 from acid_platform import (
-    InvalidDefinition,
     InvalidExpression,
     NeedsSpark,
-    NoSuchPartition,
-    NoSuchTable,
-    UnknownColumn,
-    UnsupportedStatement,
     Warehouse,
 )
 from acid_platform.metastore.operations import listings
@@ -45,68 +40,9 @@ def lines(warehouse: Warehouse, text: str) -> list[object]:
     return [row[0] for row in shown(warehouse, text)]
 
 
-def test_names_of_columns_views_and_partitions(warehouse: Warehouse) -> None:
-    assert lines(warehouse, "SHOW COLUMNS IN t") == ["id", "v", "ds", "hr"]
-    assert lines(warehouse, "SHOW COLUMNS FROM t FROM default LIKE '*d*'") == ["id", "ds"]
-    assert lines(warehouse, "SHOW COLUMNS IN w") == ["id", "v"]
-    assert lines(warehouse, "SHOW VIEWS") == ["w"]
-    assert lines(warehouse, "SHOW VIEWS IN d") == []
-    assert lines(warehouse, "SHOW VIEWS 'x*|w'") == ["w"]
-    assert lines(warehouse, "SHOW PARTITIONS t PARTITION (ds='a')") == ["ds=a/hr=1", "ds=a/hr=2"]
-    assert lines(warehouse, "SHOW PARTITIONS t PARTITION (hr='01')") == ["ds=a/hr=1", "ds=b/hr=1"]
-    assert lines(warehouse, "SHOW PARTITIONS t PARTITION (ds='c')") == []
-
-
-@pytest.mark.parametrize(
-    ("text", "error", "message"),
-    [
-        ("SHOW COLUMNS IN nope", NoSuchTable, "no table default.nope"),
-        ("SHOW COLUMNS IN default.t IN d", InvalidExpression, "has a database already"),
-        ("SHOW PARTITIONS t PARTITION (m=1)", NoSuchPartition, "no partition column 'm'"),
-        ("SHOW LOCKS t PARTITION (m=1)", NoSuchPartition, "no partition column 'm'"),
-        ("SHOW COMPACTIONS STATUS 'done'", InvalidExpression, "choose one of initiated, working"),
-        ("SHOW COMPACTIONS TYPE 'rebalance'", InvalidExpression, "choose one of MAJOR, MINOR"),
-        ("SHOW COMPACTIONS ORDER BY cc_x", InvalidExpression, "there is no such column"),
-        ("DESCRIBE t nope", UnknownColumn, "no column 'nope'; DESCRIBE default.t"),
-        ("DESCRIBE t PARTITION (ds='c', hr=1)", NoSuchPartition, "no partition ds=c/hr=1"),
-        ("DESCRIBE t PARTITION (ds='a')", NoSuchPartition, "needs a value for hr"),
-        ("DESCRIBE DATABASE nope", InvalidDefinition, "no database nope"),
-        ("ANALYZE TABLE nope COMPUTE STATISTICS", NoSuchTable, "no table default.nope"),
-        ("ANALYZE TABLE w COMPUTE STATISTICS", UnsupportedStatement, "is a view"),
-        ("ANALYZE TABLE t COMPUTE STATISTICS FOR COLUMNS x", UnknownColumn, "'x'"),
-        ("ALTER TABLE t UNSET TBLPROPERTIES ('x')", InvalidDefinition, "no property 'x'"),
-        ("CREATE TABLE u LIKE nope", NoSuchTable, "no table default.nope"),
-        (
-            "ALTER TABLE t COMPACT 'major' WITH OVERWRITE TBLPROPERTIES ('orc.compress'='zlib')",
-            InvalidDefinition,
-            "no compaction reads the property 'orc.compress'",
-        ),
-    ],
-)
-def test_errors(warehouse: Warehouse, text: str, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        warehouse.sql(text)
-
-
-def test_properties(warehouse: Warehouse) -> None:
-    assert ("owner.team", "a") in shown(warehouse, "SHOW TBLPROPERTIES t")
-    assert shown(warehouse, "SHOW TBLPROPERTIES t ('owner.team')") == [("owner.team", "a")]
+def test_describe(warehouse: Warehouse) -> None:
     missing = "Table default.t does not have property: x"
     assert shown(warehouse, "SHOW TBLPROPERTIES t ('x')") == [(missing, "")]
-    assert shown(warehouse, "SHOW TBLPROPERTIES w") == []
-    warehouse.sql("CREATE TABLE p (id int) TBLPROPERTIES ('a'='1', 'b'='2', 'c'='3')")
-    warehouse.sql("ALTER TABLE p UNSET TBLPROPERTIES ('a', 'b')")
-    warehouse.sql("ALTER TABLE p UNSET TBLPROPERTIES IF EXISTS ('a')")
-    with pytest.raises(InvalidDefinition, match="no property 'a'"):
-        warehouse.sql("ALTER TABLE p UNSET TBLPROPERTIES ('c', 'a')")
-    assert shown(warehouse, "SHOW TBLPROPERTIES p ('c')") == [("c", "3")]
-    warehouse.sql("DROP TABLE p")
-
-
-def test_describe(warehouse: Warehouse) -> None:
-    assert shown(warehouse, "DESCRIBE t V") == [("v", "string", "")]
-    assert shown(warehouse, "DESCRIBE t hr") == [("hr", "int", "")]
-    assert shown(warehouse, "DESCRIBE w id") == [("id", "int", "")]
     whole = shown(warehouse, "DESCRIBE t")
     assert shown(warehouse, "DESCRIBE t PARTITION (ds='a', hr=2)") == whole
     assert shown(warehouse, "DESCRIBE EXTENDED t") == shown(warehouse, "DESCRIBE FORMATTED t")
@@ -157,34 +93,6 @@ def test_locks_of_a_table_a_partition_and_a_database(warehouse: Warehouse) -> No
         ):
             assert shown(warehouse, text) == []
         txn.abort()
-
-
-def test_statistics_are_recorded_by_commits(warehouse: Warehouse) -> None:
-    for text in (
-        "ANALYZE TABLE t COMPUTE STATISTICS",
-        "ANALYZE TABLE t PARTITION (ds='a', hr) COMPUTE STATISTICS FOR COLUMNS id, v",
-        "ALTER TABLE t UPDATE STATISTICS SET ('numRows'='10')",
-        "ALTER TABLE t PARTITION (ds='a') UPDATE STATISTICS FOR COLUMN v SET ('numDVs'='1')",
-    ):
-        done = warehouse.sql(text)
-        assert isinstance(done, Done) and "OK, but without effect: each commit" in done.message
-
-
-def test_like_takes_columns_buckets_and_format_and_no_rows(warehouse: Warehouse) -> None:
-    warehouse.sql("CREATE TABLE d.like_t LIKE t TBLPROPERTIES ('note'='x')")
-    original, copy = warehouse.table("t").record, warehouse.table("d.like_t").record
-    assert (copy.columns, copy.partition_columns) == (original.columns, original.partition_columns)
-    assert copy.properties["note"] == "x" and "owner.team" not in copy.properties
-    assert warehouse.table("d.like_t").count() == 0
-    warehouse.sql("CREATE TABLE IF NOT EXISTS d.like_t LIKE plain")
-    assert warehouse.table("d.like_t").record == copy
-    warehouse.sql("CREATE TABLE d.like_plain LIKE plain; INSERT INTO d.like_plain VALUES (1)")
-    record = warehouse.table("d.like_plain").record
-    assert (record.bucket_columns, record.bucket_count) == (("id",), 2)
-    assert record.properties["transactional_properties"] == "insert_only"
-    assert not {"comment", "acid.history.retention"} & record.properties.keys()
-    warehouse.sql("CREATE TABLE d.like_view LIKE w")
-    assert warehouse.table("d.like_view").record.columns == (("id", "int"), ("v", "string"))
 
 
 def test_compactions_with_properties_and_filters(warehouse: Warehouse) -> None:

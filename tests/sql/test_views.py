@@ -245,35 +245,6 @@ def test_a_narrower_whole_number_needs_no_spark(warehouse: Warehouse) -> None:
     assert answer(warehouse, "SELECT * FROM x LIMIT 1").collect() in ([(5,)], [(6,)])
 
 
-CHANGES = [
-    ("DROP TABLE w; CREATE TABLE w (a int)", errors.UnknownColumn, r"reads column 'b' of a\.w"),
-    ("ALTER TABLE w CHANGE b d string", errors.UnknownColumn, r"reads column 'b' of a\.w"),
-    ("DROP TABLE w; CREATE TABLE w (a int, b date)", errors.InvalidDefinition, "as string, but"),
-    ("ALTER TABLE w CHANGE c c char(9)", errors.InvalidDefinition, r"char\(3\), but it is char"),
-    ("DROP TABLE w", errors.NoSuchTable, r"no table a\.w"),
-    ("ALTER TABLE w RENAME TO w2", errors.NoSuchTable, r"no table a\.w; did you mean a\.w2"),
-    ("CREATE OR REPLACE VIEW w1 AS SELECT a FROM w", errors.UnknownColumn, r"view a\.x reads"),
-]
-
-
-@LOCAL
-@pytest.mark.parametrize(("change", "error", "message"), CHANGES)
-def test_a_view_whose_columns_are_gone_raises(
-    warehouse: Warehouse, change: str, error: type[Exception], message: str
-) -> None:
-    warehouse.sql("CREATE TABLE w (a int, b string, c char(3)); CREATE VIEW w1 AS SELECT * FROM w")
-    warehouse.sql("CREATE VIEW x AS SELECT * FROM w1; CREATE VIEW first AS SELECT a FROM w")
-    warehouse.sql(change)
-    with pytest.raises(error, match=message):
-        answer(warehouse, "SELECT * FROM x")
-    with pytest.raises(error, match=message):
-        warehouse.sql("CREATE TABLE copy AS SELECT * FROM x")
-    assert described(warehouse, "x") == [("a", "int"), ("b", "string"), ("c", "char(3)")]
-    if error is not errors.NoSuchTable:
-        assert answer(warehouse, "SELECT * FROM first").columns == ["a"]
-    warehouse.sql("DROP VIEW x")
-
-
 @LOCAL
 def test_the_statement_that_is_shown_makes_the_view_again(warehouse: Warehouse) -> None:
     warehouse.sql("CREATE TABLE w (`from` int, b string); INSERT INTO w VALUES (1, 'x')")
@@ -291,19 +262,6 @@ def test_the_statement_that_is_shown_makes_the_view_again(warehouse: Warehouse) 
         warehouse.sql("CREATE VIEW z AS SELECT *, row__id AS r FROM a.w")
     warehouse.sql("CREATE VIEW z AS SELECT b, row__id AS r FROM a.w")
     assert answer(warehouse, "SELECT * FROM z").columns == ["b", "r"]
-
-
-@LOCAL
-def test_alter_view_gives_it_another_query(warehouse: Warehouse) -> None:
-    warehouse.sql("CREATE TABLE w (a int, b string); INSERT INTO w VALUES (1, 'x')")
-    warehouse.sql("CREATE VIEW x COMMENT 'kept' TBLPROPERTIES ('p'='1') AS SELECT a FROM w")
-    warehouse.sql("ALTER VIEW x AS SELECT b FROM w WHERE a = 1")
-    assert answer(warehouse, "SELECT * FROM x").collect() == [("x",)]
-    (view,) = (one for one in warehouse.metastore.views() if one.name == "a.x")
-    assert view.properties == {"comment": "kept", "p": "1"}
-    for name, message in (("w", "is a table"), ("y", "there is no table")):
-        with pytest.raises(errors.AcidError, match=message):
-            warehouse.sql(f"ALTER VIEW {name} AS SELECT 1 AS one")
 
 
 @pytest.mark.more
