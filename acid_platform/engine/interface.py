@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -95,6 +95,13 @@ class Result(ComputedRows):
         `make` takes the reason.
         """
         return self
+
+    def constants(self) -> Iterable[tuple[str, pa.Array]]:
+        """Constants that may be the value of each row, with the column of each.
+
+        Spark fails by one that does not fit where it is stored, also if there is no row.
+        """
+        return ()
 
     def in_one_file(self) -> Result:
         """These rows, which a write puts into one file; for a few rows."""

@@ -311,19 +311,25 @@ def join_sql(text: str, scope: NameScope) -> str:
 # --- values of a column ---------------------------------------------------------------------------
 
 
-def value_sql(text: str, column: Column, scope: NameScope, table: str) -> str:
+def value_sql(text: str, column: Column, scope: NameScope, table: str, once: bool = True) -> str:
     """DuckDB's SQL of an expression as a value of the column, under the column's name.
 
     Raises WrongType if the type does not fit, UnknownColumn, InvalidExpression, NeedsSpark. The SQL
-    fails with WrongType for a value that does not fit; a constant one fails here, unless it is a
-    text that is too long, which Spark finds in a row alone.
+    fails with WrongType for a value that does not fit; a constant one fails here if it is computed
+    `once`, as Spark does but for MERGE's INSERT. A text that is too long and a number beyond float
+    fail in a row alone.
     """
     with in_proportion(text) as statement:
-        stored = _stored_sql(translate_value(text, scope), text, column, table)
-    if not statement.varying and may_fail(stored):
+        value = translate_value(text, scope)
+        stored = _stored_sql(value, text, column, table)
+    if once and not statement.varying and may_fail(stored):
         require_values([stored])
-    else:
+    elif once:
         require_values(constant.sql for constant in statement.constants)
+    if value.type == DOUBLE and column.type.kind == "float":
+        failure = wrong_type(f"[CAST_OVERFLOW] a number of column {column.name!r} is beyond float")
+        beyond = f"isinf({stored}) AND NOT isinf({value.sql})"
+        stored = f"CASE WHEN {beyond} THEN {failure} ELSE {stored} END"
     if column.type.kind in CHAR_TYPES:
         stored = _cut(stored, column, table)
     return f"{stored} AS {identifier(column.name)}"
@@ -340,12 +346,7 @@ def _stored_sql(value: Typed, text: str, column: Column, table: str) -> str:
             f"column {column.name!r} of {table} = {text}: {spark_name(value.type)} does not fit"
             f" {column.type}; cast it explicitly"
         )
-    stored = cast(value, column.type).sql
-    if value.type == DOUBLE and column.type.kind == "float":
-        failure = wrong_type(f"[CAST_OVERFLOW] a number of column {column.name!r} is beyond float")
-        beyond = f"isinf({stored}) AND NOT isinf({value.sql})"
-        stored = f"CASE WHEN {beyond} THEN {failure} ELSE {stored} END"
-    return stored
+    return cast(value, column.type).sql
 
 
 def in_declared_type(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:

@@ -43,7 +43,7 @@ from acid_platform.values.local_rows import gathered, local_parts
 from acid_platform.values.partition_texts import RowPartitions, places_of, text_of
 from acid_platform.values.row_streams import RowStream
 from acid_platform.values.rows import Rows, column_names
-from acid_platform.values.stored_values import stored_rows
+from acid_platform.values.stored_values import assigned, stored_rows
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
 _ROWS, _VALUES = "acid_rows", "acid_values"
@@ -230,14 +230,21 @@ def _stored(rows: Rows, target: WriteTarget, fixed: Fixed) -> Iterator[pa.Table]
     else:
         parts = local_parts(rows, target.all_columns, target.table)
     defaults: dict[str, pa.Scalar] | None = None
+    count = 0
     for part in parts:
         engine.check()
+        count += len(part)
         if defaults is None:  # one value for all rows of the statement
             defaults = default_values(target.checks, target.columns, part.column_names)
         for name, value in defaults.items():
             part = part.append_column(name, pa.chunked_array([pa.repeat(value, len(part))]))
         stored = stored_rows(part, target.all_columns, target.table, fixed, target.columns)
         yield require_checked(stored, target.columns, target.checks)
+    if not count and isinstance(rows, Result):  # what no row can have fails without one
+        stored_rows(rows.schema.empty_table(), target.all_columns, target.table, fixed)
+        columns = {column.name: column for column in target.all_columns}
+        for name, value in rows.constants():
+            assigned(value, columns[name.lower()], target.table)
 
 
 _ROWS = "acid_rows"

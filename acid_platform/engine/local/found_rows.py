@@ -54,15 +54,21 @@ class AssignedValues:
 
     @classmethod
     def of(
-        cls, texts: Mapping[str, str], columns: Sequence[Column], scope: NameScope, table: str
+        cls,
+        texts: Mapping[str, str],
+        columns: Sequence[Column],
+        scope: NameScope,
+        table: str,
+        once: bool = True,
     ) -> AssignedValues:
-        """`texts`: expressions over the scope by names of SET, in lower case.
+        """`texts`: expressions over the scope by names of SET, in lower case. `once`: see
+        value_sql.
 
         Raises WrongType if a type does not fit, UnknownColumn, InvalidExpression, NeedsSpark.
         """
         targets = targets_of(texts, columns, table)
         values = [target.value for target in targets]
-        items = [value_sql(texts[value.name], value, scope, table) for value in values]
+        items = [value_sql(texts[value.name], value, scope, table, once) for value in values]
         own = {sql: column for column, sql in scope.columns_in_sql()}
         return cls(
             targets,

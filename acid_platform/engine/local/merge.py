@@ -285,7 +285,7 @@ class LocalMerge:
     ) -> Iterator[tuple[pa.Table, np.ndarray]]:
         """The rows of source rows without a match, with all columns, and their places there; part
         by part, as there may be many."""
-        source = self.source
+        source, given = self.source, False
         most = max(1, min(len(source), len(source) * _PART_BYTES // (source.nbytes or 1)))
         for start in range(0, len(source) if clauses else 0, most):
             engine.check()
@@ -293,7 +293,10 @@ class LocalMerge:
             if len(rest):
                 part = source.slice(start, most).take(from_numpy(rest))
                 rows, places = self._new_rows(part, clauses)
+                given = True
                 yield rows, start + rest[places]
+        if clauses and not given:
+            self._new_rows(source.slice(0, 0), clauses)  # a type that does not fit fails here
 
     def _new_rows(
         self, unmatched: pa.Table, clauses: Sequence[MergeClause]
@@ -327,7 +330,9 @@ class LocalMerge:
                     for name, kind in fields
                 }
             )
-            computed = AssignedValues.of(rest_of, self.own, scope, self.target.table)
+            computed = AssignedValues.of(
+                rest_of, self.own, scope, self.target.table, once=bool(len(unmatched))
+            )
             parts.append(computed.put_into(fresh, {self.source_alias: source}))
             positions.append(mine)
         rows = stored_rows(

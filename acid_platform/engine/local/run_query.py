@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -27,7 +28,13 @@ from acid_platform.engine.interface import (
     moment,
     one_moment,
 )
-from acid_platform.engine.local.computation import QuerySource, reading, require_values
+from acid_platform.engine.local.computation import (
+    QuerySource,
+    compute,
+    reading,
+    require_values,
+)
+from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.duckdb_sql import (
     VOID,
     Constant,
@@ -35,6 +42,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     duckdb_type,
     in_proportion,
 )
+from acid_platform.engine.local.translation.expressions import translate_value
 from acid_platform.engine.local.translation.functions import is_momentary
 from acid_platform.engine.local.translation.queries import QueryTranslator
 from acid_platform.engine.local.translation.query_clauses import QueryBlock, TopRows
@@ -50,7 +58,7 @@ from acid_platform.errors import (
 from acid_platform.formats.file_access import WRITTEN_FORMATS
 from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import canonical
-from acid_platform.layout.types import Column, HiveType, of_value
+from acid_platform.layout.types import INTEGRAL, Column, HiveType, of_value
 from acid_platform.predicates.grammar import SparkSql
 from acid_platform.values.arrow_types import HIVE_TYPE, arrow_type, declared_columns, values_of
 from acid_platform.values.stored_values import instants
@@ -89,6 +97,8 @@ class LocalResult(Result):
     """See QueryBlock."""
     no_value: tuple[str, ...] = ()
     """SQL of a constant without a value, if there is one: Spark fails by it without rows, too."""
+    shown: tuple[tuple[str, ...], ...] = ()
+    """For each column the constants that may be all its values, in Spark's SQL."""
 
     def or_else(self, make: Callable[[AcidError], Result]) -> LocalResult:
         return replace(self, instead=make)
@@ -158,6 +168,15 @@ class LocalResult(Result):
             )
         except _NOT_HERE as error:
             return self._again(error).to_spark()
+
+    def constants(self) -> Iterator[tuple[str, pa.Array]]:
+        for (name, kind), texts in zip(self.named, self.shown, strict=True):
+            for text in texts:
+                value = None
+                with suppress(AcidError):  # no value, but an aggregate or rows
+                    value = translate_value(text, NameScope.of({}))
+                if value and (value.type == kind or {value.type.kind, kind.kind} <= {*INTEGRAL}):
+                    yield name, compute(f"SELECT {value.sql} AS v", {}).column("v")
 
     def renamed(self, names: Sequence[str]) -> LocalResult:
         kinds = (kind for _, kind in self.named)
@@ -302,6 +321,7 @@ def query(
         row_by_row=block.row_by_row,
         most_rows=block.most_rows,
         no_value=translated.no_value,
+        shown=translated.shown,
         in_order=ordered if translated.connected and not in_order else None,
     )
     if accepted is None:
@@ -315,8 +335,8 @@ def query(
 class _Translated:
     """A query in DuckDB's SQL, which DuckDB has accepted; `opened` is that of QueryTranslator.
 
-    `momentary`: the time of its statement stands in it. `connected`: AND or OR does. `no_value`:
-    see LocalResult.
+    `momentary`: the time of its statement stands in it. `connected`: AND or OR does. `no_value`,
+    `shown`: see LocalResult.
     """
 
     block: QueryBlock
@@ -324,6 +344,7 @@ class _Translated:
     momentary: bool
     connected: bool
     no_value: tuple[str, ...]
+    shown: tuple[tuple[str, ...], ...]
 
 
 _TRANSLATED: Recent[object, _Translated] = Recent(256)
@@ -353,7 +374,22 @@ def _translate(text: str, sources: Sources, named: bool, in_order: bool) -> _Tra
     momentary = any(map(is_momentary, tree.walk()))
     connected = tree.find(exp.Connector) is not None
     no_value = _without_value(tree, statement.constants)
-    return _Translated(block, translator.opened, momentary, connected, no_value)
+    shown = _shown_constants(tree, len(block.columns))
+    return _Translated(block, translator.opened, momentary, connected, no_value, shown)
+
+
+def _shown_constants(tree: exp.Expr, columns: int) -> tuple[tuple[str, ...], ...]:
+    """For each column of a query the constants that may be all its values, in Spark's SQL: of one
+    SELECT its own, of several any, as a subquery or a branch of UNION may show them."""
+    selects = [*tree.find_all(exp.Select)]
+    items = [item.unalias() for select in selects for item in select.expressions]
+    texts = [
+        () if item.find(exp.Column, exp.Star, exp.Query) else (item.sql(dialect=SparkSql),)
+        for item in items
+    ]
+    if len(selects) == 1 and len(texts) == columns:
+        return tuple(texts)
+    return (tuple(dict.fromkeys(chain.from_iterable(texts))),) * columns
 
 
 def _without_value(tree: exp.Expr, constants: Iterable[Constant]) -> tuple[str, ...]:
