@@ -18,7 +18,7 @@ from acid_platform.formats.parquet_files import open_parquet, row_group, row_gro
 from acid_platform.layout.file_entries import FileEntry, Footer
 from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
-from acid_platform.values.arrow_types import arrow_schema, filled, leaves
+from acid_platform.values.arrow_types import arrow_schema, filled, has_leaf, leaves
 
 ROW_GROUP_BYTES = 64 << 20
 """Size of the Arrow arrays in memory at which a row group is written."""
@@ -77,14 +77,12 @@ class ParquetData(DataFile):
         }
 
     def has_fine_times(self) -> bool:
-        """Looks at times of 96 bits; Spark itself refuses Parquet's other nanosecond type."""
         with self._files.open(self.path) as stream:
             nanos, micros = (
                 parquet.ParquetFile(stream, coerce_int96_timestamp_unit=unit)
                 for unit in ("ns", "us")
             )
-            columns = (nanos.schema.column(i) for i in range(len(nanos.schema)))
-            names = [column.path for column in columns if column.physical_type == "INT96"]
+            names = [field.name for field in nanos.schema_arrow if has_leaf(field.type, _is_fine)]
             if not names:
                 return False
             pairs = zip(
@@ -95,12 +93,19 @@ class ParquetData(DataFile):
                 for fine_batch, cut_batch in pairs
                 for pair in zip(fine_batch.columns, cut_batch.columns, strict=True)
                 for fine, cut in zip(*map(leaves, pair), strict=True)
-                if pa.types.is_timestamp(fine.type)
+                if _is_fine(fine.type)
             )
 
 
+def _is_fine(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.unit == "ns"
+
+
 def _has_lost_digits(nanos: pa.Array, micros: pa.Array) -> bool:
-    """Whether microseconds lose digits; values that overflow nanoseconds are skipped."""
+    """Whether microseconds lose digits. Values of 96 bits that overflow nanoseconds, of which
+    `micros` has the microseconds, are skipped."""
+    if _is_fine(micros.type):
+        return bool((filled(nanos, 0) % 1000 != 0).any())
     held = np.abs(filled(micros, 0)) < (1 << 63) // 1000
     return bool((held & (filled(nanos, 0) % 1000 != 0)).any())
 

@@ -101,7 +101,8 @@ class ResultColumns:
         """Needed column → its name in the file; columns that the file lacks are left out.
 
         Columns match by name, ignoring case, or by position if an old writer stored no names.
-        Raises CorruptFile for a name that two columns have.
+        Raises CorruptFile for a name that two columns have, and UnsupportedLayout for one that they
+        have in another case.
         """
         if file_entries.is_positional(stored):
             names = dict(
@@ -112,12 +113,18 @@ class ResultColumns:
         found = {
             column.name: names[column.name] for column in self.needed() if column.name in names
         }
-        if len({*stored}) < len(stored):
-            twice = [name for name in found.values() if stored.count(name) > 1]
-            if twice:
-                raise CorruptFile(
-                    f"{self.path} has two columns {twice[0]}; restore it or drop its transaction"
-                )
+        if len(names) < len(stored):
+            for name in found.values():
+                twice = [other for other in stored if other.lower() == name.lower()]
+                if twice.count(name) > 1:
+                    raise CorruptFile(
+                        f"{self.path} has two columns {name}; restore it or drop its transaction"
+                    )
+                if len(twice) > 1:
+                    raise UnsupportedLayout(
+                        f"{self.path} has the columns {' and '.join(twice)}, which are one name"
+                        " where letter case is ignored; rename one where it is written"
+                    )
         return found
 
     def _conformed(

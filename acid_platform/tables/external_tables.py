@@ -33,11 +33,18 @@ from acid_platform.formats.file_access import (
     require_exact_decimals,
     stored_types,
 )
-from acid_platform.formats.parquet_files import open_parquet
+from acid_platform.formats.parquet_files import open_parquet, require_bounded
 from acid_platform.layout.formats import FileFormat, readable_columns
 from acid_platform.layout.names import is_hidden
 from acid_platform.layout.partition_names import parse_partition, partition_segment
-from acid_platform.layout.types import LOCAL_ZONE, Column, HiveType, parse_columns, parse_type
+from acid_platform.layout.types import (
+    LOCAL_ZONE,
+    TIMESTAMPS,
+    Column,
+    HiveType,
+    parse_columns,
+    parse_type,
+)
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import GetDropped
 from acid_platform.metastore.records import ExternalFiles, TableRecord, ViewRecord
@@ -428,7 +435,11 @@ def _shape(files: Files, path: str, target: Sequence[Column]) -> tuple[str, tupl
         )
     if name == "parquet":
         with reading(path), files.open(path) as stream:
-            return name, _columns_of_parquet(open_parquet(stream, path).schema_arrow, path, target)
+            columns = _columns_of_parquet(open_parquet(stream, path).schema_arrow, path, target)
+            if any(k.kind in TIMESTAMPS for column in columns for k in column.type.walk()):
+                require_bounded(stream, path)
+        _refuse_nanoseconds(files, path, name)
+        return name, columns
     open_file(files, FilePath(path), strange=True)  # before its types are read by another library
     require_exact_decimals(files, path, ())
     keyed, fields = stored_types(files, path)
@@ -436,7 +447,19 @@ def _shape(files: Files, path: str, target: Sequence[Column]) -> tuple[str, tupl
         raise UnsupportedStatement(
             f"{path} is a file of a transactional table; make its directory a table by `acid adopt`"
         )
+    _refuse_nanoseconds(files, path, name)
     return name, tuple(Column(field.lower(), kind) for field, kind in fields)
+
+
+def _refuse_nanoseconds(files: Files, path: str, stored: str) -> None:
+    """Raises WrongType for a time that a table would store otherwise."""
+    with reading(path):
+        if open_file(files, FilePath(path, stored), strange=True).has_fine_times():
+            raise WrongType(
+                f"{path} holds timestamps with nanoseconds, and a table's have microseconds; round"
+                " them where they are written, or let an external table cut them, and INSERT …"
+                " SELECT from it"
+            )
 
 
 def _columns_of_parquet(

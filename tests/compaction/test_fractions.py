@@ -64,6 +64,16 @@ def test_C32_int96_of_parquet(tmp_path: Path, kind: pa.DataType, nanos: int, fin
     assert is_finer(path, "parquet") == finer
 
 
+@pytest.mark.parametrize("kind", KINDS[:1] + KINDS[3:], ids=str)
+@pytest.mark.parametrize(("nanos", "finer"), [(1_000, False), (1_001, True), (-1, True)])
+def test_C32_nanoseconds_of_parquet(
+    tmp_path: Path, kind: pa.DataType, nanos: int, finer: bool
+) -> None:
+    path = tmp_path / "000000_0"
+    parquet.write_table(table(kind, nanos), path)
+    assert is_finer(path, "parquet") == finer
+
+
 @pytest.mark.parametrize("stored", ["orc", "parquet"])
 def test_C32_years_beyond_nanoseconds_have_none(tmp_path: Path, stored: str) -> None:
     path, far = tmp_path / "000000_0", datetime.datetime(9999, 12, 31, 1, 2, 3, 4)

@@ -19,6 +19,7 @@ from acid_platform import (
     NeedsSpark,
     NoSuchPartition,
     UnknownColumn,
+    UnsupportedLayout,
     UnsupportedStatement,
     Warehouse,
     WrongType,
@@ -190,3 +191,34 @@ def test_P67_what_is_no_file_is_refused_by_name(
         source = f"{tmp_path}/{source}"
     with pytest.raises(InvalidDefinition):
         warehouse.sql(f"LOAD DATA LOCAL INPATH '{source}' INTO TABLE {table}")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "int96"])
+def test_P64_nanoseconds_are_refused_and_not_cut(
+    warehouse: Warehouse, tmp_path: Path, kind: str
+) -> None:
+    table = created(warehouse, "at timestamp")
+    for nanos, file in ((1_000, tmp_path / "kept"), (1_001, tmp_path / "cut")):
+        stamps = pa.table({"at": pa.array([nanos, None], pa.timestamp("ns"))})
+        if kind == "orc":
+            orc.write_table(stamps, str(file))
+        else:
+            parquet.write_table(stamps, file, use_deprecated_int96_timestamps=kind == "int96")
+    warehouse.sql(f"LOAD DATA LOCAL INPATH '{tmp_path / 'kept'}' INTO TABLE {table}")
+    with pytest.raises(WrongType, match="nanoseconds"):
+        warehouse.sql(f"LOAD DATA LOCAL INPATH '{tmp_path / 'cut'}' INTO TABLE {table}")
+    assert warehouse.table(table).count() == 2
+
+
+def test_P64_two_columns_of_a_file_that_differ_in_case_alone_are_refused(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    parquet.write_table(pa.table({"id": [1], "a": [2], "A": [3]}), tmp_path / "f")
+    name = f"e{next(_numbers)}"
+    warehouse.sql(
+        f"CREATE EXTERNAL TABLE {name} (id bigint, a bigint) STORED AS PARQUET"
+        f" LOCATION '{tmp_path}'"
+    )
+    with pytest.raises(UnsupportedLayout, match="the columns a and A, which are one name"):
+        warehouse.sql(f"SELECT a FROM {name}").to_arrow()  # type: ignore[union-attr]
+    assert warehouse.sql(f"SELECT id FROM {name}").to_arrow().to_pylist() == [{"id": 1}]  # type: ignore[union-attr]
