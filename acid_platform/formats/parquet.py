@@ -98,7 +98,7 @@ class ParquetData(DataFile):
 
 
 def _is_fine(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) and kind.unit == "ns"
+    return bool(pa.types.is_timestamp(kind) and kind.unit == "ns")
 
 
 def _has_lost_digits(nanos: pa.Array, micros: pa.Array) -> bool:
