@@ -14,6 +14,10 @@ MOST_FIELDS = 1_000
 """Names in an object of JSON within another."""
 BATCH_BYTES = 64 << 20
 """Bytes of a batch of rows, where a file decides how long a row is."""
+BATCH_VALUES = 1 << 20
+"""Values of a batch of rows of text, of which a row that lacks them has as many as any other."""
+MOST_OF_A_ROW = 1 << 23
+"""Values in the structs of a row of text, of which an empty one has as many as any other."""
 LARGEST_PIECE = 1 << 30
 """Bytes of the values of a row group or stripe that takes fewer bytes in the file than
 `MOST_UNPACKED` says."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import islice
 
 import pyarrow as pa
@@ -143,11 +144,33 @@ _OFFSET = 4
 _CODECS = {"SNAPPY", "GZIP", "ZSTD", "BROTLI", "LZ4_RAW"}
 
 
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """A column of a row group, and of what type its schema says that the values are."""
+
+    stored: parquet.ColumnChunkMetaData
+    kind: str
+    length: int
+    """Bytes of each value, if the type says so; else 0."""
+
+    @property
+    def width(self) -> int:
+        """The bytes of a value in memory, without those of a text."""
+        return self.length or _WIDTHS.get(self.kind, _OFFSET)
+
+    def repeats(self, pages: Sequence[_Page]) -> bool:
+        """Whether a value may be longer than its bytes in the file."""
+        if pages:
+            return any(page.dictionary or page.encoding == _PREFIXED for page in pages)
+        return not _REPEATING.isdisjoint(self.stored.encodings)
+
+
 def _bounded(
     file: parquet.ParquetFile, index: int, names: Sequence[str], path: str, rows: int
 ) -> Iterator[pa.RecordBatch]:
     chunks = _chunks(file, index, names)
-    most = max(LARGEST_PIECE, MOST_UNPACKED * sum(chunk.total_compressed_size for chunk in chunks))
+    stored = sum(chunk.stored.total_compressed_size for chunk in chunks)
+    most = max(LARGEST_PIECE, MOST_UNPACKED * stored)
     read = 0
     for batch in file.iter_batches(rows, [index], list(names), use_threads=False):
         read += batch.nbytes
@@ -156,14 +179,20 @@ def _bounded(
         yield batch
 
 
-def _chunks(
-    file: parquet.ParquetFile, index: int, names: Sequence[str]
-) -> list[parquet.ColumnChunkMetaData]:
+def _chunks(file: parquet.ParquetFile, index: int, names: Sequence[str]) -> list[_Chunk]:
     # Metadata of a damaged chunk would end the process; reading a row of it raises an error.
     list(islice(file.first_rows.iter_batches(1, [index], list(names), use_threads=False), 1))
     group, leaves = file.metadata.row_group(index), file.schema
-    places = (n for n in range(len(leaves)) if _is_part(leaves.column(n).path, names))
-    return [group.column(column) for column in places]
+    found = ((n, leaves.column(n)) for n in range(len(leaves)))
+    return [
+        _Chunk(group.column(n), leaf.physical_type, leaf.length if _is_fixed(leaf) else 0)
+        for n, leaf in found
+        if _is_part(leaf.path, names)
+    ]
+
+
+def _is_fixed(leaf: parquet.ColumnSchema) -> bool:
+    return bool(leaf.physical_type == "FIXED_LEN_BYTE_ARRAY")
 
 
 def _is_part(path: str, names: Sequence[str]) -> bool:
@@ -174,79 +203,152 @@ def _rows_at_once(
     file: parquet.ParquetFile, index: int, names: Sequence[str], path: str
 ) -> int | None:
     """How many rows of a row group to read together; None: all. Its footer says little of that: a
-    long value that is stored once may be the value of every row."""
+    long value that is stored once may be the value of every row. So the pages are looked at, as
+    Arrow will find them: what the footer says of sizes, types and encodings is not believed."""
     chunks = _chunks(file, index, names)
-    stored = MOST_UNPACKED * sum(chunk.total_compressed_size for chunk in chunks)
-    packed = sum(
-        max(chunk.total_uncompressed_size, _unpacked(file, chunk, path)) for chunk in chunks
-    )
-    fixed = sum(chunk.num_values * _WIDTHS.get(chunk.physical_type, _OFFSET) for chunk in chunks)
-    if packed > max(stored, LARGEST_PIECE) or fixed > max(stored, LARGEST_NUMBERS):
-        raise _too_large(path, index, max(packed, fixed))
+    stored = MOST_UNPACKED * sum(chunk.stored.total_compressed_size for chunk in chunks)
+    pages = [_pages(file, chunk.stored, path) for chunk in chunks]
+    said = [
+        max(chunk.stored.total_uncompressed_size, sum(page.size for page in found))
+        for chunk, found in zip(chunks, pages, strict=True)
+    ]
     rows = int(file.metadata.row_group(index).num_rows)
+    fixed = [chunk.stored.num_values * chunk.width for chunk in chunks]
+    # One row may have all values of a column of lists: it is no column of many NULLs.
+    lists = [
+        size for chunk, size in zip(chunks, fixed, strict=True) if chunk.stored.num_values != rows
+    ]
+    if (most := max(sum(said), sum(lists))) > max(stored, LARGEST_PIECE):
+        raise _too_large(path, index, most)
+    if sum(fixed) > max(stored, LARGEST_NUMBERS):
+        raise _too_large(path, index, sum(fixed))
     at_once = _ROWS if rows > _MANY_ROWS else rows
-    for chunk in chunks:
-        if chunk.physical_type != "BYTE_ARRAY":
+    for chunk, found, size in zip(chunks, pages, said, strict=True):
+        values, texts = chunk.stored.num_values, chunk.kind == "BYTE_ARRAY" or chunk.length
+        if not texts or not chunk.repeats(found):
             continue
-        if not {"RLE_DICTIONARY", "PLAIN_DICTIONARY", "DELTA_BYTE_ARRAY"} & {*chunk.encodings}:
+        if values * (chunk.length or size) <= LARGEST_PIECE:
             continue
-        if chunk.num_values * chunk.total_uncompressed_size <= LARGEST_PIECE:
-            continue
-        longest = _longest(file, chunk)
-        if chunk.num_values * longest > LARGEST_PIECE:
-            if chunk.num_values != rows:  # one row may have all values
-                raise _too_large(path, index, chunk.num_values * longest)
+        longest = chunk.length or _longest(file, chunk.stored, found, size)
+        if values * longest > LARGEST_PIECE:
+            if values != rows:
+                raise _too_large(path, index, values * longest)
             at_once = min(at_once, max(1, BATCH_BYTES // longest))
     return at_once if at_once < rows else None
 
 
-def _unpacked(file: parquet.ParquetFile, chunk: parquet.ColumnChunkMetaData, path: str) -> int:
-    """How many bytes the pages of a column unpack to, which the footer need not say. Pages in an
-    object store are not looked at: each would be a request."""
-    stream, total = file.reader_stream, 0
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """What the header of a page says, and where its content begins."""
+
+    at: int
+    size: int
+    packed: int
+    dictionary: bool
+    encoding: int
+
+
+_KIND, _SIZE, _PACKED, _VALUES = 1, 2, 3, 1
+"""Fields of a page's header, and of the one in it that tells of values."""
+_DATA = {0: (5, 2), 3: (8, 4)}
+"""By the kind of a page with values: the field of their header, and in it that of the encoding."""
+_DICTIONARY, _PREFIXED = 2, 7
+_REPEATING = {"RLE_DICTIONARY", "PLAIN_DICTIONARY", "DELTA_BYTE_ARRAY"}
+
+
+def _pages(file: parquet.ParquetFile, chunk: parquet.ColumnChunkMetaData, path: str) -> list[_Page]:
+    """The pages of a column. Those in an object store are not looked at: each would be a request.
+
+    Raises CorruptFile for a header that can't be read, which Arrow might read otherwise.
+    """
+    stream, pages, values = file.reader_stream, list[_Page](), 0
     if not (path.startswith("/") or isinstance(stream, pa.BufferReader)):
-        return 0
+        return pages
     at = min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
     end = min(at + chunk.total_compressed_size, stream.size())
-    while 0 <= at < end:
-        for length in (_HEADER, _LONG_HEADER):
-            with suppress(IndexError):
-                stream.seek(at)
-                header = bytes(stream.read(length))
-                size, packed = _page_sizes(header)
-                at, total = at + _struct_end(header, 0) + packed, total + size
-                break
-        else:
-            return total  # as Arrow will find
-    return total
+    while 0 <= at < end and values < chunk.num_values:
+        header, after = _header(stream, at, path)
+        size, packed = (header.numbers.get(part, 0) for part in (_SIZE, _PACKED))
+        if size < 0 or packed < 0:
+            raise CorruptFile(f"{path} has a page of Parquet of {min(size, packed):,} bytes")
+        kind = header.numbers.get(_KIND, 0)
+        part, encoding = _DATA.get(kind, (0, 0))
+        data = header.structs.get(part, {})
+        pages.append(_Page(after, size, packed, kind == _DICTIONARY, data.get(encoding, 0)))
+        values += data.get(_VALUES, 0)
+        at = after + packed
+    return pages
 
 
-_HEADER, _LONG_HEADER = 1 << 8, 1 << 24
-"""Bytes of the header of a page; Arrow reads at most so many."""
+_HEADERS = (1 << 8, 1 << 12, 1 << 16, 1 << 20, 1 << 24)
+"""Bytes to look at for the header of a page; Arrow reads at most the last."""
+_DEEPEST, _LONGEST_NUMBER = 20, 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Struct:
+    """The numbers of a struct of Thrift's compact protocol, and those of the structs in it, by the
+    numbers of the fields. Of two values of one field the last one counts."""
+
+    numbers: dict[int, int] = field(default_factory=dict)
+    structs: dict[int, dict[int, int]] = field(default_factory=dict)
+
+
+def _header(stream: pa.NativeFile, at: int, path: str) -> tuple[_Struct, int]:
+    for length in _HEADERS:
+        stream.seek(at)
+        content = bytes(stream.read(length))
+        with suppress(IndexError):
+            read = _Struct()
+            return read, at + _struct_end(content, 0, read)
+        if len(content) < length:
+            break
+    raise CorruptFile(
+        f"{path}: the header of a page of Parquet at byte {at:,} can't be read; restore it or drop"
+        " its transaction"
+    )
 
 
 def _number_at(content: bytes, at: int) -> tuple[int, int]:
     """A number of variable length, and where it ends. Raises IndexError."""
-    value = shift = 0
-    while True:
-        byte, at = content[at], at + 1
-        value |= (byte & 127) << shift
-        shift += 7
+    value = 0
+    for place in range(_LONGEST_NUMBER):
+        byte = content[at + place]
+        value |= (byte & 127) << 7 * place
         if byte < 128:
-            return value, at
+            return value, at + place + 1
+    raise IndexError("a number is longer than any")
 
 
-def _struct_end(content: bytes, at: int) -> int:
-    """Where a struct of Thrift's compact protocol ends. Raises IndexError."""
+def _signed_at(content: bytes, at: int) -> tuple[int, int]:
+    value, at = _number_at(content, at)
+    return value >> 1 ^ -(value & 1), at
+
+
+def _struct_end(content: bytes, at: int, read: _Struct, depth: int = 0) -> int:
+    """Where a struct ends. Raises IndexError."""
+    if depth > _DEEPEST:
+        raise IndexError("no header of a page is nested so deeply")
+    number = 0
     while (head := content[at]) != 0:
-        at += 1
+        at, kind = at + 1, head & 15
         if head < 16:
-            at = _number_at(content, at)[1]
-        at = _value_end(content, at, head & 15)
+            number, at = _signed_at(content, at)
+        else:
+            number += head >> 4
+        if kind in (4, 5, 6):
+            read.numbers[number], at = _signed_at(content, at)
+        elif kind == 12:
+            inner = _Struct()
+            at = _struct_end(content, at, inner, depth + 1)
+            read.structs[number] = inner.numbers
+        else:
+            at = _value_end(content, at, kind, depth + 1)
     return at + 1
 
 
-def _value_end(content: bytes, at: int, kind: int) -> int:
+def _value_end(content: bytes, at: int, kind: int, depth: int) -> int:
+    """Where the value of a field ends. Raises IndexError."""
     if kind in (1, 2):  # a boolean is told by its kind
         return at
     if kind in (4, 5, 6):
@@ -255,10 +357,30 @@ def _value_end(content: bytes, at: int, kind: int) -> int:
         length, at = _number_at(content, at)
         return at + length
     if kind == 12:
-        return _struct_end(content, at)
+        return _struct_end(content, at, _Struct(), depth + 1)
     if kind in (3, 7):
         return at + (1 if kind == 3 else 8)
+    if kind in (9, 10) and depth < _DEEPEST:
+        head, at = content[at], at + 1
+        count = head >> 4
+        if count == 15:
+            count, at = _number_at(content, at)
+        return _elements_end(content, at, (head & 15,), count, depth)
+    if kind == 11 and depth < _DEEPEST:
+        count, at = _number_at(content, at)
+        if not count:
+            return at
+        return _elements_end(content, at + 1, (content[at] >> 4, content[at] & 15), count, depth)
     raise IndexError("no header of a page has such a value")
+
+
+def _elements_end(content: bytes, at: int, kinds: tuple[int, ...], count: int, depth: int) -> int:
+    for _ in range(count):
+        for kind in kinds:
+            at = at + 1 if kind in (1, 2) else _value_end(content, at, kind, depth + 1)
+        if at > len(content):
+            raise IndexError("it ends within a list")
+    return at
 
 
 def _too_large(path: str, index: int, size: int) -> CorruptFile:
@@ -268,35 +390,28 @@ def _too_large(path: str, index: int, size: int) -> CorruptFile:
     )
 
 
-def _longest(file: parquet.ParquetFile, chunk: parquet.ColumnChunkMetaData) -> int:
+def _longest(
+    file: parquet.ParquetFile,
+    chunk: parquet.ColumnChunkMetaData,
+    pages: Sequence[_Page],
+    size: int,
+) -> int:
     """The bytes of the longest text in a dictionary, or more than it can have."""
+    page = next((page for page in pages if page.dictionary), None)
+    if page is None or any(page.encoding == _PREFIXED for page in pages):
+        return size
     try:
-        start, end = int(chunk.dictionary_page_offset), int(chunk.data_page_offset)
-        if "DELTA_BYTE_ARRAY" in chunk.encodings or not 0 < end - start <= LARGEST_FOOTER:
-            return int(chunk.total_uncompressed_size)
-        stream = file.reader_stream
-        stream.seek(start)
-        page = bytes(stream.read(end - start))
-        size, packed = _page_sizes(page)
-        body = page[-packed:]
-        if chunk.compression in _CODECS and size <= LARGEST_FOOTER:
-            body = pa.Codec(chunk.compression.lower()).decompress(body, size, asbytes=True)
+        file.reader_stream.seek(page.at)
+        body = bytes(file.reader_stream.read(page.packed))
+        if chunk.compression in _CODECS and page.size <= LARGEST_FOOTER:
+            codec = pa.Codec(chunk.compression.lower())
+            body = codec.decompress(body, page.size, asbytes=True)
         elif chunk.compression != "UNCOMPRESSED":
-            return int(chunk.total_uncompressed_size)
+            return size
         longest = at = 0
         while at < len(body):
             length = int.from_bytes(body[at : at + 4], "little")
             longest, at = max(longest, length), at + 4 + length
         return max(longest, 1)
     except (ValueError, TypeError, IndexError, OSError, pa.ArrowException):
-        return int(chunk.total_uncompressed_size)
-
-
-def _page_sizes(header: bytes) -> tuple[int, int]:
-    """The sizes of a page before and after compression, the second and third number of a header in
-    Thrift's compact protocol. Raises IndexError."""
-    numbers, at = [], 0
-    for _ in range(3):
-        value, at = _number_at(header, at + 1)
-        numbers.append(value >> 1)
-    return numbers[1], numbers[2]
+        return size

@@ -288,8 +288,8 @@ class Guard:
                 )
             if caller.user and owner != caller.user:
                 raise NotAuthorized(
-                    f"{_user(caller)} may not use transaction {txn} of"
-                    f" {owner or 'a client without login'} ({call.name})"
+                    f"{_user(caller)} may not use transaction {txn}, which another user opened"
+                    f" ({call.name})"
                 )
 
     def _require_own_lock(self, lock: int, call: Call, caller: Caller) -> None:
@@ -307,7 +307,7 @@ class Guard:
             owner = _UNKNOWN
         if caller.user and owner != caller.user:
             raise NotAuthorized(
-                f"{_user(caller)} may not use lock {lock} of {owner or 'a client without login'}"
+                f"{_user(caller)} may not use lock {lock}, which another user asked for"
                 f" ({call.name}); lock again"
             )
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow.parquet import ParquetFile
 
-from acid_platform.base.file_bounds import BATCH_BYTES, MOST_COLUMNS
+from acid_platform.base.file_bounds import BATCH_BYTES, BATCH_VALUES, MOST_COLUMNS
 from acid_platform.base.paths import user_path
 from acid_platform.errors import ImportRefused, InvalidDefinition
 from acid_platform.formats.parquet_files import batches_of, noted_schema, open_parquet
@@ -30,7 +30,7 @@ from acid_platform.layout.names import is_hidden
 from acid_platform.layout.partition_names import partition_segment
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.scan import text_values
-from acid_platform.scan.text_lines import fitting
+from acid_platform.scan.text_lines import fitting, require_few
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_types import (
     arrow_schema,
@@ -239,7 +239,7 @@ class FolderSource(ImportSource):
         own = [field for field in target if field.name not in self._keys]
         kinds = {field.name: declared.get(field.name) or hive_type(field.type) for field in own}
 
-        def fitted(line: int, row: dict[str, Any]) -> dict[str, object]:
+        def fitted(line: int, row: dict[str, Any], size: int) -> dict[str, object]:
             values = {name.lower(): value for name, value in row.items()}
             if len(values) < len(row):
                 raise ValueError(f"line {line}: two names differ in their case only")
@@ -249,6 +249,7 @@ class FolderSource(ImportSource):
             if self._all_strings:
                 values = {name: _as_string(value) for name, value in values.items()}
             try:
+                require_few(row, size, [*kinds.values()])
                 return {name: fitting(values.get(name), kind, name) for name, kind in kinds.items()}
             except ValueError as error:
                 raise ValueError(f"line {line}: {error}") from error
@@ -258,7 +259,7 @@ class FolderSource(ImportSource):
         with self._reading(file) as stream:
             letters, most = 0, _objects_at_once(schema)
             for line, row, size in text_values.rows(stream):
-                held.append(fitted(line, row))
+                held.append(fitted(line, row, size))
                 letters += size
                 if len(held) >= most or letters > BATCH_BYTES:
                     yield pa.RecordBatch.from_pylist(held, schema)
@@ -314,13 +315,11 @@ class FolderSource(ImportSource):
 
 
 _JSON_ROWS = 10_000
-_JSON_VALUES = 1 << 20
-"""Values of a batch, of which an object that lacks them has as many as any other."""
 
 
 def _objects_at_once(schema: pa.Schema) -> int:
     values = sum(map(_values_of, schema.types))
-    return max(1, min(_JSON_ROWS, _JSON_VALUES // max(1, values)))
+    return max(1, min(_JSON_ROWS, BATCH_VALUES // max(1, values)))
 
 
 def _values_of(kind: pa.DataType) -> int:

@@ -266,7 +266,8 @@ class FileRead:
         if self.source.by_arrow and stored.name in LINES:
             with reading(self.source.path):
                 header = int(stored.options[HEADER])
-                blocks = line_blocks(self.read.scan.files, self.source.path, size, header)
+                files, needed = self.read.scan.files, self._result.needed()
+                blocks = line_blocks(files, self.source.path, size, header, needed)
                 yield from (partial(self._lines, block) for block in blocks)
         elif size <= SMALL_BYTES:
             yield replace(self, threads=threads(size))._whole

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base import arrow_functions as pc
-from acid_platform.base.file_bounds import LONGEST_ROW
+from acid_platform.base.file_bounds import BATCH_VALUES, LONGEST_ROW, MOST_OF_A_ROW
 from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.layout.formats import (
     ESCAPE,
@@ -54,12 +54,14 @@ def json_columns(
     Raises CorruptFile for a line that is no object, and for a value that its column does not hold.
     """
     chosen = [column for column in columns if column.name in needed]
+    kinds = [column.type for column in chosen]
     values: dict[str, list[object]] = {column.name: [] for column in chosen}
     for line in lines.to_pylist():
         try:
             row = parsed(line)
             if not isinstance(row, dict):
                 raise NoSuchValue("it is no object")
+            require_few(row, len(line), kinds)
             own = {str(key).lower(): value for key, value in row.items()}
             for column in chosen:
                 values[column.name].append(fitting(own.get(column.name), column.type, column.name))
@@ -68,6 +70,24 @@ def json_columns(
     return {
         column.name: pa.array(values[column.name], arrow_type(column.type)) for column in chosen
     }
+
+
+def require_few(row: Mapping[str, Any], letters: int, kinds: Sequence[HiveType]) -> None:
+    """Raises NoSuchValue for a row with so many objects, of so many letters, that the fields which
+    they lack would fill the memory."""
+    widest = max((len(part.children) for kind in kinds for part in kind.walk()), default=0)
+    # `{},` are three letters.
+    if letters // 3 * widest > MOST_OF_A_ROW and _objects(row) * widest > MOST_OF_A_ROW:
+        raise NoSuchValue(
+            f"it has {_objects(row):,} objects, and a struct has up to {widest} fields: together"
+            f" more than the {MOST_OF_A_ROW:,} values that a row may have"
+        )
+
+
+def _objects(value: Any) -> int:
+    parts = value.values() if isinstance(value, Mapping) else value
+    own = int(isinstance(value, Mapping))
+    return own + sum(_objects(part) for part in parts if isinstance(part, Mapping | list))
 
 
 def fitting(value: Any, kind: HiveType, place: str) -> object:
@@ -136,12 +156,12 @@ def _number(value: int | Decimal | float, kind: HiveType, place: str) -> object:
     scale = 0 if whole else kind.sizes[1]
     step = Decimal(1).scaleb(-scale)
     if not exact.is_finite() or exact != (rounded := exact.quantize(step, context=_EXACT)):
-        raise NoSuchValue(f"{place} is {value}, which is no {kind}")
+        raise NoSuchValue(f"{place} is {str(value)[:40]}, which is no {kind}")
     if limit is not None and -limit <= exact < limit:
         return int(exact)
     if limit is None and exact.copy_abs() < Decimal(10) ** (kind.sizes[0] - scale):
         return rounded
-    raise NoSuchValue(f"{place} is {value}, which is no {kind}")
+    raise NoSuchValue(f"{place} is {str(value)[:40]}, which is no {kind}")
 
 
 _TEXTS = ("string", "char", "varchar")
@@ -188,6 +208,10 @@ class DelimitedText:
             case "map":
                 return self._map(texts, kind, level)
             case "struct":
+                if len(texts) * len(kind.children) > max(MOST_OF_A_ROW, 4 * BLOCK):
+                    raise NoSuchValue(
+                        f"lines together have {len(texts):,} structs of {len(kind.children)} fields"
+                    )
                 fields = self._split(texts, self.separators[level], len(kind.children))
                 children = [
                     self._value(self._part(fields, index), child, level + 1)
@@ -303,8 +327,11 @@ _UNREAD = (".deflate", ".snappy", ".lzo", ".lz4", ".zst", ".zstd", ".xz", ".zip"
 _MARK = b"\xef\xbb\xbf"
 
 
-def line_blocks(files: Files, path: str, size: int, header: int = 0) -> Iterator[bytes]:
-    """Whole lines, each with `\\n` at its end, without the first `header` lines of the file.
+def line_blocks(
+    files: Files, path: str, size: int, header: int = 0, columns: Sequence[Column] = ()
+) -> Iterator[bytes]:
+    """Whole lines, not too many for these columns, each with `\\n` at its end, without the first
+    `header` lines of the file.
 
     A line ends at `\\n`, `\\r` or both; a byte order mark at the beginning is left out. Raises
     CorruptFile if the file does not have `size` bytes before and after and for a line that is too
@@ -316,12 +343,23 @@ def line_blocks(files: Files, path: str, size: int, header: int = 0) -> Iterator
             " them plain, or as .gz or .bz2"
         )
     _require_size(files, path, size)
+    values = sum(sum(1 for _ in column.type.walk()) for column in columns)
     for block in _blocks(files, path):
         while header and block:
             block, header = block[block.index(b"\n") + 1 :], header - 1
         if block:
-            yield block
+            yield from _few_lines(block, max(1, BATCH_VALUES // max(1, values)))
     _require_size(files, path, size)
+
+
+def _few_lines(block: bytes, most: int) -> Iterator[bytes]:
+    """The block in parts of so many lines: a short line has as many values as any other."""
+    if block.count(b"\n") <= most:
+        yield block
+        return
+    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
+    for begin, end in pairwise([0, *ends[most - 1 : -1 : most].tolist(), len(block)]):
+        yield block[begin:end]
 
 
 def _blocks(files: Files, path: str) -> Iterator[bytes]:
@@ -374,7 +412,10 @@ def line_columns(
     lines = lines_of(block, path)
     match stored.name:
         case "text":
-            return len(lines), DelimitedText.of(stored).columns(lines, columns, needed)
+            try:
+                return len(lines), DelimitedText.of(stored).columns(lines, columns, needed)
+            except NoSuchValue as error:
+                raise CorruptFile(f"{path}: {error}; divide the file, or its lines") from error
         case "csv":
             return len(lines), CsvLines.of(stored, path).columns(lines, columns, needed)
     return len(lines), json_columns(lines, columns, needed, path)

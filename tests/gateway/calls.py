@@ -22,8 +22,8 @@ TABLES = {*["tblname", "tablename", "tbl_name", "tname", "table", "table_name", 
 _TABLES = TABLES | {"foreign_tbl_name"}
 
 
-def named(database: str, table: str, other: Any = "x") -> Value:
-    """Databases and tables have these names, other texts are `other`, numbers 1."""
+def named(database: str, table: str, other: Any = "x", number: int = 1) -> Value:
+    """Databases and tables have these names, other texts are `other`, numbers `number`."""
 
     def value(field: str, kind: int) -> Any:
         if kind == TType.STRING:
@@ -33,7 +33,7 @@ def named(database: str, table: str, other: Any = "x") -> Value:
             return b"x"
         if kind == TType.BOOL:
             return False
-        return 1.0 if kind == TType.DOUBLE else 1
+        return float(number) if kind == TType.DOUBLE else number
 
     return value
 

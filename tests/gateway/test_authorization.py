@@ -163,7 +163,7 @@ def test_P34_others_transactions_are_out_of_reach(
             ("abort_txns", m.AbortTxnsRequest(txn_ids=[txn])),
             ("heartbeat", m.HeartbeatRequest(txnid=txn)),
         ):
-            with pytest.raises(Refused, match=f"may not use transaction {txn} of etl"):
+            with pytest.raises(Refused, match=f"may not use transaction {txn}, which another"):
                 getattr(stranger, call)(request)
     request = m.AllocateTableWriteIdsRequest(dbName="safe", tableName="open", txnIds=[txn])
     with pytest.raises(Refused, match=f"user bob may not use transaction {txn}"):

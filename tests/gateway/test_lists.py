@@ -90,6 +90,16 @@ def test_P77_no_call_lists_what_its_user_may_not_see(
             assert SECRET.encode() not in told, name
 
 
+def test_P77_no_call_tells_whose_a_transaction_or_a_lock_is(
+    gateway: Gateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("CRITICAL")
+    for name in sorted(CALLS):
+        for number in range(7):
+            told = answers(gateway, sample(name, named("shown", "own", "x", number)))
+            assert SECRET.encode() not in told, (name, number)
+
+
 def test_P77_what_may_not_be_seen_is_answered_as_what_is_not_there(
     gateway: Gateway, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -304,7 +304,7 @@ def test_the_metastore_is_asked_once_however_many_transactions_a_call_names() ->
     _admit(guard, Call("abort_txns", 1, [request]), EVE)
     assert metastore.asked == {"transactions": 1}
     request.txn_ids.append(THEIRS)
-    with pytest.raises(NotAuthorized, match="may not use transaction 2 of ann"):
+    with pytest.raises(NotAuthorized, match="may not use transaction 2, which another"):
         _admit(guard, Call("abort_txns", 1, [request]), EVE)
 
 
@@ -314,7 +314,7 @@ def test_a_lock_without_a_transaction_is_of_whoever_asked_for_it() -> None:
     guard.answered(locked, EVE, m.LockResponse(lockid=40, state=1))
     unlock = Call("unlock", 1, [m.UnlockRequest(lockid=40)])
     _admit(guard, unlock, EVE)
-    with pytest.raises(NotAuthorized, match="may not use lock 40 of eve"):
+    with pytest.raises(NotAuthorized, match="may not use lock 40, which another"):
         _admit(guard, unlock, ANN)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import json
 import os
 import re
@@ -528,6 +529,99 @@ def test_P65_a_footer_that_says_less_than_the_pages_is_not_believed(
     source = FolderSource(str(tmp_path))
     with pytest.raises(CorruptFile, match="row group 0 takes few bytes"):
         list(source.batches(source.rows([])))
+
+
+def _thrift(value: int) -> bytes:
+    written = bytearray()
+    while value > 127:
+        written.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*written, value])
+
+
+def _after_footer(content: bytes, changed: bytes) -> bytes:
+    length = int.from_bytes(content[-8:-4], "little")
+    return content[: -8 - length] + changed + len(changed).to_bytes(4, "little") + b"PAR1"
+
+
+def _with_list_in_header(content: bytes) -> bytes:
+    """The first page's header begins with an unknown list, which Arrow passes over."""
+    group = parquet.read_metadata(pa.BufferReader(content)).row_group(0)
+    column, length = group.column(0), int.from_bytes(content[-8:-4], "little")
+    footer, at = content[-8 - length : -8], column.data_page_offset
+    assert content[at] == 0x15  # field 1
+    more = b"\x09" + _thrift(200) + b"\x13\x01" + b"\x05\x02"
+    for said, instead in (
+        (column.total_compressed_size, column.total_compressed_size + len(more) - 1),
+        (column.total_uncompressed_size, 100),
+        (group.total_byte_size, 100),
+    ):
+        footer = footer.replace(_thrift(2 * said), _thrift(2 * instead))
+    return _after_footer(content[:at] + more + content[at + 1 :], footer)
+
+
+def _replaced(of: bytes, by: bytes) -> Callable[[bytes], bytes]:
+    def changed(content: bytes) -> bytes:
+        assert of in content
+        return content.replace(of, by)
+
+    return changed
+
+
+_TEXT = b"x" * (1 << 16)
+_REPEATED = pa.DictionaryArray.from_arrays(pa.array([0] * 600, pa.int32()), [_TEXT])
+_FIXED = pa.array([_TEXT] * 600, pa.binary(1 << 16))
+_LISTS = pa.array([[0] * 400_000], pa.list_(pa.int64()))
+LIES: dict[str, tuple[Any, bool, Callable[[bytes], bytes]]] = {
+    "a list in the header of a page": (pa.array([_TEXT] * 600), False, _with_list_in_header),
+    "another encoding": (_REPEATED, True, _replaced(b"\0\x06\x10", b"\0\x06\0")),
+    "another type": (_REPEATED, True, _replaced(b"\x15\x0c\x19", b"\x15\x02\x19")),
+    "a fixed length": (_FIXED, True, bytes),
+    "all values in a row": (_LISTS, True, bytes),
+}
+
+
+@pytest.mark.parametrize("case", LIES)
+def test_P65_what_a_footer_of_parquet_says_of_its_pages_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    column, dictionary, changed = LIES[case]
+    content = io.BytesIO()
+    parquet.write_table(
+        pa.table({"v": column}),
+        content,
+        compression="zstd",
+        use_dictionary=dictionary,
+        store_schema=False,
+        write_statistics=False,
+        data_page_size=1 << 30,
+        dictionary_pagesize_limit=1 << 30,
+    )
+    (tmp_path / "a.parquet").write_bytes(changed(content.getvalue()))
+    monkeypatch.setattr(formats, "LARGEST_PIECE", 1 << 20)
+    monkeypatch.setattr(formats, "BATCH_BYTES", 1 << 20)
+    asked = []
+
+    def bounded(*arguments: Any) -> Any:
+        asked.append(arguments[-1])
+        return read(*arguments)
+
+    read = formats._bounded
+    monkeypatch.setattr(formats, "_bounded", bounded)
+    source = FolderSource(str(tmp_path))
+    with pytest.raises((CorruptFile, ImportRefused)):
+        list(source.batches(source.rows([])))
+    of_a_row = len(_TEXT) if column is not _LISTS else 8 * 400_000
+    assert all(rows * of_a_row <= 1 << 20 for rows in asked)
+
+
+def test_P65_a_header_of_a_page_takes_no_time_by_its_numbers() -> None:
+    long = b"\x15" + b"\xff" * (1 << 20)
+    with pytest.raises(CorruptFile, match="header of a page of Parquet at byte 0"):
+        formats._header(pa.BufferReader(long), 0, "a.parquet")
+    deep = b"\x1c" * (1 << 20)
+    with pytest.raises(CorruptFile, match="header of a page of Parquet at byte 0"):
+        formats._header(pa.BufferReader(deep), 0, "a.parquet")
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "directory"])

@@ -16,14 +16,18 @@ import pytest
 from pyarrow import fs
 
 from acid_platform import CorruptFile, UnsupportedLayout
+from acid_platform.base.file_bounds import BATCH_VALUES
 from acid_platform.layout.formats import external_format
 from acid_platform.layout.types import parse_columns
 from acid_platform.scan.text_lines import (
     CsvLines,
     DelimitedText,
+    NoSuchValue,
     json_columns,
     line_blocks,
+    line_columns,
     lines_of,
+    require_few,
 )
 from acid_platform.scan.text_values import typed_texts
 from acid_platform.storage.files import Files
@@ -278,6 +282,41 @@ def test_P65_a_line_of_text_that_does_not_end(tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] < 64 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_P65_short_lines_have_as_many_values_as_long_ones(tmp_path: Path) -> None:
+    """A few kilobytes of line ends would be columns of gigabytes."""
+    path = tmp_path / "f.gz"
+    path.write_bytes(gzip.compress(b"\n" * 300_000 + b"a\n"))
+    columns = parse_columns(", ".join(f"c{i} struct<a:int,b:int>" for i in range(100)))
+    parts = [*line_blocks(LOCAL, str(path), path.stat().st_size, 0, columns)]
+    assert b"".join(parts) == b"\n" * 300_000 + b"a\n"
+    assert all(part.endswith(b"\n") for part in parts)
+    assert max(part.count(b"\n") for part in parts) * 300 <= BATCH_VALUES
+
+
+def test_P65_an_empty_struct_has_as_many_values_as_any_other() -> None:
+    fields = ",".join(f"f{i}:int" for i in range(1000))
+    columns = parse_columns(f"v array<struct<{fields}>>")
+    [column] = columns
+    few, many = (pa.array(['{"v":[' + "{}," * n + "{}]}"]) for n in (1_000, 10_000))
+    assert len(json_columns(few, columns, {"v"}, "f")["v"][0]) == 1_001
+    with pytest.raises(CorruptFile, match=r"10,002 objects, .* up to 1000 fields"):
+        json_columns(many, columns, {"v"}, "f")
+    nested = {"v": [[{}] * 10] * 1_000}
+    require_few(nested, 1_000, [column.type])  # too short for many
+    with pytest.raises(NoSuchValue, match="10,001 objects"):
+        require_few(nested, 100_000, [column.type])
+    with pytest.raises(CorruptFile, match=r"f: lines together have .* structs of 1000 fields"):
+        line_columns(b"\x02" * 40_000 + b"\n", external_format("t", "text", "", {}, {}), "f",
+                     columns, {"v"})  # fmt: skip
+
+
+def test_P65_a_long_number_is_not_printed_whole() -> None:
+    columns = parse_columns("v decimal(9,2)")
+    with pytest.raises(CorruptFile) as raised:
+        json_columns(pa.array(['{"v": 1.' + "3" * 100_000 + "}"]), columns, {"v"}, "f")
+    assert len(str(raised.value)) < 300
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 4, 7, 100])

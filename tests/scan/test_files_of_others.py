@@ -7,21 +7,28 @@ import datetime as dt
 import hashlib
 import io
 import resource
+import tempfile
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyorc
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import orc as pa_orc
 from pyarrow import parquet
 
 from acid_platform import CorruptFile, FolderSource, NeedsSpark, UnsupportedLayout, Warehouse
 from acid_platform.errors import AcidError, NoSuchTable
-from acid_platform.formats.orc import dump, open_strange_orc
+from acid_platform.formats.orc import dump, open_orc, open_strange_orc, strange_files
 from acid_platform.formats.orc.protobuf import delimited, fields, number
+from acid_platform.formats.orc.strange_files import replace_footer
 from acid_platform.handles.imports import import_table
 from acid_platform.storage.files import Files
 from tests.conftest import temporary_warehouse
@@ -392,23 +399,83 @@ def test_P65_a_stripe_that_says_more_than_it_is(tmp_path: Path, case: str) -> No
         open_strange_orc(files, inside)
 
 
-@pytest.mark.more
-def test_P65_texts_of_orc_that_repeat_too_often(tmp_path: Path) -> None:
+def bomb_of_texts(dictionary: bool) -> bytes:
+    content = io.BytesIO()
+    with pyorc.Writer(
+        content,
+        "struct<v:string>",
+        compression=pyorc.CompressionKind.ZSTD,
+        dict_key_size_threshold=float(dictionary),
+        stripe_size=1 << 31,
+    ) as writer:
+        for _ in range(1100):
+            writer.write(("x" * (1 << 20),))
+    return content.getvalue()
+
+
+def bomb_of_lists() -> bytes:
+    values = pa.array(np.zeros(140_000_000, np.int8))
+    lists = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    content = io.BytesIO()
+    pa_orc.write_table(pa.table({"v": lists}), content, compression="zlib", stripe_size=1 << 33)
+    return content.getvalue()
+
+
+BOMBS: dict[str, Callable[[], bytes]] = {
+    "a dictionary": lambda: bomb_of_texts(True),
+    "texts that are packed": lambda: bomb_of_texts(False),
+    "a list": bomb_of_lists,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", BOMBS)
+def test_P65_a_stripe_of_orc_that_unpacks_to_much(tmp_path: Path, case: str) -> None:
+    """Without statistics, which a stranger need not write."""
     path = tmp_path / "a.orc"
-    content = orc("struct<v:string>", [("x" * 1000,)] * 2)
-    more = with_tail(content, lambda footer: b"".join(map(claims, fields(footer))))
-    path.write_bytes(more)
+    path.write_bytes(BOMBS[case]())
     files, inside = Files.of(str(path))
-    with pytest.raises(CorruptFile, match=r"stripe 0 takes .* values would take"):
+    known = open_orc(files, inside).footer
+    replace_footer(files, inside, b"".join(part.raw for part in fields(known) if part.number != 7))
+    assert path.stat().st_size < 1_000_000
+    with pytest.raises(CorruptFile, match=r"stripe 0 takes .* values would take 1,"):
         open_strange_orc(files, inside)
 
 
-def claims(field: Any) -> bytes:
-    """A footer's field, whose statistics of texts say 8 GB."""
-    if field.number != 7:
-        return bytes(field.raw)
-    parts = [
-        delimited(4, number(3, 2 * (8 << 30))) if part.number == 4 else part.raw
-        for part in fields(field.payload)
+LENGTHS = st.one_of(
+    st.lists(st.integers(0, 40), max_size=600),
+    st.lists(st.sampled_from([0, 1, 3000]), max_size=600),
+    st.builds(lambda first, step, n: [first + step * i for i in range(n)], *[st.integers(0, 9)] * 2,
+              st.integers(0, 600)),
+    st.builds(lambda few, long: [*few, long, *few], st.lists(st.integers(0, 3)), st.just(9000)),
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(LENGTHS, min_size=1, max_size=3), st.booleans(), st.sampled_from(["0.11", "0.12"]))
+def test_P65_the_lengths_of_a_stripe_are_those_that_a_reader_finds(
+    lists: list[list[int]], dictionary: bool, version: str
+) -> None:
+    """Texts of all lengths in lists, in both encodings of both versions of ORC."""
+    content = io.BytesIO()
+    rows = [
+        [chr(97 + (number + i) % 7) * size for i, size in enumerate(lengths)]
+        for number, lengths in enumerate(lists)
     ]
-    return delimited(7, b"".join(parts))
+    pa_orc.write_table(
+        pa.table({"v": pa.array(rows, pa.list_(pa.string()))}),
+        content,
+        file_version=version,
+        dictionary_key_size_threshold=float(dictionary),
+    )
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "a.orc"
+        path.write_bytes(content.getvalue())
+        files, inside = Files.of(str(path))
+        file = open_strange_orc(files, inside)
+        texts = pc.binary_length(file.read().column("v").combine_chunks().flatten())
+        letters = pc.sum(texts).as_py() or 0
+        with mock.patch.object(strange_files, "LARGEST_PIECE", 0):  # none is few
+            found = [strange_files._StripeLengths(file, n).size() for n in range(file.nstripes)]
+    least = letters + 8 * len(texts)
+    assert least <= sum(found) <= least + len(content.getvalue()) + letters * dictionary

@@ -36,6 +36,7 @@ from acid_platform.formats.orc.strange_files import (
     lone_stripe,
     reading,
     replace_footer,
+    require_bounded_stripes,
     require_found_by_name,
     require_shallow_types,
     wide_timestamps,
@@ -465,7 +466,9 @@ def open_orc(files: Files, path: str, length: int | None = None) -> OrcFile:
 def open_strange_orc(files: Files, path: str, length: int | None = None) -> OrcFile:
     """As `open_orc`, for a file that another program wrote and that was not recorded yet."""
     require_shallow_types(files, path, length)
-    return open_orc(files, path, length)
+    file = open_orc(files, path, length)
+    require_bounded_stripes(file)
+    return file
 
 
 def finish_plain_file(files: Files, path: str, columns: Sequence[Column]) -> None:

@@ -8,13 +8,14 @@ run and the number of values to skip.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 
 import numpy as np
 
-from acid_platform.formats.orc.protobuf import varint, zigzag
+from acid_platform.formats.orc.protobuf import UnreadableMessage, read_varint, varint, zigzag
 
 _VALUES = 512
 _BYTES = 128
@@ -269,3 +270,135 @@ def _groups_of_7(low: np.ndarray, high: np.ndarray | None) -> list[np.ndarray]:
             group = upper >> np.uint64(at - 64)
         groups.append(group.astype(np.uint8) & 127)
     return groups
+
+
+# --- runs of others, looked at before a reader makes room for what they say -----------------------
+
+_BITS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
+"""Bit widths of version 2 by their codes."""
+MOST_RUNS = 1 << 22
+"""Runs of a stream; each takes about a microsecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    count: int
+    most: int
+    """No value is larger; of some runs it is more than the largest."""
+    values: Callable[[], np.ndarray]
+
+
+def unsigned_runs(blocks: Iterable[bytes], count: int, version: int) -> Iterator[StoredRun]:
+    """The runs of a stream with the first `count` of its values, which are not negative.
+
+    `version`: 1 or 2 of the encoding. Raises UnreadableMessage for a negative value, and for more
+    than MOST_RUNS. A stream may end before, as the reader will find.
+    """
+    following, held, at = iter(blocks), b"", 0
+    run = _run_of_1 if version == 1 else _run_of_2
+    for _ in range(MOST_RUNS):
+        while count > 0:
+            try:
+                read, end = run(held, at)
+                if end > len(held):
+                    raise IndexError
+                break
+            except (IndexError, UnreadableMessage):
+                more = next(following, None)
+                if more is None:
+                    return
+                held, at = held[at:] + more, 0
+        if count <= 0:
+            return
+        yield read
+        count, at = count - read.count, end
+    raise UnreadableMessage(f"a stream has more than {MOST_RUNS:,} runs")
+
+
+def _run_of_1(data: bytes, at: int) -> tuple[StoredRun, int]:
+    head, at = data[at], at + 1
+    if head < 128:
+        step, at = (data[at] + 128) % 256 - 128, at + 1
+        first, at = read_varint(data, at)
+        return _steps(head + 3, first, step), at
+    values = []
+    for _ in range(256 - head):
+        value, at = read_varint(data, at)
+        values.append(value)
+    return StoredRun(len(values), max(values), lambda: np.array(values, np.uint64)), at
+
+
+def _run_of_2(data: bytes, at: int) -> tuple[StoredRun, int]:
+    head = data[at]
+    kind, code = head >> 6, head >> 1 & 31
+    if kind == 0:
+        end = at + 2 + (head >> 3 & 7)
+        return _steps((head & 7) + 3, int.from_bytes(data[at + 1 : end], "big"), 0), end
+    bits, count, at = _BITS[code], ((head & 1) << 8 | data[at + 1]) + 1, at + 2
+    if kind == 1:
+        end = at + (count * bits + 7) // 8
+        return StoredRun(count, (1 << bits) - 1, partial(_packed, data, at, count, bits)), end
+    if kind == 2:
+        return _patched(data, at, count, bits)
+    first, at = read_varint(data, at)
+    turned, at = read_varint(data, at)
+    step = turned >> 1 ^ -(turned & 1)
+    if code == 0 or count < 3:
+        return _steps(count, first, step), at
+    most = first + (abs(step) + (count - 2) * ((1 << bits) - 1) if step >= 0 else 0)
+
+    def values() -> np.ndarray:
+        steps = _packed(data, at, count - 2, bits).astype(np.float64)
+        signed = np.concatenate(([float(first), float(step)], steps if step >= 0 else -steps))
+        return _not_negative(np.cumsum(signed))
+
+    return StoredRun(count, most, values), at + ((count - 2) * bits + 7) // 8
+
+
+def _steps(count: int, first: int, step: int) -> StoredRun:
+    last = first + step * (count - 1)
+    if last < 0:
+        raise UnreadableMessage("a length is negative")
+    return StoredRun(
+        count,
+        max(first, last),
+        lambda: first + step * np.arange(count, dtype=np.float64),
+    )
+
+
+def _patched(data: bytes, at: int, count: int, bits: int) -> tuple[StoredRun, int]:
+    """A run in which few values have more bits than the others."""
+    width, of_patch = (data[at] >> 5) + 1, _BITS[data[at] & 31]
+    of_gap, patches = (data[at + 1] >> 5) + 1, data[at + 1] & 31
+    base = int.from_bytes(data[at + 2 : at + 2 + width], "big")
+    sign = 1 << 8 * width - 1
+    first = at + 2 + width
+    last = first + (count * bits + 7) // 8
+    together = next((each for each in _BITS if each >= of_gap + of_patch), 64)
+
+    def values() -> np.ndarray:
+        found = _packed(data, first, count, bits).astype(np.float64)
+        place = 0
+        for patch in _packed(data, last, patches, together).tolist():
+            place += int(patch) >> of_patch
+            if place < count:
+                found[place] += (int(patch) & (1 << of_patch) - 1) * 2.0**bits
+        return _not_negative(found + (float(base) if base < sign else float(sign - base)))
+
+    most = (base if base < sign else 0) + (1 << bits + of_patch) - 1
+    return StoredRun(count, most, values), last + (patches * together + 7) // 8
+
+
+def _packed(data: bytes, at: int, count: int, bits: int) -> np.ndarray:
+    """Unsigned numbers (count,) of so many bits each, uint64."""
+    content = np.frombuffer(data, np.uint8, (count * bits + 7) // 8, at)
+    each = np.unpackbits(content)[: count * bits].reshape(count, bits)
+    shifts = np.arange(bits - 1, -1, -1, dtype=np.uint64)
+    result: np.ndarray = (each.astype(np.uint64) << shifts).sum(axis=1, dtype=np.uint64)
+    return result
+
+
+def _not_negative(values: np.ndarray) -> np.ndarray:
+    if len(values) and values.min() < 0:
+        raise UnreadableMessage("a length is negative")
+    return values

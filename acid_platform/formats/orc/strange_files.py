@@ -9,28 +9,42 @@ from __future__ import annotations
 
 import io
 import itertools
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyorc
 
-from acid_platform.base.file_bounds import LARGEST_FOOTER
+from acid_platform.base.file_bounds import LARGEST_FOOTER, LARGEST_PIECE, MOST_UNPACKED
 from acid_platform.base.object_store import store_fault
 from acid_platform.errors import CorruptFile, InvalidDefinition, UnsupportedLayout
-from acid_platform.formats.orc.protobuf import UnreadableMessage, delimited, fields, number
+from acid_platform.formats.orc.protobuf import (
+    UnreadableMessage,
+    delimited,
+    fields,
+    number,
+    unpacked,
+)
+from acid_platform.formats.orc.runs import StoredRun, unsigned_runs
 from acid_platform.formats.orc.tail import (
+    KIND,
+    KINDS,
     MAGIC,
     ROWS,
     STATISTICS,
     STRIPES,
+    SUBTYPES,
+    TYPES,
     USER_METADATA,
     Postscript,
     Stripe,
     require_bounds,
     require_shallow,
     stripes,
+    value_of,
     with_scale,
 )
 from acid_platform.layout.types import HiveType, parse_type
@@ -80,6 +94,107 @@ def require_shallow_types(files: Files, path: str, length: int | None = None) ->
     opened = postscript.opened(footer, path)
     require_shallow(opened, path)
     require_bounds(opened, size, path)
+
+
+_STREAMS, _ENCODINGS = 1, 2
+"""Fields of a stripe's footer; each stream has a kind, a column and a length, each encoding a kind
+and the size of its dictionary."""
+_INDEXES, _LENGTHS = 1, 2
+"""Kinds of streams: the places of values in a dictionary, and the lengths of texts and lists."""
+_DICTIONARIES, _VERSION_2 = (1, 3), (2, 3)
+_TEXTS = tuple(KINDS[kind] for kind in ("string", "binary", "varchar", "char"))
+_LISTS = tuple(KINDS[kind] for kind in ("array", "map"))
+
+
+def require_bounded_stripes(file: OrcFile) -> None:
+    """Raises CorruptFile for a stripe whose texts and lists would take far more memory than it
+    takes bytes, by the lengths that it has: those are what a reader makes room for. What the
+    footer says in its statistics is not believed.
+
+    Files in an object store are not looked at: each column would be a request.
+    """
+    for index, stripe in enumerate(stripes(file.footer) if file.files.local else ()):
+        try:
+            size = _StripeLengths(file, index).size()
+        except (ValueError, IndexError, OSError, zlib.error) as error:
+            raise CorruptFile(
+                f"{file.path}: stripe {index} can't be read: {error}; restore the file"
+            ) from error
+        if size > max(MOST_UNPACKED * stripe.stored, LARGEST_PIECE):
+            raise stripe.too_large(index, size, file.path)
+
+
+class _StripeLengths:
+    _few = 0
+    """What need not be known exactly."""
+
+    def __init__(self, file: OrcFile, index: int) -> None:
+        self._file = file
+        self._stripe, described = stripe_footer(file, index)
+        self._places: dict[tuple[int, int], tuple[int, int]] = {}
+        self._encodings: list[dict[int, int]] = []
+        at = self._stripe.offset
+        for part in fields(described):
+            if part.number not in (_STREAMS, _ENCODINGS):
+                continue
+            inside = {field.number: field.value for field in fields(part.payload)}
+            if part.number == _ENCODINGS:
+                self._encodings.append(inside)
+                continue
+            key, length = (inside.get(2, 0), inside.get(1, 0)), inside.get(3, 0)
+            self._places.setdefault(key, (at, length))
+            at += length
+        if at > self._stripe.footer_offset:
+            raise ValueError("its streams are longer than it is")
+
+    def size(self) -> int:
+        """The bytes of texts, and eight for each value in lists, or a little more."""
+        types = [field.payload for field in fields(self._file.footer) if field.number == TYPES]
+        self._few = LARGEST_PIECE // max(1, 8 * len(types))
+        counts, listed = [0] * len(types), [False] * len(types)
+        counts[:1] = [self._stripe.rows]
+        size = 0
+        for column, content in enumerate(types):
+            kind, count = value_of(content, KIND), counts[column]
+            size += 8 * count * listed[column]
+            if kind in _TEXTS:
+                size += self._texts(column, count)
+            inner = self._sum(column, count) if kind in _LISTS else count
+            for child in unpacked(content, SUBTYPES):
+                counts[child] = inner
+                listed[child] = listed[column] or kind in _LISTS
+        return size
+
+    def _texts(self, column: int, count: int) -> int:
+        encoding = self._encodings[column]
+        if encoding.get(1, 0) not in _DICTIONARIES:
+            return self._sum(column, count)
+        size = encoding.get(2, 0)
+        longest = max((run.most for run in self._runs(column, _LENGTHS, size)), default=0)
+        if (size + count) * longest <= self._few:
+            return self._sum(column, size) + count * longest
+        # Which of them the values are: a long one may be rare.
+        found = [run.values() for run in self._runs(column, _LENGTHS, size)]
+        lengths = np.concatenate([*found, [0]]).astype(np.float64)
+        total = float(lengths.sum())
+        for run in self._runs(column, _INDEXES, count):
+            total += lengths[np.minimum(run.values(), len(lengths) - 1).astype(np.int64)].sum()
+        return int(total)
+
+    def _sum(self, column: int, count: int) -> int:
+        total = sum(run.count * run.most for run in self._runs(column, _LENGTHS, count))
+        if total <= self._few:
+            return total
+        return int(sum(float(run.values().sum()) for run in self._runs(column, _LENGTHS, count)))
+
+    def _runs(self, column: int, kind: int, count: int) -> Iterator[StoredRun]:
+        at, length = self._places.get((column, kind), (0, 0))
+        with self._file.files.open(self._file.path) as stream:
+            stream.seek(at)
+            content = bytes(stream.read(length))
+            blocks = _postscript(stream, self._file).blocks(content)
+        version = 2 if self._encodings[column].get(1, 0) in _VERSION_2 else 1
+        return unsigned_runs(blocks, count, version)
 
 
 def require_found_by_name(fields: Iterable[pa.Field], path: str) -> None:

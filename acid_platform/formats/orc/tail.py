@@ -24,7 +24,6 @@ import pyarrow as pa
 from acid_platform.base.file_bounds import (
     LARGEST_FOOTER,
     LARGEST_NUMBERS,
-    LARGEST_PIECE,
     MOST_NESTED,
     MOST_UNPACKED,
 )
@@ -51,8 +50,6 @@ _CPP = 1
 _PROLEPTIC = 2
 KIND, SUBTYPES, _LENGTH, _PRECISION, _SCALE = 1, 2, 4, 5, 6
 _FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE, _METADATA_LENGTH = 1, 2, 3, 5
-_TEXT_STATISTICS = {4: 3, 8: 1}
-"""Statistics of text and binary columns, and the field in them that has the sum of the lengths."""
 _POSTSCRIPT = {*range(1, 8), 8000}
 """All fields of a postscript."""
 
@@ -130,24 +127,32 @@ class Postscript:
 
     def opened(self, content: bytes, path: str) -> bytes:
         """What chunks in the file's codec hold, the reverse of `chunks`. Raises CorruptFile."""
-        if not self.compression:
-            return content
-        most = self._value(_BLOCK_SIZE) or _DEFAULT_BLOCK
-        if most > _LARGEST_BLOCK:
+        if self._value(_BLOCK_SIZE) > _LARGEST_BLOCK:
+            most = self._value(_BLOCK_SIZE)
             raise CorruptFile(f"{path} has ORC chunks of up to {most:,} bytes")
-        parts, at, opened = [], 0, 0
+        parts, opened = [], 0
         try:
-            while at < len(content):
-                head = int.from_bytes(content[at : at + 3], "little")
-                chunk = content[at + 3 : at + 3 + (head >> 1)]
-                at += 3 + (head >> 1)
-                parts.append(chunk if head & 1 else _inflated(self.compression, chunk, most))
-                opened += len(parts[-1])
+            for part in self.blocks(content):
+                parts.append(part)
+                opened += len(part)
                 if opened > LARGEST_FOOTER:
                     raise ValueError(f"it has more than {LARGEST_FOOTER:,} bytes")
         except (ValueError, IndexError, OSError, zlib.error) as error:
             raise CorruptFile(f"{path} has an ORC footer that can't be opened: {error}") from error
         return b"".join(parts)
+
+    def blocks(self, content: bytes) -> Iterator[bytes]:
+        """What chunks in the file's codec hold, one after another. Raises ValueError, IndexError,
+        OSError, zlib.error."""
+        if not self.compression:
+            yield content
+            return
+        at, most = 0, min(self._value(_BLOCK_SIZE) or _DEFAULT_BLOCK, _LARGEST_BLOCK)
+        while at < len(content):
+            head = int.from_bytes(content[at : at + 3], "little")
+            chunk = content[at + 3 : at + 3 + (head >> 1)]
+            at += 3 + (head >> 1)
+            yield chunk if head & 1 else _inflated(self.compression, chunk, most)
 
     def chunks(self, content: bytes) -> bytes:
         """The content in the file's codec: chunks with headers, deflated or stored."""
@@ -242,14 +247,15 @@ def require_shallow(footer: bytes, path: str) -> None:
     except (IndexError, ValueError) as error:
         raise CorruptFile(f"{path} has an ORC footer that can't be read: {error}") from error
     kinds = {number: kind for kind, number in KINDS.items()}
-    if types and (kind := kinds.get(_number(types[0], KIND), "a union")) != "struct":
+    if types and (kind := kinds.get(value_of(types[0], KIND), "a union")) != "struct":
         raise UnsupportedLayout(
             f"{path} is an ORC file of {kind} values, and a table has rows with columns; write it"
             " again as a struct"
         )
 
 
-def _number(message: bytes, field: int) -> int:
+def value_of(message: bytes, field: int) -> int:
+    """The first number of a field, or 0. Raises UnreadableMessage."""
     return next((part.value for part in protobuf.fields(message) if part.number == field), 0)
 
 
@@ -257,7 +263,7 @@ def _is_old_decimal(kind: bytes) -> bool:
     # Most types are no decimals, and are not parsed for it; a longer varint of 14 begins with 142.
     if KINDS["decimal"] not in kind and KINDS["decimal"] | 128 not in kind:
         return False
-    return _number(kind, KIND) == KINDS["decimal"] and not _number(kind, _PRECISION)
+    return value_of(kind, KIND) == KINDS["decimal"] and not value_of(kind, _PRECISION)
 
 
 def has_old_decimals(footer: bytes) -> bool:
@@ -279,40 +285,22 @@ def with_scale(footer: bytes, scale: int) -> bytes:
 
 
 def require_bounds(footer: bytes, size: int, path: str) -> None:
-    """Raises CorruptFile for a stripe that is not in a file of so many bytes, or whose values would
-    take far more memory than the stripe takes there, by the statistics of texts."""
+    """Raises CorruptFile for a stripe that is not in a file of so many bytes, or has far more rows
+    than it takes bytes there."""
     try:
         every = list(stripes(footer))
-        parts = [(field.number, field.payload) for field in protobuf.fields(footer)]
-        columns = sum(number == TYPES for number, _ in parts)
-        texts = sum(_text_bytes(payload) for number, payload in parts if number == STATISTICS)
+        columns = sum(field.number == TYPES for field in protobuf.fields(footer))
     except ValueError as error:
         raise CorruptFile(f"{path} has an ORC footer that can't be read: {error}") from error
-    rows = sum(stripe.rows for stripe in every)
     for index, stripe in enumerate(every):
-        stored = stripe.index + stripe.data + stripe.footer
-        if stripe.offset + stored > size:
+        if stripe.offset + stripe.stored > size:
             raise CorruptFile(
                 f"{path}: its footer says that stripe {index} ends at byte"
-                f" {stripe.offset + stored:,}, and it has {size:,}; restore it"
+                f" {stripe.offset + stripe.stored:,}, and it has {size:,}; restore it"
             )
-        most = MOST_UNPACKED * stored
-        letters = texts * stripe.rows // max(rows, 1)
         numbers = 8 * stripe.rows * columns
-        if letters > max(most, LARGEST_PIECE) or numbers > max(most, LARGEST_NUMBERS):
-            raise CorruptFile(
-                f"{path}: stripe {index} takes {stored:,} bytes, and its values would take"
-                f" {max(letters, numbers) >> 20:,} MB; write it again with smaller stripes"
-            )
-
-
-def _text_bytes(statistics: bytes) -> int:
-    """The bytes of the texts or binary values of a column, as its statistics say."""
-    for part in protobuf.fields(statistics):
-        if part.number in _TEXT_STATISTICS:
-            total = _number(part.payload, _TEXT_STATISTICS[part.number])
-            return total >> 1 if not total & 1 else 0
-    return 0
+        if numbers > max(MOST_UNPACKED * stripe.stored, LARGEST_NUMBERS):
+            raise stripe.too_large(index, numbers, path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +316,18 @@ class Stripe:
     @property
     def footer_offset(self) -> int:
         return self.offset + self.index + self.data
+
+    @property
+    def stored(self) -> int:
+        """Its bytes in the file."""
+        return self.index + self.data + self.footer
+
+    def too_large(self, number: int, size: int, path: str) -> CorruptFile:
+        """The error for the stripe of this number, whose values would take so many bytes."""
+        return CorruptFile(
+            f"{path}: stripe {number} takes {self.stored:,} bytes, and its values would take"
+            f" {size >> 20:,} MB; write it again with smaller stripes"
+        )
 
 
 def stripes(footer: bytes) -> Iterator[Stripe]:
@@ -396,7 +396,7 @@ def declared_footer(footer: bytes, columns: Sequence[Column], path: str) -> byte
 def _leaves(types: Sequence[bytes], number: int, hive: HiveType) -> Iterator[tuple[int, HiveType]]:
     """The numbers of the columns at and below `number` whose types must be declared."""
     if hive.kind in _DECLARED:
-        kind = _number(types[number], KIND)
+        kind = value_of(types[number], KIND)
         if hive.kind not in _WRITTEN.get(kind, ()):
             raise ValueError(f"column {number} of kind {kind} can't be declared as {hive}")
         yield number, hive
