@@ -10,6 +10,7 @@ current database: so its macros, types and views are never found by a name in ou
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,8 @@ def attach(connection: Connection, file: Path, name: str, write: bool = False) -
     """Raises duckdb.Error, and OSError for a file to be read that is not there, or is none."""
     if not write:
         require_regular(file)
+        for beside in file.parent.glob(f"{glob.escape(file.name)}.wal*"):  # read, too
+            require_regular(beside)
     quoted = str(file).replace("'", "''")
     options = "TYPE duckdb" if write else "TYPE duckdb, READ_ONLY"
     try:

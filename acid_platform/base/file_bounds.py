@@ -21,6 +21,8 @@ MOST_OF_A_ROW = 1 << 23
 LARGEST_PIECE = 1 << 30
 """Bytes of the values of a row group or stripe that takes fewer bytes in the file than
 `MOST_UNPACKED` says."""
+LARGEST_DATABASE = 4 * LARGEST_PIECE
+"""Bytes that DuckDB may take for a file of somebody else: it unpacks 2,048 rows together."""
 LARGEST_NUMBERS = 8 * LARGEST_PIECE
 """Bytes of its values of a fixed width, of which columns of nothing but NULL have as many."""
 MOST_UNPACKED = 64

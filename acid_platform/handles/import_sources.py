@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from acid_platform.base.file_bounds import BATCH_BYTES
+from acid_platform.base.file_bounds import BATCH_BYTES, LARGEST_DATABASE
 from acid_platform.base.first_use import ClosedAfter
 from acid_platform.base.paths import is_uri, local_path, parts_of_url, user_path
 from acid_platform.errors import AcidError, ImportRefused
@@ -181,7 +181,10 @@ class DuckDBSource(ImportSource):
 
         path = user_path(file)
         self.name = f"duckdb {path} {table}"
-        self._connection = self._asked(lambda: databases.in_memory({_FILE: Path(path)}))
+        limit = f"{LARGEST_DATABASE >> 20}MiB"
+        self._connection = self._asked(
+            lambda: databases.in_memory({_FILE: Path(path)}, memory_limit=limit)
+        )
         try:
             stored = self._asked(lambda: databases.stored_tables(self._connection, _FILE))
             full = self._stored(stored, table, columns)

@@ -30,7 +30,7 @@ from acid_platform.base import databases, local_files
 from acid_platform.base.file_bounds import BATCH_BYTES
 from acid_platform.errors import AcidError, CorruptFile, ImportRefused, OwnedByOthers
 from acid_platform.formats import parquet_files as formats
-from acid_platform.handles import iceberg_tables
+from acid_platform.handles import iceberg_tables, import_sources
 from acid_platform.handles.iceberg_tables import _require_bounded_avro
 from tests.imports.hostile import CALLS
 
@@ -310,6 +310,33 @@ def test_P67_a_file_of_delta_that_became_a_link_is_refused(tmp_path: Path) -> No
     file.symlink_to(tmp_path / "mine.parquet")
     with pytest.raises(ImportRefused, match="which is not below"):
         list(source.batches(source.rows([])))
+
+
+def test_P65_texts_of_duckdb_that_unpack_to_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = str(tmp_path / "long.duckdb")
+    with duckdb.connect(file) as database:
+        database.execute("CREATE TABLE t AS SELECT repeat('x', 1000000) v FROM range(200)")
+    assert os.path.getsize(file) < 2_000_000
+    monkeypatch.setattr(import_sources, "LARGEST_DATABASE", 128 << 20)
+    with DuckDBSource(file, "t") as source, pytest.raises(ImportRefused, match="Out of Memory"):
+        list(source.batches(source.rows([])))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+@pytest.mark.parametrize("name", ["x.duckdb.wal", "x.duckdb.wal.recovery"])
+def test_P67_what_lies_beside_a_file_of_duckdb_is_looked_at(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    with duckdb.connect(str(tmp_path / "x.duckdb")) as database:
+        database.execute("CREATE TABLE t AS SELECT 1 v")
+    if kind == "pipe":
+        os.mkfifo(tmp_path / name)
+    else:
+        (tmp_path / name).symlink_to("/dev/zero")
+    with pytest.raises(ImportRefused, match="it is no file, and reading it may not end"):
+        DuckDBSource(str(tmp_path / "x.duckdb"), "t")
 
 
 def test_P65_rows_of_duckdb_come_in_batches_of_few_bytes(tmp_path: Path) -> None:
