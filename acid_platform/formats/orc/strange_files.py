@@ -109,7 +109,7 @@ _LISTS = tuple(KINDS[kind] for kind in ("array", "map"))
 def require_bounded_stripes(file: OrcFile) -> None:
     """Raises CorruptFile for a stripe whose texts and lists would take far more memory than it
     takes bytes, by the lengths that it has: those are what a reader makes room for. What the
-    footer says in its statistics is not believed.
+    footer says in its statistics is not believed (P65).
 
     Files in an object store are not looked at: each column would be a request.
     """
