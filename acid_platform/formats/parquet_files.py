@@ -312,11 +312,11 @@ def _header(stream: pa.NativeFile, at: int, path: str) -> tuple[_Struct, int]:
 def _number_at(content: bytes, at: int) -> tuple[int, int]:
     """A number of variable length, and where it ends. Raises IndexError."""
     value = 0
-    for place in range(_LONGEST_NUMBER):
-        byte = content[at + place]
-        value |= (byte & 127) << 7 * place
+    for index in range(_LONGEST_NUMBER):
+        byte = content[at + index]
+        value |= (byte & 127) << 7 * index
         if byte < 128:
-            return value, at + place + 1
+            return value, at + index + 1
     raise IndexError("a number is longer than any")
 
 

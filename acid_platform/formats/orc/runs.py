@@ -378,11 +378,11 @@ def _patched(data: bytes, at: int, count: int, bits: int) -> tuple[StoredRun, in
 
     def values() -> np.ndarray:
         found = _packed(data, first, count, bits).astype(np.float64)
-        place = 0
+        row = 0
         for patch in _packed(data, last, patches, together).tolist():
-            place += int(patch) >> of_patch
-            if place < count:
-                found[place] += (int(patch) & (1 << of_patch) - 1) * 2.0**bits
+            row += int(patch) >> of_patch
+            if row < count:
+                found[row] += (int(patch) & (1 << of_patch) - 1) * 2.0**bits
         return _not_negative(found + (float(base) if base < sign else float(sign - base)))
 
     most = (base if base < sign else 0) + (1 << bits + of_patch) - 1
