@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from hypothesis import settings
@@ -111,6 +111,28 @@ def temporary_warehouse(
             opened.release()  # ending a lease later would start the metastore again
             opened.metastore.stop()
             opened.close()
+
+
+def a_warehouse(
+    engine: str | None = None,
+    in_spark: bool = False,
+    scope: Literal["module", "function"] = "module",
+) -> Any:
+    """A fixture: an empty warehouse for the tests of a file, or for each test.
+
+    `in_spark`: it has the run's session of Spark.
+    """
+
+    @pytest.fixture(scope=scope)
+    def opened(
+        request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[Warehouse]:
+        spark = request.getfixturevalue("spark") if in_spark else None
+        path = tmp_path_factory.mktemp("warehouse") / "wh"
+        with temporary_warehouse(path, spark, engine) as made:
+            yield made
+
+    return opened
 
 
 @pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])

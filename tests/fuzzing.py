@@ -36,6 +36,7 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.messages import OPERATIONS
 from tests.declared import declare
 from tests.gateway.calls import any_call
+from tests.metastore.processes import free_port
 
 KEY = "fuzzing-0123456789abcdef"
 _ENDS = {"stop"}
@@ -195,12 +196,6 @@ def connect(port: int) -> socket.socket:
             if time.monotonic() > deadline:
                 raise Fault(f"nothing listens on port {port}") from None
             time.sleep(0.05)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        port: int = one.getsockname()[1]
-        return port
 
 
 class MetastoreTarget:

@@ -54,8 +54,8 @@ def require_list(
     """None, or a list of texts; a text is none, though Python would take its letters."""
     if isinstance(value, str) or (value is not None and not isinstance(value, Collection)):
         require_kind(argument, value, type(None), expected, error)
-    for one in value or ():
-        require_kind("one of " + argument, one, str, expected, error)
+    for item in value or ():
+        require_kind("one of " + argument, item, str, expected, error)
 
 
 def require_limit(limit: object) -> None:

@@ -141,16 +141,16 @@ class CommandSession:
 
     def existing(self) -> Location:
         """The location, or NoSuchWarehouse: a misspelt path must not make a warehouse."""
-        place = self.place
-        if not place.made:
-            others = _nearby(place.warehouse)
+        location = self.place
+        if not location.made:
+            others = _nearby(location.warehouse)
             raise NoSuchWarehouse(
-                f"{place.warehouse} has no metastore in {place.metastore}; check --warehouse and"
-                " ACID_WAREHOUSE, or make one with `acid metastore start`; if tables are there, see"
-                " `acid metastore restore` and `acid metastore rebuild`"
+                f"{location.warehouse} has no metastore in {location.metastore}; check --warehouse"
+                " and ACID_WAREHOUSE, or make one with `acid metastore start`; if tables are there,"
+                " see `acid metastore restore` and `acid metastore rebuild`"
                 + (f"; there is --warehouse {' and '.join(others)}" if others else "")
             )
-        return place
+        return location
 
     def metastore(self) -> Metastore:
         return join(self.existing())

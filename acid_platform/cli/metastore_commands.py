@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from acid_platform.base.local_files import scratch_directory
-from acid_platform.base.paths import as_uri, user_path
 from acid_platform.base.ports import prometheus_text
 from acid_platform.cli.console import (
     METRICS,
@@ -242,14 +241,14 @@ def require_own(session: CommandSession, what: str) -> None:
 
 def _running(session: CommandSession) -> Metastore | None:
     try:
-        place = session.existing()
+        location = session.existing()
     except NoSuchWarehouse:
         return None
-    if not place.made:
+    if not location.made:
         return None
     try:
         # Also a metastore of another warehouse: its status can be read, and it can be stopped.
-        return Metastore.connect(place.metastore, autostart=False)
+        return Metastore.connect(location.metastore, autostart=False)
     except MetastoreUnavailable:
         return None
 
@@ -276,21 +275,22 @@ def backup(session: CommandSession, file: Path) -> None:
 
 
 @command(metastore)
-@click.argument("place", metavar="[ARCHIVE]", required=False)
-def archive(session: CommandSession, place: str | None) -> None:
+@click.argument("archived", metavar="[ARCHIVE]", required=False)
+def archive(session: CommandSession, archived: str | None) -> None:
     """Print what an archive can restore; without ARCHIVE, the one that the metastore writes to."""
-    if place is None:
+    if archived is None:
         with session.metastore() as client:
-            place = client.settings().get("acid.metastore.archive", "")
-        if not place:
+            archived = client.settings().get("acid.metastore.archive", "")
+        if not archived:
             raise InvalidDefinition(
                 "this metastore writes to no archive; name one in the setting"
                 " acid.metastore.archive, or as the argument"
             )
+    from acid_platform.metastore.log.contract import archived_logs
     from acid_platform.metastore.server.restore import window_of
 
     rows: list[dict[str, Any]] = []
-    for history, log in _archived(place).items():
+    for history, log in archived_logs(archived).items():
         window = window_of(log)
         rows.append(
             {
@@ -301,7 +301,7 @@ def archive(session: CommandSession, place: str | None) -> None:
                 "snapshots": window.snapshots,
             }
         )
-    session.show(rows, empty=f"{place} holds no archive of a metastore")
+    session.show(rows, empty=f"{archived} holds no archive of a metastore")
 
 
 @command(metastore)
@@ -485,24 +485,13 @@ def _log(location: Location) -> Log:
     return LocalLog(Path(location.metastore))
 
 
-def _archived(place: str) -> dict[str, Log]:
-    """The histories of an archive, each a log; or the log at this place."""
-    from acid_platform.metastore.log.contract import open_log
-    from acid_platform.metastore.log.objects import logs_below
-
-    where = as_uri(user_path(place))
-    own: Log = open_log(where)
-    if own.exists:
-        return {own.history: own}
-    return {history: open_log(f"{where}/{history}") for history in logs_below(where)}
-
-
 def _rebuild(archived: str, until: str, file: Path, history: str) -> Rebuilt:
     """Raises BackupRefused if there are several histories and none is named."""
+    from acid_platform.metastore.log.contract import archived_logs
     from acid_platform.metastore.server.restore import Until
     from acid_platform.metastore.server.restore import rebuild as rebuild_from_log
 
-    logs = _archived(archived)
+    logs = archived_logs(archived)
     names = [history] if history else list(logs)
     if len(names) != 1 or names[0] not in logs:
         raise BackupRefused(

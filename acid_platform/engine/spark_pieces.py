@@ -66,7 +66,7 @@ def frame_of(
     frames = [make(piece).localCheckpoint(True) for table in rows for piece in _divided(table)]
     while len(frames) > 1:  # pairs of pairs: a union looks at all that is below it
         pairs = iter(frames)
-        frames = [one.union(other) if other else one for one, other in _pairs(pairs)]
+        frames = [first.union(other) if other else first for first, other in _pairs(pairs)]
     return frames[0]
 
 

@@ -111,8 +111,8 @@ def matching_parts(stored: HiveType, declared: HiveType) -> Iterator[tuple[HiveT
     else:
         children = zip(stored.children, declared.children, strict=False)
         pairs = [(child, other) for (_, child), (_, other) in children]
-    for one, other in pairs:
-        yield from matching_parts(one, other)
+    for part, other in pairs:
+        yield from matching_parts(part, other)
 
 
 def require_exact_decimals(files: Files, path: str, columns: Sequence[Column]) -> bool:

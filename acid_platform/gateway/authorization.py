@@ -235,7 +235,7 @@ class Guard:
                 every.extend(table.name for table in self._metastore.tables())
                 every.extend(view.name for view in self._metastore.views())
             return table(f"{name}.{ANY}") or any(
-                table(one) for one in every if one.startswith(f"{name}.")
+                table(known) for known in every if known.startswith(f"{name}.")
             )
 
         return VisibleNames(table, database)

@@ -104,13 +104,18 @@ class Secret:
         kind, cost, block, lanes, salt, hashed = text.split("$")
         if kind != "scrypt":
             raise ValueError(f"unknown hash {kind!r}")
-        one = cls(int(cost), int(block), int(lanes), _from_base64(salt), _from_base64(hashed))
-        weak = one.cost < _LEAST or one.block < _BLOCK or one.lanes < _LANES
-        if weak or len(one.hashed) < _LENGTH // 2 or len(one.salt) < 8:
+        parsed = cls(int(cost), int(block), int(lanes), _from_base64(salt), _from_base64(hashed))
+        weak = parsed.cost < _LEAST or parsed.block < _BLOCK or parsed.lanes < _LANES
+        if weak or len(parsed.hashed) < _LENGTH // 2 or len(parsed.salt) < 8:
             raise ValueError("the hash is weaker than scrypt with N=16384, r=8, p=1")
-        if one.cost & (one.cost - 1) or one.cost > _DEAREST or one.block > 16 or one.lanes > 4:
+        if (
+            parsed.cost & (parsed.cost - 1)
+            or parsed.cost > _DEAREST
+            or parsed.block > 16
+            or parsed.lanes > 4
+        ):
             raise ValueError("parameters of scrypt out of range")
-        return one
+        return parsed
 
     def __str__(self) -> str:
         salt, hashed = (base64.b64encode(part).decode() for part in (self.salt, self.hashed))

@@ -394,8 +394,8 @@ class PartitionCalls(CallHandler):
         missing = [*named.keys() - {*self._metastore.partitions(record.name)}]
         if missing:
             raise NoSuchPartition(f"{record.name} has no partition {missing[0]}")
-        for partition, one in named.items():
-            keep_counts(record, partition, one.parameters or {})
+        for partition, told in named.items():
+            keep_counts(record, partition, told.parameters or {})
 
     def alter_partition(self, database: str, name: str, partition: Any) -> None:
         self.alter_partitions(database, name, [partition])

@@ -149,7 +149,7 @@ class CallRates:
         if not self._rate:
             return 0.0
         if len(self._next) >= _REMEMBERED:
-            self._next = {one: at for one, at in self._next.items() if at > now}
+            self._next = {address: at for address, at in self._next.items() if at > now}
         due = max(self._next.get(who, 0.0), now - 1.0) + 1.0 / self._rate
         self._next[who] = due
         return max(0.0, due - now)
@@ -176,7 +176,7 @@ class CallRates:
             if failed:
                 if len(self._failed) >= _REMEMBERED:
                     self._failed = {
-                        one: times for one in [*self._failed] if (times := self._recent(one))
+                        key: times for key in [*self._failed] if (times := self._recent(key))
                     }
                 self._recent(network).append(time.monotonic())
 

@@ -80,14 +80,14 @@ class FolderSource(ImportSource):
         all_strings: bool = False,
         files_in: Sequence[str] = (),
     ) -> None:
-        place = user_path(folder)
-        self.name = f"{kind} {place}"
+        location = user_path(folder)
+        self.name = f"{kind} {location}"
         if kind not in _KINDS:
             raise ImportRefused(f"{folder}: {kind!r} is no kind of files; say {', '.join(_KINDS)}")
         self._kind, self._all_strings = kind, all_strings
         self._columns = None if columns is None else list(columns)
         self._csv = _csv_format(delimiter, encoding, decimal_comma)
-        files, root = self._asked(lambda: Files.of(place))
+        files, root = self._asked(lambda: Files.of(location))
         self._system = files.system
         found = self._asked(lambda: list(_files_below(files, root)))
         if not found:
@@ -289,13 +289,13 @@ class FolderSource(ImportSource):
         """Raises ImportRefused also for a file that is not one of the folder's, by a link that was
         made after it had been found."""
 
-        def stream(place: str) -> Any:
+        def stream(file: str) -> Any:
             if self._kind == "parquet":
-                return self._system.open_input_file(place)
-            return self._system.open_input_stream(place, compression=_compression(path))
+                return self._system.open_input_file(file)
+            return self._system.open_input_stream(file, compression=_compression(path))
 
         held = self._own.opened(path) if self._own else nullcontext(path)
-        with held as place, self._asked(lambda: stream(place)) as opened:
+        with held as held_file, self._asked(lambda: stream(held_file)) as opened:
             yield opened
 
     @contextmanager

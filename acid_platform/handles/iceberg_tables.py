@@ -207,17 +207,17 @@ def _require_bounded_puffin(content: bytes, path: str) -> None:
 _METADATA = ".metadata.json"
 
 
-def of_file(place: str) -> Any:
+def of_file(location: str) -> Any:
     """The table of a metadata file, or of a directory whose `version-hint.text` names one."""
     table, serializers = import_module("pyiceberg.table"), import_module("pyiceberg.serializers")
     noop = import_module("pyiceberg.catalog.noop")
-    files = BoundedFiles(import_module("pyiceberg.io").load_file_io({}, place))
-    if not place.endswith(_METADATA):
-        place = _newest(files, place)
+    files = BoundedFiles(import_module("pyiceberg.io").load_file_io({}, location))
+    if not location.endswith(_METADATA):
+        location = _newest(files, location)
     return table.StaticTable(
-        identifier=("static-table", place),
-        metadata=serializers.FromInputFile.table_metadata(files.new_input(place)),
-        metadata_location=place,
+        identifier=("static-table", location),
+        metadata=serializers.FromInputFile.table_metadata(files.new_input(location)),
+        metadata_location=location,
         io=files,
         catalog=noop.NoopCatalog("static-table"),
     )
@@ -263,17 +263,17 @@ def of_catalog(catalog: Any, name: str, files_in: Iterable[str]) -> Any:
     any, so it has to be below a place that the user has named.
     """
     table = catalog.load_table(name)
-    place = plain_place(table.metadata_location)
+    location = plain_place(table.metadata_location)
     own = catalog.own_settings
-    if not is_uri(place) and not str(own.get("uri")).startswith("sqlite:"):
-        allowed = [plain_place(one) for one in (own.get("warehouse"), *files_in) if one]
+    if not is_uri(location) and not str(own.get("uri")).startswith("sqlite:"):
+        allowed = [plain_place(path) for path in (own.get("warehouse"), *files_in) if path]
         if not allowed:
             raise ImportRefused(
-                f"iceberg {name}: its catalog names the file {place} of this machine, and could"
+                f"iceberg {name}: its catalog names the file {location} of this machine, and could"
                 " name any: if it belongs to the table, allow its place by --files-in PLACE"
                 " (files_in=[…]), or set the catalog's warehouse in pyiceberg's configuration"
             )
-        OwnFiles(f"iceberg {name}", tuple(allowed)).require(place)
+        OwnFiles(f"iceberg {name}", tuple(allowed)).require(location)
     known = {**catalog.properties, **getattr(table, "config", {})}
     kept = {
         key: value
@@ -295,9 +295,9 @@ def place_of(table: Any) -> str:
     Raises ImportRefused for a metadata file in no directory, as a catalog's server may call it.
     """
     directory, _, _ = plain_place(table.metadata_location).rpartition("/")
-    if not (place := directory.removesuffix("/metadata")).strip("/"):
+    if not (parent := directory.removesuffix("/metadata")).strip("/"):
         raise ImportRefused(f"its metadata file {table.metadata_location} is in no directory of it")
-    return place
+    return parent
 
 
 def rows_of(table: Any, scan: Any, snapshots: Iterable[Any], own: OwnFiles) -> pa.RecordBatchReader:

@@ -164,11 +164,11 @@ class OwnFiles:
             self.require(file)
 
 
-def _resolved(place: str) -> str:
+def _resolved(location: str) -> str:
     """A local path without links and `..`, or a URI."""
-    if not is_uri(place):
-        return os.path.realpath(local_path(place))
-    scheme, _, rest = place.partition("://")
+    if not is_uri(location):
+        return os.path.realpath(local_path(location))
+    scheme, _, rest = location.partition("://")
     return f"{_SAME.get(scheme.lower(), scheme.lower())}://{rest}"
 
 
@@ -334,9 +334,9 @@ _FILE = "source"
 """The name under which a file of DuckDB is attached."""
 
 
-def _same(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+def _same(name: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """Whether two names are the same to DuckDB."""
-    return [part.lower() for part in one] == [part.lower() for part in other]
+    return [part.lower() for part in name] == [part.lower() for part in other]
 
 
 def _select(table: str, columns: Sequence[str] | None) -> str:

@@ -74,17 +74,19 @@ class IcebergSource(ImportSource):
         )
 
     def added(self, since: str) -> pa.RecordBatchReader:
-        one, number = self._snapshot, int(since)
+        snapshot, number = self._snapshot, int(since)
         read = []
-        while one.snapshot_id != number:
-            operation = one.summary.operation.value if one.summary else "unknown"
+        while snapshot.snapshot_id != number:
+            operation = snapshot.summary.operation.value if snapshot.summary else "unknown"
             # `replace` writes files again and changes no row.
             if operation not in ("append", "replace"):
-                raise self._not_only_added(since, f"its snapshot {one.snapshot_id} is {operation}")
-            if one.parent_snapshot_id is None:
+                raise self._not_only_added(
+                    since, f"its snapshot {snapshot.snapshot_id} is {operation}"
+                )
+            if snapshot.parent_snapshot_id is None:
                 raise self._not_only_added(since, f"{since} is no ancestor of {self.snapshot}")
-            read.append(one)
-            one = self._found(one.parent_snapshot_id)
+            read.append(snapshot)
+            snapshot = self._found(snapshot.parent_snapshot_id)
         scan = self._asked(
             lambda: self._table.incremental_append_scan(
                 from_snapshot_id_exclusive=number,
@@ -155,7 +157,7 @@ class DeltaSource(ImportSource):
             raise self._not_only_added(since, f"the table was made again with the id {self._id}")
         if first > last:
             raise self._not_only_added(since, f"version {first} is newer than {last}")
-        commits = {int(one["version"]): one for one in self._asked(self._table.history)}
+        commits = {int(commit["version"]): commit for commit in self._asked(self._table.history)}
         fragments: list[Any] = []
         after = self._files(first)
         for version in range(first + 1, last + 1):

@@ -231,6 +231,8 @@ class MergeRows(RowStatement[MergeCounts]):
         for clause in clauses:
             if clause.action is MergeAction.INSERT:
                 self._require_partition(clause, record)
+                # Whether or not a row of the source has no match.
+                require_columns(clause.values or (), all_columns_of(record), record.name)
 
     def run(self, work: TransactionWork, record: TableRecord) -> MergeCounts:
         from acid_platform.scan.file_pruning import equal_columns  # sqlglot takes long

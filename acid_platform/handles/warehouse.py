@@ -115,10 +115,10 @@ class Warehouse(ClosedAfter):
         SettingRefused.
         """
         chosen = preference_of(engine or os.environ.get("ACID_ENGINE") or "auto")
-        place = Location.of(location, metastore)
-        files, path = Files.of(place.warehouse)
+        chosen_location = Location.of(location, metastore)
+        files, path = Files.of(chosen_location.warehouse)
         require_writable(files, path)
-        handle = cls(place.warehouse, join(place), spark, run_id, chosen)
+        handle = cls(chosen_location.warehouse, join(chosen_location), spark, run_id, chosen)
         for name, value in (settings or {}).items():
             handle.metastore.set(name, value)
         return handle

@@ -214,10 +214,10 @@ class DocsSite:
         named = os.environ.get(PLACE, "")
         if not named:
             return None
-        place = user_path(named)
+        directory = user_path(named)
         name = f"{table}/{wall_ms()}-{run_id or os.getpid()}"
-        address = os.environ.get(ADDRESS, "").rstrip("/") or place
-        return cls(f"{place}/{name}", f"{address}/{name}", table)
+        address = os.environ.get(ADDRESS, "").rstrip("/") or directory
+        return cls(f"{directory}/{name}", f"{address}/{name}", table)
 
     def write(self, context: Any) -> str:
         """Writes the pages of a context of Great Expectations with one validation result; returns

@@ -307,7 +307,7 @@ class TableAssetComponent(_Table):
             raise InvalidDefinition(f"{self.table}: give a source or a function, one of them")
         if self.function is not None:
             return self._declared(context.path, self.function, kinds=["python"])
-        place, source, columns = context.path, str(self.source), self.columns
+        folder, source, columns = context.path, str(self.source), self.columns
         kind = source.rpartition(".")[2].lower()
         if kind not in _READERS:
             raise InvalidDefinition(f"{source}: a source is a .{', a .'.join(_READERS)} file")
@@ -322,9 +322,9 @@ class TableAssetComponent(_Table):
 
         def rows(context: dg.AssetExecutionContext) -> object:
             values = _values(context, names)
-            return rows_of(_path_of(source, values, place), every)
+            return rows_of(_path_of(source, values, folder), every)
 
-        return self._declared(place, rows, kinds=[kind.removesuffix("l")])
+        return self._declared(folder, rows, kinds=[kind.removesuffix("l")])
 
 
 def _path_of(source: str, values: Mapping[str, str], place: Path) -> str:
@@ -368,8 +368,8 @@ def _of_csv(file: Any, _: str, columns: Sequence[Column]) -> pa.Table:
     try:
         return pa.Table.from_batches(form.batches(io.BytesIO(data), types, names), pa.schema(types))
     except NoValue as error:
-        place = form.place_of(io.BytesIO(data), error.row)
-        raise ValueError(f"{place}: {error}") from error
+        line = form.place_of(io.BytesIO(data), error.row)
+        raise ValueError(f"{line}: {error}") from error
 
 
 def _of_json(file: Any, _path: str, _columns: Sequence[Column]) -> list[dict[str, Any]]:

@@ -92,13 +92,13 @@ def _negated(node: exp.Expr) -> exp.Expr:
             return exp.Or(this=below, expression=above)
         case exp.In() if node.expressions and not node.args.get("query"):
             unequal = [_other_than(node.this, member) for member in node.expressions]
-            return reduce(lambda one, other: exp.And(this=one, expression=other), unequal)
+            return reduce(lambda left, other: exp.And(this=left, expression=other), unequal)
     return exp.Not(this=node)
 
 
-def _other_than(one: exp.Expr, other: exp.Expr) -> exp.Expr:
-    below = exp.LT(this=one.copy(), expression=other.copy())
-    above = exp.GT(this=one.copy(), expression=other.copy())
+def _other_than(value: exp.Expr, other: exp.Expr) -> exp.Expr:
+    below = exp.LT(this=value.copy(), expression=other.copy())
+    above = exp.GT(this=value.copy(), expression=other.copy())
     return exp.Or(this=below, expression=above)
 
 

@@ -133,10 +133,10 @@ def _live_extreme(
 ) -> list[Any]:
     """The least or the greatest live value in a file whose values reach no further than `bound`;
     empty without any."""
-    one = replace(scan.scan, entities=(file.entity,))
+    of_file = replace(scan.scan, entities=(file.entity,))
     values: list[Any] = []
     # Values often ascend with the rows: the greatest one is looked for from the end.
-    for batch in ArrowScan(one, (column.name,)).one_by_one(backwards=greatest):
+    for batch in ArrowScan(of_file, (column.name,)).one_by_one(backwards=greatest):
         scalar = pc.min_max(batch.column(0))["max" if greatest else "min"]
         # Python has no days before the year 1.
         edge = scalar.value if isinstance(scalar, pa.Date32Scalar) else scalar.as_py()

@@ -477,12 +477,12 @@ class CsvLines:
         field: list[str] = []
         quoted, at = False, 0
         while at < len(line):
-            one, after = line[at], line[at + 1 : at + 2]
-            if one == self.escape:
+            character, after = line[at], line[at + 1 : at + 2]
+            if character == self.escape:
                 if quoted and after and after in (self.quote, self.escape):
                     field.append(after)
                     at += 1
-            elif one == self.quote:
+            elif character == self.quote:
                 if quoted and after == self.quote:
                     field.append(after)
                     at += 1
@@ -492,13 +492,13 @@ class CsvLines:
                         if field and not "".join(field).strip():
                             field.clear()
                         else:
-                            field.append(one)
+                            field.append(character)
                     quoted = not quoted
-            elif one == self.separator and not quoted:
+            elif character == self.separator and not quoted:
                 yield "".join(field)
                 field.clear()
             else:
-                field.append(one)
+                field.append(character)
             at += 1
         if quoted:
             raise CorruptFile(

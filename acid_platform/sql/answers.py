@@ -249,12 +249,13 @@ class AcidMagic:
                 " a path"
             )
         if line not in self._opened:
-            place = Location.of(line or None)
-            if not place.made:
+            location = Location.of(line or None)
+            if not location.made:
                 raise NoSuchWarehouse(
-                    f"{place.warehouse} is not a warehouse; create it with Warehouse.open({line!r})"
+                    f"{location.warehouse} is not a warehouse; create it with"
+                    f" Warehouse.open({line!r})"
                 )
-            self._opened[line] = Warehouse.open(place.warehouse)
+            self._opened[line] = Warehouse.open(location.warehouse)
         return self._opened[line]
 
 

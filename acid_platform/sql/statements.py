@@ -221,8 +221,10 @@ class RowChange(ABC):
         """The lock of the whole table with which a transaction can begin; None if it overwrites one
         partition, which is all that it locks."""
         spec: PartitionSpec | None = getattr(self, "partition", None)
-        one = self.lock is Locked.INSERT_OVERWRITE and spec is not None and not spec.dynamic
-        return None if one else self.lock
+        partition_alone = (
+            self.lock is Locked.INSERT_OVERWRITE and spec is not None and not spec.dynamic
+        )
+        return None if partition_alone else self.lock
 
     @property
     def parts(self) -> tuple[RowChange, ...]:

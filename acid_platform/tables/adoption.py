@@ -429,6 +429,6 @@ def _stored(files: Files, path: str, columns: Sequence[Column]) -> dict[str, Hiv
 
 def _hides_char(stored: HiveType, declared: HiveType) -> bool:
     return any(
-        one.kind == "char" and other.kind in _OTHER_TEXTS
-        for one, other in matching_parts(stored, declared)
+        part.kind == "char" and other.kind in _OTHER_TEXTS
+        for part, other in matching_parts(stored, declared)
     )

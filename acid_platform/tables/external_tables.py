@@ -257,7 +257,8 @@ def _require_types(files: Files, path: str, columns: Sequence[Column], positiona
             continue
         as_declared(pa.nulls(0, arrow_type(kind)), column.type, f"{path}, column {column.name}")
         own, other = (
-            [part for part in one.walk() if part.kind in _SAME] for one in (kind, column.type)
+            [part for part in kind_of_either.walk() if part.kind in _SAME]
+            for kind_of_either in (kind, column.type)
         )
         if own != other or (
             not exact and any(starmap(_narrows, matching_parts(kind, column.type)))
@@ -290,8 +291,8 @@ def partition_location(metastore: Metastore, view: ViewRecord, address: str) -> 
     if not address:
         return ""
     where = readable_place(metastore, view.name, address)
-    (one, _), (other, _) = Files.of(where), Files.of(files_of(view).location)
-    if (one.scheme, one.host, one.local) != (other.scheme, other.host, other.local):
+    (listed, _), (other, _) = Files.of(where), Files.of(files_of(view).location)
+    if (listed.scheme, listed.host, listed.local) != (other.scheme, other.host, other.local):
         raise InvalidDefinition(
             f"{view.name}: {where} is in another file system than {files_of(view).location}; a"
             " table has one"

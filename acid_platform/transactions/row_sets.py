@@ -201,15 +201,15 @@ class ColumnSpans:
             ),
         )
 
-    def _larger(self, one: str | None, other: str | None) -> str | None:
-        if one is None or other is None:
-            return other if one is None else one
-        return other if self._at_most(one, other) else one
+    def _larger(self, mine: str | None, other: str | None) -> str | None:
+        if mine is None or other is None:
+            return other if mine is None else mine
+        return other if self._at_most(mine, other) else mine
 
-    def _smaller(self, one: str | None, other: str | None) -> str | None:
-        if one is None or other is None:
-            return other if one is None else one
-        return one if self._at_most(one, other) else other
+    def _smaller(self, mine: str | None, other: str | None) -> str | None:
+        if mine is None or other is None:
+            return other if mine is None else mine
+        return mine if self._at_most(mine, other) else other
 
     def either(self, other: ColumnSpans) -> ColumnSpans | None:
         """Spans that have the values of both; None if they can't be compared."""

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from acid_platform.layout.table_properties import LOCAL_COMPACTION_BYTES
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.services.worker import CompactionRun, work_once
 from tests.compaction.test_kills import made, rows
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -112,10 +111,7 @@ def test_P33_the_engine_of_a_compaction_follows_from_its_size_its_format_and_wha
     assert given.started == (engine == "spark"), "Spark starts only if it is chosen"
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path / "wh") as opened:
-        yield opened
+warehouse = a_warehouse(scope="function")
 
 
 def test_C22_the_limit_may_be_of_the_warehouse_or_of_the_table(warehouse: Warehouse) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from acid_platform.services.worker import CompactionRun, revoke_dead
 from acid_platform.transactions import RowOperation
 from tests.acid_files import B1, AcidTable, P, contents_of
 from tests.compaction.killed_worker import PHASES, work
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -63,10 +62,7 @@ def fill(warehouse: Warehouse, name: str, root: Path) -> None:
             )
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path / "wh") as made:
-        yield made
+warehouse = a_warehouse(scope="function")
 
 
 def made(warehouse: Warehouse, name: str) -> str:

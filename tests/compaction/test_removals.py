@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform import Table, Warehouse
+from acid_platform import LockNotAcquired, Table, Warehouse
 from acid_platform.base.clock import wall_ms
 from acid_platform.cli.doctor import stuck
 from acid_platform.compaction.states import CompactionKind
@@ -200,7 +200,7 @@ def test_P49_a_table_below_a_dropped_one_keeps_its_files(
     inner = tmp_path / "x" / "p=1"
     task = warehouse.metastore.table("db.outer")
     warehouse.drop_table("db.outer")
-    with pytest.raises(Exception, match="enclose"):
+    with pytest.raises(LockNotAcquired, match="enclose"):
         warehouse.create_table("db.inner", "id int", location=str(inner))
     assert task.location == str(tmp_path / "x")
     clean(warehouse)

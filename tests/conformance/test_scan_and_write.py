@@ -29,18 +29,14 @@ from acid_platform.storage import durability
 from acid_platform.storage.files import Files
 from acid_platform.write.task_files import Received
 from tests.acid_files import read_keys
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse
 
 pytestmark = pytest.mark.spark
 ENGINES = pytest.mark.parametrize("engine", ["spark", "local"])
 
 ODD = ["a b", "x:y%", "é", "100%", "p=q/r", None, "'quote\"", "a+b&c"]
 
-
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("scan"), spark, "spark") as opened:
-        yield opened
+warehouse = a_warehouse("spark", in_spark=True)
 
 
 @pytest.fixture(scope="module")

@@ -5,23 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from acid_platform import InvalidDefinition, MalformedName, TableExists, Warehouse
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse
 from tests.hive_tables import HERE
 
 pytestmark = pytest.mark.spark
 
-
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("adopted"), spark) as opened:
-        yield opened
+warehouse = a_warehouse(in_spark=True)
 
 
 def _copy(name: str, target: Path) -> tuple[Path, dict[str, dict[str, int]]]:

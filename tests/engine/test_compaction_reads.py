@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from acid_platform import Warehouse
 from acid_platform.scan import deletes
@@ -17,15 +14,11 @@ from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.scan.source_files import EntitySources, SourceFile
 from acid_platform.services.worker import work_once
 from acid_platform.storage.files import Files
-from tests.conftest import COMPACTORS, compact_with, temporary_warehouse
+from tests.conftest import COMPACTORS, a_warehouse, compact_with
 
 pytestmark = pytest.mark.spark
 
-
-@pytest.fixture
-def warehouse(tmp_path: Path, spark: SparkSession) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path / "wh", spark) as opened:
-        yield opened
+warehouse = a_warehouse(in_spark=True, scope="function")
 
 
 class Reads:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import orc
-from pyspark.sql import SparkSession
 
 from acid_platform import Table, Warehouse
 from acid_platform.compaction.execution import Records
@@ -21,7 +20,7 @@ from acid_platform.layout.file_entries import FileEntry
 from acid_platform.services.worker import work_once
 from acid_platform.storage.files import Files
 from acid_platform.transactions import NONE_OPEN
-from tests.conftest import COMPACTORS, compact_with, temporary_warehouse
+from tests.conftest import COMPACTORS, a_warehouse, compact_with
 
 pytestmark = pytest.mark.spark
 
@@ -55,10 +54,7 @@ def doubled(table: pa.Table) -> pa.Table:
     return pa.concat_tables([table, table.slice(0, 1)])
 
 
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("validated"), spark) as made:
-        yield made
+warehouse = a_warehouse(in_spark=True)
 
 
 @pytest.fixture(scope="module")

@@ -15,16 +15,12 @@ import pytest
 from acid_platform import AcidError, CorruptFile, MalformedName, UnsupportedLayout, Warehouse
 from acid_platform.transactions import NONE_OPEN
 from tests.acid_files import AcidTable, P
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse
 from tests.scan.test_bad_files import GOOD, IN_ROWS, KINDS, NEXT_STEP, good
 
 EVERYTHING = f"db.t:99:{NONE_OPEN}::"
 
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("damaged")) as opened:
-        yield opened
+shared = a_warehouse()
 
 
 @pytest.fixture

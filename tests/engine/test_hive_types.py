@@ -6,7 +6,7 @@ import datetime
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,7 +25,7 @@ from acid_platform.formats.orc import orc_schema
 from acid_platform.layout.bucketing import bucket_ids
 from acid_platform.layout.types import parse_type
 from acid_platform.storage.files import Files
-from tests.conftest import MOSTLY_LOCAL, compact_with, temporary_warehouse
+from tests.conftest import MOSTLY_LOCAL, a_warehouse, compact_with
 from tests.hive import hive_rows, link_farm
 
 pytestmark = pytest.mark.spark
@@ -34,11 +34,7 @@ NOON = datetime.datetime(2020, 7, 1, 12, tzinfo=datetime.UTC)
 WALL = NOON.replace(tzinfo=None)
 """What Spark's session in UTC shows of it."""
 
-
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("types") / "wh", spark) as opened:
-        yield opened
+warehouse = a_warehouse(in_spark=True)
 
 
 def stored(table: Table) -> dict[str, str]:

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from acid_platform import AcidError, InvalidExpression, Table, UnsupportedStatement, Warehouse
 from acid_platform.layout.types import parse_columns
 from acid_platform.predicates.arrow_predicates import may_match
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse
 
 pytestmark = pytest.mark.spark
 
@@ -67,11 +67,7 @@ COLUMNS = {
 }
 """Type, values of rows 0 to 3, and literals to compare with. Row 4 is NULL everywhere."""
 
-
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("agree"), spark) as opened:
-        yield opened
+warehouse = a_warehouse(in_spark=True)
 
 
 @pytest.fixture(scope="module")

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from pyspark.sql import SparkSession
 
 from acid_platform import Table, Warehouse
 from acid_platform.cli.main import main
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse
 
 pytestmark = pytest.mark.spark
 
@@ -23,11 +21,7 @@ INSERT = "delta_0000001_0000001_0000"
 UPDATE = ("delete_delta_0000002_0000002_0000", "delta_0000002_0000002_0000")
 DELETE = "delete_delta_0000003_0000003_0000"
 
-
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("published") / "wh", spark) as opened:
-        yield opened
+warehouse = a_warehouse(in_spark=True)
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from acid_platform.metastore.operations.tables import RegisterPartitions
 from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.records import WriteReport
 from acid_platform.transactions import RowOperation
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse, temporary_warehouse
 from tests.contents import counts
 from tests.orchestration.local_writes import insert, publish, stage
 
@@ -170,11 +170,7 @@ def waiting(warehouse: Warehouse) -> set[int]:
 
 # --- with Spark ---------------------------------------------------------------------------------
 
-
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("lake"), spark) as opened:
-        yield opened
+lake = a_warehouse(in_spark=True)
 
 
 def ids(lake: Warehouse, table: str) -> list[int]:

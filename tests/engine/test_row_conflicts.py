@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from acid_platform import AcidError, InvalidDefinition, Table, Transaction, Warehouse, WriteConflict
 from acid_platform.storage.files import Files
 from acid_platform.write.publishing import deleted_rows
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse, temporary_warehouse
 
 ROWS = [{"id": number, "v": "new", "p": number % 2} for number in range(8)]
 
@@ -38,24 +38,6 @@ def values(table: Table) -> dict[int, str]:
 
 def two(warehouse: Warehouse) -> tuple[Transaction, Transaction]:
     return warehouse.transaction(), warehouse.transaction()
-
-
-@pytest.mark.more
-@pytest.mark.parametrize("name", ["db.t", "db.parted"])
-def test_P38_two_writers_of_different_rows_both_commit(warehouse: Warehouse, name: str) -> None:
-    one, other = two(warehouse)
-    one.table(name).update({"v": "'one'"}, "id in (0, 2)")
-    other.table(name).update({"v": "'other'"}, "id = 4")
-    other.table(name).delete("id = 6")
-    one.commit()
-    other.commit()
-    expected = {number: "new" for number in range(8)} | {0: "one", 2: "one", 4: "other"}
-    del expected[6]
-    assert values(warehouse.table(name)) == expected
-    found = warehouse.sql(f"SELECT id, v FROM {name}").to_arrow().to_pylist()  # by the engine
-    assert sorted(map(tuple, map(dict.values, found))) == sorted(expected.items())
-    warehouse.table(name).compact("major")
-    assert values(warehouse.table(name)) == expected
 
 
 def test_P38_two_writers_of_one_row_conflict_and_the_error_names_it(warehouse: Warehouse) -> None:
@@ -111,16 +93,6 @@ def test_P38_a_merge_that_only_matches_is_compared_by_row(warehouse: Warehouse) 
     assert [number for number, value in found.items() if value == "merged"] == [1, 3]
 
 
-def test_P38_the_property_keeps_the_partition_rule(warehouse: Warehouse) -> None:
-    warehouse.sql("ALTER TABLE db.t SET TBLPROPERTIES ('acid.conflict.detection'='partition')")
-    one, other = two(warehouse)
-    one.table("db.t").update({"v": "'one'"}, "id = 0")
-    other.table("db.t").update({"v": "'other'"}, "id = 4")
-    one.commit()
-    with pytest.raises(WriteConflict, match="overlaps"):
-        other.commit()
-
-
 def test_P38_a_compaction_in_between_keeps_the_row_ids(warehouse: Warehouse) -> None:
     table = warehouse.table("db.t")
     table.update({"v": "'again'"}, "id = 1")
@@ -134,14 +106,6 @@ def test_P38_a_compaction_in_between_keeps_the_row_ids(warehouse: Warehouse) -> 
     with pytest.raises(WriteConflict, match="in row"):
         third.commit()
     assert values(table) == {n: "new" for n in range(8)} | {1: "one", 2: "other"}
-
-
-def test_P38_an_update_that_matches_nothing_commits_beside_others(warehouse: Warehouse) -> None:
-    one, other = two(warehouse)
-    other.table("db.t").update({"v": "'other'"}, "id = 99")
-    one.table("db.t").update({"v": "'one'"}, "id = 1")
-    one.commit()
-    other.commit()
 
 
 @pytest.mark.parametrize("name", ["rows", "ROW"])
@@ -181,12 +145,7 @@ steps = st.lists(
     max_size=18,
 )
 
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("rows") / "wh", None, "local") as opened:
-        yield opened
-
+shared = a_warehouse("local")
 
 _NUMBERS = itertools.count()
 

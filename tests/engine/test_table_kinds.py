@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 
 from acid_platform import (
     BucketColumnUpdate,
-    InvalidDefinition,
     NeedsSpark,
     Table,
     UnsupportedLayout,
@@ -25,15 +24,11 @@ from acid_platform import (
     WrongType,
 )
 from acid_platform.engine.spark import live_rows
-from tests.conftest import quick_then_slow, temporary_warehouse
+from tests.conftest import a_warehouse, quick_then_slow, temporary_warehouse
 
 pytestmark = pytest.mark.spark
 
-
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("kinds"), spark) as opened:
-        yield opened
+warehouse = a_warehouse(in_spark=True)
 
 
 def _buckets(table: Table) -> dict[int, int]:
@@ -91,21 +86,6 @@ def test_every_row_lies_in_hives_bucket(
         table.update({"id": "id + 1"})
     table.delete("id >= 0")
     assert _buckets(table) == {-1: expected[-1]}
-
-
-@pytest.mark.parametrize(
-    ("clustered_by", "columns", "text"),
-    [
-        ((["nope"], 4), "id int", "no column 'nope'"),
-        ((["d"], 4), "d decimal(5,2)", "can't be part of a"),
-        ((["id"], 0), "id int", "at least 1"),
-    ],
-)
-def test_wrong_bucket_definitions_are_told(
-    warehouse: Warehouse, clustered_by: Any, columns: str, text: str
-) -> None:
-    with pytest.raises(InvalidDefinition, match=text):
-        warehouse.create_table("db.badly", columns, clustered_by=clustered_by)
 
 
 TEXTS = ["a", "", None, " x ", 'q"uo,te', "back\\slash", "é\t|"]
@@ -173,16 +153,8 @@ def test_csv_keeps_line_ends_and_text_refuses_what_it_would_lose(warehouse: Ware
     assert lossy.history() == [] and lossy.insert(odd[1:]) == 1
 
 
-def test_what_an_insert_only_table_can_not_be(warehouse: Warehouse) -> None:
+def test_avro_needs_a_package_of_spark(warehouse: Warehouse) -> None:
     plain = {"transactional_properties": "insert_only"}
-    with pytest.raises(InvalidDefinition, match="row identities"):
-        warehouse.create_table("db.no1", "id int", properties={"acid.format": "parquet"})
-    with pytest.raises(InvalidDefinition, match="unknown; use orc"):
-        warehouse.create_table("db.no2", "id int", properties={**plain, "acid.format": "xml"})
-    with pytest.raises(InvalidDefinition, match="csv files can't store"):
-        warehouse.create_table(
-            "db.no3", "id array<int>", properties={**plain, "acid.format": "csv"}
-        )
     avro = warehouse.create_table("db.avro", "id int", properties={**plain, "acid.format": "avro"})
     with pytest.raises(UnsupportedLayout, match=r"spark-avro_2\.13"):
         avro.insert([{"id": 1}])

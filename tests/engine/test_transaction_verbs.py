@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform import DeclarationChanged, TxnAborted, Warehouse, WrongType
+from acid_platform import TxnAborted, Warehouse, WrongType
 from acid_platform.metastore.operations.transactions import AbortMany
 from tests.conftest import temporary_warehouse
 
@@ -70,18 +70,6 @@ def test_columns_added_in_a_transaction_are_seen_at_its_commit(warehouse: Wareho
         txn.table("db.t").add_columns("gone int")
         raise RuntimeError
     assert columns() == ["id", "note"]
-
-
-def test_a_commit_that_is_refused_leaves_nothing_open(warehouse: Warehouse) -> None:
-    with (
-        pytest.raises(DeclarationChanged, match=r"adds note int to db\.t, which has got note str"),
-        warehouse.transaction() as txn,
-    ):
-        txn.table("db.t").add_columns("note int")
-        txn.table("db.t").insert([{"id": 3, "p": 1, "note": 4}])
-        warehouse.table("db.t").add_columns("note string")  # another type, first
-    assert [row["state"] for row in warehouse.metastore.transactions()] == ["ABORTED"]
-    assert [row[0] for row in rows(warehouse)] == [1, 2]
 
 
 def test_a_block_whose_transaction_was_aborted_ends_without_a_commit(warehouse: Warehouse) -> None:

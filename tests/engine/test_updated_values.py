@@ -8,23 +8,16 @@ Python computes.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
 import pytest
-from pyspark.sql import SparkSession
 
 from acid_platform import Warehouse
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse
 
 pytestmark = pytest.mark.spark
 
-
-@pytest.fixture
-def warehouse(tmp_path: Path, spark: SparkSession) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path / "wh", spark) as opened:
-        yield opened
-
+warehouse = a_warehouse(in_spark=True, scope="function")
 
 NAMES = ("a", "b", "c", "d")
 Row = dict[str, int | str | None]

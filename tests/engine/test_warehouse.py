@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from pyspark.sql import SparkSession
 
 from acid_platform import (
-    NoSuchPartition,
     NotEnoughHistory,
     SnapshotExpired,
     Table,
     Warehouse,
 )
 from acid_platform.services import cleaner
-from tests.conftest import MOSTLY_LOCAL, compact_with, temporary_warehouse
+from tests.conftest import MOSTLY_LOCAL, a_warehouse, compact_with
 
 pytestmark = pytest.mark.spark
 
-
-@pytest.fixture
-def warehouse(tmp_path: Path, spark: SparkSession) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path / "wh", spark) as opened:
-        yield opened
+warehouse = a_warehouse(in_spark=True, scope="function")
 
 
 def rows(table: Table, **kwargs: object) -> list[tuple[object, ...]]:
@@ -149,18 +142,6 @@ def test_P13_a_write_id_list_reads_an_older_state_while_its_files_are_there(
         months.read(snapshot=old)
 
 
-def test_one_snapshot_over_all_tables(warehouse: Warehouse, months: Table) -> None:
-    other = warehouse.create_table("db.o", "id int")
-    other.insert([{"id": 1}])
-    with warehouse.snapshot() as snapshot:
-        with warehouse.transaction() as txn:
-            txn.table("db.o").delete()
-            txn.table("db.m").delete()
-        assert snapshot.table("db.o").read().count() == 1
-        assert snapshot.table("db.m").read().count() == 6
-    assert (rows(months), rows(other)) == ([], [])
-
-
 @MOSTLY_LOCAL
 def test_minor_compaction_keeps_every_row_id_and_deletes(
     warehouse: Warehouse, compactor: str
@@ -181,12 +162,3 @@ def test_minor_compaction_keeps_every_row_id_and_deletes(
         f"delta_0000001_0000004_v{txn:07d}",
     ]
     assert rows(table, row_id=True) == expected
-
-
-def test_a_partition_has_one_name_however_it_is_given(months: Table) -> None:
-    months.overwrite([{"id": 9, "v": "z"}], partition={"month": "02"})
-    assert months.partitions() == ["month=1", "month=2", "month=3"]
-    assert rows(months, where="month = 2") == [(9, "z", 2)]
-    for wrong in ("month=x", "year=1", {"month": 1, "day": 2}, "month"):
-        with pytest.raises(NoSuchPartition):
-            months.overwrite([], partition=wrong)

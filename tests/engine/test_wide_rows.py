@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Barrier
 
 import pytest
@@ -14,15 +12,11 @@ from pyspark.sql import functions as F
 from acid_platform import Warehouse
 from acid_platform.engine.spark import task_writing
 from acid_platform.engine.spark.task_writing import LIMIT, WIDEST
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse
 
 pytestmark = pytest.mark.spark
 
-
-@pytest.fixture
-def warehouse(tmp_path: Path, spark: SparkSession) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path / "wh", spark, "spark") as opened:
-        yield opened
+warehouse = a_warehouse("spark", in_spark=True, scope="function")
 
 
 @pytest.fixture

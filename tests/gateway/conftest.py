@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from acid_platform.gateway.authorization import Authorizer
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.gateway_server import Entry, GatewayServer
 from acid_platform.gateway.workers import Bounds
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse
 from tests.gateway.clients import connected
 
 
@@ -39,11 +38,7 @@ def serving(
         thread.join()
 
 
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
-    path: Path = tmp_path_factory.mktemp("gateway") / "wh"
-    with temporary_warehouse(path, engine="local") as opened:
-        yield opened
+warehouse = a_warehouse("local")
 
 
 @pytest.fixture(scope="module")

@@ -28,15 +28,10 @@ from acid_platform.metastore import endpoint
 from acid_platform.metastore.client.metastore import Metastore
 from tests.gateway.certificates import Authority
 from tests.gateway.clients import m
+from tests.metastore.processes import free_port
 
 KEY = "0123456789abcdef-of-a-test"
 PASSWORD = "secret of the test"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def await_port(port: int, process: subprocess.Popen[bytes]) -> None:

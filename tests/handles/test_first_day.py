@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from acid_platform import AcidError, AlreadyScheduled, Table, TableExists, Warehouse
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse
 
-
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
-    where = tmp_path_factory.mktemp("first_day")
-    with temporary_warehouse(where, engine="local") as opened:
-        yield opened
+warehouse = a_warehouse("local")
 
 
 @pytest.fixture

@@ -36,17 +36,13 @@ from acid_platform.metastore.operations.compaction import GetCleanings
 from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.services import cleaner
 from tests.acid_files import AcidTable
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse, temporary_warehouse
 
 Row = tuple[str, int]
 Change = tuple[str, int, str, int]
 """Type, id, text, partition."""
 
-
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("changes"), engine="local") as opened:
-        yield opened
+warehouse = a_warehouse("local")
 
 
 @pytest.fixture

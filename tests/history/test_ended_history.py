@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from itertools import count
 from pathlib import Path
@@ -15,17 +14,13 @@ from acid_platform import NotEnoughHistory, NotErased, Table, Warehouse
 from acid_platform.base.location import Location
 from acid_platform.spark_source import reads
 from acid_platform.spark_source.options import Options, opened
-from tests.conftest import few_then_more, temporary_warehouse
+from tests.conftest import a_warehouse, few_then_more
 from tests.spark_source.places import forget
 
 ANN = "v = 'ann'"
 _numbers = count(1)
 
-
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("ended") / "wh", engine="local") as opened:
-        yield opened
+warehouse = a_warehouse("local")
 
 
 def people(warehouse: Warehouse, partitioned: bool = True) -> Table:

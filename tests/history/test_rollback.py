@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,13 +18,9 @@ from acid_platform import (
     WriteConflict,
 )
 from acid_platform.services import cleaner
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse
 
-
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("rollback"), engine="local") as opened:
-        yield opened
+warehouse = a_warehouse("local")
 
 
 def rows(warehouse: Warehouse, name: str) -> list[tuple[object, ...]]:

@@ -7,7 +7,6 @@ rows, or says since when the history is kept; it never returns others.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,22 +26,15 @@ from acid_platform import (
 from acid_platform.metastore.operations.compaction import GetCleanings
 from acid_platform.metastore.operations.tables import GetKept, GetLastWriteId, PlaceTag, RemoveTag
 from acid_platform.services import cleaner
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse
 
 Rows = dict[int, tuple[str, int]]
 """By id: text and partition."""
 
-
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("history"), engine="local") as opened:
-        yield opened
+warehouse = a_warehouse("local")
 
 
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path, engine="local") as opened:
-        yield opened
+own = a_warehouse("local", scope="function")
 
 
 def rows_of(table: object) -> list[tuple[int, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
@@ -13,7 +12,7 @@ from click.testing import CliRunner, Result
 from acid_platform import Warehouse
 from acid_platform.cli.main import main
 from acid_platform.metastore.operations.tables import GetSinks
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse
 
 _NUMBERS = count(1)
 
@@ -60,10 +59,7 @@ class Place:
         return ", ".join(map(str, columns))
 
 
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("imports") / "wh", engine="local") as opened:
-        yield opened
+warehouse = a_warehouse("local")
 
 
 @pytest.fixture

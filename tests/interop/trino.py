@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import tarfile
 import time
@@ -15,6 +14,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from tests.metastore.processes import free_port
 
 VERSION = "476"
 ARTIFACT = f"io.trino:trino-server:{VERSION}:tar.gz"
@@ -73,18 +74,12 @@ def _causes(error: Mapping[str, Any]) -> str:
     return told
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class Trino:
     """A running server; `catalogs` has the gateway's address of each catalog."""
 
     def __init__(self, home: Path, work: Path, catalogs: Mapping[str, tuple[str, int]]) -> None:
         server, java = server_directory(home), java_home(_OLDEST_JAVA, 99, f"Trino {VERSION}")
-        self.port = _free_port()
+        self.port = free_port()
         plugins = work / "plugin"
         (work / "catalog").mkdir(parents=True)
         plugins.mkdir()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from tests.metastore.processes import free_port
 
 
 def binary(name: str) -> str | None:
@@ -48,7 +49,7 @@ class PostgresServer:
             os.chown(self._directory, who.pw_uid, who.pw_gid)
             self._user = {"user": who.pw_uid, "group": who.pw_gid, "extra_groups": []}
         self._data = self._directory / "data"
-        self.port = _free_port()
+        self.port = free_port()
         self._run("initdb", "-D", self._data, "-U", "acid", "-A", "trust", "-E", "UTF8", "-N")
 
     def url(self, database: str = "postgres", port: int | None = None, **parameters: str) -> str:
@@ -91,9 +92,3 @@ class PostgresServer:
             timeout=60,
             **self._user,
         )
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])

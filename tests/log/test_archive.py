@@ -22,7 +22,7 @@ from acid_platform import BackupRefused, MetastoreDamaged
 from acid_platform.cli.main import main
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
-from acid_platform.metastore.log.contract import Batch
+from acid_platform.metastore.log.contract import Batch, PositionTaken
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.objects import ObjectLog, logs_below
 from acid_platform.metastore.server import stored_kinds as schema
@@ -249,7 +249,7 @@ def test_P40_what_two_metastores_have_archived_is_not_mixed(place: Place) -> Non
     place.put(1, 2)
     other = ObjectLog(place.log.where)
     place.put(3, 3)
-    with pytest.raises(Exception, match="another process has appended batch 3"):
+    with pytest.raises(PositionTaken, match="another process has appended batch 3"):
         other._last, other._epoch = 2, 1
         other.append_all([batch(3, "e3"), batch(4, "e4")])
 

@@ -13,6 +13,7 @@ from acid_platform import (
     NoSuchPartition,
     NoSuchTable,
     Terminal,
+    WriteConflict,
 )
 from acid_platform.compaction.states import CompactionState
 from acid_platform.metastore.operations.compaction import (
@@ -565,7 +566,7 @@ def test_P22_a_writer_with_an_older_write_id_conflicts() -> None:
     early = world.write(partition="p=2")
     drop(world, partition="p=1")
     world.lock(early, LockRequest("t", E, INSERT, "p=1"))
-    with pytest.raises(Exception, match="an overwrite that would hide it"):
+    with pytest.raises(WriteConflict, match="an overwrite that would hide it"):
         world.commit(early, world.report(early, "t", "p=1"))
 
 

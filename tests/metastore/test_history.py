@@ -16,13 +16,6 @@ from tests.metastore.world import World
 FIRST = {"write_id": 1, "time": None, "tag": None}
 
 
-@pytest.fixture
-def world() -> World:
-    made = World()
-    made.create()
-    return made
-
-
 def past(world: World, table: str = "t", **as_of: Any) -> dict[str, Any]:
     txn = world.read()
     whole = {"write_id": None, "time": None, "tag": None, **as_of}

@@ -50,13 +50,6 @@ def files_of(world: World, txn: Txn, table: str = "t", *partitions: str | None) 
     ]
 
 
-@pytest.fixture
-def world() -> World:
-    made = World()
-    made.create()
-    return made
-
-
 def test_P26_a_snapshot_is_given_the_files_of_each_commit(world: World) -> None:
     name, later = insert(world, contents(100, 50)), insert(world, contents(70))
     reader = world.read(["t"])

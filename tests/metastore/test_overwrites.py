@@ -14,13 +14,6 @@ IOW = LockRequest("t", X, OVERWRITE)
 
 
 @pytest.fixture
-def world() -> World:
-    made = World()
-    made.create()
-    return made
-
-
-@pytest.fixture
 def parted() -> World:
     made = World()
     made.create(partitioned=True)

@@ -16,13 +16,6 @@ from acid_platform.metastore.pasts import SinkBatch
 from tests.metastore.world import INSERT, World
 
 
-@pytest.fixture
-def world() -> World:
-    made = World()
-    made.create()
-    return made
-
-
 def put(world: World, batch: SinkBatch) -> int:
     """Commits a batch with a row; returns the transaction."""
     txn = world.write("t", INSERT)

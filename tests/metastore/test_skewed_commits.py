@@ -18,13 +18,6 @@ from acid_platform.transactions.row_sets import ColumnSpans, KeyHashes, Region, 
 from tests.metastore.world import INSERT, E, Txn, W, World, X
 
 
-@pytest.fixture
-def world() -> World:
-    made = World()
-    made.create()
-    return made
-
-
 def some(keys: Sequence[int], table: str = "t") -> list[dict[str, Any]]:
     region = Region({"id": ColumnSpans.of((key, key) for key in keys)})
     return [encode(RegionReport(table, region))] if keys else []

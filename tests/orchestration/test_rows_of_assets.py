@@ -93,22 +93,6 @@ def test_no_rows_change_nothing_by_key(place: Place, write_mode: str, coerce: bo
     assert stored(place) == [(1, 5)]
 
 
-def test_without_coerce_the_row_is_named(place: Place) -> None:
-    @acid_asset(table=ORDERS)
-    def orders() -> list[dict[str, object]]:
-        return [
-            {"id": 1, "amount": 1.25, "day": "2024-02-29"},
-            {"id": 2, "amount": 1.005, "day": "2024-02-29"},
-        ]
-
-    result = run(place, orders)
-    assert not result.success
-    [failure] = result.get_step_failure_events()
-    told = str(failure.step_failure_data.error_display_string)
-    assert "1.005 (float) is no decimal(5,2)" in told and "in row 2" in told
-    assert stored(place) == []
-
-
 def test_rows_without_their_partition_are_refused_unless_the_run_gives_it(place: Place) -> None:
     def rows() -> list[dict[str, object]]:
         return [{"id": 1, "amount": 1}]

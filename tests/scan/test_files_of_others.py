@@ -8,7 +8,7 @@ import hashlib
 import io
 import resource
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -31,13 +31,9 @@ from acid_platform.formats.orc.protobuf import delimited, fields, number
 from acid_platform.formats.orc.strange_files import replace_footer
 from acid_platform.handles.imports import import_table
 from acid_platform.storage.files import Files
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse
 
-
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("of_others") / "wh", engine="local") as opened:
-        yield opened
+warehouse = a_warehouse("local")
 
 
 @pytest.fixture

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from acid_platform import InvalidDefinition, UnknownColumn, Warehouse
 from acid_platform.engine.interface import Result
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse
 
-
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("comments") / "wh", engine="local") as opened:
-        yield opened
+warehouse = a_warehouse("local")
 
 
 def listed(warehouse: Warehouse, text: str) -> list[tuple[object, ...]]:

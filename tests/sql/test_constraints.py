@@ -12,7 +12,6 @@ from acid_platform import (
     Constraint,
     ConstraintViolated,
     DeclarationChanged,
-    InvalidDefinition,
     UnknownColumn,
     Warehouse,
 )
@@ -151,35 +150,6 @@ def test_a_transaction_goes_on_without_the_statement(warehouse: Warehouse, perso
         with pytest.raises(ConstraintViolated):
             table.insert([{"id": None}])
     assert [row[0] for row in rows(warehouse, person, "id")] == [1, 2, 3]
-
-
-@pytest.mark.slow
-def test_a_constraint_is_added_only_if_all_rows_fulfil_it(
-    warehouse: Warehouse, person: Table
-) -> None:
-    name = person.name
-    with pytest.raises(
-        ConstraintViolated, match=r"old of .*CHECK \(age > 30\).*there, with age=30"
-    ):
-        warehouse.sql(f"ALTER TABLE {name} ADD CONSTRAINT old CHECK (age > 30)")
-    with pytest.raises(ConstraintViolated, match="age=NULL"):
-        warehouse.sql(f"ALTER TABLE {name} CHANGE COLUMN age age int NOT NULL")
-    warehouse.sql(f"ALTER TABLE {name} ADD CONSTRAINT low CHECK (id < 10 OR name = 'big')")
-    warehouse.sql(
-        f"ALTER TABLE {name} CHANGE name name string CONSTRAINT named NOT NULL COMMENT 'n'"
-    )
-    assert person.record.comments == {"name": "n"}
-    for text in ("(11, 'small', 1, NULL)", "(3, NULL, 1, NULL)"):
-        with pytest.raises(ConstraintViolated):
-            warehouse.sql(f"INSERT INTO {name} VALUES {text}")
-    warehouse.sql(f"INSERT INTO {name} VALUES (11, 'big', 1, NULL)")
-    warehouse.sql(f"ALTER TABLE {name} DROP CONSTRAINT NAMED")
-    warehouse.sql(f"ALTER TABLE {name} DROP CONSTRAINT low")
-    warehouse.sql(f"INSERT INTO {name} VALUES (12, NULL, 1, NULL)")
-    with pytest.raises(InvalidDefinition, match="no constraint low; it has"):
-        warehouse.sql(f"ALTER TABLE {name} DROP CONSTRAINT low")
-    with pytest.raises(InvalidDefinition, match="constraint has_id names it"):
-        warehouse.sql(f"TRUNCATE TABLE {name}; ALTER TABLE {name} CHANGE id key int")
 
 
 def test_a_writer_from_before_a_constraint_begins_again(

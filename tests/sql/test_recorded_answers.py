@@ -22,7 +22,7 @@ from acid_platform.engine.interface import ArrowResult, Result
 from acid_platform.engine.local.run_query import LocalResult
 from acid_platform.scan.decode import FileRead
 from acid_platform.sql import run_queries
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse, temporary_warehouse
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -197,10 +197,7 @@ def require_told_through(
     require_told(warehouse.sql, table, past, " FOR SYSTEM_VERSION AS OF 'then'")
 
 
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("recorded") / "wh", engine="local") as opened:
-        yield opened
+warehouse = a_warehouse("local")
 
 
 @pytest.mark.more

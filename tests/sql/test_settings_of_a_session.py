@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from acid_platform import SettingRefused, UnsupportedStatement, Warehouse
 from acid_platform.metastore.operations.listings import Shown
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse
 
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path / "wh", engine="local") as opened:
-        yield opened
+warehouse = a_warehouse("local", scope="function")
 
 
 def answer(warehouse: Warehouse, text: str) -> str:

@@ -23,6 +23,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from tests.metastore.processes import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = ROOT / "build" / "stores"
 KEY, SECRET = "acid", "acid-secret"
@@ -101,12 +103,6 @@ def command(name: str, home: Path, port: int) -> list[str]:
         return [started, *place, "--silent", "--skipApiVersionCheck", "--disableTelemetry"]
     keys = ["--access", KEY, "--secret", SECRET, "--port", where]
     return [started, *keys, "posix", str(objects)]
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import datetime
 import math
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
@@ -28,7 +28,7 @@ from acid_platform.engine.merge_clauses import MergeAction, MergeClause
 from acid_platform.layout.types import Column, parse_columns, parse_type
 from acid_platform.values.local_rows import local_table
 from acid_platform.values.rows import column_names
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse
 from tests.values.generated_rows import (
     LEAVES,
     NAN,
@@ -38,25 +38,14 @@ from tests.values.generated_rows import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 
 NOON = datetime.datetime(2024, 1, 1, 12)
 
+local = a_warehouse("local")
 
-@pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("given"), engine="local") as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def with_spark(
-    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
-) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("given"), spark, "spark") as opened:
-        yield opened
-
+with_spark = a_warehouse("spark", in_spark=True)
 
 # --- each type with each kind of value ------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from acid_platform import (
     Warehouse,
     WrongType,
 )
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse, temporary_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,10 +124,7 @@ def _check(warehouse: Warehouse, path: Path, cases: list[Case]) -> None:
     table.truncate()
 
 
-@pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("names"), engine="local") as opened:
-        yield opened
+local = a_warehouse("local")
 
 
 @pytest.mark.parametrize(

@@ -172,19 +172,19 @@ def _sorted_runs(
     rows: pa.Table, places: RowPartitions, buckets: np.ndarray
 ) -> Iterator[tuple[int, str, pa.Table]]:
     """The rows of each bucket and partition, in the order of files, with both."""
-    place, bucket, order = places.index, buckets, None
-    bounds = _bounds(place, bucket)
-    if not _pairs_ascend(bucket[bounds[:-1]], place[bounds[:-1]]):
-        order = np.lexsort((place, bucket))
-        place, bucket, rows = place[order], bucket[order], rows.combine_chunks()
-        bounds = _bounds(place, bucket)
+    partition, bucket, order = places.index, buckets, None
+    bounds = _bounds(partition, bucket)
+    if not _pairs_ascend(bucket[bounds[:-1]], partition[bounds[:-1]]):
+        order = np.lexsort((partition, bucket))
+        partition, bucket, rows = partition[order], bucket[order], rows.combine_chunks()
+        bounds = _bounds(partition, bucket)
     for start, end in pairwise(bounds.tolist()):
         run = (
             rows.slice(start, end - start)
             if order is None
             else rows.take(from_numpy(order[start:end]))
         )
-        yield int(bucket[start]), places.names[place[start]], run
+        yield int(bucket[start]), places.names[partition[start]], run
 
 
 def _bounds(places: np.ndarray, buckets: np.ndarray) -> np.ndarray:

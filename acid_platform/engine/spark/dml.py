@@ -404,7 +404,7 @@ class SparkMerge:
             joined = unmatched.join(matches, same, "left")
             joined = selected(joined, ["*", f"{applied} AS {_CLAUSE}"])
             joined = joined.filter(f"{_CLAUSE} IS NOT NULL")
-            place = f"CAST({_SOURCE_ROW} % {number_of_writers} AS int)"
+            writer = f"CAST({_SOURCE_ROW} % {number_of_writers} AS int)"
             values = []
             for column in columns:
                 cases = {number: row.get(column.name) for number, row in enumerate(inserted, first)}
@@ -415,7 +415,7 @@ class SparkMerge:
                 [
                     _CLAUSE,
                     WRITE_ID,
-                    f"CASE WHEN {none} THEN {_property(place)} ELSE {BUCKET} END AS {BUCKET}",
+                    f"CASE WHEN {none} THEN {_property(writer)} ELSE {BUCKET} END AS {BUCKET}",
                     ROW_ID,
                     *values,
                     _SOURCE_ROW,

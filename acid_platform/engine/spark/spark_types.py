@@ -445,12 +445,14 @@ def with_limited_texts(frame: DataFrame, columns: Sequence[Column], table: str) 
 
 
 def _stored(value: str, column: Column, table: str) -> str:
-    def checked(one: str, hive: HiveType) -> str:
+    def checked(text: str, hive: HiveType) -> str:
         message = f"{TOO_LONG} column {column.name} of {table} takes {hive}, a value has "
-        error = f"raise_error(concat({sql_string(message)}, length(rtrim({one})), ' characters'))"
+        error = f"raise_error(concat({sql_string(message)}, length(rtrim({text})), ' characters'))"
         length = hive.sizes[0]
-        fitted = f"rpad({one}, {length}, ' ')" if hive.kind == "char" else f"left({one}, {length})"
-        return f"CASE WHEN length(rtrim({one})) > {length} THEN {error} ELSE {fitted} END"
+        fitted = (
+            f"rpad({text}, {length}, ' ')" if hive.kind == "char" else f"left({text}, {length})"
+        )
+        return f"CASE WHEN length(rtrim({text})) > {length} THEN {error} ELSE {fitted} END"
 
     return _mapped(value, column.type, checked)
 

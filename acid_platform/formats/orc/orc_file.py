@@ -298,19 +298,19 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
         return self._scaled(index, names)
 
     def _scaled(self, index: int, names: Sequence[str], scale: int | None = None) -> pa.RecordBatch:
-        file, content, place = self, None, index
+        file, content, stripe = self, None, index
         zone = zone_of(self, index) if self._with_wall_clocks(names) else ""
         if zone or scale is not None:
             content = lone_stripe(self, index, bool(zone), scale)
-            file, place = orc.ORCFile(pa.BufferReader(content)), 0
+            file, stripe = orc.ORCFile(pa.BufferReader(content)), 0
         try:
-            batch = file.read_stripe(place, columns=list(names))
+            batch = file.read_stripe(stripe, columns=list(names))
             return on_the_clock(batch, zone, self.path) if zone else batch
         except (pa.ArrowInvalid, OverflowError) as error:
             if isinstance(error, pa.ArrowInvalid) and not beyond_nanoseconds(error):
                 raise
         # Arrow reads ORC timestamps in nanoseconds, which end in 2262: decode row by row instead.
-        batch = wide_timestamps(content or self._bytes(), self.path, place, self.schema, names)
+        batch = wide_timestamps(content or self._bytes(), self.path, stripe, self.schema, names)
         return on_the_clock(batch, zone, self.path) if zone else batch
 
     def batches(self, names: Sequence[str], timestamps: str = "ns") -> Iterator[pa.RecordBatch]:

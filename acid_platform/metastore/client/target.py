@@ -419,8 +419,8 @@ def find(where: str | os.PathLike[str], *, autostart: bool) -> Target:
     text = os.fspath(where)
     if is_remote(text):
         return remote(text)
-    place = metastore_place(text)
-    return Elected(place) if "://" in place else Local(Home(Path(place)), autostart)
+    address = metastore_place(text)
+    return Elected(address) if "://" in address else Local(Home(Path(address)), autostart)
 
 
 def remote(text: str) -> Remote:

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Protocol
 
 from acid_platform.base.object_store import BY_SCHEME
-from acid_platform.base.paths import without_credentials
+from acid_platform.base.paths import as_uri, user_path, without_credentials
 from acid_platform.errors import InvalidDefinition, MetastoreDamaged, MetastoreUnavailable
 
 
@@ -250,6 +250,17 @@ def open_log(where: str, patience: float = 10) -> SharedLog:
     raise InvalidDefinition(
         f"{without_credentials(where)} is no place of a log: it begins with none of {schemes}"
     )
+
+
+def archived_logs(archive: str) -> dict[str, SharedLog]:
+    """The logs of an archive by their histories, or the one log at this path or URI."""
+    from acid_platform.metastore.log.objects import logs_below
+
+    where = as_uri(user_path(archive))
+    log = open_log(where)
+    if log.exists:
+        return {log.history: log}
+    return {history: open_log(f"{where}/{history}") for history in logs_below(where)}
 
 
 def _missing(error: ModuleNotFoundError, where: str, package: str, extra: str) -> Exception:

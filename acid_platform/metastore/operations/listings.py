@@ -60,9 +60,9 @@ def history_entries(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         if entry.directory.startswith("delete_")
     }
     for entry in entries:
-        place = (entry.partition, entry.directory)
+        written = (entry.partition, entry.directory)
         if entry.operation == "update" and entry.directory.startswith("delta_"):
-            entry["operation"] = "update" if place in deletes else "insert"
+            entry["operation"] = "update" if written in deletes else "insert"
     return list(entries)
 
 

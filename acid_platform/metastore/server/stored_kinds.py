@@ -140,7 +140,7 @@ def _mapping(name: str, key: str, record: type, attribute: str, order: str = "")
 
     def every(state: State) -> Mapping[Key, Any]:
         records: dict[Any, Any] = getattr(state, attribute)
-        return {(one,): value for one, value in records.items()} if alone else records
+        return {(key,): value for key, value in records.items()} if alone else records
 
     def put(state: State, key: Key, value: Any) -> None:
         getattr(state, attribute)[key[0] if alone else key] = value
@@ -156,7 +156,7 @@ def _numbers(name: str, key: str, column: str, attribute: str) -> StoredKind:
         name,
         kind.key,
         record,
-        lambda state: {one: record(number) for one, number in kind.every(state).items()},
+        lambda state: {key: record(number) for key, number in kind.every(state).items()},
         lambda state, key, value: kind.put(state, key, getattr(value, column)),
     )
 

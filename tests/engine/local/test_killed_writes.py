@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,16 +13,12 @@ from acid_platform import Table, Warehouse
 from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse
 from tests.engine.local.killed_writer import PHASES
 
 ROOT = Path(__file__).resolve().parents[3]
 
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path / "wh", engine="local") as made:
-        yield made
+warehouse = a_warehouse("local", scope="function")
 
 
 def rows(table: Table) -> list[tuple[object, ...]]:

@@ -156,35 +156,6 @@ def test_insert_only_tables_are_written_as_their_format_says(
         assert parquet.ParquetFile(first).schema.column(2).physical_type == "INT32"
 
 
-def test_sql_statements_that_change_rows_need_no_spark(warehouse: Warehouse) -> None:
-    warehouse.create_table("db.a", "id int, v string, d decimal(7,2)", ["p int"])
-    warehouse.create_table("db.b", "id int, c char(3)")
-    warehouse.sql("INSERT INTO db.a VALUES (1, 'x', 1.5, 1), (2, NULL, 2, 1), (3, 'z', 3.25, 2)")
-    warehouse.sql("INSERT INTO db.b SELECT id, v FROM db.a WHERE v IS NOT NULL")
-    found = sorted(tuple(row.values()) for row in warehouse.table("db.b").to_arrow().to_pylist())
-    assert found == [(1, "x  "), (3, "z  ")]
-    with warehouse.transaction() as txn:
-        inside = txn.table("db.a")
-        inside.insert([{"id": 9, "p": 2}])
-        assert inside.update({"v": "'own'"}, "id = 9") == 1  # its own row
-        assert inside.delete("id = 2") == 1
-    warehouse.sql("UPDATE db.a SET d = d + 1 WHERE id IN (SELECT id FROM db.b)")
-    warehouse.sql("DELETE FROM db.a WHERE id = 3 AND v = 'z'")
-    warehouse.sql(
-        "MERGE INTO db.a t USING (SELECT id, c FROM db.b) s ON t.id = s.id"
-        " WHEN MATCHED THEN UPDATE SET v = rtrim(s.c)"
-        " WHEN NOT MATCHED THEN INSERT (id, v, p) VALUES (s.id, 'new', 5)"
-    )
-    warehouse.sql("INSERT OVERWRITE TABLE db.b SELECT id, v FROM db.a WHERE p = 5")
-    found = sorted(tuple(row.values()) for row in warehouse.table("db.a").to_arrow().to_pylist())
-    assert found == [
-        (1, "x", Decimal("2.50"), 1),
-        (3, "new", None, 5),
-        (9, "own", None, 2),
-    ]
-    assert warehouse.table("db.b").to_arrow().to_pylist() == [{"id": 3, "c": "new"}]
-
-
 # --- what goes to Spark --------------------------------------------------------------------------
 
 

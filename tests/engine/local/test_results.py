@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,18 +13,14 @@ import pytest
 
 from acid_platform import CorruptFile, InvalidExpression, NeedsSpark, Warehouse, WrongType
 from acid_platform.engine.local.run_query import LocalResult
-from tests.conftest import temporary_warehouse
+from tests.conftest import a_warehouse
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 pytestmark = pytest.mark.spark
 
-
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("results"), spark) as opened:
-        yield opened
+warehouse = a_warehouse(in_spark=True)
 
 
 @pytest.fixture
