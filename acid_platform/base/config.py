@@ -254,6 +254,7 @@ _SOFT_DELETE = "soft deletes are not built"
 _POSITION = "a number in GROUP BY and ORDER BY is a position"
 _FORMAT = "CREATE TABLE … STORED AS chooses another format"
 _HOOKS = "hooks of Hive, which may refuse or mask, are not run"
+_STRICT = "no query is refused for how much it reads"
 
 REFUSED = tuple(
     Setting(name, kind, default, reason=reason, treatment=Treatment.REFUSED)
@@ -290,6 +291,11 @@ REFUSED = tuple(
             "false",
             "a gateway's grants (acid.gateway.grants) say who may do what",
         ),
+        ("hive.mapred.mode", _X, "nonstrict", _STRICT),
+        ("hive.strict.checks.cartesian.product", _B, "false", _STRICT),
+        ("hive.strict.checks.large.query", _B, "false", _STRICT),
+        ("hive.strict.checks.no.partition.filter", _B, "false", _STRICT),
+        ("hive.strict.checks.orderby.no.limit", _B, "false", _STRICT),
         ("hive.exec.orc.skip.corrupt.data", _B, "false", "damaged data is always an error"),
         ("hive.exec.schema.evolution", _B, "true", "older files are read by the present columns"),
         ("hive.groupby.orderby.position.alias", _B, "true", _POSITION),

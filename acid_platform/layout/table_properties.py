@@ -351,6 +351,7 @@ _NOT_KEPT: dict[str, tuple[tuple[str, ...], str]] = {
         ("", "acid", "managed", "managed_table"),
         "DROP TABLE removes the files of each table that is not declared as EXTERNAL",
     ),
+    "external": (_OFF, "DROP TABLE removes its files, unless CREATE EXTERNAL TABLE made it"),
     "partition.retention.period": (("",), "no partition goes by itself; DELETE or drop it"),
     "discover.partitions": (_OFF, "MSCK REPAIR TABLE adds partitions, and nothing else does"),
     "orc.encrypt": (("",), _CLEAR),
@@ -358,7 +359,7 @@ _NOT_KEPT: dict[str, tuple[tuple[str, ...], str]] = {
 }
 """By name in lower case: the values that promise nothing, and what happens whatever it says."""
 _ENCRYPTION = ("orc.key.", "parquet.encryption.", "parquet.crypto.", "encryption.")
-_FILES_STAY = ("auto.purge", "external.table.purge", "gc.enabled")
+_FILES_STAY = ("auto.purge", "external", "external.table.purge", "gc.enabled")
 """What is kept where no file is ever removed."""
 
 

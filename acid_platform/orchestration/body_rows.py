@@ -198,7 +198,9 @@ class Quarantined:
 
     def _details(self, finding: Finding) -> dict[str, Any]:
         count = self.by_check[finding.name]
-        return {**finding.details, "unexpected_count": count, "quarantine": self.table}
+        details = {**finding.details, "unexpected_count": count, "quarantine": self.table}
+        details.pop("unexpected_percent", None)  # it is that of the rows that were stored
+        return details
 
     @property
     def metadata(self) -> dict[str, dg.MetadataValue]:

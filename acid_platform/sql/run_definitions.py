@@ -140,7 +140,6 @@ def rename_table(run: CommandRun, table: str, to: str) -> None:
 def set_properties(run: CommandRun, table: str, properties: Mapping[str, str]) -> None:
     """With `transactional_properties=default` an insert-only table is converted first."""
     record = run.catalog.target(table)
-    _refuse_external(record.name, properties)
     kind = properties.get(TRANSACTIONAL_KIND.name, "")
     if kind.lower() == "default" and is_insert_only(record.properties):
         convert_to_acid(run, table)
@@ -273,7 +272,6 @@ def create_table(run: CommandRun, declared: CreateTable) -> Done | None:
         shape = _like(run, declared) if declared.like else declared
         rows = _rows_of(run, declared.query) if declared.query else None
         return create_temporary(run.session, full, shape, rows)
-    _refuse_external(full, declared.properties)
     if declared.query is not None:
         return _create_from_query(run, declared, declared.query)
     if declared.like:
@@ -297,15 +295,6 @@ def _made(run: CommandRun, declared: CreateTable) -> Table:
         declared.comments,
         constraints=[run.in_database(constraint) for constraint in declared.constraints],
     )
-
-
-def _refuse_external(table: str, properties: Mapping[str, str]) -> None:
-    """Raises UnsupportedStatement for the property by which Hive gives up a table's files."""
-    if any(f"{name}={text}".lower() == "external=true" for name, text in properties.items()):
-        raise UnsupportedStatement(
-            f"{table}: EXTERNAL=TRUE is not supported, since a table's files have one owner; leave"
-            " it out, and place a table by CREATE TABLE … LOCATION '…'"
-        )
 
 
 def _like(run: CommandRun, declared: CreateTable) -> CreateTable:

@@ -29,7 +29,12 @@ PROMISES = [
     ("parquet.encryption.column.keys", "k:ssn"),
     ("defaultTableType", "EXTERNAL"),
 ]
-FILES = [("auto.purge", "false"), ("external.table.purge", "false"), ("gc.enabled", "false")]
+FILES = [
+    ("auto.purge", "false"),
+    ("external.table.purge", "false"),
+    ("gc.enabled", "false"),
+    ("EXTERNAL", "TRUE"),
+]
 """Promises about files that are removed, which those of an external table never are."""
 DOORS = {
     "CREATE TABLE": "CREATE TABLE db.new (id int) TBLPROPERTIES ({})",

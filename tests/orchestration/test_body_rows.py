@@ -194,6 +194,8 @@ def test_the_check_warns_and_the_materialization_counts(lake: Place) -> None:
     assert not given.passed and given.severity == dg.AssetCheckSeverity.WARN
     details: Any = given.metadata["details"].value
     assert details["unexpected_count"] == 2 and details["quarantine"] == "shop.orders_quarantine"
+    assert given.metadata["failed rows"].value == 2
+    assert "failed rows, percent" not in given.metadata  # known of the rows that were stored
     assert "| warns | amounts\\_are" in str(given.metadata["data docs"].value).replace("_", "\\_")
     [event] = result.get_asset_materialization_events()
     assert event.materialization.metadata["quarantined rows"].value == 2

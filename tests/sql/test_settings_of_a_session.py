@@ -54,6 +54,8 @@ def test_P9_a_setting_that_would_change_an_answer_has_one_value(warehouse: Wareh
         ("hive.exec.pre.hooks", "org.acme.Authorize"),
         ("hive.exec.driver.run.hooks", "org.acme.Authorize"),
         ("hive.exec.query.redactor.hooks", "org.acme.Mask"),
+        ("hive.mapred.mode", "strict"),
+        ("hive.strict.checks.no.partition.filter", "true"),
     ],
 )
 def test_P9_a_setting_that_promises_a_protection_is_no_note(
