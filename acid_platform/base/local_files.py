@@ -24,6 +24,7 @@ import shutil
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -92,18 +93,58 @@ def scratch_file() -> IO[str]:
 def process_directory(purpose: str, longest: int | None = None) -> str | None:
     """A new directory, which is removed when this process ends, and not by a fork of it.
 
-    None if none can be made, or none whose path has at most `longest` bytes.
+    Those that killed processes left are removed first. None if none can be made, or none whose path
+    has at most `longest` bytes.
     """
+    prefix = f"acid-{purpose}-held-"
     for parent in parents():
+        _remove_left(parent, prefix)
         try:
-            directory = tempfile.mkdtemp(prefix=f"acid-{purpose}-", dir=parent)
+            directory = tempfile.mkdtemp(prefix=prefix, dir=parent)
         except OSError:
             continue
+        with suppress(OSError):  # a file system without locks
+            _held(directory)
         # Processes of `multiprocessing` end without `atexit`, but not without this.
         Finalize(None, shutil.rmtree, (directory,), {"ignore_errors": True}, exitpriority=0)
         if longest is None or len(os.fsencode(directory)) <= longest:
             return directory
     return None
+
+
+def _held(directory: str) -> int | None:
+    """A lock of the directory that lasts as long as this process and its forks; None if another
+    process has it. Raises OSError."""
+    file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(file)
+        if error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN):
+            raise
+        return None
+    return file
+
+
+_NEW_SECONDS = 3600.0
+"""An older directory was locked by the process that made it, if that is still there."""
+
+
+def _remove_left(parent: str, prefix: str) -> None:
+    """Removes the directories of this user whose processes were killed: the system has let go of
+    their locks, whatever the ids of processes are in another container."""
+    with suppress(OSError):
+        for entry in os.scandir(parent):
+            if not entry.name.startswith(prefix) or not entry.is_dir(follow_symlinks=False):
+                continue
+            found = entry.stat(follow_symlinks=False)
+            if found.st_uid != os.geteuid() or time.time() - found.st_mtime < _NEW_SECONDS:
+                continue
+            with suppress(OSError):
+                lock = _held(entry.path)
+                if lock is not None:
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                    os.close(lock)
 
 
 def spill_directory() -> str:

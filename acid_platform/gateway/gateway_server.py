@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from acid_platform.base.first_use import Recent
 from acid_platform.base.ports import FewLines, Pace, Strangers, most_connections, network_of
 from acid_platform.errors import AcidError, InvalidDefinition
 from acid_platform.gateway import framing, logins
@@ -37,6 +38,8 @@ _LOGINS = 2
 """Passwords that are checked at the same time: each takes 128 MiB of memory."""
 _MOST_WAITING, _MOST_OF_ONE = 1000, 100
 """Logins that wait for their check, of all and of one address; further ones are refused."""
+_KNOWN = 10_000
+"""Addresses that are remembered."""
 _TLS_BUFFER = 32 << 10
 _TOLD_REFUSALS = 64
 """Connections above the limit that are told why they are refused; further ones are just closed."""
@@ -111,6 +114,8 @@ class GatewayServer:
         """What strangers may fill the log with."""
         self._checked = Strangers[ClientConnection](-(-self._most // 4), _MOST_OF_ONE + _LOGINS)
         """Those whose password waits for its check, or is checked."""
+        self._known = Recent[str, bool](_KNOWN)
+        """Addresses from which somebody has logged in; used from the event loop only."""
         self._waiting_bytes = Counter[str]()
         """By user, or address without one."""
         try:
@@ -367,7 +372,8 @@ class GatewayServer:
         """Checks a password; `reply` gets what it was checked by, or the reason of a refusal.
 
         Passwords that wait make room for each other, beside those who have not sent one: nobody
-        checks one whose client has gone.
+        checks one whose client has gone. Those of an address from which somebody has logged in come
+        before those of strangers, who may come from many addresses.
         """
         self.settled(connection)
         users, caller = self.entry.users, connection.caller
@@ -411,9 +417,11 @@ class GatewayServer:
             if proof is None or left:
                 self.counters.failed_logins += 1
                 proof = None
+            else:
+                self._known.put(network, True)
             reply(proof, "" if proof else reason)
 
-        self._logins.submit(check, network)
+        self._logins.submit(check, network, first=self._known.get(network) is not None)
 
     def answer(self, payload: bytes, caller: Caller, reply: Callable[[bytes], None]) -> None:
         self.counters.calls += 1

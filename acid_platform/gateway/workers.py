@@ -47,11 +47,13 @@ class Workers:
     def waiting_of(self, user: str) -> int:
         return len(self._waiting.get(user, ()))
 
-    def submit(self, work: Work, user: str = "") -> None:
-        """What `work` raises is logged."""
+    def submit(self, work: Work, user: str = "", first: bool = False) -> None:
+        """What `work` raises is logged. `first`: it is this user's turn before that of others."""
         with self._condition:
             queue = self._waiting.setdefault(user, deque())
             queue.append(work)
+            if first:
+                self._waiting.move_to_end(user, last=False)
             if self._running[user] + len(queue) > self._share:
                 return  # a thread of this user's work takes it
             if self._idle >= self.waiting or self._threads >= self._most:

@@ -391,8 +391,9 @@ def _warehouse() -> Any:
 def _sql(data: bytes) -> None:
     """A script; its first query is run on a tiny table, if only the local engine is needed."""
     text = data.decode("utf-8", "surrogatepass")
-    statements = sql_parse.split(text)
-    parsed = [sql_parse.parse(one) for one in statements[:5]]
+    with analysis.shallow("the script"):  # as `acid sql` does
+        statements = sql_parse.split(text)
+        parsed = [sql_parse.parse(one) for one in statements[:5]]
     if parsed and isinstance(parsed[0], Query):
         _warehouse().sql(statements[0].text).to_arrow()
 

@@ -369,6 +369,36 @@ def test_P75_wrong_passwords_of_many_addresses_keep_no_user_out(
     assert len(checked) < 20  # nobody checks what has gone
 
 
+def test_P75_an_address_that_somebody_logged_in_from_is_not_behind_strangers(
+    warehouse: Warehouse, people: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, checked = Users(people), list[str]()
+
+    def slow(name: str, _password: str) -> Any:
+        checked.append(name)
+        time.sleep(0.1)
+        return logins.Proof(name, known.secrets()[name].salt) if name == "ann" else None
+
+    monkeypatch.setattr(known, "verify", slow)
+    monkeypatch.setenv(PASSWORD, "secret")
+    wrong = framing.client_opening("eve", "wrong")
+    with serving(warehouse, Bounds(connections=200), entry=Entry(users=known)) as server:
+        for _ in range(2):
+            with Hive(at(server, user="ann")) as ann:
+                assert ann.call("get_all_databases")
+            strangers = [
+                socket.create_connection(server.address, 5, (f"127.0.1.{host}", 0))
+                for host in range(1, 41)
+            ]
+            for one in strangers:
+                one.sendall(wrong)
+            time.sleep(0.2)
+        for one in strangers:
+            one.close()
+    assert checked.count("ann") == 2 and checked.index("eve") < len(checked) - 1
+    assert checked[1:].index("ann") < 20  # of 40 who came before
+
+
 def test_P75_one_user_gets_half_of_the_bytes_that_wait() -> None:
     """Whoever sends the first parts of large calls keeps others from sending theirs whole."""
     gateway: Any = SimpleNamespace(leave=lambda: None)

@@ -71,6 +71,52 @@ def test_P69_the_directory_of_a_process_ends_with_it_and_not_with_its_forks(tmp_
     assert not list(tmp_path.iterdir())
 
 
+def test_P69_what_a_killed_process_left_is_removed_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        "import os, signal, sys\n"
+        "from acid_platform.base.local_files import process_directory\n"
+        "print(process_directory('t'), flush=True)\n"
+        "if os.fork() == 0: sys.stdin.read(); os._exit(0)\n"
+        "os.kill(os.getpid(), signal.SIGKILL) if sys.argv[1] == 'killed' else sys.stdin.read()\n"
+    )
+    monkeypatch.setattr(local_files, "parents", lambda: (str(tmp_path), str(tmp_path)))
+    running = {
+        name: subprocess.Popen(
+            [sys.executable, "-c", code, name],
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("killed", "alive")
+    }
+    made = {name: Path(process.stdout.readline().strip()) for name, process in running.items()}  # type: ignore[union-attr]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "acid-t-held-link").symlink_to(tmp_path / "mine")
+    others = [tmp_path / "acid-t-old", tmp_path / "acid-u-held-x", tmp_path / "mine"]
+    for directory in (*made.values(), *others):
+        directory.mkdir(exist_ok=True)
+        os.utime(directory, (0, 0))
+
+    def look() -> set[str]:
+        return {path.name for path in tmp_path.iterdir()} - {
+            Path(local_files.process_directory("t") or "").name
+        }
+
+    running["killed"].wait(10)
+    assert made["killed"].name in look()  # its fork has it
+    running["killed"].stdin.close()  # type: ignore[union-attr]
+    running["killed"].stdout.read()  # type: ignore[union-attr]
+    local_files.process_directory("t")
+    left = look()
+    assert made["killed"].name not in left
+    assert {made["alive"].name, *(path.name for path in others), "acid-t-held-link"} <= left
+    running["alive"].stdin.close()  # type: ignore[union-attr]
+    running["alive"].wait(10)
+
+
 @pytest.mark.parametrize("found", ["open to others", "a link", "a file"])
 def test_P69_a_known_name_that_others_may_use_is_refused(tmp_path: Path, found: str) -> None:
     place = tmp_path / "acid-1000"
