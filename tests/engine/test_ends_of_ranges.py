@@ -91,28 +91,6 @@ def test_what_is_stored_comes_back_and_the_rest_is_refused(
     assert values.cast(whole).to_pylist() == list(dict(sorted(stored.items())).values())
 
 
-@pytest.mark.slow
-@ENGINES
-@pytest.mark.parametrize(
-    ("columns", "why"),
-    [
-        ("`İ` int", "has two characters"),
-        ("id int, s struct<`İd`:int>", "can't be called"),
-        ("`\u0131` int, `i` int", "one name"),
-        ("`s` int, `\u017f` int", "one name"),
-        ("id int, s struct<`stra\u017fe`:int,`strase`:int>", "one name"),
-        ("`μ` int, `\u00b5` int", "one name"),
-    ],
-)
-def test_names_that_spark_matches_otherwise_are_refused(
-    warehouse: Warehouse, columns: str, why: str, engine: str
-) -> None:
-    with pytest.raises(InvalidDefinition, match=why):
-        warehouse.create_table("db.t", columns)
-    with pytest.raises(InvalidDefinition, match=why):
-        warehouse.sql(f"CREATE TABLE t ({columns})")
-
-
 @ENGINES
 def test_names_of_one_or_two_cases_are_columns(warehouse: Warehouse, engine: str) -> None:
     names = ["ß", "\u017f", "\u0131", "K", "ς", "Ω", "ǅ", "é", "ÿ", "ﬁ", "名", "Ⅷ"]

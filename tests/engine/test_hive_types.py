@@ -6,7 +6,6 @@ import datetime
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +14,6 @@ from pyspark.sql import SparkSession
 
 from acid_platform import (
     AcidError,
-    InvalidDefinition,
     Table,
     UnsupportedStatement,
     Warehouse,
@@ -103,77 +101,6 @@ def test_P17_statements_and_compactions_write_char_and_varchar_as_hive_does(
     assert stored(table)["base_0000008"] == kind
 
 
-@pytest.fixture(scope="module")
-def texts(warehouse: Warehouse) -> Table:
-    table = warehouse.create_table(
-        "db.texts",
-        "id int, c char(5), v varchar(3), n array<char(2)>, z timestamp with local time zone",
-    )
-    table.insert(
-        [{"id": 1, "c": "ab", "v": "x", "n": ["a"], "z": NOON}, {"id": 2, "c": "ab c", "v": "x "}]
-    )
-    return table
-
-
-@pytest.mark.parametrize(
-    ("where", "ids"),
-    [
-        ("c = 'ab'", [1]),
-        ("'ab' = c", [1]),
-        ("c <> 'ab'", [2]),
-        ("c IN ('ab', 'zz')", [1]),
-        ("c > 'ab'", [2]),
-        ("c <= 'ab'", [1]),
-        ("v = 'x'", [1]),
-        ("v = 'x '", [2]),  # Hive and Spark: blanks count in a VARCHAR
-        ("z = TIMESTAMP '2020-07-01 12:00:00'", [1]),
-        ("z < '2020-07-01 12:00:01'", [1]),
-    ],
-)
-def test_trailing_blanks_of_a_char_do_not_count_in_comparisons(
-    texts: Table, where: str, ids: list[int]
-) -> None:
-    assert [row["id"] for row in texts.read(where=where).collect()] == ids
-    assert texts.to_arrow(["id"], where)["id"].to_pylist() == ids
-
-
-@pytest.mark.parametrize(
-    ("call", "named"),
-    [
-        (
-            lambda t: t.insert([{"id": 9, "c": "abcdef"}]),
-            r"column c of db\.texts takes char\(5\).* 6 ",
-        ),
-        (
-            lambda t: t.insert([{"id": 9, "v": "ééé1"}]),
-            r"column v of db\.texts takes varchar\(3\).*4 ",
-        ),
-        (lambda t: t.insert([{"id": 9, "n": ["a", "abc"]}]), r"column n .* takes char\(2\).* 3 "),
-        (lambda t: t.update({"c": "repeat(c, 3)"}, "id = 1"), r"column c .* takes char\(5\).* 6 "),
-        (
-            lambda t: t.merge(
-                [{"id": 1, "v": "long"}], "t.id = s.id", when_matched_update={"v": "s.v"}
-            ),
-            r"column v .* takes varchar\(3\).* 4 ",
-        ),
-        (
-            lambda t: t.merge(
-                [{"id": 9, "c": "too long"}], "t.id = s.id", when_not_matched_insert="*"
-            ),
-            r"column c .* takes char\(5\).* 8 ",
-        ),
-        (lambda t: t.overwrite([{"id": 9, "v": "long"}]), r"column v .* takes varchar\(3\).* 4 "),
-    ],
-)
-def test_a_text_that_is_too_long_is_refused_and_not_cut(
-    texts: Table, call: Callable[[Table], object], named: str
-) -> None:
-    before = sorted(map(tuple, texts.read().collect()))
-    with pytest.raises(WrongType, match=named + r"characters; cut it with left\("):
-        call(texts)
-    assert sorted(map(tuple, texts.read().collect())) == before
-
-
 def test_P17_instants_are_instants_in_every_time_zone(warehouse: Warehouse, tmp_path: Path) -> None:
     """Read by ORC's C++ library in a process that lives in New York; a TIMESTAMP is beside it."""
     table = warehouse.create_table(
@@ -223,28 +150,6 @@ def test_all_readers_show_ancient_days_as_they_were_written(warehouse: Warehouse
         assert sorted(map(tuple, table.read().collect())) == rows
         assert sorted(tuple(row.values()) for row in table.to_arrow().to_pylist()) == rows
         assert table.to_arrow(where="d < DATE '0001-01-02'").num_rows == 1
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda wh: wh.create_table("db.p", "id int", ["p char(3)"]),
-        lambda wh: wh.create_table("db.p", "id int", ["p timestamp with local time zone"]),
-        lambda wh: wh.create_table("db.p", "c char(256)"),
-        lambda wh: wh.create_table("db.p", "v varchar(0)"),
-        lambda wh: wh.create_table(
-            "db.p",
-            "z timestamp with local time zone",
-            properties={"transactional_properties": "insert_only", "acid.format": "parquet"},
-        ),
-    ],
-)
-def test_what_can_not_be_stored_rightly_is_refused_when_it_is_declared(
-    warehouse: Warehouse, call: Callable[[Warehouse], object]
-) -> None:
-    with pytest.raises(InvalidDefinition):
-        call(warehouse)
-    assert "db.p" not in warehouse.tables()
 
 
 def test_a_table_that_is_partitioned_by_char_is_only_read(

@@ -7,16 +7,12 @@ rows, or says since when the history is kept; it never returns others.
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
 from acid_platform import (
-    AlreadyScheduled,
     InvalidDefinition,
     NoSuchPast,
     NotEnoughHistory,
@@ -24,179 +20,87 @@ from acid_platform import (
     WrongType,
 )
 from acid_platform.metastore.operations.compaction import GetCleanings
-from acid_platform.metastore.operations.tables import GetKept, GetLastWriteId, PlaceTag, RemoveTag
+from acid_platform.metastore.operations.tables import GetKept, PlaceTag, RemoveTag
 from acid_platform.services import cleaner
 from tests.conftest import a_warehouse
+from tests.history.test_changes import KINDS, History, Row
 
-Rows = dict[int, tuple[str, int]]
-"""By id: text and partition."""
+STEPS = (
+    *["insert"] * 4,
+    *["update"] * 3,
+    *["delete"] * 3,
+    *["merge", "transaction", "crossed"],
+    *["overwrite", "truncate", "drop partition"],
+    *["minor", "major"],
+    *["clean"] * 2,
+    *["tag", "drop tag", "add column"],
+)
 
 warehouse = a_warehouse("local")
-
-
 own = a_warehouse("local", scope="function")
 
 
-def rows_of(table: object) -> list[tuple[int, str]]:
-    return sorted((row["id"], row["v"]) for row in table.to_pylist())  # type: ignore[attr-defined]
+class Past(History):
+    """Has tags too, and knows how many columns there were."""
 
+    def __init__(self, warehouse: Warehouse, seed: int, kind: str, retention: str) -> None:
+        super().__init__(warehouse, seed, kind, retention)
+        self.tags: dict[str, dict[int, Row]] = {}
+        self.columns: dict[int | str, int] = {0: 3}
 
-STEPS = st.lists(
-    st.sampled_from(
-        [
-            *["insert"] * 4,
-            *["update"] * 3,
-            *["delete"] * 3,
-            "overwrite",
-            "truncate",
-            "drop partition",
-            "minor",
-            "major",
-            *["clean"] * 2,
-            "tag",
-            "drop tag",
-            "add column",
-        ]
-    ),
-    min_size=6,
-    max_size=16,
-)
+    def committed(self, write_id: int | None = None) -> None:
+        super().committed(write_id)
+        self.columns[self.past[-1][0]] = 3 + self.added
 
+    def tag(self) -> None:
+        name = f"tag {len(self.columns)}"
+        self.warehouse.metastore.call(PlaceTag(self.name, name))
+        self.tags[name], self.columns[name] = dict(self.rows), 3 + self.added
 
-class History:
-    """A table, and the rows after each of its commits."""
+    def drop_tag(self) -> None:
+        for name in list(self.tags)[:1]:
+            self.warehouse.metastore.call(RemoveTag(self.name, name))
+            del self.tags[name]
 
-    def __init__(self, warehouse: Warehouse, retention: str, partitioned: bool) -> None:
-        self.warehouse = warehouse
-        self.name = f"default.h{len(warehouse.tables())}"
-        self.partitioned = partitioned
-        self.table = warehouse.create_table(
-            self.name,
-            "id int, v string" if partitioned else "id int, v string, p int",
-            ["p int"] if partitioned else [],
-            properties={"acid.history.retention": retention} if retention else None,
-        )
-        self.rows: Rows = {}
-        self.next = 1
-        self.columns = 0
-        self.past: dict[int, tuple[Rows, int]] = {0: ({}, 0)}
-        """By write id: rows, and how many columns were added by then."""
-        self.tags: dict[str, tuple[Rows, int]] = {}
-
-    def committed(self) -> None:
-        last = self.warehouse.metastore.call(GetLastWriteId(self.table.record.table_id))
-        self.past[last] = dict(self.rows), self.columns
-
-    def step(self, what: str, number: int) -> None:
-        table, wh = self.table, self.warehouse
-        chosen = sorted(self.rows)[number % 3 :: 3]
-        listed = ", ".join(map(str, chosen)) or "-1"
-        match what:
-            case "insert":
-                new = {self.next + i: (f"v{number}", (self.next + i) % 2) for i in range(3)}
-                self.next += 3
-                values = ", ".join(f"({id}, '{v}', {p})" for id, (v, p) in new.items())
-                wh.sql(f"INSERT INTO {self.name} (id, v, p) VALUES {values}")
-                self.rows |= new
-            case "update":
-                table.update({"v": f"'u{number}'"}, f"id IN ({listed})")
-                self.rows |= {id: (f"u{number}", self.rows[id][1]) for id in chosen}
-            case "delete":
-                table.delete(f"id IN ({listed})")
-                self.rows = {id: row for id, row in self.rows.items() if id not in chosen}
-            case "overwrite":
-                extra = ", CAST(NULL AS int)" * self.columns
-                id = self.next
-                self.next += 1
-                if self.partitioned:
-                    wh.sql(
-                        f"INSERT OVERWRITE TABLE {self.name} PARTITION (p = 1)"
-                        f" SELECT {id}, 'o'{extra}"
-                    )
-                    self.rows = {key: row for key, row in self.rows.items() if row[1] != 1}
-                else:
-                    wh.sql(f"INSERT OVERWRITE TABLE {self.name} SELECT {id}, 'o', 1{extra}")
-                    self.rows = {}
-                self.rows[id] = ("o", 1)
-            case "truncate":
-                table.truncate()
-                self.rows = {}
-            case "drop partition":
-                if not self.partitioned or "p=0" not in table.partitions():
-                    return
-                table.drop_partition("p=0")
-                self.rows = {key: row for key, row in self.rows.items() if row[1] != 0}
-            case "add column":
-                self.columns += 1
-                table.add_columns(f"c{self.columns} int")
-                return
-            case "minor" | "major":
-                with suppress(AlreadyScheduled):  # nothing was written since the last one
-                    table.compact(what)
-                return
-            case "clean":
-                for result in cleaner.run(wh.metastore):
-                    assert not result.error, result
-                return
-            case "tag":
-                name = f"tag {number}"
-                wh.metastore.call(PlaceTag(self.name, name))
-                self.tags[name] = dict(self.rows), self.columns
-                return
-            case "drop tag":
-                for name in list(self.tags)[:1]:
-                    wh.metastore.call(RemoveTag(self.name, name))
-                    del self.tags[name]
-                return
-        self.committed()
-
-    def check(self, forever: bool) -> int:
+    def check_past(self, forever: bool) -> int:
         """Returns how many past snapshots could be read."""
         read = 0
-        for as_of, then in [*self.past.items(), *self.tags.items()]:
+        for as_of, rows in [*self.past, *self.tags.items()]:
             try:
                 found = self.table.to_arrow(as_of=as_of)
             except NotEnoughHistory as error:
                 assert not forever and isinstance(as_of, int)
                 assert "history begins at" in str(error)
                 continue
-            rows, columns = then
-            assert rows_of(found) == sorted((id, row[0]) for id, row in rows.items()), as_of
-            assert len(found.column_names) == 3 + columns, as_of
+            stored = sorted((row["id"], row["v"]) for row in found.to_pylist())
+            assert stored == sorted((id, row[0]) for id, row in rows.items()), as_of
+            assert len(found.column_names) == self.columns[as_of], as_of
             assert self.table.count(as_of=as_of) == len(rows)
             read += 1
         return read
 
 
-@settings(
-    max_examples=5,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-)
-@given(steps=STEPS, retention=st.sampled_from(["", "1h"]), partitioned=st.booleans())
+def live(warehouse: Warehouse, seed: int, retention: str) -> None:
+    history = Past(warehouse, seed, KINDS[seed % 3], retention)
+    for what in ("insert", *history.random.choices(STEPS, k=12)):
+        history.step(what)
+        if what in ("clean", "major"):
+            history.check_past(forever=bool(retention))
+    assert history.check_past(forever=bool(retention)) >= 1 + len(history.tags)
+
+
+@pytest.mark.parametrize("retention", ["", "1h"])
+@pytest.mark.parametrize("seed", range(2))
 def test_P36_a_read_as_of_a_commit_gives_the_rows_of_then_or_says_since_when(
-    warehouse: Warehouse, steps: list[str], retention: str, partitioned: bool
+    warehouse: Warehouse, seed: int, retention: str
 ) -> None:
-    live(warehouse, steps, retention, partitioned)
+    live(warehouse, seed, retention)
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(steps=STEPS, retention=st.sampled_from(["", "1h"]), partitioned=st.booleans())
-def test_P36_many_histories(
-    warehouse: Warehouse, steps: list[str], retention: str, partitioned: bool
-) -> None:
-    live(warehouse, steps, retention, partitioned)
-
-
-def live(warehouse: Warehouse, steps: list[str], retention: str, partitioned: bool) -> None:
-    history = History(warehouse, retention, partitioned)
-    for number, what in enumerate(["insert", *steps]):
-        history.step(what, number)
-        if what in ("clean", "major"):
-            history.check(forever=bool(retention))
-    assert history.check(forever=bool(retention)) >= 1 + len(history.tags)
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_P36_many_histories(warehouse: Warehouse, seed: int) -> None:
+    live(warehouse, seed, "1h" if seed % 2 else "")
 
 
 def test_P36_a_read_as_of_a_time_sees_the_commits_up_to_it(warehouse: Warehouse) -> None:

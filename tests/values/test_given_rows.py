@@ -10,7 +10,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,10 +36,6 @@ from tests.values.generated_rows import (
     comparable,
     random_type,
 )
-
-if TYPE_CHECKING:
-    pass
-
 
 NOON = datetime.datetime(2024, 1, 1, 12)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
@@ -14,9 +13,6 @@ import pytest
 from acid_platform import CorruptFile, InvalidExpression, NeedsSpark, Warehouse, WrongType
 from acid_platform.engine.local.run_query import LocalResult
 from tests.conftest import a_warehouse
-
-if TYPE_CHECKING:
-    pass
 
 pytestmark = pytest.mark.spark
 
