@@ -7,7 +7,7 @@ each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -101,8 +101,7 @@ class ResultColumns:
         """Needed column → its name in the file; columns that the file lacks are left out.
 
         Columns match by name, ignoring case, or by position if an old writer stored no names.
-        Raises CorruptFile for a name that two columns have, and UnsupportedLayout for one that they
-        have in another case.
+        Raises UnsupportedLayout for a name that two columns have.
         """
         if file_entries.is_positional(stored):
             names = dict(
@@ -114,17 +113,7 @@ class ResultColumns:
             column.name: names[column.name] for column in self.needed() if column.name in names
         }
         if len(names) < len(stored):
-            for name in found.values():
-                twice = [other for other in stored if other.lower() == name.lower()]
-                if twice.count(name) > 1:
-                    raise CorruptFile(
-                        f"{self.path} has two columns {name}; restore it or drop its transaction"
-                    )
-                if len(twice) > 1:
-                    raise UnsupportedLayout(
-                        f"{self.path} has the columns {' and '.join(twice)}, which are one name"
-                        " where letter case is ignored; rename one where it is written"
-                    )
+            refuse_same_names(found.values(), stored, self.path)
         return found
 
     def _conformed(
@@ -203,6 +192,17 @@ def _filtered(arrays: _Arrays, keep: np.ndarray) -> dict[str, pa.Array]:
         return dict(arrays)
     mask = from_numpy(keep)
     return {name: array.filter(mask) for name, array in arrays.items()}
+
+
+def refuse_same_names(wanted: Iterable[str], names: Sequence[str], path: str) -> None:
+    """Raises UnsupportedLayout for a wanted name that two columns of the file have, in any case."""
+    for name in wanted:
+        same = [other for other in names if other.lower() == name.lower()]
+        if len(same) > 1:
+            raise UnsupportedLayout(
+                f"{path} has the columns {' and '.join(same)}, which are one name, as letter case"
+                " is ignored; rename one where it is written"
+            )
 
 
 def _unit(kind: pa.DataType) -> str:

@@ -48,6 +48,7 @@ from acid_platform.layout.types import (
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import GetDropped
 from acid_platform.metastore.records import ExternalFiles, TableRecord, ViewRecord
+from acid_platform.scan.decode import refuse_same_names
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile, read_footer
 from acid_platform.storage.files import Files, asking, in_threads
@@ -467,9 +468,10 @@ def _columns_of_parquet(
     schema: pa.Schema, path: str, target: Sequence[Column]
 ) -> tuple[Column, ...]:
     """The columns as they are read: what has no type but NULL, and bytes that are not said to be a
-    text, are as the table declares them. Raises WrongType."""
+    text, are as the table declares them. Raises WrongType, UnsupportedLayout."""
     declared = {column.name: column for column in target}
     columns = []
+    refuse_same_names(schema.names, schema.names, path)
     for field in schema:
         own = declared.get(field.name.lower())
         if own and (pa.types.is_null(field.type) or has_text_as_bytes(field.type, own.type)):
