@@ -6,6 +6,8 @@ say that it holds, more than any memory.
 
 LARGEST_FOOTER = 256 << 20
 """Bytes of the footer of an ORC or Parquet file, compressed or not."""
+MOST_PARTS = 1 << 20
+"""Columns and stripes that a footer names, each of which is an object of hundreds of bytes."""
 LONGEST_ROW = 1 << 24
 """Bytes of a line of text, of a row of CSV and of an object of JSON."""
 MOST_COLUMNS = 10_000

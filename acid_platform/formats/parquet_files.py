@@ -22,6 +22,7 @@ from acid_platform.base.file_bounds import (
     LARGEST_NUMBERS,
     LARGEST_PIECE,
     MOST_NESTED,
+    MOST_PARTS,
     MOST_UNPACKED,
 )
 from acid_platform.errors import CorruptFile, UnsupportedLayout
@@ -81,7 +82,14 @@ def _footer(stream: pa.NativeFile, path: str) -> bytes:
         stream.seek(max(0, size - length - _END))
         tail = bytes(stream.read(length + _END))
     stream.seek(0)
-    return _MAGIC + tail[-length - _END :]
+    footer = tail[-length - _END :]
+    # Each struct ends with a zero, and most have a few more.
+    if footer.count(0) > 4 * MOST_PARTS:
+        raise CorruptFile(
+            f"{path} has a Parquet footer of {length:,} bytes with more than {MOST_PARTS:,} columns"
+            " in its row groups; write it again with larger row groups"
+        )
+    return _MAGIC + footer
 
 
 def row_group_sizes(file: parquet.ParquetFile, path: str) -> list[int]:

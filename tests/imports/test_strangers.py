@@ -642,6 +642,18 @@ def test_P65_what_a_footer_of_parquet_says_of_its_pages_is_not_believed(
     assert all(rows * of_a_row <= 1 << 20 for rows in asked)
 
 
+def test_P65_a_footer_of_parquet_with_too_many_columns_is_refused(tmp_path: Path) -> None:
+    """Each takes three bytes here, and hundreds in memory."""
+    columns, groups = 900_000, 5
+    group = b"\x19\xfc" + _thrift(columns) + b"\x26\x02\x00" * columns + b"\x16\x02\x16\x02\x00"
+    schema = b"\x48\x01s\x15\x02\x00\x15\x02\x25\x02\x18\x01a\x00"
+    footer = b"\x15\x02\x19\x2c" + schema + b"\x16\x00\x19" + bytes([groups << 4 | 12])
+    content = _after_footer(b"PAR1" + bytes(8), footer + group * groups + b"\x00")
+    (tmp_path / "a.parquet").write_bytes(content)
+    with pytest.raises(CorruptFile, match="more than 1,048,576 columns in its row groups"):
+        FolderSource(str(tmp_path))
+
+
 def test_P65_a_header_of_a_page_takes_no_time_by_its_numbers() -> None:
     long = b"\x15" + b"\xff" * (1 << 20)
     with pytest.raises(CorruptFile, match="header of a page of Parquet at byte 0"):

@@ -27,7 +27,7 @@ from pyarrow import parquet
 from acid_platform import CorruptFile, FolderSource, NeedsSpark, UnsupportedLayout, Warehouse
 from acid_platform.errors import AcidError, NoSuchTable
 from acid_platform.formats.orc import dump, open_orc, open_strange_orc, strange_files
-from acid_platform.formats.orc.protobuf import delimited, fields, number
+from acid_platform.formats.orc.protobuf import delimited, fields, number, varint
 from acid_platform.formats.orc.strange_files import replace_footer
 from acid_platform.handles.imports import import_table
 from acid_platform.storage.files import Files
@@ -435,6 +435,43 @@ def test_P65_a_stripe_of_orc_that_unpacks_to_much(tmp_path: Path, case: str) -> 
     replace_footer(files, inside, b"".join(part.raw for part in fields(known) if part.number != 7))
     assert path.stat().st_size < 1_000_000
     with pytest.raises(CorruptFile, match=r"stripe 0 takes .* values would take 1,"):
+        open_strange_orc(files, inside)
+
+
+def footer_of_types(types: bytes) -> Callable[[bytes], bytes]:
+    return lambda footer: (
+        types + b"".join(part.raw for part in fields(footer) if part.number not in (4, 7))
+    )
+
+
+def nested(levels: int, packed: bool) -> bytes:
+    """Structs in structs, whose one part is written in either way that protobuf has."""
+
+    def kind(level: int) -> bytes:
+        part = delimited(2, varint(level)) if packed else number(2, level)
+        return delimited(4, number(1, 12) + (part + delimited(3, b"a")) * (level < levels))
+
+    return b"".join(map(kind, range(1, levels + 1)))
+
+
+FOOTERS = {
+    "nested": (nested(102, True), "deeper than 100 levels"),
+    "nested otherwise": (nested(100_000, False), "deeper than 100 levels"),
+    "many types": (b"\x22\x00" * (1 << 20), "more than 1,048,576 parts"),
+    "a long type": (delimited(4, number(1, 12) + b"\x12\x01\x01" * 6_000_000), "18,000,002 bytes"),
+}
+
+
+@pytest.mark.parametrize("case", FOOTERS)
+def test_P65_a_footer_of_orc_is_looked_at_before_a_reader_sees_it(
+    tmp_path: Path, case: str
+) -> None:
+    """Deeper types end the process."""
+    types, said = FOOTERS[case]
+    path = tmp_path / "a.orc"
+    path.write_bytes(with_tail(orc("struct<id:int>", [(1,)]), footer_of_types(types)))
+    files, inside = Files.of(str(path))
+    with pytest.raises(CorruptFile, match=said):
         open_strange_orc(files, inside)
 
 

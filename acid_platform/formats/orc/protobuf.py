@@ -102,10 +102,16 @@ def packed(field: int, values: Iterable[int]) -> bytes:
 
 
 def unpacked(message: bytes, field: int) -> list[int]:
-    """The numbers of a packed repeated field. Raises what `fields` raises."""
-    content = b"".join(part.payload for part in fields(message) if part.number == field)
-    numbers, at = [], 0
-    while at < len(content):
-        value, at = read_varint(content, at)
-        numbers.append(value)
+    """The numbers of a repeated field, which may be packed or not: readers take both. Raises what
+    `fields` raises."""
+    numbers = []
+    for part in fields(message):
+        if part.number != field:
+            continue
+        if part.raw[0] & 7 == 0:
+            numbers.append(part.value)
+        at = 0
+        while at < len(part.payload):
+            value, at = read_varint(part.payload, at)
+            numbers.append(value)
     return numbers

@@ -24,7 +24,9 @@ import pyarrow as pa
 from acid_platform.base.file_bounds import (
     LARGEST_FOOTER,
     LARGEST_NUMBERS,
+    LONGEST_ROW,
     MOST_NESTED,
+    MOST_PARTS,
     MOST_UNPACKED,
 )
 from acid_platform.errors import CorruptFile, UnsupportedLayout
@@ -234,9 +236,13 @@ def require_shallow(footer: bytes, path: str) -> None:
     """
     depths: list[int] = []
     try:
+        if any(number == MOST_PARTS for number, _ in enumerate(protobuf.fields(footer))):
+            raise ValueError(f"it has more than {MOST_PARTS:,} parts")
         types = [field.payload for field in protobuf.fields(footer) if field.number == TYPES]
         for number, content in enumerate(types):
             depths += [0] * (number + 1 - len(depths))
+            if len(content) > LONGEST_ROW:
+                raise ValueError(f"type {number} takes {len(content):,} bytes")
             for child in unpacked(content, SUBTYPES):
                 if not number < child < len(types):
                     raise ValueError(f"type {number} has the part {child}")
