@@ -318,7 +318,10 @@ def test_P19_a_failed_rename_takes_back_the_others(
     assert not any(name.startswith("_tmp") for name in os.listdir(table.location))
 
 
-@pytest.mark.parametrize(("distribution", "files"), [(None, 40), ("partition", 40), ("none", 160)])
+@pytest.mark.parametrize(
+    ("distribution", "files"),
+    [(None, 40), pytest.param("partition", 40, marks=pytest.mark.more), ("none", 160)],
+)
 def test_a_partition_gets_few_files(
     warehouse: Warehouse, spark: SparkSession, distribution: str | None, files: int
 ) -> None:
@@ -400,11 +403,3 @@ def test_P17_the_zone_of_the_driver_moves_no_timestamp(
     assert found.count() == 5
     assert {row.at for row in found.selectExpr("cast(at AS string) at").collect()} == {str(noon)}
     assert table.to_arrow(["at"]).column(0).to_pylist() == [noon] * 5
-
-
-def test_counts_out_of_footers_equal_those_of_the_scan(table: Table, warehouse: Warehouse) -> None:
-    assert table.count() == 4000
-    assert warehouse.sql("SELECT count(*) FROM db.p").collect() == [(4000,)]
-    assert warehouse.sql("SELECT count(*) AS n FROM db.p").columns == ["n"]
-    where = "m = 1 AND id < 100"
-    assert table.count(where) == table.read(where=where).count() == 50

@@ -16,9 +16,7 @@ from acid_platform import (
     InvalidDefinition,
     NoSuchPartition,
     TableExists,
-    UnknownColumn,
     UnsupportedLayout,
-    UnsupportedStatement,
     Warehouse,
 )
 from acid_platform.errors import AcidError, DeclarationChanged
@@ -235,63 +233,10 @@ def test_files_of_tables_are_nobodys_else(warehouse: Warehouse, tmp_path: Path) 
         warehouse.sql(f"CREATE TABLE m (id int) LOCATION '{tmp_path}/e'")
 
 
-@pytest.mark.parametrize(
-    ("statement", "message"),
-    [
-        ("INSERT INTO {t} VALUES (1)", "is an external table, whose files are only read"),
-        ("UPDATE {t} SET id = 1", "is an external table"),
-        ("TRUNCATE TABLE {t}", "is an external table"),
-        ("ALTER TABLE {t} ADD COLUMNS (v string)", "is an external table"),
-        ("SELECT * FROM {t} FOR SYSTEM_TIME AS OF '2024-01-01'", "has no history"),
-        ("MSCK REPAIR TABLE {t}", "is not partitioned"),
-        ("DROP VIEW {t}", "is a table; use DROP TABLE"),
-        ("CREATE VIEW {t} AS SELECT 1 AS x", "exists"),
-        ("CREATE OR REPLACE VIEW {t} AS SELECT 1 AS x", "is an external table"),
-        ("CREATE TABLE {t} (id int)", "view"),
-    ],
-)
-def test_what_an_external_table_refuses(
-    warehouse: Warehouse, tmp_path: Path, statement: str, message: str
-) -> None:
-    table = declared(warehouse, "id int", tmp_path)
-    with pytest.raises(AcidError, match=message):
-        warehouse.sql(statement.format(t=table))
-    with pytest.raises(UnknownColumn):
-        warehouse.sql(f"SELECT row__id FROM {table}")
-
-
-@pytest.mark.parametrize(
-    ("clause", "message"),
-    [
-        ("STORED AS AVRO", "'avro'"),
-        ("ROW FORMAT SERDE 'org.x.Y'", "'org.x.Y' is not read"),
-        ("STORED AS INPUTFORMAT 'x' OUTPUTFORMAT 'y'", "is not supported"),
-        ("ROW FORMAT DELIMITED FIELDS TERMINATED BY '||'", "more than one ASCII character"),
-        ("ROW FORMAT DELIMITED LINES TERMINATED BY ';'", "line.delim"),
-        ("ROW FORMAT DELIMITED FIELDS TERMINATED BY ',' ESCAPED BY ','", "differ"),
-        ("TBLPROPERTIES ('skip.footer.line.count'='1')", "skip.footer.line.count"),
-        ("TBLPROPERTIES ('external.table.purge'='true')", "external.table.purge"),
-        ("TBLPROPERTIES ('transactional'='true')", "transactional"),
-        ("CLUSTERED BY (id) INTO 4 BUCKETS", "is not supported"),
-    ],
-)
-def test_declarations_that_are_refused(
-    warehouse: Warehouse, tmp_path: Path, clause: str, message: str
-) -> None:
-    where = "" if clause.startswith("TBL") else f"LOCATION '{tmp_path}'"
-    before = f"LOCATION '{tmp_path}'" if clause.startswith("TBL") else ""
-    with pytest.raises(AcidError, match=message):
-        warehouse.sql(f"CREATE EXTERNAL TABLE refused (id int) {before} {clause} {where}")
-
-
-def test_declarations_without_a_place(warehouse: Warehouse, tmp_path: Path) -> None:
-    with pytest.raises(InvalidDefinition, match="needs a LOCATION"):
-        warehouse.sql("CREATE EXTERNAL TABLE refused (id int)")
+def test_a_file_is_no_place(warehouse: Warehouse, tmp_path: Path) -> None:
     (tmp_path / "f").write_text("1\n")
     with pytest.raises(InvalidDefinition, match="is a file"):
         warehouse.sql(f"CREATE EXTERNAL TABLE refused (id int) LOCATION '{tmp_path}/f'")
-    with pytest.raises(UnsupportedStatement, match="binary"):
-        warehouse.sql(f"CREATE EXTERNAL TABLE refused (id binary) LOCATION '{tmp_path}'")
 
 
 @pytest.mark.more

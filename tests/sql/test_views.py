@@ -205,46 +205,6 @@ def test_views_over_changed_tables_in_spark(warehouse: Warehouse) -> None:
     history(warehouse, 100, 3)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "fits", "too_much"),
-    [
-        ("tinyint", "int", 100, 500),
-        ("int", "bigint", 5, 1 << 40),
-        ("int", "double", 5, 2.5),
-        ("bigint", "string", 5, "007"),
-        ("float", "double", 0.5, 0.1),
-        ("decimal(5,2)", "decimal(9,2)", "1.25", "12345.25"),
-        ("decimal(5,2)", "decimal(9,4)", "1.25", "1.2345"),
-    ],
-)
-@SPARK
-def test_a_widened_column_keeps_its_type_or_raises(
-    warehouse: Warehouse, before: str, after: str, fits: object, too_much: object
-) -> None:
-    warehouse.sql(f"CREATE TABLE w (v {before}); INSERT INTO w VALUES (cast({fits!r} AS {before}))")
-    warehouse.sql("CREATE VIEW x AS SELECT * FROM w")
-    result = answer(warehouse, "SELECT * FROM x")
-    rows, types = result.collect(), result.to_arrow().schema.types
-    warehouse.sql(f"ALTER TABLE w CHANGE v v {after}; INSERT INTO w VALUES (NULL)")
-    result = answer(warehouse, "SELECT * FROM x WHERE v IS NOT NULL")
-    assert (result.collect(), result.to_arrow().schema.types) == (rows, types)
-    warehouse.sql(f"INSERT INTO w VALUES (cast({too_much!r} AS {after}))")
-    with pytest.raises((errors.WrongType, errors.InvalidExpression), match=r"cast|out of range"):
-        answer(warehouse, "SELECT * FROM x").collect()
-
-
-@LOCAL
-def test_a_narrower_whole_number_needs_no_spark(warehouse: Warehouse) -> None:
-    warehouse.sql("CREATE TABLE w (v int); CREATE VIEW x (y) AS SELECT * FROM w")
-    warehouse.sql("ALTER TABLE w CHANGE v v bigint; INSERT INTO w VALUES (5), (6)")
-    result = answer(warehouse, "SELECT * FROM x WHERE y = 5")
-    assert (result.collect(), declared(result)) == ([(5,)], [("y", "int")])
-    warehouse.sql("INSERT INTO w VALUES (5000000000)")
-    with pytest.raises(errors.WrongType, match="out of range"):
-        answer(warehouse, "SELECT * FROM x").collect()
-    assert answer(warehouse, "SELECT * FROM x LIMIT 1").collect() in ([(5,)], [(6,)])
-
-
 @LOCAL
 def test_the_statement_that_is_shown_makes_the_view_again(warehouse: Warehouse) -> None:
     warehouse.sql("CREATE TABLE w (`from` int, b string); INSERT INTO w VALUES (1, 'x')")
