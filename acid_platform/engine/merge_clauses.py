@@ -325,6 +325,8 @@ class SourceKeys:
     aliases: tuple[str, str]
     _rows: pa.Table | None = None
     _bounds: Mapping[str, tuple[Any, Any]] | None = None
+    _found: tuple[list[str], Region] | None = None
+    """The columns that `sought` knew, and their region."""
 
     def take(self, source: pa.Table) -> None:
         names = {name.lower(): index for index, name in enumerate(source.column_names)}
@@ -338,7 +340,9 @@ class SourceKeys:
     def sought(self) -> Region:
         """The rows that ON may match."""
         if self._rows is not None:
-            return region_of_keys(self._rows, self.columns, stored=False)
+            region = region_of_keys(self._rows, self.columns, stored=False)
+            self._found = _known_columns(self._rows, self.columns, stored=False), region
+            return region
         spans = {}
         kinds = {column.name: column.type.kind for column in self.columns}
         for own, other in self.pairs.items():
@@ -352,6 +356,8 @@ class SourceKeys:
         inserts = [clause for clause in self.clauses if clause.action is MergeAction.INSERT]
         if self._rows is None or not all(map(self._inserts_keys, inserts)):
             return None
+        if self._found and self._found[0] == _known_columns(self._rows, self.columns, stored=True):
+            return self._found[1].keys
         return region_of_keys(self._rows, self.columns, stored=True).keys
 
     def _inserts_keys(self, clause: MergeClause) -> bool:
@@ -379,12 +385,7 @@ def region_of_keys(rows: pa.Table, columns: Sequence[Column], stored: bool) -> R
     """
     import pyarrow.compute as pc
 
-    kinds = {column.name: column for column in columns}
-    known = {
-        name: rows.column(name)
-        for name in rows.column_names
-        if name in kinds and _comparable(rows.schema.field(name).type, kinds[name], stored)
-    }
+    known = {name: rows.column(name) for name in _known_columns(rows, columns, stored)}
     if not known:
         return EVERY
     spans, keys = {}, None
@@ -402,6 +403,16 @@ def region_of_keys(rows: pa.Table, columns: Sequence[Column], stored: bool) -> R
             low, high = (_value(ends[end].as_py()) for end in ("min", "max"))
             spans[name] = ColumnSpans.of([] if low is None else [(low, high)])
     return Region(spans, keys)
+
+
+def _known_columns(rows: pa.Table, columns: Sequence[Column], stored: bool) -> list[str]:
+    """The names of those columns of the rows whose values tell those of the table."""
+    kinds = {column.name: column for column in columns}
+    return [
+        field.name
+        for field in rows.schema
+        if field.name in kinds and _comparable(field.type, kinds[field.name], stored)
+    ]
 
 
 def _comparable(given: pa.DataType, column: Column, stored: bool) -> bool:

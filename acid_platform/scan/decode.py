@@ -8,7 +8,6 @@ each."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from acid_platform.base.first_use import lent_threads
 from acid_platform.errors import CorruptFile, NeedsSpark, UnsupportedLayout
 from acid_platform.formats.data_file import (
     INSERT_EVENT,
@@ -425,7 +425,7 @@ class FileRead:
         def decoded(share: Sequence[ColumnOfFile]) -> dict[ColumnOfFile, pa.Array]:
             return self._open().decode(piece, share, self.read.as_stored)
 
-        with ThreadPoolExecutor(len(others)) as pool:
+        with lent_threads(len(others)) as pool:
             parts = [pool.submit(decoded, share) for share in others]
             arrays = file.decode(piece, first, self.read.as_stored)
             for part in parts:

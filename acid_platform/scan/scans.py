@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count, islice
@@ -18,7 +18,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base.first_use import usable_cores
+from acid_platform.base.first_use import lent_threads, usable_cores
 from acid_platform.formats.file_access import count_rows, reading
 from acid_platform.layout import acid_keys
 from acid_platform.layout.acid_keys import decode_bucket
@@ -331,16 +331,13 @@ def _one_after_another(pieces: Sequence[Work]) -> list[pa.RecordBatch]:
 
 def read_ahead(work: Iterator[Callable[[], list[T]]], workers: int) -> Iterator[T]:
     """What each piece of work makes, in order; so many threads work a few pieces ahead."""
-    pool = ThreadPoolExecutor(workers)
     ahead: deque[Future[list[T]]] = deque()
-    try:
+    # The consumer may stop early. Then the block ends when the generator is collected, perhaps
+    # while its thread holds the lock that waiting for other threads needs: it does not wait.
+    with lent_threads(workers) as pool:
         for piece in work:
             ahead.append(pool.submit(piece))
             if len(ahead) > workers:
                 yield from ahead.popleft().result()
         while ahead:
             yield from ahead.popleft().result()
-    finally:
-        # The consumer may stop early. Then this runs when the generator is collected, perhaps
-        # while its thread holds the lock that waiting for other threads needs: so don't wait.
-        pool.shutdown(wait=False, cancel_futures=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from acid_platform.base.config import Settings
-from acid_platform.base.first_use import Recent, usable_cores
+from acid_platform.base.first_use import Recent, lent_threads, usable_cores
 from acid_platform.engine.interface import ArrowResult, ChangeRead, Result, Sources, TableRead
 from acid_platform.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.handles.snapshot_views import ScanRequest
@@ -354,7 +353,7 @@ def _read_extremes(
             return recorded_extreme(files, columns[aggregate.column], greatest, scan)
         return None
 
-    with ThreadPoolExecutor(usable_cores()) as pool:
+    with lent_threads(usable_cores()) as pool:
         return list(pool.map(extreme, aggregates, values))
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache, reduce
 from hashlib import blake2b
-from itertools import accumulate, chain, islice, repeat
+from itertools import accumulate, islice, repeat
 from typing import NamedTuple
 
 from acid_platform.errors import MalformedRows
@@ -54,11 +54,18 @@ class RowSet:
     def checked(self) -> RowSet:
         """Returns the set itself. Raises MalformedRows if its runs do not ascend, or overlap."""
         for body in _groups(self.text).values():
-            firsts, lengths = _runs(body)
-            if lengths and len(lengths) != len(firsts):
-                raise MalformedRows(f"{body[:80]!r}: {len(lengths)} lengths, {len(firsts)} runs")
-            ends = map(int.__add__, firsts, lengths or repeat(1))
-            if not all(map(int.__ge__, firsts, chain((0,), ends))) or 0 in lengths:
+            steps, _, listed = body.partition("/")
+            if not listed:  # runs of one row each: no distance but the first may be 0
+                ascend = ",0," not in f"{steps},"
+            else:
+                _, *distances = map(int, steps.split(","))
+                lengths = list(map(int, listed.split(",")))
+                if len(lengths) != len(distances) + 1:
+                    raise MalformedRows(
+                        f"{body[:80]!r}: {len(lengths)} lengths, {len(distances) + 1} runs"
+                    )
+                ascend = 0 not in lengths and all(map(int.__ge__, distances, lengths))
+            if not ascend:
                 raise MalformedRows(f"{body[:80]!r}: its runs do not ascend")
         return self
 

@@ -47,7 +47,6 @@ from acid_platform.scan.scans import ENTITY, ArrowScan, Scan
 from acid_platform.values.arrow_types import (
     arrow_type,
     declared_columns,
-    filled,
     from_numpy,
     values_of,
 )
@@ -305,14 +304,9 @@ class LocalMerge:
         fields = [(column.name, arrow_type(column.type)) for column in self.own]
         parts, positions = [pa.schema(fields).empty_table()], [np.zeros(0, np.int64)]
         scope = NameScope.of({self.source_alias: self.source_columns})
-        number = _first_of(clauses, scope)
-        name = identifier(self.source_alias)
-        numbers = compute(
-            f"SELECT {POSITION}, {number} AS {_CLAUSE} FROM {name} ORDER BY {POSITION}",
-            {self.source_alias: numbered(unmatched)},
-        ).column(_CLAUSE)
+        numbers = self._clauses_of(unmatched, clauses, scope)
         for index, clause in enumerate(clauses):
-            mine = np.flatnonzero(filled(pc.equal(numbers, index), False))
+            mine = np.flatnonzero(numbers == index)
             values = inserted_values(
                 clause,
                 self.source.column_names,
@@ -341,6 +335,19 @@ class LocalMerge:
         places = np.concatenate(positions)
         order = np.argsort(places, kind="stable")
         return rows.take(from_numpy(order)), places[order]
+
+    def _clauses_of(
+        self, unmatched: pa.Table, clauses: Sequence[MergeClause], scope: NameScope
+    ) -> np.ndarray:
+        """The number of the clause that inserts each row of the source, int64 (n,); -1 if none."""
+        if len(clauses) == 1 and clauses[0].condition is None:
+            return np.zeros(len(unmatched), np.int64)
+        name, number = identifier(self.source_alias), _first_of(clauses, scope)
+        numbers = compute(
+            f"SELECT {POSITION}, {number} AS {_CLAUSE} FROM {name} ORDER BY {POSITION}",
+            {self.source_alias: numbered(unmatched)},
+        ).column(_CLAUSE)
+        return values_of(pc.fill_null(numbers, -1)).astype(np.int64, copy=False)
 
     def _copied(self, source: pa.Table) -> dict[str, pa.ChunkedArray]:
         """The columns of source rows that have the type of the table's column of their name."""
