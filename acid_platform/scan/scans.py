@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import TypeVar
 
 import numpy as np
@@ -156,6 +156,15 @@ class ArrowScan:
         return pa.schema(
             [*fields, (acid_keys.ROW_ID_COLUMN, ROW_ID_TYPE)] if self.row_id else fields
         )
+
+    @property
+    def most_rows(self) -> int | None:
+        """At most so many rows, by the records of the files; None if one of them has none."""
+        if self.places is not None:
+            return len(self.places)
+        inserts = chain.from_iterable(entity.sources.inserts for entity in self.scan.entities)
+        known = [source.rows for source in inserts]
+        return None if None in known else sum(rows for rows in known if rows is not None)
 
     def batches(self, threads: int | None = None) -> Iterator[pa.RecordBatch]:
         """Live rows in file order, decoded by `threads` threads (default: one for each core that

@@ -12,15 +12,16 @@ not go into whole numbers.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+from duckdb._sources import ArrowScanSource  # what DuckDB makes of any source by itself
 
 from acid_platform.base.databases import in_memory, not_yet_closed
 from acid_platform.base.first_use import PerProcess
@@ -66,10 +67,11 @@ if TYPE_CHECKING:
     from acid_platform.scan.change_scan import ChangeScan
 
 
-class QuerySource(ArrowLender):
+class QuerySource(ArrowLender, ArrowScanSource):
     """What a query reads of a table; of `places` only these rows (see ArrowScan).
 
-    `most`: how many rows of the first ones are enough.
+    `most`: how many rows of the first ones are enough. DuckDB asks a Source how many rows it may
+    have, without which it guesses an order of joins, and for the columns that it needs.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class QuerySource(ArrowLender):
         places: np.ndarray | None = None,
         most: int | None = None,
     ) -> None:
+        super().__init__(read)
         self.columns = columns_of(read)
         self.scan: ArrowScan | ChangeScan = (
             read.scan.wanting([column.name for column in self.columns])
@@ -91,19 +94,40 @@ class QuerySource(ArrowLender):
 
     @cached_property
     def schema(self) -> pa.Schema:
-        return pa.schema(
-            [
-                pa.field(field.name, pa.timestamp("us")) if _in_zone(field.type) else field
-                for field in self.scan.schema
-            ]
+        return _as_duckdb_reads(self.scan.schema)
+
+    def rows(self) -> int | None:
+        """At most so many rows, by the records of the files; None if they don't tell."""
+        known = self.scan.most_rows if isinstance(self.scan, ArrowScan) else None
+        return known if self._most is None or known is None else min(known, self._most)
+
+    def stream(
+        self,
+        columns: Sequence[int] | None,
+        filters: Sequence[Any],  # noqa: ARG002
+    ) -> tuple[object, bool]:
+        """The rows as a stream of Arrow, and whether it has these columns alone, in this order."""
+        scan = self.scan
+        if columns is None or not isinstance(scan, ArrowScan):
+            return self.__arrow_c_stream__(), False
+        wanted = [self.schema.names[index] for index in columns]
+        narrowed = replace(
+            scan,
+            names=tuple(name for name in wanted if name != ROW_ID_COLUMN),
+            row_id=ROW_ID_COLUMN in wanted,
         )
+        if not wanted or narrowed.schema.names != wanted:
+            return self.__arrow_c_stream__(), False
+        return self._reader(narrowed).__arrow_c_stream__(), True
 
     def batches(self) -> pa.RecordBatchReader:
-        return pa.RecordBatchReader.from_batches(self.schema, self._read())
+        return self._reader(self.scan)
 
-    def _read(self) -> Iterator[pa.RecordBatch]:
-        schema = self.schema
-        scan = self.scan
+    def _reader(self, scan: ArrowScan | ChangeScan) -> pa.RecordBatchReader:
+        schema = _as_duckdb_reads(scan.schema)
+        return pa.RecordBatchReader.from_batches(schema, self._read(scan, schema))
+
+    def _read(self, scan: ArrowScan | ChangeScan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         batches = scan.batches()
         if self._most is not None and isinstance(scan, ArrowScan):
             batches = scan.first_batches(self._most)
@@ -146,6 +170,15 @@ def arrow_scan_of(read: TableRead) -> ArrowScan:
     if read.where is not None:
         predicate = predicate_or_none(read.where, (*scan.columns, *scan.partition_columns))
     return ArrowScan(scan, names, predicate, read.row_id)
+
+
+def _as_duckdb_reads(schema: pa.Schema) -> pa.Schema:
+    return pa.schema(
+        [
+            pa.field(field.name, pa.timestamp("us")) if _in_zone(field.type) else field
+            for field in schema
+        ]
+    )
 
 
 def _in_zone(kind: pa.DataType) -> bool:
@@ -215,8 +248,8 @@ def reading(
 def with_views(tables: Mapping[str, Scan]) -> duckdb.DuckDBPyConnection:
     """A database for people and BI tools: a schema for each database, a view for each table.
 
-    `tables` go by `database.table`. A view reads its files when it is queried, all columns of it,
-    batch by batch. The caller closes the connection.
+    `tables` go by `database.table`. A view reads its files when it is queried, the columns that
+    the query needs, batch by batch. The caller closes the connection.
     """
     connection = not_yet_closed()
     for number, (name, scan) in enumerate(tables.items()):

@@ -1,0 +1,1 @@
+"""TPC-H and TPC-DS: rows and queries that nobody here wrote."""
