@@ -159,7 +159,9 @@ def _listed(numbers: np.ndarray) -> str:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    texts = pa.array(numbers).cast(pa.string())
+    from acid_platform.values.arrow_types import from_numpy
+
+    texts = from_numpy(np.ascontiguousarray(numbers)).cast(pa.string())
     return str(pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), ",")[0])
 
 
