@@ -162,7 +162,8 @@ def _listed(numbers: np.ndarray) -> str:
     from acid_platform.values.arrow_types import from_numpy
 
     texts = from_numpy(np.ascontiguousarray(numbers)).cast(pa.string())
-    return str(pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), ",")[0])
+    every = from_numpy(np.array([0, len(texts)], np.int32))
+    return str(pc.binary_join(pa.ListArray.from_arrays(every, texts), ",")[0])
 
 
 _POWERS = 10 ** np.arange(1, 19)
