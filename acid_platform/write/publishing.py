@@ -141,29 +141,17 @@ class ChangedRows:
         before = None
         for start, end in pairwise([*starts, len(self)]):
             bucket, firsts = int(self.buckets[start]), self.firsts[start:end]
-            steps = np.diff(firsts, prepend=0)
+            steps = np.diff(firsts, prepend=0).tolist()
             lengths = self.lasts[start:end] - firsts + 1
             if bucket != before:
                 parts.append(f"{' ' if parts else ''}{bucket}@")
             else:
                 parts.append(";")
-            parts.append(f"{self.write_ids[start]}:{_listed(steps)}")
+            parts.append(f"{self.write_ids[start]}:{','.join(map(str, steps))}")
             if (lengths != 1).any():
-                parts.append("/" + _listed(lengths))
+                parts.append("/" + ",".join(map(str, lengths.tolist())))
             before = bucket
         return ("" if self.exact else "~") + "".join(parts)
-
-
-def _listed(numbers: np.ndarray) -> str:
-    """The numbers with commas between them; Arrow makes the text in a third of the time."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from acid_platform.values.arrow_types import from_numpy
-
-    texts = from_numpy(np.ascontiguousarray(numbers)).cast(pa.string())
-    every = from_numpy(np.array([0, len(texts)], np.int32))
-    return str(pc.binary_join(pa.ListArray.from_arrays(every, texts), ",")[0])
 
 
 _POWERS = 10 ** np.arange(1, 19)
