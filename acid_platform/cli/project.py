@@ -198,6 +198,7 @@ def _clean_commit(clone: Path) -> str:
 def _unusable(name: str) -> str | None:
     """Why a project can't have a package and a database of this name."""
     from importlib.metadata import packages_distributions
+    from importlib.util import find_spec
 
     from acid_platform.sql.parse import parse
 
@@ -207,7 +208,8 @@ def _unusable(name: str) -> str | None:
         return "it is Python's"
     if name in _FOLDERS:
         return "the project has a folder of this name for something else"
-    if name in packages_distributions():
+    found = find_spec(name)  # also of a clone, as this platform may be; a mere folder has no origin
+    if name in packages_distributions() or (found is not None and found.origin):
         return "an installed package has it"
     try:
         parse(f"SELECT * FROM {name}.orders")

@@ -253,7 +253,10 @@ def schema_of(rows: Any, name: str) -> pa.Schema:
 
 def _inferred(rows: Any, name: str) -> pa.Schema:
     if is_pandas_frame(rows):
-        return pa.Schema.from_pandas(rows[[name]], preserve_index=False)
+        try:
+            return pa.Schema.from_pandas(rows[[name]], preserve_index=False)
+        except pa.ArrowNotImplementedError as error:  # its text has a number of NumPy's
+            raise TypeError(f"no type holds values of {rows[name].dtype}") from error
     if isinstance(rows, pa.Table | RowStream):
         return pa.schema([rows.schema.field(rows.schema.names.index(name))])
     return pa.table({name: [row.get(name) for row in rows]}).schema

@@ -291,3 +291,19 @@ def test_a_project_has_the_platform_from_where_this_one_was_installed(
     else:
         with pytest.raises(InvalidDefinition, match="not recorded where this platform"):
             _requirement(None)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("acid_platform", "an installed package"),
+        ("dagster", "an installed package"),
+        ("class", "Python's"),
+        ("json", "Python's"),
+        ("Shop", "lower-case letters"),
+    ],
+)
+def test_a_project_has_a_name_of_its_own(name: str, why: str, tmp_path: Path) -> None:
+    made = CliRunner().invoke(main, ["new", str(tmp_path / name)])
+    assert made.exit_code == 1 and why in made.output
+    assert not (tmp_path / name).exists()

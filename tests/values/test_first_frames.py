@@ -103,7 +103,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "texts and numbers": (lambda: [{"n": "a"}, {"n": 1}], "'n'"),
     "texts and numbers in pandas": (lambda: pd.DataFrame({"n": ["a", 1]}), "'n'"),
     "objects": (lambda: [{"n": Colour.RED}], "'n'"),
-    "complex numbers": (lambda: pd.DataFrame({"n": [1j]}), "'n'"),
+    "complex numbers": (lambda: pd.DataFrame({"n": [1j]}), "'n': no type holds values of complex"),
     "durations": (lambda: pd.DataFrame({"n": [pd.Timedelta(1, "h")]}), "'n'"),
     "objects in Polars": (
         lambda: pl.DataFrame({"n": pl.Series([Colour.RED], dtype=pl.Object)}),
