@@ -36,14 +36,23 @@ def _kept_layout(match: re.Match[str]) -> str:
     return match[0] if match[0] in _LAYOUT else _shown(match)
 
 
+_SECRET = re.compile(
+    r"([?&][\w.-]{0,40}?(?:sig|secret|token|passw|pwd|key|credential)[\w.-]{0,40}=)[^&\s'\"]+"
+    r"|(://[^/\s:@'\"]{0,200}:)[^/\s@'\"]{1,200}(?=@)",
+    re.IGNORECASE,
+)
+"""What gives a right to whoever has the address: a parameter that signs it, or a password."""
+
+
 class AcidError(Exception):
     """Base of all errors of the platform.
 
-    Its text may repeat names and values of other people, so control characters are made visible.
+    Its text may repeat names and values of other people, so control characters are made visible;
+    and addresses, of which no secret is shown.
     """
 
     def __str__(self) -> str:
-        return visible(super().__str__(), lines=True)
+        return visible(_SECRET.sub(r"\1\2***", super().__str__()), lines=True)
 
 
 class Terminal(AcidError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import random
 import resource
@@ -237,6 +238,27 @@ def test_P75_a_connection_that_is_reset_at_once_is_no_error(
     page.close()
     gc.collect()
     assert not caplog.records
+
+
+def test_P75_a_connection_that_is_gone_before_it_is_read_ends_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened, left = asyncio.open_connection, [1, 2, 3]
+
+    async def gone(**asked: Any) -> Any:
+        if left:
+            left.pop()
+            raise ConnectionResetError
+        return await opened(**asked)
+
+    monkeypatch.setattr(asyncio, "open_connection", gone)
+    page = serve_metrics("127.0.0.1:0", CollectorRegistry())
+    for _ in range(3):
+        with pytest.raises(OSError):
+            urllib.request.urlopen(page.address, timeout=5).close()
+    with urllib.request.urlopen(page.address, timeout=5) as answer:
+        assert answer.status == 200
+    page.close()
 
 
 # --- threads -------------------------------------------------------------------------------------

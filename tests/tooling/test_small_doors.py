@@ -306,6 +306,22 @@ def test_a_hash_that_cannot_be_replaced_keeps_nobody_out(
     assert "$16384$" in path.read_text() and [*tmp_path.iterdir()] == [path]
 
 
+@pytest.mark.parametrize(
+    "name", ["sig", "X-Amz-Signature", "X-Goog-Credential", "access_token", "password", "secret"]
+)
+def test_no_error_shows_what_signs_an_address(name: str) -> None:
+    address = f"abfss://c@a.dfs.core.windows.net/x?{name}=a%2F9876&version=1"
+    said = str(errors.InvalidDefinition(f"{address}: and '{address}'"))
+    assert "9876" not in said and said.count("version=1") == 2 and f"{name}=***" in said
+    assert len(str(errors.CorruptFile("?sig" * 100_000))) == 400_000  # in no time
+    said = str(
+        errors.ImportRefused("delta s3://AKIA:9876@bucket/wh can't be read: 's3://A:9876@b'")
+    )
+    assert "9876" not in said and "s3://AKIA:***@bucket/wh" in said
+    assert "12:30@b" in str(errors.CorruptFile("thrift://host:9083 at 12:30@b"))
+    assert str(errors.CorruptFile("a = ? AND key = 'x'")) == "a = ? AND key = 'x'"
+
+
 SIGNS = ["/", "#", "?", "@", ":", "[", "]", "%zz", "\\", " ", "//", "@/", "#@", "é", "\x00"]
 
 
