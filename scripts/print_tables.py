@@ -15,11 +15,12 @@ import click
 from acid_platform.base.config import HONOURED, REFUSED, LockSettings
 from acid_platform.cli.main import main
 from acid_platform.engine.local.translation.aggregates import AGGREGATES
-from acid_platform.engine.local.translation.dates import DATES, MOMENTS
+from acid_platform.engine.local.translation.dates import MOMENTS
 from acid_platform.engine.local.translation.expressions import CONSTRUCTS
-from acid_platform.engine.local.translation.functions import CALLS, NUMBERS, TEXT
+from acid_platform.engine.local.translation.functions import CALLS
+from acid_platform.engine.local.translation.library import SIGNATURES
 from acid_platform.engine.local.translation.select_expressions import ENDS, RANKS, SHIFTS
-from acid_platform.engine.local.translation.signatures import TAKES
+from acid_platform.engine.local.translation.signatures import KINDS
 from acid_platform.engine.spark.spark_versions import VERSIONS
 from acid_platform.layout.table_properties import TABLE_PROPERTIES
 from acid_platform.transactions import RowOperation
@@ -328,6 +329,11 @@ def render_reference() -> str:
     return page
 
 
+_SIGNED = """Each by the name and the arguments that are written; a kind with `*` takes any number
+of arguments, or none. The first signature that takes all of them is called.
+"""
+
+
 def render_engines() -> str:
     """The page of what runs without Spark."""
     versions = [
@@ -342,21 +348,22 @@ def render_engines() -> str:
     operators = [(_code(one.shown), one.types) for one in (*CONSTRUCTS.values(), *CALLS.values())]
     parts = [_ENGINES, _table(heads, versions)]
     parts += ["## Operators\n", _table(("SQL", "takes"), operators)]
-    groups = (
-        ("Functions of text", TEXT),
-        ("Functions of dates and timestamps", (*DATES, *MOMENTS)),
-        ("Functions of numbers", NUMBERS),
-        ("Aggregates, also with FILTER and OVER", AGGREGATES),
-    )
-    for title, functions in groups:
-        rows = [(_code(one.call), ", ".join(map(_code, one.takes))) for one in functions]
-        parts += [f"## {title}\n", _table(("call", "takes"), rows)]
+    moments = {one.name: "`()`" for one in MOMENTS}
+    signed = {
+        name: "; ".join(_code(f"({', '.join(one.takes)})") for one in given)
+        for name, given in SIGNATURES.items()
+    }
+    signatures = [(_code(name), given) for name, given in sorted({**moments, **signed}.items())]
+    parts += ["## Functions\n", _SIGNED, _table(("function", "takes"), signatures)]
+    rows = [(_code(one.call), ", ".join(map(_code, one.takes))) for one in AGGREGATES]
+    title = "Aggregates, also with FILTER and OVER"
+    parts += [f"## {title}\n", _table(("call", "takes"), rows)]
     named = [
         _code(f"{name}(...)")
         for name in dict.fromkeys((*RANKS.values(), "ntile", *SHIFTS.values(), *ENDS.values()))
     ]
     parts.append(f"Window functions: {', '.join(named)}.\n")
-    taken = [(_code(name), meaning) for name, meaning in TAKES.items()]
+    taken = [(_code(name), meaning) for name, meaning in KINDS.items()]
     return "\n".join([*parts, "## What the words mean\n", _table(("takes", "meaning"), taken)])
 
 

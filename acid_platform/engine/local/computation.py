@@ -46,6 +46,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     wrong_type,
 )
 from acid_platform.engine.local.translation.expressions import may_fail, translate_value
+from acid_platform.engine.local.translation.signatures import WANTED
 from acid_platform.errors import (
     AcidError,
     CorruptFile,
@@ -197,7 +198,12 @@ def connect() -> duckdb.DuckDBPyConnection:
     All connections of this process share one empty database in memory, with its limit: to make a
     database takes 50 ms, to connect to it less than one.
     """
-    return _DATABASE.get().cursor()
+    database = _DATABASE.get()
+    if WANTED:
+        from acid_platform.engine.local.translation.batch_functions import add_functions
+
+        add_functions(database, WANTED)
+    return database.cursor()
 
 
 def new_database() -> duckdb.DuckDBPyConnection:

@@ -18,12 +18,14 @@ from pyspark.sql import functions as F
 
 from acid_platform import AcidError, NeedsSpark
 from acid_platform.engine.interface import TableRead
+from acid_platform.engine.local.translation.batch_functions import add_functions
 from acid_platform.engine.local.translation.casts import Typed
 from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.duckdb_sql import raise_as_ours, translated
 from acid_platform.engine.local.translation.expressions import translate_value
 from acid_platform.engine.local.translation.printed_names import column_name
 from acid_platform.engine.local.translation.queries import QueryTranslator
+from acid_platform.engine.local.translation.signatures import WANTED
 from acid_platform.engine.spark import failures as spark_failures
 from acid_platform.engine.spark.spark_types import stripped
 from acid_platform.predicates.grammar import SparkSql
@@ -56,6 +58,7 @@ class LocalTable:
     def compute(self, expression: str) -> Local:
         """Raises NeedsSpark."""
         typed = translate_value(expression, SCOPE)
+        add_functions(self.connection, WANTED)
         try:
             return Local(expression, typed, self._rows(typed.sql), {})
         except duckdb.Error as error:

@@ -8,37 +8,50 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from acid_platform.engine.local.translation.aggregates import AGGREGATES
-from acid_platform.engine.local.translation.dates import DATES
-from acid_platform.engine.local.translation.functions import NUMBERS, TEXT
-from acid_platform.engine.local.translation.signatures import Function, Takes
+from acid_platform.engine.local.translation.library import SIGNATURES
+from acid_platform.engine.local.translation.signatures import Function
 from acid_platform.predicates.grammar import SparkSql
 
-_TAKEN: dict[Takes, tuple[str, ...]] = {
-    "string": ("sa", "sb", "ca", "va"),
-    "int": ("ta", "hb", "ib"),
-    "count": ("0", "1", "2", "7"),
-    "pad": ("'*'", "'äb'"),
+ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "any": ("ta", "sb", "ma", "la", "ba", "za", "ea", "da"),
+    "text": ("sa", "va", "ca", "sb"),
+    "string": ("sa", "sb", "va", "ca", "ia", "da", "za", "ea"),
+    "bytes": ("ba", "bb"),
+    "binary": ("ba", "sa", "vb", "bb"),
+    "int": ("ta", "ib", "ha", "5"),
+    "narrow": ("ta", "hb", "ib"),
+    "integer": ("ia", "ib"),
+    "long": ("la", "lb"),
+    "bigint": ("la", "ib", "ta", "3"),
     "integral": ("ta", "ha", "ia", "la"),
+    "double": ("xa", "fb", "da", "ia", "ka"),
+    "float": ("xa", "xb"),
+    "fraction": ("fa", "xa"),
     "decimal": ("da", "ka", "wa"),
-    "number": ("ta", "ha", "ia", "la", "da", "ka", "fa", "xa"),
-    "double": ("fa", "xa"),
+    "number": ("ta", "ha", "ia", "la", "da", "fa", "xa", "ka"),
+    "boolean": ("za", "zb"),
+    "condition": ("za",),
     "date": ("ea", "mb", "ga"),
     "timestamp": ("ma", "eb", "ga"),
-    "condition": ("za",),
+    "day": ("ea",),
+    "moment": ("ma",),
+    "array": ("na", "oa", "pa"),
+    "same": ("ia", "lb", "da"),
     "ordered": ("ta", "la", "da", "fa", "xa", "sa", "ca", "va", "za", "ea", "ma", "ba"),
     "exact": ("ta", "la", "da", "sa", "ca", "va", "za", "ea", "ma", "ba"),
-    "any": ("ta", "sa", "ma"),
-    "real": ("ta", "hb", "da", "xa"),
     "exactly real": ("ta", "hb", "ia"),
-    "exactly ordered": ("ta", "la"),
     "share": ("0", "0.3", "0.5", "1"),
     "shares": ("array(0.25, 0.75)",),
-    "accuracy": ("1000",),
-    "text": ("', '", "''"),
     "null": ("null",),
-    "a date": ("ea",),
-    "a timestamp": ("ma",),
+    "word": ("'UTF-8'", "'SHA-512'", "'US-ASCII'", "'UTF-16BE'"),
+    "option": ("'Q'", "null", "'äb'"),
+    "digits": ("0", "1", "2", "7", "-1", "-2", "30"),
+    "count": ("0", "1", "2", "7"),
+    "pad": ("'*'", "'äb'"),
 }
+"""Values of every kind that a function takes."""
+
+
 _NUMBERS = ("t", "h", "i", "l", "d", "k", "w", "f", "x")
 _WHOLE = ("t", "h", "i", "l")
 _ALL = (*_NUMBERS, "s", "c", "v", "z", "e", "m", "b")
@@ -125,6 +138,9 @@ CONSTRUCTS: dict[type[exp.Expr], list[str]] = {
              "(xa, fa) in ((xb, fb), (xa, fb))", "(ca, ia) in (('ab', 1))"],
     exp.Like: ["sa like 'a%'", "sa like '_b%'", "ca like 'ab%'", "ca like 'ab'", "sa like ''",
                "sa like '%'", "sa like '日本_x'", "va not like 'a_'", "sa like 'A%'"],
+    exp.ILike: ["sa ilike 'AB%'", "va ilike '_B%'", "ca not ilike 'A'", "sa ilike ''"],
+    exp.Escape: ["sa like 'a/%' escape '/'",
+                 "sa like '%|_%' escape '|'", "va ilike 'A/%' escape '/'"],
     exp.RegexpLike: [f"{x} rlike '{p}'" for x in ("sa", "ca", "va") for p in _PATTERNS],
     exp.RegexpExtract: [
         f"regexp_extract({x}, '{p}', {group})"
@@ -178,7 +194,6 @@ CONSTRUCTS: dict[type[exp.Expr], list[str]] = {
     exp.BitwiseXor: list(_pairs(_WHOLE, "^")),
     exp.BitwiseNot: list(_of_each("~{a}", _WHOLE)),
     exp.DPipe: ["sa || sb", "sa || 'x' || ca", "sa || null"],
-    exp.Concat: ["concat(sa, sb)", "concat(sa, va, 'x')", "concat(sa)"],
     exp.Case: [*_of_each("case when za then {a} else {b} end"), "case when za then ia else la end",
                "case when za then ia end", "case ia when 1 then 'a' when 5 then 'b' else sa end",
                "case when za then da else ia end", "case when za then fa else xa end",
@@ -192,7 +207,6 @@ CONSTRUCTS: dict[type[exp.Expr], list[str]] = {
     exp.Nvl2: ["nvl2(ia, sa, sb)", "nvl2(ia, 1, lb)"],
     exp.Greatest: [*_of_each("greatest({a}, {b})"), "greatest(ia, lb, 3)", "greatest(da, ib)"],
     exp.Least: [*_of_each("least({a}, {b})"), "least(ia, lb, 3)", "least(fa, xb)"],
-    exp.Round: ["round(da, 1)", "round(da)", "round(wa, 2)", "round(ka, 0)", "round(da, 2)"],
     exp.Cast: [f"cast({x}a as {kind})" for x in _ALL for kind in CASTS]
     + ["cast('2020-01-31' as date)", "cast('12' as int)", "cast(1.5 as decimal(5,3))",
        "cast('2020-01-31 10:11:12' as timestamp)", "cast(null as int)", "5L", "2.5BD", "1.5D",
@@ -247,7 +261,7 @@ CALLS: dict[str, list[str]] = {
     # arrays
     **{name: [f"{name}({x})" for x in (*_ARRAYS, "qa")] for name in ("size", "cardinality")},
     **{name: [f"{name}({x})" for x in _ARRAYS]
-       for name in ("array_size", "array_compact", "array_distinct", "reverse", "array_max",
+       for name in ("array_size", "array_compact", "array_distinct", "array_max",
                     "array_min", "array_sort")},
     "sort_array": _each("sort_array({}{})", _ARRAYS, ("", ", true", ", false")),
     **{name: [*_each(name + "(na, {})", ("ib", "1", "lb", "ta")),
@@ -334,7 +348,7 @@ def of_function(function: Function) -> Iterator[str]:
     """Calls with values of all types that the function takes."""
     import sqlglot
 
-    for values in itertools.product(*(_TAKEN[takes] for takes in function.takes)):
+    for values in itertools.product(*(ARGUMENTS[takes] for takes in function.takes)):
         call = sqlglot.parse_one(function.call, dialect=SparkSql)
         given = {
             letter: sqlglot.parse_one(value, dialect=SparkSql)
@@ -350,8 +364,7 @@ def scalar() -> Iterator[tuple[str, list[str]]]:
     for node, expressions in CONSTRUCTS.items():
         yield node.__name__, expressions
     yield from CALLS.items()
-    for function in (*TEXT, *DATES, *NUMBERS):
-        yield function.call, list(of_function(function))
+    yield from signatures()
 
 
 def aggregates() -> Iterator[tuple[str, list[str]]]:
@@ -367,7 +380,7 @@ def without_order() -> list[str]:
         for function in AGGREGATES
         for call in of_function(function)
         if function.name.startswith(("collect", "first", "last", "any_value"))
-        or {*function.takes} & {"double", "real", "exactly real"}
+        or {*function.takes} & {"double", "fraction", "exactly real"}
         or call in ("MIN(fa)", "MIN(xa)", "MAX(fa)", "MAX(xa)")
     ]
 
@@ -409,3 +422,55 @@ WINDOWS: dict[str, tuple[str, ...]] = {
     "bit_xor(ia)": _FRAMES,
 }
 """Window functions with the frames that they take."""
+
+
+def signatures() -> Iterator[tuple[str, list[str]]]:
+    """Calls of every signature of library.py: each argument of each kind, beside others."""
+    for name, given in SIGNATURES.items():
+        form = _WRITTEN.get(name, name + "({all})")
+        calls = []
+        for signature in given:
+            takes = [kind.removesuffix("*") for kind in signature.takes]
+            choices = [ARGUMENTS[kind] for kind in takes]
+            for turn in range(min(5, max(map(len, choices), default=1))):
+                for shift in (0, 1) if len(choices) > 1 else (0,):
+                    chosen = [
+                        each[(turn + shift * position) % len(each)]
+                        for position, each in enumerate(choices)
+                    ]
+                    calls.append(form.format(*chosen, all=", ".join(chosen)))
+        yield name, sorted({*calls, *_MORE.get(name, ())})
+
+
+_MORE = {
+    **{name: [f"{name}({x}, '{p}')" for x in ("sa", "va") for p in _PATTERNS]
+       for name in ("regexp", "regexp_count", "regexp_substr", "regexp_instr", "split")},
+    "regexp_extract_all": [f"regexp_extract_all({x}, '{p}', {group})"
+                           for x in ("sa", "va") for p in _PATTERNS for group in (0, 1, 2)],
+    **{name: [f"{name}({x}, '{p}')" for x in ("sa", "va", "ca")
+              for p in ("a%", "_b%", "%\\\\%", "A\\_", "", "%", "M%R", "%\u65e5%")]
+       for name in ("like", "ilike")},
+    **{name: [f"{name}('%s, %d%% of %s\\n', sa, {x}, {y})" for x in ("ta", "ha", "ia", "la")
+              for y in ("za", "ib", "vb", "ca")]
+       for name in ("format_string", "printf")},
+    **{name: [f"{name}(sa, 'utf-8')", f"{name}(ca, 'UTF-8')"]
+       for name in ("to_binary", "try_to_binary", "encode")},
+    "sha2": [f"sha2({x}, {bits})" for x in ("sa", "ba") for bits in (0, 224, 256, 384, 512)],
+    "conv": [f"conv({x}, {base}, {to})" for x in ("sa", "ia", "'-ff'", "'zz1'")
+             for base, to in ((10, 16), (16, 10), (16, -10), (10, 2), (36, 10), (1, 10))],
+    "decode": ["decode(ia, 1, 'one', 5, sa, 'other')", "decode(sa, va, 'x', null, 'y')",
+               "decode(da, ib, xa, xb)"],
+    "concat": ["concat(sa, va, 'x')", "concat(sa)", "concat(na, nb)", "concat(ba, bb)"],
+    "round": ["round(da, 1)", "round(wa, 2)", "round(ka, 0)", "round(da, -1)", "round(wa, -3)"],
+    "substring": ["substring(sa, 2)", "substring(sa, 0, 2)", "substring(va, -2, 1)"],
+    "hash": ["hash(sa, ia, la, ba, za, ea, ma)", "hash(sa)", "hash(null, ia)"],
+    "xxhash64": ["xxhash64(sa, ia, la, ba, za, ea, ma)", "xxhash64(repeat(sa, 7))"],
+    "pow": [f"pow({x}, {n})" for x in ("ia", "ta", "2", "10") for n in ("0", "2", "3", "tb")],
+    "mask": ["mask(sa, 'Q', 'q', 'd', 'o')", "mask(sa, null, null, 'd')", "mask(sb, 'y')"],
+}  # fmt: skip
+
+
+_WRITTEN = {
+    **{f"trim {word}": f"trim({word} FROM {{0}})" for word in ("both", "leading", "trailing")},
+    **{sign: f"{{0}} {sign} {{1}}" for sign in ("<<", ">>", ">>>")},
+}

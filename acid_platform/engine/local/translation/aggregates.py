@@ -104,15 +104,15 @@ AGGREGATES = (
     Function("count(a)", ("any",), "count({a}){over}", BIGINT),
     Function("count(DISTINCT a)", ("ordered",), "count(DISTINCT {a}){over}", BIGINT),
     Function("count_if(a)", ("condition",), "count(CASE WHEN {a} THEN 1 END){over}", BIGINT),
-    Function("sum(a)", ("int",), "CAST(sum({a}){over} AS BIGINT)", BIGINT),
+    Function("sum(a)", ("narrow",), "CAST(sum({a}){over} AS BIGINT)", BIGINT),
     Function("sum(a)", ("integral",), _sum_of_bigint(), BIGINT),
     Function("sum(a)", ("decimal",), "sum({a}){over}", _sum),
-    Function("sum(a)", ("double",), "sum({a}){over}", DOUBLE),
+    Function("sum(a)", ("fraction",), "sum({a}){over}", DOUBLE),
     Function("sum(a)", ("null",), "sum({a}){over}", DOUBLE),
     Function("try_sum(a)", ("null",), "sum({a}){over}", DOUBLE),
     Function("avg(a)", ("integral",), _mean_of_whole(), DOUBLE),
     Function("avg(a)", ("decimal",), _mean_of_decimal, _mean),
-    Function("avg(a)", ("double",), "avg({a}){over}", DOUBLE),
+    Function("avg(a)", ("fraction",), "avg({a}){over}", DOUBLE),
     Function("min(a)", ("ordered",), "min({a}){over}", same_type),
     Function("max(a)", ("ordered",), "max({a}){over}", same_type),
     Function("bool_and(a)", ("condition",), "bool_and({a}){over}", BOOLEAN),
@@ -140,14 +140,14 @@ AGGREGATES = (
     ),
     Function("mean(a)", ("integral",), _mean_of_whole(), DOUBLE),
     Function("mean(a)", ("decimal",), _mean_of_decimal, _mean),
-    Function("mean(a)", ("double",), "avg({a}){over}", DOUBLE),
+    Function("mean(a)", ("fraction",), "avg({a}){over}", DOUBLE),
     Function("try_avg(a)", ("integral",), _mean_of_whole(), DOUBLE),
-    Function("try_avg(a)", ("double",), "avg({a}){over}", DOUBLE),
-    Function("try_sum(a)", ("int",), "CAST(sum({a}){over} AS BIGINT)", BIGINT),
+    Function("try_avg(a)", ("fraction",), "avg({a}){over}", DOUBLE),
+    Function("try_sum(a)", ("narrow",), "CAST(sum({a}){over} AS BIGINT)", BIGINT),
     Function("try_sum(a)", ("integral",), _sum_of_bigint("NULL"), BIGINT),
-    Function("try_sum(a)", ("double",), "sum({a}){over}", DOUBLE),
+    Function("try_sum(a)", ("fraction",), "sum({a}){over}", DOUBLE),
     *(
-        Function(f"{name}(a)", ("real",), _statistic(f"{sql}({{a}}){{over}}"), DOUBLE)
+        Function(f"{name}(a)", ("double",), _statistic(f"{sql}({{a}}){{over}}"), DOUBLE)
         for name, sql in (
             ("stddev", "stddev_samp"),
             ("std", "stddev_samp"),
@@ -157,7 +157,7 @@ AGGREGATES = (
             ("var_pop", "var_pop"),
         )
     ),
-    Function("regr_count(a, b)", ("real", "real"), "regr_count({a}, {b}){over}", BIGINT),
+    Function("regr_count(a, b)", ("double", "double"), "regr_count({a}, {b}){over}", BIGINT),
     Function("median(a)", ("exactly real",), "quantile_cont({a}, 0.5){over}", DOUBLE),
     Function(
         "percentile(a, b)",

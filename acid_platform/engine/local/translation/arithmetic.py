@@ -155,6 +155,10 @@ def _of_decimals(operator: str, left: Typed, right: Typed) -> Typed:
         return Typed(product + _mark(p1 + p2 + 1), kind)
     if operator == "/" and (ratio := quotient_type(a, b)) is not None:
         return _divided(left, right, ratio)
+    if operator == "%" and max(p1 - s1, p2 - s2) + max(s1, s2) <= MOST_DIGITS:
+        kind = decimal(min(p1 - s1, p2 - s2) + max(s1, s2), max(s1, s2))
+        same = decimal(max(p1 - s1, p2 - s2) + max(s1, s2), max(s1, s2))
+        return _guarded("%", cast(left, same), cast(right, same), kind, "REMAINDER_BY_ZERO")
     raise _unknown(operator, left, right)
 
 

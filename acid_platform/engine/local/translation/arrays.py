@@ -137,8 +137,6 @@ def _simple(
 
     def call(translator: Translator, node: exp.Expr) -> Typed:
         [value] = values_of_call(translator, node, 1)
-        if node.name.lower() == "reverse" and value.type.kind != "array":
-            return translator.call(node)
         [value] = arrays_of_call(node, value)
         if compares:
             _comparable(node, element_of(value))
@@ -418,7 +416,6 @@ _CALLS: tuple[tuple[str, str, Callable[..., Typed]], ...] = (
     ("array_size(a)", "arrays", _simple("len({})", INT)),
     ("array_compact(a)", "arrays", _simple("list_filter({0}, lambda e: e IS NOT NULL)")),
     ("array_distinct(a)", _PLAIN, _simple(_distinct("{0}"), compares=True)),
-    ("reverse(a)", "arrays", _simple("list_reverse({})")),
     ("array_max(a)", _PLAIN, _extreme("list_max")),
     ("array_min(a)", _PLAIN, _extreme("list_min")),
     ("array_sort(a)", _PLAIN, _sorted),

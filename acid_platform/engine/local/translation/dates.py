@@ -28,7 +28,6 @@ from acid_platform.engine.local.translation.duckdb_sql import (
 from acid_platform.engine.local.translation.signatures import (
     Construct,
     Function,
-    Takes,
     accepted,
 )
 from acid_platform.engine.local.translation.text_patterns import formatted
@@ -44,69 +43,25 @@ FEW_DAYS = 3_000_000
 
 def shifted(moved: str, unit: str) -> str:
     failure = needs_spark(f"a date that is moved by more than {FEW_DAYS} {unit}")
-    return f"CASE WHEN {{b}} > {FEW_DAYS} OR {{b}} < -{FEW_DAYS} THEN {failure} ELSE {moved} END"
+    return f"CASE WHEN {{1}} > {FEW_DAYS} OR {{1}} < -{FEW_DAYS} THEN {failure} ELSE {moved} END"
 
 
-def _part(name: str, sql: str, takes: Takes = "date") -> Function:
-    return Function(f"{name}(a)", (takes,), f"CAST({sql} AS INTEGER)", INT)
-
-
-def _floored(number: str, by: int) -> str:
+def floored(number: str, by: int) -> str:
     """A whole number divided by another, rounded down."""
     return f"(({number} - (({number} % {by}) + {by}) % {by}) // {by})"
 
 
-def _moment_of(factor: int) -> str:
+def moment_of(factor: int) -> str:
     """A timestamp of a count of seconds, milliseconds or microseconds."""
     beyond = no_value("[DATETIME_OVERFLOW] Datetime operation overflow")
     limit = 9_223_372_036_854_775_807 // factor
     unsure = needs_spark("a timestamp that DuckDB can't hold")
     most = 9_200_000_000_000_000_000 // factor
     return (
-        f"CASE WHEN {{a}} > {limit} OR {{a}} < -{limit} - 1 THEN {beyond}"
-        f" WHEN abs(CAST({{a}} AS HUGEINT)) > {most} THEN {unsure}"
-        f" ELSE make_timestamp(CAST({{a}} AS BIGINT) * {factor}) END"
+        f"CASE WHEN {{0}} > {limit} OR {{0}} < -{limit} - 1 THEN {beyond}"
+        f" WHEN abs(CAST({{0}} AS HUGEINT)) > {most} THEN {unsure}"
+        f" ELSE make_timestamp(CAST({{0}} AS BIGINT) * {factor}) END"
     )
-
-
-def _shifted_epoch() -> str:
-    return shifted("DATE '1970-01-01' + {a}", "days").replace("{b}", "{a}")
-
-
-DATES = (
-    _part("year", "year({a})"),
-    _part("quarter", "quarter({a})"),
-    _part("month", "month({a})"),
-    _part("weekofyear", "week({a})"),
-    _part("day", "day({a})"),
-    _part("dayofmonth", "day({a})"),
-    _part("dayofweek", "dayofweek({a}) + 1"),
-    _part("dayofyear", "dayofyear({a})"),
-    _part("hour", "hour({a})", "timestamp"),
-    _part("minute", "minute({a})", "timestamp"),
-    _part("second", "second({a})", "timestamp"),
-    Function("last_day(a)", ("date",), "last_day({a})", DATE),
-    Function("date_add(a, b)", ("date", "int"), shifted("{a} + {b}", "days"), DATE),
-    Function(
-        "add_months(a, b)",
-        ("date", "int"),
-        shifted("CAST({a} + to_months({b}) AS DATE)", "months"),
-        DATE,
-    ),
-    Function("date_sub(a, b)", ("date", "int"), shifted("{a} - {b}", "days"), DATE),
-    Function("date_diff(a, b)", ("date", "date"), "CAST({a} - {b} AS INTEGER)", INT),
-    Function("date_from_unix_date(a)", ("int",), _shifted_epoch(), DATE),
-    Function("unix_date(a)", ("a date",), "{a} - DATE '1970-01-01'", INT),
-    Function("dayname(a)", ("date",), "strftime({a}, '%a')", STRING),
-    Function("monthname(a)", ("date",), "strftime({a}, '%b')", STRING),
-    _part("weekday", "isodow({a}) - 1"),
-    Function("unix_seconds(a)", ("a timestamp",), _floored("epoch_us({a})", 1_000_000), BIGINT),
-    Function("unix_millis(a)", ("a timestamp",), _floored("epoch_us({a})", 1000), BIGINT),
-    Function("unix_micros(a)", ("a timestamp",), "epoch_us({a})", BIGINT),
-    Function("timestamp_seconds(a)", ("integral",), _moment_of(1_000_000), TIMESTAMP),
-    Function("timestamp_millis(a)", ("integral",), _moment_of(1000), TIMESTAMP),
-    Function("timestamp_micros(a)", ("integral",), _moment_of(1), TIMESTAMP),
-)
 
 
 def _now(_: Sequence[HiveType]) -> str:
@@ -123,7 +78,7 @@ MOMENTS = (
 
 # --- calls with a unit, a day's name, a pattern or an interval ------------------------------------
 
-_FIELDS: dict[str, tuple[str, HiveType, Takes, str]] = {
+_FIELDS: dict[str, tuple[str, HiveType, str, str]] = {
     "YEAR": ("year({a})", INT, "date", "Y YEARS YR YRS"),
     "YEAROFWEEK": ("isoyear({a})", INT, "date", ""),
     "QUARTER": ("quarter({a})", INT, "date", "QTR"),
@@ -156,7 +111,7 @@ _UNITS = {
 }
 
 
-def date_argument(value: Typed, takes: Takes, shown: str) -> str:
+def date_argument(value: Typed, takes: str, shown: str) -> str:
     """DuckDB's SQL of an argument. Raises NeedsSpark if the function does not take its type."""
     taken = accepted(value, takes)
     if taken is None:
@@ -198,7 +153,7 @@ def _truncated(translator: Translator, node: exp.Expr) -> Typed:
     name, (first, second) = node.name.lower(), parts_of_call(node, 2)
     kind, unit, node = (TIMESTAMP, first, second) if name == "date_trunc" else (DATE, second, first)
     word = _UNITS.get(_literal(unit, f"a unit of {name}").upper())
-    takes: Takes = "timestamp" if kind == TIMESTAMP else "date"
+    takes: str = "timestamp" if kind == TIMESTAMP else "date"
     given = date_argument(translator.value(node), takes, name)
     if word is None or (kind == DATE and word not in ("year", "quarter", "month", "week")):
         return Typed(f"CAST(NULL AS {duckdb_type(kind)})", kind)
@@ -341,9 +296,7 @@ def _parsed(kind: HiveType, failing: bool) -> Callable[[Translator, exp.Expr], T
         if not format_:
             if not failing:
                 raise NeedsSpark(f"{node.name} without a pattern")
-            return cast(
-                Typed(date_argument(value, "string", node.name), STRING, value.literal), kind
-            )
+            return cast(Typed(date_argument(value, "text", node.name), STRING, value.literal), kind)
         sql = _read(value, _literal(format_[0], f"a pattern of {node.name}"), node.name, failing)
         return Typed(f"CAST({sql} AS {duckdb_type(kind)})", kind)
 
@@ -351,7 +304,7 @@ def _parsed(kind: HiveType, failing: bool) -> Callable[[Translator, exp.Expr], T
 
 
 def _read(value: Typed, pattern: str, shown: str, failing: bool = True) -> str:
-    given = date_argument(value, "string", shown)
+    given = date_argument(value, "text", shown)
     matches, formats = _pattern(pattern)
     failure = no_value("[CANNOT_PARSE_TIMESTAMP] a text is not of its pattern")
     failure = failure if failing else "NULL"

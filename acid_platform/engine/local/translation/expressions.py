@@ -19,6 +19,7 @@ from acid_platform.engine.local.translation import (
     arithmetic,
     arrays,
     casts,
+    computed_calls,
     dates,
     intervals,
     lambdas,
@@ -48,7 +49,9 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     text,
     translating,
 )
-from acid_platform.engine.local.translation.functions import CALLS, FUNCTIONS, NAMED, calls_of
+from acid_platform.engine.local.translation.functions import CALLS, FUNCTIONS, calls_of
+from acid_platform.engine.local.translation.library import SIGNATURES, library_call
+from acid_platform.engine.local.translation.library import call as library
 from acid_platform.engine.local.translation.signatures import Construct, Function, called
 from acid_platform.errors import NeedsSpark, UnknownColumn
 from acid_platform.layout.types import INTEGRAL
@@ -101,6 +104,8 @@ class Translator:
             *_CAST_PARTS
         }:
             return _within_room(self._cast(node))  # sqlglot's class for Spark's CAST
+        if (found := library_call(node, self.value)) is not None:
+            return _within_room(found)
         construct = CONSTRUCTS.get(type(node))
         if isinstance(node, exp.Anonymous):
             construct = CALLS.get(node.name.lower())
@@ -135,6 +140,9 @@ class Translator:
     def _column(self, node: exp.Column) -> Typed:
         if isinstance(node.this, exp.Star):
             raise NeedsSpark("* inside an expression")
+        if node.parts[0].name.lower() in self.parameters:  # in an argument as it was written
+            value = self._parameter(node.parts[0])
+            return field_of(value, [part.name for part in node.parts[1:]])
         try:
             return self._usable([part.name for part in node.parts])
         except UnknownColumn:
@@ -269,14 +277,16 @@ class Translator:
         """IN with a subquery, where it may stand."""
         raise NeedsSpark(f"the subquery of {node.this.sql('spark')} IN here")
 
-    def _like(self, node: exp.Like) -> Typed:
-        value, pattern = self.value(node.this), node.expression.unnest()
-        if not (isinstance(pattern, exp.Literal) and pattern.is_string) or "\\" in pattern.this:
-            raise NeedsSpark("LIKE with a pattern that is no plain literal")
-        if value.type != STRING:
-            raise NeedsSpark(f"LIKE of {spark_name(value.type)}")
-        word = "NOT LIKE" if node.args.get("negate") else "LIKE"
-        return Typed(f"({value.sql} {word} {text(pattern.this)})", BOOLEAN)
+    def _like(self, node: exp.Like | exp.ILike, escape: str = "\\") -> Typed:
+        like, ilike = computed_calls.like_pattern, computed_calls.ilike_pattern
+        match = like if isinstance(node, exp.Like) else ilike
+        matched = match(self.value(node.this), self.value(node.expression.unnest()), escape)
+        return replace(matched, sql=f"(NOT {matched.sql})") if node.args.get("negate") else matched
+
+    def _escape(self, node: exp.Escape) -> Typed:
+        if not isinstance(node.this, exp.Like | exp.ILike) or node.this.args.get("negate"):
+            raise NeedsSpark(node.sql("spark"))
+        return self._like(node.this, node.expression.name)
 
     # --- arithmetic ----------------------------------------------------------------------------
 
@@ -289,9 +299,7 @@ class Translator:
         if isinstance(node, exp.Add) and left.type == DATE and right.type.kind in INTEGRAL:
             if self.parameters:
                 raise NeedsSpark("a date + a number in a lambda")
-            later = called(NAMED["date_add"], {"a": left, "b": right})
-            if later is not None:
-                return later
+            return library("date_add", left, right)
         return arithmetic.binary(type(node), left, right)
 
     def _neg(self, node: exp.Neg) -> Typed:
@@ -307,24 +315,10 @@ class Translator:
             raise NeedsSpark(f"~ of {spark_name(value.type)}")
         return Typed(f"CAST(~{value.sql} AS {duckdb_type(value.type)})", value.type)
 
-    def _round(self, node: exp.Round) -> Typed:
-        value = self.value(node.this)
-        digits = self.value(node.args["decimals"]).literal if node.args.get("decimals") else 0
-        return arithmetic.rounded(value, digits)
-
     # --- text ----------------------------------------------------------------------------------
 
-    def _concat(self, node: exp.Expr) -> Typed:
-        nodes = node.flatten() if isinstance(node, exp.DPipe) else node.expressions
-        parts = [self.value(part) for part in nodes]
-        if not parts:
-            return Typed("''", STRING)
-        if all(part.type.kind == "array" for part in parts):
-            return arrays.concatenated(parts)
-        if not all(part.type in (STRING, VOID) for part in parts):
-            raise NeedsSpark("concat of anything but text; cast it to string")
-        joined = " || ".join(cast(part, STRING).sql for part in parts)
-        return Typed(f"({joined})", STRING)
+    def _concat(self, node: exp.DPipe) -> Typed:
+        return library("concat", *map(self.value, node.flatten()))
 
     # --- casts and calls -----------------------------------------------------------------------
 
@@ -366,14 +360,14 @@ def may_fail(sql: str) -> bool:
     return _FAILING.search(sql) is not None
 
 
-_FAILING = re.compile(r"error\(|CAST\((?!')| [-+*] ")
+_FAILING = re.compile(r"error\(|acid_|CAST\((?!')| [-+*] ")
 
 
 def _meant(node: exp.Expr) -> str:
     """A function here whose name is nearly that of a call which nobody knows."""
     if not isinstance(node, exp.Anonymous):
         return ""
-    names = {function.name for function in FUNCTIONS}
+    names = {*SIGNATURES, *CALLS, *(function.name for function in FUNCTIONS)}
     near = nearest_name(node.name.lower(), names, 0.8)
     return f"; did you mean {near}?" if near else ""
 
@@ -393,6 +387,7 @@ _COMPARISONS = {
 _T = Translator
 _ORDERED = "types that have an order"
 _PATTERN = "text; a literal pattern"
+_ESCAPED = f"{_PATTERN}, where `_`, `%` and the escape alone are escaped"
 CONSTRUCTS: dict[type[exp.Expr], Construct] = {
     exp.Literal: Construct(
         "1, 1.5, 1e3, 'text'", "numbers and text", _T._literal, ("this", "is_string")
@@ -431,10 +426,12 @@ CONSTRUCTS: dict[type[exp.Expr], Construct] = {
     ),
     exp.Like: Construct(
         "a LIKE 'pattern'",
-        "text; a literal pattern without \\",
+        _ESCAPED,
         _T._like,
         ("this", "expression", "negate"),
     ),
+    exp.ILike: Construct("a ILIKE 'pattern'", _ESCAPED, _T._like, ("this", "expression", "negate")),
+    exp.Escape: Construct("a LIKE 'pattern' ESCAPE '/'", _ESCAPED, _T._escape),
     exp.RegexpLike: Construct("a RLIKE 'pattern'", _PATTERN, text_patterns.rlike),
     exp.RegexpExtract: Construct(
         "regexp_extract(a, 'pattern', group)",
@@ -460,14 +457,13 @@ CONSTRUCTS: dict[type[exp.Expr], Construct] = {
     exp.Div: Construct("a / b", "numbers", _T._arithmetic),
     exp.Extract: Construct("extract(year FROM a)", "dates; year to minute", dates.extract),
     exp.IntDiv: Construct("a DIV b", "whole numbers", _T._arithmetic),
-    exp.Mod: Construct("a % b", "numbers but decimal", _T._arithmetic),
+    exp.Mod: Construct("a % b", "numbers", _T._arithmetic),
     exp.Neg: Construct("-a", "numbers", _T._neg),
     exp.BitwiseAnd: Construct("a & b", "whole numbers", _T._arithmetic),
     exp.BitwiseOr: Construct("a | b", "whole numbers", _T._arithmetic),
     exp.BitwiseXor: Construct("a ^ b", "whole numbers", _T._arithmetic),
     exp.BitwiseNot: Construct("~a", "whole numbers", _T._complement),
     exp.DPipe: Construct("a || b", "text", _T._concat),
-    exp.Concat: Construct("concat(a, b)", "text", _T._concat, _MEMBERS),
     exp.Case: Construct(
         "CASE WHEN a THEN b ELSE c END, CASE a WHEN b THEN c END",
         "all",
@@ -482,9 +478,6 @@ CONSTRUCTS: dict[type[exp.Expr], Construct] = {
     exp.Nvl2: Construct("nvl2(a, b, c)", "all", casts.nvl2, _BRANCHES),
     exp.Greatest: Construct("greatest(a, b)", _ORDERED, casts.greatest, _MEMBERS),
     exp.Least: Construct("least(a, b)", _ORDERED, casts.greatest, _MEMBERS),
-    exp.Round: Construct(
-        "round(a, digits)", "decimal; digits a literal, 0 or more", _T._round, ("this", "decimals")
-    ),
     exp.Cast: Construct(
         "CAST(a AS type)", "but float and double to text or decimal", _T._cast, _CAST_PARTS
     ),

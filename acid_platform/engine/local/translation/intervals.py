@@ -152,9 +152,9 @@ def _added(translator: Translator, node: exp.Expr) -> Typed:
     """`timestampadd(unit, n, a)`, also as `dateadd` of three; `dateadd(a, n)` of two."""
     if len(node.expressions) == 2:
         left, right = (translator.value(part) for part in node.expressions)
-        sql = shifted("{a} + {b}", "days")
+        sql = shifted("{0} + {1}", "days")
         parts = date_argument(left, "date", node.name), date_argument(right, "int", node.name)
-        return Typed(f"CAST({sql.format(a=parts[0], b=parts[1])} AS DATE)", DATE)
+        return Typed(f"CAST({sql.format(*parts)} AS DATE)", DATE)
     unit, number, date = parts_of_call(node, 3)
     _, kind, count = _unit(unit)
     given = date_argument(translator.value(date), "timestamp", node.name)

@@ -330,6 +330,8 @@ def arguments_of(node: exp.Expr) -> tuple[str, tuple[exp.Expr, ...]] | None:
             word = (node.args.get("position") or "BOTH").upper()
             given = [node.args["expression"]] if node.args.get("expression") else []
             return f"trim {word.lower()}", (*given, node.this)
+        case exp.Trim():
+            return "trim", (node.this,)
         case exp.BitwiseLeftShift() | exp.BitwiseRightShift():
             word = "<<" if isinstance(node, exp.BitwiseLeftShift) else ">>"
             return word, (node.this, node.expression)

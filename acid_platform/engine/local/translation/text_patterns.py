@@ -285,12 +285,17 @@ def _matched(
     value, pattern = translator.value(node.this), _pattern_of(node, shown)
     if value.type != STRING:
         raise NeedsSpark(f"{shown} of {spark_name(value.type)}")
-    result = sql.format(value.sql, text(pattern.text))
-    if pattern.at_end:
-        unsure = needs_spark("$ in a pattern for a text that ends in the end of a line")
-        ended = f"regexp_matches({value.sql}, '[{LINE_ENDS}]$')"
-        result = f"CASE WHEN {ended} THEN {unsure} ELSE {result} END"
+    result = unless_line_ends(pattern, value.sql, sql.format(value.sql, text(pattern.text)))
     return Typed(f"({result})", kind), pattern
+
+
+def unless_line_ends(pattern: Re2Pattern, value: str, result: str) -> str:
+    """SQL of the result, which is left to Spark where `$` may match before a line's end."""
+    if not pattern.at_end:
+        return result
+    unsure = needs_spark("$ in a pattern for a text that ends in the end of a line")
+    ended = f"regexp_matches({value}, '[{LINE_ENDS}]$')"
+    return f"CASE WHEN {ended} THEN {unsure} ELSE {result} END"
 
 
 def _pattern_of(node: exp.Expr, shown: str) -> Re2Pattern:

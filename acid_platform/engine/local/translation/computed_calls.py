@@ -1,0 +1,340 @@
+"""Calls of library.py whose SQL depends on their literals or types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from acid_platform.engine.local.translation import arithmetic
+from acid_platform.engine.local.translation.casts import Typed, cast, compared
+from acid_platform.engine.local.translation.duckdb_sql import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    NUMERIC,
+    ROUNDED,
+    STRING,
+    TIMESTAMP,
+    TINYINT,
+    VOID,
+    decimal,
+    duckdb_type,
+    needs_spark,
+    no_value,
+    spark_name,
+    text,
+    widest,
+    wrong_type,
+)
+from acid_platform.engine.local.translation.signatures import STRINGS
+from acid_platform.engine.local.translation.text_patterns import re2_pattern, unless_line_ends
+from acid_platform.errors import NeedsSpark
+from acid_platform.layout.types import INTEGRAL, HiveType
+from acid_platform.predicates.literals import MOST_DIGITS
+
+_MAY_FAIL = re.compile(r"error\(|acid_|CAST\((?!['\d])")
+
+
+def tried(node: type[exp.Expr], left: Typed, right: Typed) -> Typed:
+    """NULL where the operator itself fails. Raises NeedsSpark where an operand may."""
+    if any(map(_MAY_FAIL.search, (left.sql, right.sql))):
+        raise NeedsSpark("a try_ function of a value that may fail itself")
+    value = arithmetic.binary(node, left, right)
+    inexact = ROUNDED in value.sql or "[NEEDS_SPARK]" in value.sql
+    if inexact or (value.type.kind == "decimal" and node is not exp.Mod):
+        raise NeedsSpark(f"a try_ function of {spark_name(left.type)} and {spark_name(right.type)}")
+    if node in (exp.Div, exp.Mod):
+        divisor = replace(right, sql=f"nullif({right.sql}, 0)", literal=None)
+        return arithmetic.binary(node, left, divisor)
+    return replace(value, sql=f"TRY({value.sql})")
+
+
+def positive_rest(left: Typed, right: Typed) -> Typed:
+    if not {left.type.kind, right.type.kind} <= {*INTEGRAL}:
+        raise NeedsSpark(f"pmod of {spark_name(left.type)} and {spark_name(right.type)}")
+    rest = arithmetic.binary(exp.Mod, left, right)
+    kind = duckdb_type(rest.type)
+    again = f"CAST((CAST({rest.sql} AS HUGEINT) + {right.sql}) % {right.sql} AS {kind})"
+    return replace(rest, sql=f"(CASE WHEN {rest.sql} < 0 THEN {again} ELSE {rest.sql} END)")
+
+
+def absolute(value: Typed) -> Typed:
+    if arithmetic.too_long_to_negate(value.type):
+        raise NeedsSpark(f"abs of {spark_name(value.type)}")
+    return Typed(f"CAST(abs({value.sql}) AS {duckdb_type(value.type)})", value.type)
+
+
+def whole_of_decimal(value: Typed, function: str) -> Typed:
+    precision, scale = value.type.sizes
+    kind = decimal(min(MOST_DIGITS, precision - scale + 1), 0) if scale else value.type
+    return Typed(f"CAST({function}({value.sql}) AS {duckdb_type(kind)})", kind)
+
+
+def whole_of_double(function: str) -> str:
+    failure = wrong_type("[ARITHMETIC_OVERFLOW] overflow")
+    unsure = needs_spark(f"{function} of NaN or of a number next to 2^63")
+    return (
+        "CASE WHEN isnan({0}) OR abs({0}) BETWEEN 9.2e18::DOUBLE AND 9.3e18::DOUBLE"
+        f" THEN {unsure} WHEN abs({{0}}) > 9.2e18::DOUBLE THEN {failure}"
+        f" ELSE CAST({function}({{0}}) AS BIGINT) END"
+    )
+
+
+def rounded_to(value: Typed, digits: Typed, function: str) -> Typed:
+    """`ceil`, `floor`, `round` or `bround` to digits of a decimal."""
+    (precision, scale), to = value.type.sizes, digits.literal
+    assert isinstance(to, int)
+    if function == "round" and to >= 0:
+        return arithmetic.rounded(value, to)
+    shorter = min(scale, max(0, to))
+    room = precision - scale + 1 + shorter if to >= 0 else max(precision - scale + 1, 1 - to)
+    if room > 38 or not -30 < to <= 30 or precision > 28:
+        raise NeedsSpark(f"{function} to {to} digits of {spark_name(value.type)}")
+    kind = decimal(room, shorter)
+    if to >= scale:
+        return cast(value, kind)
+    digits_, step = arithmetic.unscaled(value.sql, value.type), 10 ** (scale - to)
+    rest = f"({digits_} % {step}::HUGEINT)"
+    up = {
+        "floor": f"CASE WHEN {rest} < 0 THEN -1 ELSE 0 END",
+        "ceil": f"CASE WHEN {rest} > 0 THEN 1 ELSE 0 END",
+        "round": f"CASE WHEN 2 * abs({rest}) >= {step} THEN sign({rest}) ELSE 0 END",
+        "bround": f"CASE WHEN 2 * abs({rest}) > {step} OR (2 * abs({rest}) = {step}"
+        f" AND ({digits_} // {step}::HUGEINT) % 2 <> 0) THEN sign({rest}) ELSE 0 END",
+    }[function]
+    whole = f"({digits_} // {step}::HUGEINT + {up})"
+    if to <= 0:
+        return Typed(f"CAST({whole} * {10**-to}::HUGEINT AS {duckdb_type(kind)})", kind)
+    unit = f"CAST('0.{'0' * (to - 1)}1' AS DECIMAL({to},{to}))"
+    return Typed(
+        f"CAST(CAST({whole} AS DECIMAL({38 - to},0)) * {unit} AS {duckdb_type(kind)})", kind
+    )
+
+
+def matched_pattern(value: Typed, pattern: Typed, sql: str, kind: HiveType) -> Typed:
+    found = re2_pattern(str(pattern.literal))
+    if found.may_be_empty and not sql.startswith("regexp_matches"):
+        raise NeedsSpark(f"a pattern that may match nothing: {pattern.literal!r}")
+    if re.search(r"(?<!\[)\^", found.text) and not sql.startswith("regexp_matches"):
+        raise NeedsSpark(f"several matches of a pattern with ^: {pattern.literal!r}")
+    result = unless_line_ends(found, value.sql, sql.format(value.sql, text(found.text)))
+    return Typed(f"({result})", kind)
+
+
+def by_pattern(sql: str, kind: HiveType) -> Callable[[Typed, Typed], Typed]:
+    return lambda value, pattern: matched_pattern(value, pattern, sql, kind)
+
+
+def found_at(value: Typed, pattern: Typed) -> Typed:
+    before = "length(list_extract(string_split_regex({0}, {1}), 1)) + 1"
+    found = f"WHEN regexp_matches({{0}}, {{1}}) THEN {before} WHEN {{0}} IS NOT NULL THEN 0"
+    return matched_pattern(value, pattern, f"CAST(CASE {found} END AS INTEGER)", INT)
+
+
+def all_groups(value: Typed, pattern: Typed, group: object) -> Typed:
+    groups = re2_pattern(str(pattern.literal)).groups
+    if not isinstance(group, int) or not 0 <= group <= min(groups, 9):
+        raise NeedsSpark(f"regexp_extract_all of group {group} of {groups}")
+    found = f"regexp_extract_all({{}}, {{}}, {group})"
+    filled = f"list_transform({found}, lambda x: coalesce(x, ''))"
+    return matched_pattern(value, pattern, filled, STRINGS)
+
+
+def split_by(value: Typed, pattern: Typed, most: Typed) -> Typed:
+    if not isinstance(most.literal, int) or most.literal > 0:
+        raise NeedsSpark("split with a limit")
+    return matched_pattern(value, pattern, "string_split_regex({}, {})", STRINGS)
+
+
+def as_binary(value: Typed, form: Typed) -> Typed:
+    match str(form.literal).lower():
+        case "utf-8" | "utf8":
+            return Typed(f"encode({value.sql})", BINARY)
+    raise NeedsSpark(f"to_binary by {form.literal!r}")
+
+
+def printed_format(form: Typed, *values: Typed) -> Typed:
+    pieces, rest = [], list(values)
+    for piece in re.findall(r"%%|%.?|[^%]+", str(form.literal), re.DOTALL):
+        if piece == "%%":
+            pieces.append("'%'")
+        elif not piece.startswith("%"):
+            pieces.append(text(piece))
+        else:
+            value = rest.pop(0) if rest else None
+            whole = value is not None and value.type.kind in INTEGRAL
+            textual = value is not None and value.type in (STRING, BOOLEAN)
+            if value is None or not (
+                (piece == "%d" and whole) or (piece == "%s" and (whole or textual))
+            ):
+                raise NeedsSpark(f"{piece} in format_string")
+            pieces.append(f"coalesce({cast(value, STRING).sql}, 'null')")
+    if rest or not pieces:
+        raise NeedsSpark("format_string of more values than its text has places for")
+    return Typed(f"({' || '.join(pieces)})", STRING)
+
+
+def like_pattern(value: Typed, pattern: Typed, escape: str, function: str = "LIKE") -> Typed:
+    """LIKE with a literal pattern, in which only `_`, `%` and the escape may be escaped."""
+    written = pattern.literal
+    if value.type != STRING or not isinstance(written, str) or len(escape) != 1 or escape in "_%":
+        raise NeedsSpark(f"LIKE of {spark_name(value.type)}, or with a pattern that is no literal")
+    if re.search(
+        f"{re.escape(escape)}(?![_%{re.escape(escape)}])",
+        re.sub(f"{re.escape(escape)}{re.escape(escape)}", "", written),
+    ):
+        raise NeedsSpark(f"LIKE with {written!r}, whose escape stands before another character")
+    named = text(escape) if escape in written else ""
+    end = f" ESCAPE {named}" if named else ""
+    return Typed(f"({value.sql} {function} {text(written)}{end})", BOOLEAN)
+
+
+def ilike_pattern(value: Typed, pattern: Typed, escape: str) -> Typed:
+    """As `like`, where letters of ASCII are equal in both cases. The rest is left to Spark."""
+    if not str(pattern.literal).isascii():
+        raise NeedsSpark("ILIKE with other letters than those of ASCII")
+    found = like_pattern(value, replace(pattern, literal=str(pattern.literal).lower()), escape)
+    unsure = needs_spark("ILIKE of a text with other letters than those of ASCII")
+    ours = found.sql.replace(value.sql, f"lower({value.sql})", 1)
+    beyond = f"regexp_matches({value.sql}, '[^\\x{{00}}-\\x{{7F}}]')"
+    return Typed(f"(CASE WHEN {beyond} THEN {unsure} ELSE {ours} END)", BOOLEAN)
+
+
+def joined(kind: str) -> Callable[..., Typed]:
+    """`concat` of texts, or of bytes."""
+    return lambda *parts: Typed(f"({' || '.join(part.sql for part in parts)})", HiveType(kind))
+
+
+def cased(function: str) -> Callable[[Typed], Typed]:
+    failure = needs_spark(f"{function} of letters whose case DuckDB changes differently")
+
+    def call(value: Typed) -> Typed:
+        unsafe = f"regexp_matches({value.sql}, '[^{_LETTERS}]')"
+        return Typed(
+            f"(CASE WHEN {unsafe} THEN {failure} ELSE {function}({value.sql}) END)", STRING
+        )
+
+    return call
+
+
+_LETTERS = "".join(
+    f"\\x{{{first:X}}}-\\x{{{last:X}}}"
+    for first, last in (
+        *((0x00, 0x7F), (0xA0, 0xB4), (0xB6, 0xDE), (0xE0, 0xFE), (0x100, 0x12F), (0x132, 0x137)),
+        *((0x139, 0x148), (0x14A, 0x177), (0x179, 0x17E)),  # Latin
+        *((0x391, 0x3A1), (0x3A4, 0x3A9), (0x3B1, 0x3C1), (0x3C4, 0x3C9)),  # Greek but sigma
+        *((0x400, 0x45F), (0x2010, 0x2027), (0x20AC, 0x20AC)),  # Cyrillic; dashes, quotes, euro
+        *((0x3040, 0x30FF), (0x4E00, 0x9FFF)),  # letters without case
+    )
+)
+"""A character class of RE2 with the letters whose case both engines change alike."""
+
+
+def chosen_text(number: Typed, *texts: Typed) -> Typed:
+    outside = no_value("[INVALID_ARRAY_INDEX] elt of an index beyond its texts")
+    cases = " ".join(f"WHEN {number.sql} = {i} THEN {each.sql}" for i, each in enumerate(texts, 1))
+    null = f"WHEN {number.sql} IS NULL THEN NULL"
+    return Typed(f"(CASE {null} {cases} ELSE {outside} END)", STRING)
+
+
+def located_text(part: Typed, whole: Typed, at: Typed) -> Typed:
+    start = at.literal
+    assert isinstance(start, int)
+    if start < 1:
+        raise NeedsSpark("locate from a position before 1")
+    found = f"instr(substring({whole.sql}, {start}), {part.sql})"
+    moved = f"WHEN {found} > 0 THEN {found} + {start - 1}"
+    empty = f"WHEN {part.sql} = '' THEN {needs_spark('locate of an empty text')}"
+    null = f"WHEN {part.sql} IS NULL OR {whole.sql} IS NULL THEN NULL"
+    return Typed(f"CAST((CASE {null} {empty} {moved} ELSE 0 END) AS INTEGER)", INT)
+
+
+def part_of_text(whole: Typed, start: Typed, length: Typed | None = None) -> Typed:
+    given = [part.literal for part in (start, length) if part is not None]
+    if all(isinstance(number, int) and 0 <= number < 1 << 31 for number in given):
+        end = "" if length is None else f", {length.sql}"
+        return Typed(f"substring({whole.sql}, greatest({start.sql}, 1){end})", STRING)
+    end = "2147483647" if length is None else length.sql
+    return Typed(f"acid_substring({whole.sql}, {start.sql}, {end})", STRING)
+
+
+def decoded_case(value: Typed, *given: Typed) -> Typed:
+    """decode(value, search, result, …, default)."""
+    if len(given) < 2:
+        raise NeedsSpark("decode of these arguments")
+    pairs = list(zip(given[::2], given[1::2], strict=False))
+    other = given[-1] if len(given) % 2 else Typed("NULL", VOID)
+    kind = widest(each.type for each in (*(result for _, result in pairs), other))
+    if kind != STRING:
+        raise NeedsSpark("decode to anything but text")
+    cases = " ".join(
+        f"WHEN {compared('IS NOT DISTINCT FROM', value, search).sql} THEN {cast(result, kind).sql}"
+        for search, result in pairs
+    )
+    return Typed(f"(CASE {cases} ELSE {cast(other, kind).sql} END)", kind)
+
+
+def hashed_values(prefix: str, kind: HiveType, values: Sequence[Typed]) -> Typed:
+    sql = "42"
+    for value in values:
+        own = value.type
+        if own == VOID:
+            continue
+        if (own.kind in INTEGRAL and own != BIGINT) or own in (BOOLEAN, DATE):
+            number = f"{value.sql} - DATE '1970-01-01'" if own == DATE else value.sql
+            sql = f"acid_{prefix}_int(CAST({number} AS INTEGER), {sql})"
+        elif own in (BIGINT, TIMESTAMP):
+            number = f"epoch_us({value.sql})" if own == TIMESTAMP else value.sql
+            sql = f"acid_{prefix}_long({number}, {sql})"
+        elif own in (STRING, BINARY):
+            given = f"encode({value.sql})" if own == STRING else value.sql
+            sql = f"acid_{prefix}_bytes({given}, {sql})"
+        else:
+            raise NeedsSpark(f"a hash of {spark_name(own)}")
+    return Typed(f"CAST({sql} AS {duckdb_type(kind)})", kind)
+
+
+def bit_at(value: Typed, at: Typed) -> Typed:
+    number = at.literal
+    if not isinstance(number, int) or not 0 <= number < 64:
+        raise NeedsSpark("a bit at a position beyond its number")
+    return Typed(f"CAST(acid_shiftunsigned_64({value.sql}, {number}) & 1 AS TINYINT)", TINYINT)
+
+
+def grouped_digits(value: Typed, digits: Typed) -> Typed:
+    precision, scale = value.type.sizes
+    if precision - scale > 20 or scale > 18:
+        raise NeedsSpark(f"format_number of {spark_name(value.type)}")
+    return Typed(f"acid_format_decimal({value.sql}, {digits.sql})", STRING)
+
+
+def null_if_zero(value: Typed) -> Typed:
+    if value.type.kind not in NUMERIC:
+        raise NeedsSpark(f"nullifzero of {spark_name(value.type)}")
+    return replace(value, sql=f"nullif({value.sql}, 0)", literal=None, declared=None)
+
+
+def zero_for_null(value: Typed) -> Typed:
+    kind = widest((value.type, INT))
+    if kind is None:
+        raise NeedsSpark(f"zeroifnull of {spark_name(value.type)}")
+    return Typed(f"coalesce({cast(value, kind).sql}, CAST(0 AS {duckdb_type(kind)}))", kind)
+
+
+def unless_nan(value: Typed, other: Typed) -> Typed:
+    if FLOAT in (value.type, other.type):
+        raise NeedsSpark("nanvl of float")
+    a, b = cast(value, DOUBLE).sql, cast(other, DOUBLE).sql
+    return Typed(f"(CASE WHEN isnan({a}) THEN {b} ELSE {a} END)", DOUBLE)
+
+
+def asserted(value: Typed) -> Typed:
+    failure = no_value("[USER_RAISED_EXCEPTION] a condition of assert_true is not true")
+    return Typed(f"CASE WHEN NOT coalesce({value.sql}, false) THEN {failure} END", VOID)

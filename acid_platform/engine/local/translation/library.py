@@ -1,0 +1,322 @@
+"""Functions of Spark by the name and the arguments that were written: a line for each signature.
+
+Each line was computed in both engines over values of all its types (tests/engine/local). A call
+that no line accepts is not translated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from acid_platform.engine.local.translation import arithmetic, arrays
+from acid_platform.engine.local.translation import computed_calls as computed
+from acid_platform.engine.local.translation.casts import Typed, cast, compared
+from acid_platform.engine.local.translation.dates import floored, moment_of, shifted
+from acid_platform.engine.local.translation.duckdb_sql import (
+    BIGINT,
+    BOOLEAN,
+    INT,
+    STRING,
+    decimal,
+    needs_spark,
+    no_value,
+    spark_name,
+    text,
+)
+from acid_platform.engine.local.translation.printed_names import arguments_of
+from acid_platform.engine.local.translation.signatures import STRINGS, Signature, refused
+
+SIGNATURES: dict[str, list[Signature]] = {}
+
+
+def _(call: str, gives: str, sql: str | Callable[..., Typed]) -> None:
+    """Adds a signature; a name that starts with `a|b` has the synonym b."""
+    names, _, kinds = call.rstrip(")").partition("(")
+    for name in names.split("|"):
+        takes = tuple(kinds.split(", ")) if kinds else ()
+        SIGNATURES.setdefault(name, []).append(Signature(name, takes, gives, sql))
+
+
+def library_call(node: exp.Expr, value: Callable[[exp.Expr], Typed]) -> Typed | None:
+    """The call by the first signature that takes its arguments; None if the table has no such name.
+
+    Raises NeedsSpark if it has the name for other arguments.
+    """
+    written = arguments_of(node)
+    if written is None or written[0] not in SIGNATURES:
+        return None
+    return call(written[0], *map(value, written[1]))
+
+
+def call(name: str, *values: Typed) -> Typed:
+    """The call of a function of the table. Raises NeedsSpark."""
+    for signature in SIGNATURES[name]:
+        fitted = signature.fitted(values)
+        if fitted is not None:
+            return signature.call(fitted)
+    raise refused(name, values)
+
+
+_ROUNDED = needs_spark("a number that C and Java may round differently")
+"""For functions of doubles: what is exact is computed, any other value is Spark's."""
+
+
+# fmt: off
+# --- text -----------------------------------------------------------------------------------------
+_("ascii(string)", "int", "ascii({0})")
+_("bit_length(bytes)", "int", "octet_length({0}) * 8")
+_("bit_length(string)", "int", "strlen({0}) * 8")
+_("octet_length(bytes)", "int", "octet_length({0})")
+_("octet_length(string)", "int", "strlen({0})")
+_("length|len|char_length|character_length(bytes)", "int", "octet_length({0})")
+_("length|len|char_length|character_length(string)", "int", "length({0})")
+_("upper|ucase(string)", "string", computed.cased("upper"))
+_("lower|lcase(string)", "string", computed.cased("lower"))
+_("trim(text)", "string", "trim({0}, ' ')")
+_("btrim(text)", "string", "trim({0}, ' ')")
+_("btrim(text, text)", "string", "trim({0}, {1})")
+_("btrim(bytes)", "string", "trim(acid_decode({0}, 'UTF-8'), ' ')")
+_("btrim(bytes, bytes)", "string", "trim(acid_decode({0}, 'UTF-8'), acid_decode({1}, 'UTF-8'))")
+_("trim both(text)", "string", "trim({0}, ' ')")
+_("trim leading|ltrim(text)", "string", "ltrim({0}, ' ')")
+_("trim trailing|rtrim(text)", "string", "rtrim({0}, ' ')")
+_("trim both(text, text)", "string", "trim({1}, {0})")
+_("trim leading(text, text)", "string", "ltrim({1}, {0})")
+_("trim trailing(text, text)", "string", "rtrim({1}, {0})")
+_("ltrim(text, text)", "string", "ltrim({1}, {0})")
+_("rtrim(text, text)", "string", "rtrim({1}, {0})")
+_("char|chr(bigint)", "string",
+  "CASE WHEN {0} < 0 THEN '' ELSE chr(CAST({0} % 256 AS INTEGER)) END")
+_("concat_ws(string, string*)", "string", "concat_ws({all}, NULL)")
+_("concat()", "string", "''")
+_("concat(array, array*)", "", lambda *parts: arrays.concatenated(parts))
+_("concat(bytes, bytes*)", "binary", computed.joined("binary"))
+_("concat(string, string*)", "string", computed.joined("string"))
+_("contains(bytes, bytes)", "boolean", "contains(hex({0}), hex({1}))")
+_("startswith(bytes, bytes)", "boolean", "starts_with(hex({0}), hex({1}))")
+_("endswith(bytes, bytes)", "boolean", "ends_with(hex({0}), hex({1}))")
+_("contains(string, string)", "boolean", "contains({0}, {1})")
+_("startswith(string, string)", "boolean", "starts_with({0}, {1})")
+_("endswith(string, string)", "boolean", "ends_with({0}, {1})")
+_("elt(int, string, string*)", "string", computed.chosen_text)
+_("find_in_set(string, string)", "int",
+  "CASE WHEN {0} IS NULL OR {1} IS NULL THEN NULL WHEN contains({0}, ',') THEN 0"
+  " ELSE coalesce(list_position(string_split({1}, ','), {0}), 0) END")
+_("initcap(string)", "string", "acid_initcap({0})")
+_("instr(string, string)", "int", "instr({0}, {1})")
+_("instr(string, string, int)", "int", "acid_instr({all}, 1)")
+_("instr(string, string, int, int)", "int", "acid_instr({all})")
+_("locate|position(string, string)", "int", "instr({1}, {0})")
+_("locate|position(string, string, digits)", "int",
+  computed.located_text)
+_("left(bytes, int)", "binary", "acid_substring_bytes({0}, 1, {1})")
+_("left(string, int)", "string", "left({0}, greatest({1}, 0))")
+_("right(string, int)", "string", "right({0}, greatest({1}, 0))")
+_("levenshtein(string, string)", "int", "acid_levenshtein({all})")
+_("levenshtein(string, string, digits)", "int",
+  "CASE WHEN acid_levenshtein({0}, {1}) > {2} THEN -1 WHEN {2} IS NOT NULL"
+  " THEN acid_levenshtein({0}, {1}) END")
+_("lpad(bytes, int, bytes)", "binary", "acid_lpad_bytes({all})")
+_("rpad(bytes, int, bytes)", "binary", "acid_rpad_bytes({all})")
+_("lpad(string, count)", "string", "lpad({0}, {1}, ' ')")
+_("rpad(string, count)", "string", "rpad({0}, {1}, ' ')")
+_("lpad(string, count, pad)", "string", "lpad({all})")
+_("rpad(string, count, pad)", "string", "rpad({all})")
+_("repeat(string, count)", "string", "repeat({all})")
+_("luhn_check(string)", "boolean", "acid_luhn_check({0})")
+_("mask(text)", "string", "acid_mask({0}, 'X', 'x', 'n', NULL)")
+_("mask(text, option)", "string", "acid_mask({all}, 'x', 'n', NULL)")
+_("mask(text, option, option)", "string", "acid_mask({all}, 'n', NULL)")
+_("mask(text, option, option, option)", "string", "acid_mask({all}, NULL)")
+_("mask(text, option, option, option, option)", "string", "acid_mask({all})")
+_("overlay(bytes, bytes, int)", "binary", "acid_overlay_bytes({all}, -1)")
+_("overlay(bytes, bytes, int, int)", "binary", "acid_overlay_bytes({all})")
+_("overlay(string, string, int)", "string", "acid_overlay({all}, -1)")
+_("overlay(string, string, int, int)", "string", "acid_overlay({all})")
+_("quote(string)", "string", "acid_quoted({0})")
+_("replace(string, string)", "string", "replace({0}, {1}, '')")
+_("replace(string, string, string)", "string", "replace({all})")
+_("reverse(array)", "0", "list_reverse({0})")
+_("reverse(bytes)", "binary", "acid_reversed_bytes({0})")
+_("reverse(string)", "string", "acid_reversed_text({0})")
+_("soundex(text)", "string", "acid_soundex({0})")
+_("space(count)", "string", "repeat(' ', {0})")
+_("split_part(string, string, int)", "string", "acid_split_part({all})")
+_("substr|substring(bytes, int)", "binary",
+  "acid_substring_bytes({all}, 2147483647)")
+_("substr|substring(bytes, int, int)", "binary", "acid_substring_bytes({all})")
+_("substr|substring(string, int)", "string", computed.part_of_text)
+_("substr|substring(string, int, int)", "string", computed.part_of_text)
+_("substring_index(string, string, int)", "string", "acid_substring_index({all})")
+_("translate(string, string, string)", "string", "translate({all})")
+_("is_valid_utf8(bytes)", "boolean", "acid_is_utf8({0})")
+_("is_valid_utf8(string)", "boolean", "CASE WHEN {0} IS NOT NULL THEN true END")
+_("make_valid_utf8(bytes)", "string", "acid_valid_utf8({0})")
+_("make_valid_utf8|validate_utf8|try_validate_utf8(string)", "string", "{0}")
+_("try_validate_utf8(bytes)", "string", "CASE WHEN acid_is_utf8({0}) THEN acid_valid_utf8({0}) END")
+_("validate_utf8(bytes)", "string",
+  "CASE WHEN acid_is_utf8({0}) THEN acid_valid_utf8({0}) WHEN {0} IS NOT NULL THEN "
+  + no_value("[INVALID_UTF8_STRING] bytes that are no UTF-8") + " END")
+# --- bytes and hashes -----------------------------------------------------------------------------
+_("base64(binary)", "string", "acid_base64_text({0})")
+_("to_base32(binary)", "string", "acid_base32_text({0})")
+_("unbase64(text)", "binary", "acid_unbase64({0})")
+_("bin(bigint)", "string", "bin({0})")
+_("bin(decimal)", "string", lambda a: Typed(f'bin({cast(a, BIGINT).sql})', STRING))
+_("hex(bytes)", "string", "hex({0})")
+_("hex(bigint)", "string", "hex({0})")
+_("hex(text)", "string", "hex({0})")
+_("unhex(string)", "binary", "acid_unhex({0})")
+_("encode(text, word)", "binary", "acid_encode({all})")
+_("decode(binary, word)", "string", "acid_decode({all})")
+_("decode(any, any, any*)", "", computed.decoded_case)
+_("crc32(binary)", "bigint", "acid_crc32({0})")
+_("md5(binary)", "string", "md5({0})")
+_("sha|sha1(binary)", "string", "sha1({0})")
+_("sha2(binary, int)", "string", "acid_sha2({all})")
+_("hmac(binary, binary)", "binary", "acid_hmac_of({all}, 'SHA-256')")
+_("hmac(binary, binary, word)", "binary", "acid_hmac_of({all})")
+_("hash(any, any*)", "int", lambda *values: computed.hashed_values('hash', INT, values))
+_("xxhash64(any, any*)", "bigint", lambda *values: computed.hashed_values('xx', BIGINT, values))
+_("bit_count(boolean)", "int", "CAST({0} AS INTEGER)")
+_("bit_count(bigint)", "int", "acid_bit_count({0})")
+_("getbit|bit_get(bigint, digits)", "tinyint", computed.bit_at)
+for _name, _sign, _word in (
+    ("shiftleft", "<<", "left"),
+    ("shiftright", ">>", "right"),
+    ("shiftrightunsigned", ">>>", "unsigned"),
+):
+    for _kind, _bits in (("int", "32"), ("long", "64")):
+        _gives = "bigint" if _kind == "long" else "int"
+        _(f"{_name}({_kind}, int)", _gives, f"acid_shift{_word}_{_bits}({{all}})")
+        _(f"{_sign}({_kind}, int)", _gives, f"acid_shift{_word}_{_bits}({{all}})")
+# --- numbers --------------------------------------------------------------------------------------
+_NAN = "CASE WHEN isnan({0}) THEN {0} ELSE "
+_NONE = "'nan'::DOUBLE"
+for _name, _cases in {
+    "acos": f"WHEN {{0}} = 1 THEN 0 WHEN abs({{0}}) > 1 THEN {_NONE}",
+    "asin": f"WHEN {{0}} = 0 THEN {{0}} WHEN abs({{0}}) > 1 THEN {_NONE}",
+    "acosh": f"WHEN {{0}} = 1 THEN 0 WHEN {{0}} < 1 THEN {_NONE}",
+    "asinh": "WHEN {0} = 0 THEN {0}",
+    "atanh": f"WHEN {{0}} = 0 THEN {{0}} WHEN abs({{0}}) > 1 THEN {_NONE}",
+    "atan": "WHEN {0} = 0 THEN {0}",
+    **dict.fromkeys(("sin", "tan"), f"WHEN {{0}} = 0 THEN {{0}} WHEN isinf({{0}}) THEN {_NONE}"),
+    **dict.fromkeys(("cos", "sec"), f"WHEN {{0}} = 0 THEN 1 WHEN isinf({{0}}) THEN {_NONE}"),
+    "sinh": "WHEN {0} = 0 OR isinf({0}) THEN {0}",
+    "tanh": "WHEN {0} = 0 THEN {0} WHEN isinf({0}) THEN sign({0})",
+    "cosh": "WHEN {0} = 0 THEN 1 WHEN isinf({0}) THEN abs({0})",
+    "exp": "WHEN {0} = 0 THEN 1 WHEN isinf({0}) THEN greatest({0}, 0)",
+    "expm1": "WHEN {0} = 0 THEN {0} WHEN isinf({0}) THEN greatest({0}, -1)",
+    "ln|log": "WHEN {0} <= 0 THEN NULL WHEN {0} = 1 THEN 0 WHEN isinf({0}) THEN {0}",
+    "log2": "WHEN {0} <= 0 THEN NULL WHEN {0} IN (1, 2) THEN {0} - 1 WHEN isinf({0}) THEN {0}",
+    "log10": "WHEN {0} <= 0 THEN NULL WHEN {0} IN (1, 10, 100, 1000, 10000) THEN"
+             " length(CAST({0} AS BIGINT)::VARCHAR) - 1 WHEN isinf({0}) THEN {0}",
+    "log1p": "WHEN {0} <= -1 THEN NULL WHEN {0} = 0 OR isinf({0}) THEN {0}",
+}.items():
+    _(f"{_name}(double)", "double",
+      "CASE WHEN {0} IS NULL THEN NULL WHEN isnan({0}) THEN {0} "
+      + f"{_cases} ELSE {_ROUNDED} END")
+_("atan2(double, double)", "double",
+  "CASE WHEN {0} = 0 AND {1} >= 0 AND NOT isnan({1}) THEN 0"
+  f" WHEN {{0}} IS NOT NULL AND {{1}} IS NOT NULL THEN {_ROUNDED} END")
+_("pow|power(double, double)", "double", "acid_pow({0}, {1})")
+_("cbrt(double)", "double", _NAN + "acid_cbrt({0}) END")
+_("degrees(double)", "double", "{0} * 57.29577951308232::DOUBLE")
+_("radians(double)", "double", "{0} * 0.017453292519943295::DOUBLE")
+_("e()", "double", "2.718281828459045::DOUBLE")
+_("pi()", "double", "3.141592653589793::DOUBLE")
+_("rint(double)", "double", "round_even({0}, 0)")
+_("sqrt(double)", "double", "CASE WHEN {0} < 0 THEN 'nan'::DOUBLE ELSE sqrt({0}) END")
+_("sign|signum(double)", "double",
+  _NAN + "CASE WHEN {0} > 0 THEN 1 WHEN {0} < 0 THEN -1 ELSE {0} END END")
+_("factorial(int)", "bigint", "CASE WHEN {0} BETWEEN 0 AND 20 THEN factorial({0}) END")
+_("conv(string, int, int)", "string", "acid_conv({all})")
+_("format_number(bigint, int)", "string",
+  lambda a, digits: computed.grouped_digits(cast(a, decimal(19, 0)), digits))
+_("format_number(decimal, int)", "string", computed.grouped_digits)
+_("format_number(double, int)", "string", "acid_format_double({all})")
+_("width_bucket(double, double, double, bigint)", "bigint", "acid_width_bucket({all})")
+_("abs(number)", "", computed.absolute)
+_("isnan(double)", "boolean", "coalesce(isnan({0}), false)")
+for _name in ("ceil", "ceiling", "floor"):
+    _word = _name.removesuffix("ing")
+    _(f"{_name}(bigint)", "bigint", "{0}")
+    _(f"{_name}(decimal)", "", lambda a, word=_word: computed.whole_of_decimal(a, word))
+    _(f"{_name}(double)", "bigint", computed.whole_of_double(_word))
+    _(f"{_name}(decimal, digits)", "", lambda a, to, word=_word: computed.rounded_to(a, to, word))
+_("round(decimal)", "", lambda a: arithmetic.rounded(a, 0))
+_("round(decimal, digits)", "", lambda a, to: computed.rounded_to(a, to, "round"))
+_("round(integer)", "int", "{0}")
+_("round(long)", "bigint", "{0}")
+_("round(integer, digits)", "int", "acid_round_whole({all}, 0)")
+_("round(long, digits)", "bigint", "acid_round_whole({all}, 0)")
+_("round(float)", "double", _NAN + "acid_round_double({0}, 0) END")
+_("round(float, digits)", "double", _NAN + "acid_round_double({all}) END")
+_("bround(integer, digits)", "int", "acid_round_whole({all}, 1)")
+_("bround(long, digits)", "bigint", "acid_round_whole({all}, 1)")
+_("bround(float, digits)", "double", _NAN + "acid_bround_double({all}) END")
+for _name, _node in (("add", exp.Add), ("subtract", exp.Sub), ("multiply", exp.Mul)):
+    _(f"try_{_name}(number, number)", "", lambda a, b, node=_node: computed.tried(node, a, b))
+_("try_divide(number, number)", "", lambda a, b: computed.tried(exp.Div, a, b))
+_("try_mod(number, number)", "", lambda a, b: computed.tried(exp.Mod, a, b))
+_("negative(number)", "", arithmetic.negated)
+_("positive(number)", "0", "{0}")
+_("pmod(number, number)", "", computed.positive_rest)
+_("bround(decimal, digits)", "", lambda a, to: computed.rounded_to(a, to, "bround"))
+# --- patterns -------------------------------------------------------------------------------------
+_("regexp|rlike|regexp_like(text, word)", "boolean",
+  computed.by_pattern('regexp_matches({}, {})', BOOLEAN))
+_("regexp_count(text, word)", "int",
+  computed.by_pattern('CAST(len(regexp_extract_all({}, {})) AS INTEGER)', INT))
+_("regexp_substr(text, word)", "string",
+  computed.by_pattern('list_extract(regexp_extract_all({}, {}), 1)', STRING))
+_("regexp_instr(text, word)", "int", computed.found_at)
+_("regexp_extract_all(text, word)", "strings", lambda a, p: computed.all_groups(a, p, 1))
+_("regexp_extract_all(text, word, digits)", "strings",
+  lambda a, p, group: computed.all_groups(a, p, group.literal))
+_("split(text, word)", "strings",
+  computed.by_pattern('string_split_regex({}, {})', STRINGS))
+_("split(text, word, digits)", "strings", computed.split_by)
+_("to_binary|try_to_binary(text, word)", "binary", computed.as_binary)
+_("format_string|printf(word, any*)", "string", computed.printed_format)
+_("like(text, word)", "boolean", lambda a, p: computed.like_pattern(a, p, '\\'))
+_("ilike(text, word)", "boolean", lambda a, p: computed.ilike_pattern(a, p, '\\'))
+# --- dates and timestamps -------------------------------------------------------------------------
+for _name, _part in {
+    "year": "year({0})", "quarter": "quarter({0})", "month": "month({0})",
+    "weekofyear": "week({0})",
+    "day|dayofmonth": "day({0})", "dayofweek": "dayofweek({0}) + 1", "dayofyear": "dayofyear({0})",
+    "weekday": "isodow({0}) - 1",
+}.items():
+    _(f"{_name}(date)", "int", _part)
+for _name in ("hour", "minute", "second"):
+    _(f"{_name}(timestamp)", "int", f"{_name}({{0}})")
+_("last_day(date)", "date", "last_day({0})")
+_("date_add(date, int)", "date", shifted("{0} + {1}", "days"))
+_("date_sub(date, int)", "date", shifted("{0} - {1}", "days"))
+_("add_months(date, int)", "date", shifted("CAST({0} + to_months({1}) AS DATE)", "months"))
+_("date_diff(date, date)", "int", "{0} - {1}")
+_("date_from_unix_date(int)", "date",
+  shifted("DATE '1970-01-01' + {0}", "days").replace("{1}", "{0}"))
+_("unix_date(day)", "int", "{0} - DATE '1970-01-01'")
+_("dayname(date)", "string", "strftime({0}, '%a')")
+_("monthname(date)", "string", "strftime({0}, '%b')")
+_("unix_seconds(moment)", "bigint", floored("epoch_us({0})", 1_000_000))
+_("unix_millis(moment)", "bigint", floored("epoch_us({0})", 1000))
+_("unix_micros(moment)", "bigint", "epoch_us({0})")
+_("timestamp_seconds(integral)", "timestamp", moment_of(1_000_000))
+_("timestamp_millis(integral)", "timestamp", moment_of(1000))
+_("timestamp_micros(integral)", "timestamp", moment_of(1))
+# --- conditions and NULL --------------------------------------------------------------------------
+_("isnull(any)", "boolean", "{0} IS NULL")
+_("isnotnull(any)", "boolean", "{0} IS NOT NULL")
+_("equal_null(any, any)", "boolean", lambda a, b: compared('IS NOT DISTINCT FROM', a, b))
+_("nanvl(number, number)", "", computed.unless_nan)
+_("nullifzero(any)", "0", computed.null_if_zero)
+_("zeroifnull(number)", "", computed.zero_for_null)
+_("typeof(any)", "string", lambda a: Typed(text(spark_name(a.type)), STRING))
+_("assert_true(boolean)", "void", computed.asserted)
+_("collation(text)", "string", "'SYSTEM.BUILTIN.UTF8_BINARY'")
+# fmt: on
