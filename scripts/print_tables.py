@@ -96,17 +96,20 @@ and rounds those behind it for which 38 digits lack the room (a comparison that 
 literal needs Spark). What DuckDB can't hold on the way to a sum, a product or a quotient is an
 error there, and the query then needs Spark.
 
+`range(…)` of literals stands in FROM.
+
 These need Spark: names of an earlier column in the same SELECT, columns without an alias whose name
-in Spark is not known here (INSERT … SELECT asks for none), ROLLUP and the like beside other keys or
-ordered by anything but columns of SELECT and `grouping` of its keys, a correlated subquery with
-GROUP BY, HAVING, DISTINCT or LIMIT, or a scalar one that is no aggregate, LATERAL VIEW, PIVOT,
-TABLESAMPLE, QUALIFY, USING of columns of several types, or of CHAR and VARCHAR in a full join, an
-aggregate in ORDER BY beside HAVING of an aggregate or a column that SELECT lacks (which Spark
-refuses: name it in SELECT), a name in an expression of ORDER BY or HAVING that a column and another
-value of SELECT have, a window or a correlated subquery, IN or EXISTS in GROUP BY and ORDER BY, a
-correlated scalar subquery as a value of groups, a correlated EXISTS beside ROLLUP and the like, and
-keys and distinct rows of `float` and `double` where a part of the query has one row, which Spark
-does not group, so that -0.0 stays.
+in Spark is not known here (INSERT … SELECT asks for none), columns of the types `timestamp_ntz`,
+`variant` and of intervals, ROLLUP and the like beside other keys or ordered by anything but columns
+of SELECT and `grouping` of its keys, a correlated subquery with GROUP BY, HAVING, DISTINCT or
+LIMIT, or a scalar one that is no aggregate, LATERAL VIEW, PIVOT, TABLESAMPLE, QUALIFY, USING of
+columns of several types, or of CHAR and VARCHAR in a full join, an aggregate in ORDER BY beside
+HAVING of an aggregate or a column that SELECT lacks (which Spark refuses: name it in SELECT), a
+name in an expression of ORDER BY or HAVING that a column and another value of SELECT have, a window
+or a correlated subquery, IN or EXISTS in GROUP BY and ORDER BY, a correlated scalar subquery as a
+value of groups, a correlated EXISTS beside ROLLUP and the like, and keys and distinct rows of
+`float` and `double` where a part of the query has one row, which Spark does not group, so that -0.0
+stays.
 
 Whether an expression has a value is seen when it is computed. Neither engine promises an order, so
 after an error of a value (an overflow, a division by zero, a cast) the query is computed again with
@@ -151,7 +154,9 @@ reads them in another way than RE2 does, or RE2 lacks them.
 A pattern of `to_date`, `to_timestamp` and `unix_timestamp` may have `yyyy`, `MM`, `dd`, `HH`, `mm`,
 `ss`, and `M` and `d` between signs. A text that does not match it and has a digit is left to Spark.
 JSON that the standard does not allow, and its numbers with a fraction, are left to Spark; so are
-URLs with escapes. `make_date` and `make_timestamp` are for the years 1 to 9999.
+URLs with escapes. A variant is read by `variant_get` as a value of exactly the type that it has,
+and XML by a path of names, `text()` or an attribute; entities, comments and namespaces are left to
+Spark. `make_date` and `make_timestamp` are for the years 1 to 9999.
 
 A pattern of `date_format` may have `y yy yyyy`, `M MM MMM MMMM`, `d dd`, `D DDD`, `E EE EEE EEEE`,
 `H HH h hh`, `m mm`, `s ss`, `a`, up to six `S`, text in quotes, and signs.

@@ -36,6 +36,8 @@ from acid_platform.engine.local.computation import (
 )
 from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.duckdb_sql import (
+    NTZ,
+    VARIANT,
     VOID,
     Constant,
     batches_of,
@@ -371,6 +373,9 @@ def _translate(text: str, sources: Sources, named: bool, in_order: bool) -> _Tra
         raise NeedsSpark("a query that is nested so deeply") from error
     except UnknownColumn as error:  # Spark has the last word; misspelt names were found before
         raise NeedsSpark(str(error)) from error
+    for name, column in block.columns:
+        if {NTZ, VARIANT} & {*column.walk()}:
+            raise NeedsSpark(f"the column {name} of the type {column}")
     momentary = any(map(is_momentary, tree.walk()))
     connected = tree.find(exp.Connector) is not None
     no_value = _without_value(tree, statement.constants)

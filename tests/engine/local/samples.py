@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 
 from sqlglot import exp
@@ -10,7 +11,6 @@ from sqlglot import exp
 from acid_platform.engine.local.translation.aggregates import AGGREGATES
 from acid_platform.engine.local.translation.library import SIGNATURES
 from acid_platform.engine.local.translation.signatures import Function
-from acid_platform.predicates.grammar import SparkSql
 
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "any": ("ta", "sb", "ma", "la", "ba", "za", "ea", "da"),
@@ -36,17 +36,24 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "day": ("ea",),
     "moment": ("ma",),
     "array": ("na", "oa", "pa"),
+    "floats": ("array(fa, 1.0F)", "array(float(ta), float(tb))"),
+    "real": ("1.0F", "2.0F"),
+    "variant": ("parse_json(ja)",),
     "same": ("ia", "lb", "da"),
     "ordered": ("ta", "la", "da", "fa", "xa", "sa", "ca", "va", "za", "ea", "ma", "ba"),
     "exact": ("ta", "la", "da", "sa", "ca", "va", "za", "ea", "ma", "ba"),
+    "exactly whole": ("ta", "ib"),
+    "small": ("ta", "hb", "ia"),
+    "interval": ("interval '3' day", "interval 90 minutes", "interval '-1-2' year to month"),
     "exactly real": ("ta", "hb", "ia"),
     "share": ("0", "0.3", "0.5", "1"),
     "shares": ("array(0.25, 0.75)",),
     "null": ("null",),
     "word": ("'UTF-8'", "'SHA-512'", "'US-ASCII'", "'UTF-16BE'"),
-    "option": ("'Q'", "null", "'äb'"),
+    "option": ("'Q'", "null", "'ä'"),
     "digits": ("0", "1", "2", "7", "-1", "-2", "30"),
     "count": ("0", "1", "2", "7"),
+    "accuracy": ("1000",),
     "pad": ("'*'", "'äb'"),
 }
 """Values of every kind that a function takes."""
@@ -135,6 +142,7 @@ CONSTRUCTS: dict[type[exp.Expr], list[str]] = {
              *_of_each("(id & 1, {a}) not in ((0, {b}), (1, {a}))", _TUPLED),
              "(ia, sa) in ((1, 'ab'), (5, ''), (cast(null as int), cast(null as string)))",
              "(ia, sa) in ((la, sb))", "(ia, za) in ((ib, true), (ib, zb)) or za",
+             "ra in (rb)", "ra in (rb, struct(5 as p, 'a' as q))", "ra not in (rb)",
              "(xa, fa) in ((xb, fb), (xa, fb))", "(ca, ia) in (('ab', 1))"],
     exp.Like: ["sa like 'a%'", "sa like '_b%'", "ca like 'ab%'", "ca like 'ab'", "sa like ''",
                "sa like '%'", "sa like '日本_x'", "va not like 'a_'", "sa like 'A%'"],
@@ -173,7 +181,9 @@ CONSTRUCTS: dict[type[exp.Expr], list[str]] = {
               "cast(da as decimal(17,2)) * 100 / cast(db as decimal(27,2))",
               "cast(da as decimal(38,2)) / cast(db as decimal(37,2))",
               "wa / cast(1234567890123456789012345678901234567 as decimal(38,0))"],
-    exp.Extract: [f"extract({unit} from {x}a)" for x in "em" for unit in (
+    exp.Extract: [f"extract({unit} from {i})" for i in _SPANS for unit in (
+        "year", "month", "days", "hours", "minute", "seconds")] + [
+        f"extract({unit} from {x}a)" for x in "em" for unit in (
         "year", "YR", "QUARTER", "qtr", "month", "mons", "week", "W", "day", "D", "hour", "HRS",
         "minute", "mins", "second", "SECS", "yearofweek", "dow", "DAYOFWEEK_ISO", "doy")],
     exp.Identifier: ["transform(na, x -> x + 1)", "transform(array(ra), x -> x.p)"],
@@ -288,6 +298,10 @@ CALLS: dict[str, list[str]] = {
     "flatten": ["flatten(array(na, nb))", "flatten(array(na))", "flatten(array(oa, null, ob))"],
     "sequence": [*_each("sequence({}, {})", ("1", "ta"), ("5", "tb")),
                  *_each("sequence({}, {}, {})", ("1", "ta"), ("10", "lb"), ("2", "tb")),
+                 *_each("sequence({}, {}, {})", 
+                        ("date'2018-01-31'", "date'2018-01-01'", "date'2020-02-29'"),
+                        ("date'2018-05-30'", "ea", "date'2020-02-29'"),
+                        ("interval 1 month", "interval '0-5' year to month", "interval 7 days")),
                  "sequence(10, 1, -3)", "sequence(1, 10, -1)", "sequence(1L, 5L)"],
     # lambdas
     "filter": ["filter(na, x -> x % 2 = 1)", "filter(na, (x, i) -> x > i)",
@@ -346,17 +360,9 @@ CALLS: dict[str, list[str]] = {
 
 def of_function(function: Function) -> Iterator[str]:
     """Calls with values of all types that the function takes."""
-    import sqlglot
-
     for values in itertools.product(*(ARGUMENTS[takes] for takes in function.takes)):
-        call = sqlglot.parse_one(function.call, dialect=SparkSql)
-        given = {
-            letter: sqlglot.parse_one(value, dialect=SparkSql)
-            for letter, value in zip("abcdefg", values, strict=False)
-        }
-        for column in list(call.find_all(exp.Column)):
-            column.replace(given[column.name].copy())
-        yield call.sql("spark")
+        form = re.sub(r"\b([a-g])\b", r"{\1}", function.call)
+        yield form.format_map(dict(zip("abcdefg", values, strict=False)))
 
 
 def scalar() -> Iterator[tuple[str, list[str]]]:
@@ -372,6 +378,19 @@ def aggregates() -> Iterator[tuple[str, list[str]]]:
         yield function.call, list(of_function(function))
 
 
+def of_pairs() -> list[str]:
+    """Statistics that are exact here, but for the rounding of a quotient."""
+    return [
+        call
+        for function in AGGREGATES
+        for call in of_function(function)
+        if "exactly whole" in function.takes
+    ]
+
+
+_OF_ORDER = ("collect", "first", "last", "any_value", "listagg", "string_agg")
+
+
 def without_order() -> list[str]:
     """The aggregates whose value may depend on the order of the rows: last bits, elements, or which
     of 0.0 and -0.0."""
@@ -379,9 +398,9 @@ def without_order() -> list[str]:
         call
         for function in AGGREGATES
         for call in of_function(function)
-        if function.name.startswith(("collect", "first", "last", "any_value"))
+        if function.name.startswith(_OF_ORDER)
         or {*function.takes} & {"double", "fraction", "exactly real"}
-        or call in ("MIN(fa)", "MIN(xa)", "MAX(fa)", "MAX(xa)")
+        or call in ("min(fa)", "min(xa)", "max(fa)", "max(xa)")
     ]
 
 
@@ -442,9 +461,17 @@ def signatures() -> Iterator[tuple[str, list[str]]]:
         yield name, sorted({*calls, *_MORE.get(name, ())})
 
 
+_XML = (
+    "concat('<a x=\"', ia, '\"><b>', ib, '</b></a>')",
+    "concat('<a><b>1</b> t <b>', ta, '</b></a>')",
+    "'<a><b>b1<c>in</c>tail</b><b/><c>c</c></a>'", "'<a><b>1.5</b></a>'", "'<a> <b> 7 </b> </a>'",
+    "concat('<a><b>', repeat('9', tb & 3), '</b></a>')", "cast(null as string)",
+)  # fmt: skip
+
+
 _MORE = {
     **{name: [f"{name}({x}, '{p}')" for x in ("sa", "va") for p in _PATTERNS]
-       for name in ("regexp", "regexp_count", "regexp_substr", "regexp_instr", "split")},
+       for name in ("regexp", "regexp_count", "regexp_substr", "regexp_instr")},
     "regexp_extract_all": [f"regexp_extract_all({x}, '{p}', {group})"
                            for x in ("sa", "va") for p in _PATTERNS for group in (0, 1, 2)],
     **{name: [f"{name}({x}, '{p}')" for x in ("sa", "va", "ca")
@@ -463,8 +490,49 @@ _MORE = {
     "concat": ["concat(sa, va, 'x')", "concat(sa)", "concat(na, nb)", "concat(ba, bb)"],
     "round": ["round(da, 1)", "round(wa, 2)", "round(ka, 0)", "round(da, -1)", "round(wa, -3)"],
     "substring": ["substring(sa, 2)", "substring(sa, 0, 2)", "substring(va, -2, 1)"],
-    "hash": ["hash(sa, ia, la, ba, za, ea, ma)", "hash(sa)", "hash(null, ia)"],
-    "xxhash64": ["xxhash64(sa, ia, la, ba, za, ea, ma)", "xxhash64(repeat(sa, 7))"],
+    **{name: [f"{name}({value}, '{form}')" for value, form in (
+        ("454", "999"), ("ia", "9"), ("da", "9D00"), ("da", "99,999,999.00S"), ("ha", "99999MI"),
+        ("12454", "99G999"), ("-12454.8", "99G999D9S"), ("78.12", "$99.99"), ("ea", "yyyy/MM"),
+        ("ba", "base64"), ("ba", "hex"), ("ba", "utf-8"), ("wa", "$99999"))]
+       for name in ("to_char", "to_varchar")},
+    **{name: [f"{name}({value}, '{form}')" for value in ("sa", "cast(ia as string)", "'-5'",
+                                                         "'12,454.80-'", "'$78.12'", "'7-'")
+              for form in ("9", "0S", "999", "99G999D99S", "$99.99", "9MI", "99999")]
+       for name in ("to_number", "try_to_number")},
+    **{name: [f"{name}({x}, {i})" for x in ("ea", "ma") for i in _SPANS[:10]]
+       for name in ("try_add", "try_subtract")},
+    **{name: [f"{name}({xml}, '{path}')" for xml in _XML for path in (
+        "a/b/text()", "a/b", "/a/@x", "a", "x/y", "sum(a/b)")]
+       for name in ("xpath", "xpath_boolean", "xpath_string", "xpath_double", "xpath_number",
+                    "xpath_float", "xpath_short", "xpath_int", "xpath_long")},
+    **{name: [f"{name}(parse_json({json}), '{path}'{kind})" for json in ("ja", "'[1, \"x\", true]'")
+              for path in ("$.a", "$.b", "$.a.b[0]", "$[0]", "$[1]", "$.a.b[2].c")
+              for kind in (", 'int'", ", 'bigint'", ", 'string'", ", 'boolean'")]
+       for name in ("variant_get", "try_variant_get")},
+    "is_variant_null": ["is_variant_null(parse_json(ja))", "is_variant_null(parse_json('null'))",
+                        "is_variant_null(variant_get(parse_json(ja), '$.a'))"],
+    "is_valid_variant": ["is_valid_variant(parse_json(ja))", "is_valid_variant(null)"],
+    "schema_of_variant": [f"schema_of_variant(parse_json({json}))" for json in (
+        "ja", """'[{"b":true,"a":0}, {"a":1, "b":false}]'""", "'[null]'", "'[]'")],
+    **{name: [f"{name}(array({x}F, {y}F), array({z}F, {x}F))" for x in (0, -1, 3.0)
+              for y in (1, 4.0, 2047) for z in (1.5, 5, 100)]
+       for name in ("vector_inner_product", "vector_l2_distance")},
+    **{name: [f"{name}(array({x}F, {y}F), {n})" for x in (3.0, -6, 5) for y in (4, 8.0, 12, 0)
+              for n in ("1.0F", "2.0F", "float('inf')")]
+       for name in ("vector_norm", "vector_normalize")},
+    "width_bucket": [f"width_bucket({i} '{x}' {u}, {i} '{y}' {u}, {i} '{z}' {u}, {n})"
+                     for i in ("interval",) for u in ("year", "day") for x in (0, 1, 5, -3)
+                     for y, z in ((0, 10), (10, 0), (3, 3)) for n in (1, 10)],
+    "from_base32": ["from_base32('MZXW6YTBOI======')", "from_base32(to_base32(ba))"],
+    "bitmap_count": ["bitmap_count(ba)", "bitmap_count(x'FFFF')", "bitmap_count(X'0')"],
+    "hypot": ["hypot(3, 4)", "hypot(ia, 0)", "hypot(tb, ta)"],
+    "split": [f"split({x}, '{p}')" for x in ("sa", "va") for p in _PATTERNS],
+    "time_bucket": [f"time_bucket({i}, {x})" for x in ("ma", "ma, mb") for i in _SPANS[:11]],
+    "day": ["day(timestamp_ntz'2009-07-30 12:00:00.123456789')", "day(null)"],
+    "hash": ["hash(na, oa, sa)", "hash(array(la), array(ta), array(hb))",
+             "hash(sa, ia, la, ba, za, ea, ma)", "hash(sa)", "hash(null, ia)"],
+    "xxhash64": ["xxhash64(na, oa, sa)", "xxhash64(array(la), array(ta), array(hb))",
+                 "xxhash64(sa, ia, la, ba, za, ea, ma)", "xxhash64(repeat(sa, 7))"],
     "pow": [f"pow({x}, {n})" for x in ("ia", "ta", "2", "10") for n in ("0", "2", "3", "tb")],
     "mask": ["mask(sa, 'Q', 'q', 'd', 'o')", "mask(sa, null, null, 'd')", "mask(sb, 'y')"],
 }  # fmt: skip

@@ -26,6 +26,7 @@ from tests.engine.local.differential import (
     differences,
     error_differences,
     name_differences,
+    near,
     query_differences,
     spark_table,
 )
@@ -118,6 +119,7 @@ def test_P33_products_of_the_largest_decimals_are_exact() -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.timeout(900)
 def test_P33_every_function_gives_the_values_and_errors_of_Spark(
     spark: SparkSession, local: list[Local]
 ) -> None:
@@ -149,7 +151,10 @@ def test_P33_every_function_gives_the_values_and_every_error_of_compiled_Spark(
 def test_P33_every_aggregate_gives_the_values_and_errors_of_Spark(spark: SparkSession) -> None:
     local, table = LocalTable(), spark_table(spark)
     loose = samples.without_order()
-    items = [call for _, calls in samples.aggregates() for call in calls if call not in loose]
+    pairs = samples.of_pairs()
+    items = [
+        call for _, calls in samples.aggregates() for call in calls if call not in (*loose, *pairs)
+    ]
     plain = [
         item
         for item in items
@@ -164,14 +169,15 @@ def test_P33_every_aggregate_gives_the_values_and_errors_of_Spark(spark: SparkSe
     }
     found = []
     for form, chosen in forms.items():
-        less = loose
+        less, few = loose, pairs
         if "OVER" in form:
             over = form.partition("{}")[2].partition(" FROM")[0]
             less = [item for item in loose if item.partition("(")[0] not in OF_WHOLE_PARTITIONS]
-            chosen, less = ([item + over for item in each] for each in (chosen, less))
+            chosen, less, few = ([item + over for item in each] for each in (chosen, less, pairs))
             form = "SELECT id, {} FROM t ORDER BY id"
         found += query_differences(local, table, chosen, form)
         found += query_differences(local, table, less, form, alike)
+        found += query_differences(local, table, few, form, near)
     windows = [
         f"{function} OVER (PARTITION BY zb ORDER BY {order}{frame})"
         for function, frames in samples.WINDOWS.items()

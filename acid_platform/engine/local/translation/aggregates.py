@@ -10,6 +10,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     BOOLEAN,
     DOUBLE,
     ROUNDED,
+    STRING,
     VOID,
     decimal,
     duckdb_type,
@@ -85,6 +86,74 @@ def _statistic(sql: str) -> str:
     return f"CASE {cases} ELSE {sql} END{ROUNDED}"
 
 
+_COUNT = "CAST(regr_count({a}, {b}){over} AS HUGEINT)"
+
+
+def _sum_of(sql: str) -> str:
+    """The sum of a product over the pairs, of whole numbers and exactly."""
+    both = f"CASE WHEN {{a}} IS NOT NULL AND {{b}} IS NOT NULL THEN CAST({sql} AS HUGEINT) END"
+    return f"CAST(sum({both}){{over}} AS HUGEINT)"
+
+
+def _deviations(x: str, y: str) -> str:
+    """The number of pairs times the sum of products of deviations from the means."""
+    return f"({_COUNT} * {_sum_of(f'{x} * {y}')} - {_sum_of(x)} * {_sum_of(y)})"
+
+
+def _ratio(above: str, below: str, least: int = 1) -> str:
+    """A quotient for `least` pairs or more; Spark's own may differ in its last bits."""
+    quotient = f"CAST({above} AS DOUBLE) / CAST({below} AS DOUBLE)"
+    unsure = needs_spark("a statistic of values that are all equal")
+    cases = f"WHEN {_COUNT} < {least} THEN NULL WHEN {below} = 0 THEN {unsure}"
+    return f"CASE WHEN {_COUNT} = 0 THEN NULL {cases} ELSE {quotient} END{ROUNDED}"
+
+
+_XX, _XY, _YY = _deviations("{b}", "{b}"), _deviations("{a}", "{b}"), _deviations("{a}", "{a}")
+_PAIRS = {
+    "covar_pop": _ratio(_XY, f"({_COUNT} * {_COUNT})"),
+    "covar_samp": _ratio(_XY, f"({_COUNT} * ({_COUNT} - 1))", 2),
+    "regr_avgx": _ratio(_sum_of("{b}"), _COUNT),
+    "regr_avgy": _ratio(_sum_of("{a}"), _COUNT),
+    "regr_intercept": _ratio(
+        f"({_sum_of('{a}')} * {_sum_of('{b} * {b}')} - {_sum_of('{b}')} * {_sum_of('{a} * {b}')})",
+        _XX,
+    ),
+    "regr_slope": _ratio(_XY, _XX),
+    "regr_sxx": _ratio(_XX, _COUNT),
+    "regr_sxy": _ratio(_XY, _COUNT),
+    "regr_syy": _ratio(_YY, _COUNT),
+}
+"""Statistics of pairs (y, x) of whole numbers."""
+
+
+def _near_percentile(accuracy: str, several: bool) -> str:
+    """Spark's is exact as long as it has few values; it then loses some, in an order of its own."""
+    unsure = needs_spark("percentile_approx of many values")
+    share = "p" if several else "{b}"
+    rank = f"greatest(1, CAST(ceil(CAST({share} AS DOUBLE) * count({{a}}){{over}}) AS BIGINT))"
+    found = f"list_sort(list({{a}}){{over}}, 'ASC', 'NULLS LAST')[{rank}]"
+    if several:
+        found = f"list_transform({{b}}, lambda p: {found})"
+    return (
+        f"CASE WHEN count({{a}}){{over}} > {accuracy} // 4 THEN {unsure}"
+        f" WHEN count({{a}}){{over}} > 0 THEN {found} END"
+    )
+
+
+def _array_of_first(types: Sequence[HiveType]) -> HiveType:
+    return _array(types[:1])
+
+
+def _by_extreme(word: str) -> str:
+    """`max_by` or `min_by`: of equal ones Spark takes the last row, in an order of its own."""
+    unsure = needs_spark(f"{word}_by of equal values")
+    ends = f"arg_{word}({{b}}, {{b}}, 2){{over}}"
+    return (
+        f"CASE WHEN len({ends}) > 1 AND {ends}[1] = {ends}[2] THEN {unsure}"
+        f" ELSE arg_{word}_null({{a}}, {{b}}){{over}} END"
+    )
+
+
 def _mode(end: str, ties: bool = True) -> str:
     """The first or last of the most frequent values; `ties`: whether there may be several."""
     most = "list_filter(map_keys(h), lambda k: h[k] = list_max(map_values(h)))"
@@ -156,6 +225,47 @@ AGGREGATES = (
             ("variance", "var_samp"),
             ("var_pop", "var_pop"),
         )
+    ),
+    *(
+        Function(f"{name}(a, b)", ("exactly whole", "exactly whole"), sql, DOUBLE)
+        for name, sql in _PAIRS.items()
+    ),
+    *(
+        Function(
+            f"{name}(a, b{', c' if not accuracy else ''})",
+            ("small", shares) if accuracy else ("small", shares, "accuracy"),
+            _near_percentile(accuracy or "{c}", shares == "shares"),
+            _array_of_first if shares == "shares" else same_type,
+        )
+        for name in ("percentile_approx", "approx_percentile")
+        for accuracy in ("10000", "")
+        for shares in ("share", "shares")
+    ),
+    Function("max_by(a, b)", ("any", "exact"), _by_extreme("max"), same_type),
+    Function("min_by(a, b)", ("any", "exact"), _by_extreme("min"), same_type),
+    *(
+        Function(call.format(name), takes, sql, STRING)
+        for name in ("listagg", "string_agg")
+        for call, takes, sql in (
+            ("{}(a)", ("text",), "string_agg({a}, ''){over}"),
+            ("{}(a, b)", ("text", "word"), "string_agg({a}, {b}){over}"),
+        )
+    ),
+    *(
+        Function(
+            f"listagg(a) WITHIN GROUP (ORDER BY a{way})",
+            ("text",),
+            f"string_agg({{a}}, '' ORDER BY {{a}} {order}){{over}}",
+            STRING,
+            column=f"listagg(a, NULL) WITHIN GROUP (ORDER BY a {order})",
+        )
+        for way, order in (("", "ASC NULLS FIRST"), (" DESC", "DESC NULLS LAST"))
+    ),
+    Function(
+        "percentile_disc(b) WITHIN GROUP (ORDER BY a)",
+        ("exactly real", "share"),
+        "quantile_disc({a}, {b}){over}",
+        DOUBLE,
     ),
     Function("regr_count(a, b)", ("double", "double"), "regr_count({a}, {b}){over}", BIGINT),
     Function("median(a)", ("exactly real",), "quantile_cont({a}, 0.5){over}", DOUBLE),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from acid_platform.engine.local.translation import intervals
 from acid_platform.engine.local.translation.casts import (
     Typed,
     cast,
@@ -21,6 +22,7 @@ from acid_platform.engine.local.translation.casts import (
 from acid_platform.engine.local.translation.duckdb_sql import (
     BIGINT,
     BOOLEAN,
+    DATE,
     INT,
     STRING,
     VOID,
@@ -388,7 +390,28 @@ def concatenated(values: Sequence[Typed]) -> Typed:
     return typed_as(null_with(values, joined), values[0].type)
 
 
+def _dates(first: Typed, last: Typed, by: intervals.Interval) -> Typed:
+    """A sequence of dates by a literal interval."""
+    if {first.type, last.type} != {DATE} or by.months + by.micros <= 0 or not by.days:
+        raise NeedsSpark("a sequence of dates by parts of a day, or backwards")
+    a, b = first.sql, last.sql
+    count, step = f"(CAST({b} - {a} AS BIGINT) // {by.micros // 86_400_000_000 or 1})", ""
+    step = f"{a} + CAST(i * {by.micros // 86_400_000_000} AS INTEGER)"
+    if by.months:
+        count = f"((year({b}) - year({a})) * 12 + month({b}) - month({a})) // {by.months}"
+        step = f"CAST({a} + to_months(CAST(i * {by.months} AS INTEGER)) AS DATE)"
+    unsure = needs_spark("a sequence of dates that is long, or goes backwards")
+    made = f"list_filter(list_transform(range({count} + 1), lambda i: {step}), lambda d: d <= {b})"
+    found = f"CASE WHEN {a} > {b} OR {count} > 100000 THEN {unsure} ELSE {made} END"
+    return typed_as(null_with((first, last), found), array_of(DATE))
+
+
 def _sequence(translator: Translator, node: exp.Expr) -> Typed:
+    if len(node.expressions) == 3 and intervals.is_interval(node.expressions[2]):
+        by = intervals.interval_of(node.expressions[2])
+        assert by is not None
+        start, end = map(translator.value, node.expressions[:2])
+        return _dates(start, end, by)
     values = values_of_call(translator, node, 2, 3)
     if any(value.type.kind not in INTEGRAL for value in values):
         raise NeedsSpark(f"sequence of {', '.join(spark_name(value.type) for value in values)}")

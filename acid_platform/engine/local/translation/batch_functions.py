@@ -47,12 +47,23 @@ def batch_of(takes: str, gives: str, name: str = "", nulls: bool = False) -> Cal
     return register
 
 
-def _without_nulls(compute: Callable[..., Any]) -> Callable[..., Any]:
-    """NULL for a NULL; DuckDB's own way of that takes no NULL as a result."""
+class _Failed(ValueError):
+    """An error whose text begins as in duckdb_sql.py."""
 
-    @wraps(compute)
+
+def _guarded(name: str, batch: _Batch) -> Callable[..., Any]:
+    """NULL for a NULL, which DuckDB's own way of that takes for an error; Spark for a failure."""
+
+    @wraps(batch.compute)
     def computed(*values: Any) -> Any:
-        return None if None in values else compute(*values)
+        if not batch.nulls and None in values:
+            return None
+        try:
+            return batch.compute(*values)
+        except _Failed:
+            raise
+        except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
+            raise needs_spark_error(f"{name}, which failed: {error!r}") from error
 
     return computed
 
@@ -63,7 +74,7 @@ _ADDING = threading.Lock()
 
 def add_functions(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:
     """Makes functions known to all connections of this database: each takes milliseconds, once."""
-    from acid_platform.engine.local.translation import batch_hashes  # noqa: F401
+    from acid_platform.engine.local.translation import batch_documents, batch_hashes  # noqa: F401
 
     with _ADDING:
         added = _ADDED.setdefault(connection, set())
@@ -71,7 +82,7 @@ def add_functions(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -
             batch = BATCHES[name]
             connection.create_function(
                 name,
-                batch.compute if batch.nulls else _without_nulls(batch.compute),
+                _guarded(name, batch),
                 [*batch.takes],
                 batch.gives,
                 null_handling=FunctionNullHandling.SPECIAL,
@@ -80,11 +91,11 @@ def add_functions(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -
 
 
 def needs_spark_error(what: str) -> ValueError:
-    return ValueError(f"[NEEDS_SPARK] {what}")
+    return _Failed(f"[NEEDS_SPARK] {what}")
 
 
 def _no_value(what: str) -> ValueError:
-    return ValueError(f"[NO_VALUE] {what}")
+    return _Failed(f"[NO_VALUE] {what}")
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -141,6 +152,8 @@ def _split_part(text: str, delimiter: str, part: int) -> str:
 
 @batch_of("VARCHAR, VARCHAR", "INTEGER")
 def _levenshtein(text: str, other: str) -> int:
+    if len(text) * len(other) > 10_000_000:
+        raise needs_spark_error("levenshtein of long texts")
     before = list(range(len(other) + 1))
     for i, a in enumerate(text, 1):
         row = [i]
@@ -249,8 +262,14 @@ def _format_number(value: Any, digits: int) -> str | None:
         raise needs_spark_error("format_number with so many digits")
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "∞" if value > 0 else "-∞"
+    exact = Decimal(value)
+    if isinstance(value, float):  # Java has the shortest digits, and rounds by the exact number
+        shortest = Decimal(repr(value))
+        exponent = shortest.as_tuple().exponent
+        if isinstance(exponent, int) and -exponent <= digits:
+            exact = shortest
     with localcontext(prec=400, rounding=ROUND_HALF_EVEN):
-        return format(Decimal(value), f",.{digits}f")
+        return format(exact, f",.{digits}f")
 
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -280,7 +299,7 @@ def _conv(text: str, base: int, to: int) -> str | None:
     if to < 0:
         if value >= 1 << 63:
             raise needs_spark_error("conv of a number beyond 63 bits to a signed one")
-        sign = "-" if negative and value else ""
+        sign = "-" if negative else ""
     digits = ""
     while True:
         value, rest = divmod(value, abs(to))
@@ -317,7 +336,7 @@ def _round_whole(value: int, digits: int, even: int) -> int:
     up = 2 * rest > unit or (2 * rest == unit and (not even or whole % 2 == 1))
     result = (whole + up) * unit * (1 if value >= 0 else -1)
     if not -(1 << 63) <= result < 1 << 63:
-        raise ValueError("[WRONG_TYPE] [ARITHMETIC_OVERFLOW] overflow")
+        raise _Failed("[WRONG_TYPE] [ARITHMETIC_OVERFLOW] overflow")
     return result
 
 
@@ -363,6 +382,17 @@ def _pow(value: float, power: float) -> float:
     if abs(result) > 1 << 53:
         raise needs_spark_error("a power that C and Java may round differently")
     return float(result)
+
+
+@batch_of("DOUBLE, DOUBLE", "DOUBLE")
+def _hypot(a: float, b: float) -> float:
+    """The hypotenuse of whole numbers, if it is a whole number."""
+    if not (a.is_integer() and b.is_integer() and abs(a) < 1e15 and abs(b) < 1e15):
+        raise needs_spark_error("a hypotenuse that C and Java may round differently")
+    squares = int(a) ** 2 + int(b) ** 2
+    if math.isqrt(squares) ** 2 != squares:
+        raise needs_spark_error("a hypotenuse that C and Java may round differently")
+    return float(math.isqrt(squares))
 
 
 @batch_of("DOUBLE, DOUBLE, DOUBLE, BIGINT", "BIGINT")

@@ -7,6 +7,8 @@ import hashlib
 import hmac
 import struct
 import zlib
+from collections.abc import Callable
+from typing import Any
 
 from acid_platform.engine.local.translation.batch_functions import batch_of, needs_spark_error
 
@@ -56,6 +58,14 @@ def _base64_text(value: bytes) -> str:
 @batch_of("BLOB", "VARCHAR")
 def _base32_text(value: bytes) -> str:
     return base64.b32encode(value).decode()
+
+
+@batch_of("VARCHAR", "BLOB")
+def _unbase32(text: str) -> bytes:
+    try:
+        return base64.b32decode(text)
+    except ValueError:
+        raise needs_spark_error("from_base32 of a text that is not strictly in base 32") from None
 
 
 @batch_of("VARCHAR", "BLOB")
@@ -186,6 +196,24 @@ def _hash_bytes(value: bytes | None, seed: int) -> int:
     return _finished(hash_, len(value))
 
 
+def _of_lists(kind: str, gives: str, name: str, compute: Callable[..., int]) -> None:
+    """The hash of an array is that of one element after another."""
+
+    def folded(values: list[Any] | None, seed: int) -> int:
+        for value in values or ():
+            seed = compute(value, seed)
+        return seed
+
+    batch_of(f"{kind}[], {gives}", gives, f"{name}s", nulls=True)(folded)
+
+
+for _kind, _name, _compute in (
+    ("INTEGER", "hash_int", _hash_int),
+    ("BIGINT", "hash_long", _hash_long),
+    ("BLOB", "hash_bytes", _hash_bytes),
+):
+    _of_lists(_kind, "INTEGER", _name, _compute)
+
 _P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
 _P4, _P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
 
@@ -247,3 +275,11 @@ def _xx_bytes(value: bytes | None, seed: int) -> int:
     for byte in value[position:]:
         hash_ = _left(hash_ ^ byte * _P5 & _64, 11) * _P1 & _64
     return _ended(hash_)
+
+
+for _kind, _name, _compute in (
+    ("INTEGER", "xx_int", _xx_int),
+    ("BIGINT", "xx_long", _xx_long),
+    ("BLOB", "xx_bytes", _xx_bytes),
+):
+    _of_lists(_kind, "BIGINT", _name, _compute)

@@ -17,10 +17,12 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     DOUBLE,
     FLOAT,
     INT,
+    NTZ,
     SMALLINT,
     STRING,
     TIMESTAMP,
     TINYINT,
+    VARIANT,
     VOID,
     decimal,
     duckdb_type,
@@ -54,6 +56,8 @@ class Typed:
     """The type of a column whose `type` does not tell it (`HiveType.is_told`), or of a field that
     is a CHAR or has one inside. The value of a CHAR has no trailing blanks here; those inside of a
     nested value have."""
+    span: object = None
+    """An interval, which has no SQL of its own."""
     is_field: bool = False
     """Whether it is a field of a column, which a result shows as a string."""
 
@@ -72,6 +76,8 @@ def named_type(to: exp.DataType) -> HiveType:
         exp.DType.DATE: DATE,
         exp.DType.TIMESTAMPTZ: TIMESTAMP,  # sqlglot's name for Spark's TIMESTAMP
         exp.DType.TIMESTAMPLTZ: TIMESTAMP,
+        exp.DType.TIMESTAMP: TIMESTAMP,  # as a call
+        exp.DType.TIMESTAMPNTZ: NTZ,
     }
     if to.this == exp.DType.DECIMAL:
         sizes = [int(size.name) for size in to.expressions]
@@ -110,6 +116,8 @@ def cast(value: Typed, target: HiveType) -> Typed:
             | ("float", "double")
             | ("date", "timestamp")
             | ("timestamp", "date")
+            | ("timestamp_ntz", ("timestamp" | "date"))
+            | (("timestamp" | "date"), "timestamp_ntz")
         ):
             return replace(result, sql=_plain(value, target))
         case (("tinyint" | "smallint" | "int" | "bigint"), "boolean"):
@@ -147,9 +155,15 @@ def _constant(value: Typed, target: HiveType) -> Typed | None:
     literal, constant = value.literal, None
     if isinstance(literal, tuple):
         return None
-    if isinstance(literal, str):
+    if isinstance(literal, str) and target == NTZ:
+        if (cut := ntz_text(literal)) is None:
+            raise NeedsSpark(f"CAST of {text(literal)} to {target}")
+        constant = text(cut)
+    elif isinstance(literal, str):
         if target in (DATE, TIMESTAMP):
             read = literals.date if target == DATE else literals.timestamp
+            if target == TIMESTAMP and re.fullmatch(_TEXTS["timestamp"] + "Z", literal):
+                literal = literal.removesuffix("Z")
             try:
                 constant = text(read(literal, literal).isoformat())
             except InvalidExpression:
@@ -174,6 +188,16 @@ def _constant(value: Typed, target: HiveType) -> Typed | None:
     if constant is None:
         return None
     return Typed(f"CAST({constant} AS {duckdb_type(target)})", target)
+
+
+def ntz_text(literal: str) -> str | None:
+    """The text of a TIMESTAMP_NTZ to the microsecond; None for one of another form."""
+    if not re.fullmatch(_TEXTS["timestamp"].replace("1,6", "1,9"), literal):
+        return None
+    try:
+        return literals.timestamp(literal[:26], literal).isoformat(" ")
+    except InvalidExpression:
+        return None
 
 
 def _day_of(literal: str) -> str | None:
@@ -309,7 +333,7 @@ def common(values: Sequence[Typed]) -> list[Typed]:
         exact = any(value.type.kind == "decimal" for value in others)
         values = [_with_own_digits(value, whole, exact) for value in values]
     kind = widest(value.type for value in values)
-    if kind is None or kind.nested:
+    if kind is None or kind.nested or kind == VARIANT:
         kinds = ", ".join(spark_name(value.type) for value in values)
         raise NeedsSpark(f"a comparison of {kinds}")
     if kind == VOID:

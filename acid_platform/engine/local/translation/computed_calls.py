@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from acid_platform.engine.local.translation import arithmetic
 from acid_platform.engine.local.translation.casts import Typed, cast, compared
+from acid_platform.engine.local.translation.dates import floored
 from acid_platform.engine.local.translation.duckdb_sql import (
     BIGINT,
     BINARY,
@@ -33,6 +34,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     widest,
     wrong_type,
 )
+from acid_platform.engine.local.translation.intervals import Interval, moved
 from acid_platform.engine.local.translation.signatures import STRINGS
 from acid_platform.engine.local.translation.text_patterns import re2_pattern, unless_line_ends
 from acid_platform.errors import NeedsSpark
@@ -56,12 +58,18 @@ def tried(node: type[exp.Expr], left: Typed, right: Typed) -> Typed:
     return replace(value, sql=f"TRY({value.sql})")
 
 
+_BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
+
+
 def positive_rest(left: Typed, right: Typed) -> Typed:
     if not {left.type.kind, right.type.kind} <= {*INTEGRAL}:
         raise NeedsSpark(f"pmod of {spark_name(left.type)} and {spark_name(right.type)}")
     rest = arithmetic.binary(exp.Mod, left, right)
     kind = duckdb_type(rest.type)
-    again = f"CAST((CAST({rest.sql} AS HUGEINT) + {right.sql}) % {right.sql} AS {kind})"
+    total = f"(CAST({rest.sql} AS HUGEINT) + {right.sql})"
+    limit = f"{1 << _BITS[rest.type.kind]}::HUGEINT"
+    wraps = f"WHEN {total} < -{limit} THEN {needs_spark('pmod of numbers whose sum overflows')}"
+    again = f"CASE {wraps} ELSE CAST({total} % {right.sql} AS {kind}) END"
     return replace(rest, sql=f"(CASE WHEN {rest.sql} < 0 THEN {again} ELSE {rest.sql} END)")
 
 
@@ -122,7 +130,8 @@ def matched_pattern(value: Typed, pattern: Typed, sql: str, kind: HiveType) -> T
     found = re2_pattern(str(pattern.literal))
     if found.may_be_empty and not sql.startswith("regexp_matches"):
         raise NeedsSpark(f"a pattern that may match nothing: {pattern.literal!r}")
-    if re.search(r"(?<!\[)\^", found.text) and not sql.startswith("regexp_matches"):
+    first_only = sql.startswith(("regexp_matches", "CAST(CASE"))
+    if re.search(r"(?<!\[)\^", found.text) and not first_only:
         raise NeedsSpark(f"several matches of a pattern with ^: {pattern.literal!r}")
     result = unless_line_ends(found, value.sql, sql.format(value.sql, text(found.text)))
     return Typed(f"({result})", kind)
@@ -281,21 +290,36 @@ def decoded_case(value: Typed, *given: Typed) -> Typed:
     return Typed(f"(CASE {cases} ELSE {cast(other, kind).sql} END)", kind)
 
 
+def jaro_winkler(text: Typed, other: Typed) -> Typed:
+    """Spark prefers equal beginnings of all texts, DuckDB those of similar ones."""
+    a, b = text.sql, other.sql
+    unsure = needs_spark("jaro_winkler_similarity of texts that are hardly similar, or not ASCII")
+    beyond = f"regexp_matches({a} || {b}, '[^\\x{{00}}-\\x{{7F}}]')"
+    boosted = f"left({a}, 1) = left({b}, 1) AND jaro_similarity({a}, {b}) < 0.71"
+    cases = f"WHEN {a} = {b} THEN 1.0 WHEN {beyond} OR ({boosted}) THEN {unsure}"
+    return Typed(f"(CASE {cases} ELSE jaro_winkler_similarity({a}, {b}) END)::DOUBLE", DOUBLE)
+
+
 def hashed_values(prefix: str, kind: HiveType, values: Sequence[Typed]) -> Typed:
     sql = "42"
     for value in values:
         own = value.type
         if own == VOID:
             continue
-        if (own.kind in INTEGRAL and own != BIGINT) or own in (BOOLEAN, DATE):
-            number = f"{value.sql} - DATE '1970-01-01'" if own == DATE else value.sql
-            sql = f"acid_{prefix}_int(CAST({number} AS INTEGER), {sql})"
-        elif own in (BIGINT, TIMESTAMP):
-            number = f"epoch_us({value.sql})" if own == TIMESTAMP else value.sql
-            sql = f"acid_{prefix}_long({number}, {sql})"
-        elif own in (STRING, BINARY):
-            given = f"encode({value.sql})" if own == STRING else value.sql
-            sql = f"acid_{prefix}_bytes({given}, {sql})"
+        given = value.sql
+        inner = own.children[0][1] if own.kind == "array" else own
+        several = "s" * (own.kind == "array")
+        if (inner.kind in INTEGRAL and inner != BIGINT) or (own in (BOOLEAN, DATE)):
+            number = f"{given} - DATE '1970-01-01'" if own == DATE else given
+            ints = "INTEGER[]" if several else "INTEGER"
+            sql = f"acid_{prefix}_int{several}(CAST({number} AS {ints}), {sql})"
+        elif inner == BIGINT or own == TIMESTAMP:
+            number = f"epoch_us({given})" if own == TIMESTAMP else given
+            sql = f"acid_{prefix}_long{several}({number}, {sql})"
+        elif inner == STRING or own == BINARY:
+            given = f"encode({given})" if own == STRING else given
+            given = f"list_transform({given}, lambda e: encode(e))" if several else given
+            sql = f"acid_{prefix}_bytes{several}({given}, {sql})"
         else:
             raise NeedsSpark(f"a hash of {spark_name(own)}")
     return Typed(f"CAST({sql} AS {duckdb_type(kind)})", kind)
@@ -338,3 +362,59 @@ def unless_nan(value: Typed, other: Typed) -> Typed:
 def asserted(value: Typed) -> Typed:
     failure = no_value("[USER_RAISED_EXCEPTION] a condition of assert_true is not true")
     return Typed(f"CASE WHEN NOT coalesce({value.sql}, false) THEN {failure} END", VOID)
+
+
+def tried_move(value: Typed, by: Typed, back: bool) -> Typed:
+    """`try_add` and `try_subtract` of a date or timestamp and an interval."""
+    assert isinstance(by.span, Interval)
+    if _MAY_FAIL.search(value.sql):
+        raise NeedsSpark("a try_ function of a value that may fail itself")
+    found = moved(value, by.span, back)
+    unsure = needs_spark("a date that is moved beyond its range")
+    cases = f"WHEN {value.sql} IS NOT NULL AND TRY({found.sql}) IS NULL THEN {unsure}"
+    return Typed(f"(CASE {cases} ELSE {found.sql} END)", found.type)
+
+
+def bucket_of(width: Typed, value: Typed, origin: Typed | None = None) -> Typed:
+    """`time_bucket`, by days and parts of them."""
+    assert isinstance(width.span, Interval)
+    micros = width.span.micros
+    fixed = origin is None or re.fullmatch(r"CAST\('[^']*' AS TIMESTAMP\)", origin.sql)
+    if micros <= 0 or not fixed:
+        raise NeedsSpark("time_bucket by months or backwards, or from a time that is no literal")
+    start = "0" if origin is None else f"epoch_us({origin.sql})"
+    number = floored(f"(epoch_us({value.sql}) - {start})", micros)
+    return Typed(f"make_timestamp({start} + {number} * {micros})", TIMESTAMP)
+
+
+def _counted(spans: Sequence[Typed]) -> list[int]:
+    """Intervals of one kind as numbers. Raises NeedsSpark."""
+    intervals = [span.span for span in spans]
+    assert all(isinstance(interval, Interval) for interval in intervals)
+    if len({bool(i.ends[0] in ("YEAR", "MONTH")) for i in intervals}) > 1:  # type: ignore[attr-defined]
+        raise NeedsSpark("intervals of several kinds")
+    return [i.months + i.micros for i in intervals]  # type: ignore[attr-defined]
+
+
+def sign_of_interval(value: Typed) -> Typed:
+    [number] = _counted([value])
+    return Typed(f"{(number > 0) - (number < 0)}::DOUBLE", DOUBLE)
+
+
+def bucket_of_intervals(value: Typed, low: Typed, high: Typed, count: Typed) -> Typed:
+    numbers = ", ".join(f"{number}::DOUBLE" for number in _counted([value, low, high]))
+    return Typed(f"acid_width_bucket({numbers}, {count.sql})", BIGINT)
+
+
+def exactly_whole(sql: str) -> str:
+    unsure = needs_spark("XPath of a number that is no whole one, or beyond 32,767")
+    value = f"list_transform([{sql}], lambda x: CASE WHEN x <> floor(x) OR abs(x) > 32767"
+    return f"{value} THEN {unsure} ELSE x END)[1]"
+
+
+def moment_of_decimal(value: Typed) -> Typed:
+    precision, scale = value.type.sizes
+    if scale > 6 or precision - scale > 12:
+        raise NeedsSpark(f"timestamp_seconds of {spark_name(value.type)}")
+    micros = f"CAST(CAST({value.sql} AS DECIMAL(24,6)) * 1000000::DECIMAL(7,0) AS BIGINT)"
+    return Typed(f"make_timestamp({micros})", TIMESTAMP)

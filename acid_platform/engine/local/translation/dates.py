@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -24,6 +25,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     no_value,
     spark_name,
     text,
+    without_errors,
 )
 from acid_platform.engine.local.translation.signatures import (
     Construct,
@@ -134,6 +136,10 @@ def parts_of_call(node: exp.Expr, *counts: int) -> list[exp.Expr]:
 def _field_of(translator: Translator, name: str, node: exp.Expr) -> Typed:
     if name.upper() not in _FIELD_OF:
         raise NeedsSpark(f"the part {name} of a date")
+    from acid_platform.engine.local.translation import intervals
+
+    if intervals.is_interval(node) and (interval := intervals.interval_of(node)) is not None:
+        return intervals.part_of(interval, _FIELD_OF[name.upper()])
     sql, kind, takes, _ = _FIELDS[_FIELD_OF[name.upper()]]
     given = date_argument(translator.value(node), takes, f"the {name}")
     return Typed(f"CAST({sql.format(a=given)} AS {duckdb_type(kind)})", kind)
@@ -294,9 +300,9 @@ def _parsed(kind: HiveType, failing: bool) -> Callable[[Translator, exp.Expr], T
         if value.type in (DATE, TIMESTAMP):
             return cast(value, kind)
         if not format_:
-            if not failing:
-                raise NeedsSpark(f"{node.name} without a pattern")
-            return cast(Typed(date_argument(value, "text", node.name), STRING, value.literal), kind)
+            text_ = Typed(date_argument(value, "text", node.name), STRING, value.literal)
+            found = cast(text_, kind)
+            return found if failing else replace(found, sql=without_errors(found.sql))
         sql = _read(value, _literal(format_[0], f"a pattern of {node.name}"), node.name, failing)
         return Typed(f"CAST({sql} AS {duckdb_type(kind)})", kind)
 

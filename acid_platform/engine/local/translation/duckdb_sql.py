@@ -39,9 +39,19 @@ STRING = HiveType("string")
 BINARY = HiveType("binary")
 DATE = HiveType("date")
 TIMESTAMP = HiveType("timestamp")
+NTZ = HiveType("timestamp_ntz")
+VARIANT = HiveType("variant")
+"""Which no table has here: values on the way to others. A variant is the text of its JSON."""
 
 NUMERIC = (*INTEGRAL, *FLOATING, "decimal")
-_DUCKDB = {"void": '"NULL"', "int": "INTEGER", "string": "VARCHAR", "binary": "BLOB"}
+_DUCKDB = {
+    "void": '"NULL"',
+    "timestamp_ntz": "TIMESTAMP",
+    "variant": "VARCHAR",
+    "int": "INTEGER",
+    "string": "VARCHAR",
+    "binary": "BLOB",
+}
 """The types that have another name in DuckDB."""
 
 
@@ -112,7 +122,7 @@ def take_room(characters: int) -> None:
 
 def ordered(kind: HiveType) -> bool:
     """Whether both engines order the values of the type alike."""
-    return not kind.nested and kind != VOID
+    return not kind.nested and kind not in (VOID, VARIANT)
 
 
 def spark_name(hive: HiveType) -> str:
@@ -195,6 +205,7 @@ _OURS = re.compile(
     r"\[(WRONG_TYPE|TOO_LONG|NO_VALUE|NEEDS_SPARK)\] ([^\n]*?)(?:' to INT8)?(?:\n|$)"
 )
 _FAILURE = re.compile(r"error\(('(?:[^']|'')*')\)")
+_WRONG = re.compile(r"error\('\[WRONG_TYPE\](?:[^']|'')*'\)")
 _OUT_OF_RANGE = re.compile(r"(?:Conversion|Out of Range) Error: ([^\n]*)")
 _SEVERAL_ROWS = "More than one row returned by a subquery"
 _NO_ROOM = re.compile(r"(Out of Memory|IO) Error: ([^\n]*)")
@@ -220,6 +231,11 @@ def needs_spark(reason: str) -> str:
 def not_volatile(sql: str) -> str:
     """SQL that fails alike, for the keys of a window: DuckDB takes no call of `error` there."""
     return _FAILURE.sub(r"CAST(\1 AS TINYINT)", sql)
+
+
+def without_errors(sql: str) -> str:
+    """SQL that gives NULL where the value is wrong."""
+    return _WRONG.sub("NULL", sql)
 
 
 def too_long(prefix: str, number: str) -> str:

@@ -1,7 +1,7 @@
 """From an expression of Spark's SQL to DuckDB's SQL, with the type that Spark gives it.
 
-Only what stands in CONSTRUCTS and in functions.py is translated; everything else raises NeedsSpark,
-which names it.
+Only what stands in CONSTRUCTS, in library.py and in functions.py is translated; everything else
+raises NeedsSpark, which names it.
 Types are cast explicitly wherever Spark casts, so that DuckDB has nothing to decide.
 """
 
@@ -54,7 +54,7 @@ from acid_platform.engine.local.translation.library import SIGNATURES, library_c
 from acid_platform.engine.local.translation.library import call as library
 from acid_platform.engine.local.translation.signatures import Construct, Function, called
 from acid_platform.errors import NeedsSpark, UnknownColumn
-from acid_platform.layout.types import INTEGRAL
+from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType
 from acid_platform.predicates import literals
 from acid_platform.predicates.analysis import parsed
 from acid_platform.predicates.grammar import COMPARISONS
@@ -104,7 +104,7 @@ class Translator:
             *_CAST_PARTS
         }:
             return _within_room(self._cast(node))  # sqlglot's class for Spark's CAST
-        if (found := library_call(node, self.value)) is not None:
+        if (found := library_call(node, self._argument)) is not None:
             return _within_room(found)
         construct = CONSTRUCTS.get(type(node))
         if isinstance(node, exp.Anonymous):
@@ -130,9 +130,7 @@ class Translator:
         return Typed("true" if node.this else "false", BOOLEAN)
 
     def _binary(self, node: exp.HexString) -> Typed:
-        if len(node.this) % 2:
-            raise NeedsSpark(node.sql("spark"))
-        return Typed(f"unhex('{node.this}')", BINARY)
+        return Typed(f"unhex('{'0' * (len(node.this) % 2)}{node.this}')", BINARY)
 
     def _null(self, _: exp.Null) -> Typed:
         return Typed("NULL", VOID)
@@ -160,7 +158,7 @@ class Translator:
             return self._usable([part.name for part in node.parts])
         return field_of(self.value(node.this), [node.expression.name])
 
-    def _parameter(self, node: exp.Identifier) -> Typed:
+    def _parameter(self, node: exp.Expr) -> Typed:
         translating().varying += 1
         value = self.parameters.get(node.name.lower())
         if value is None:
@@ -189,6 +187,12 @@ class Translator:
     def resolve(self, parts: Sequence[str]) -> Typed:
         """The column that a name means."""
         return self.scope.resolve(parts)
+
+    def _argument(self, node: exp.Expr) -> Typed:
+        """An argument of a call: an interval has no value of its own."""
+        if intervals.is_interval(node):
+            return Typed("", HiveType("interval"), span=intervals.interval_of(node))
+        return self.value(node)
 
     def _paren(self, node: exp.Paren) -> Typed:
         return self.value(node.this)
@@ -245,9 +249,21 @@ class Translator:
             raise NeedsSpark(node.sql("spark"))
         if isinstance(node.this, exp.Tuple):
             return self._in_tuples(node)
-        value, *members = common([self.value(node.this), *map(self.value, node.expressions)])
+        given = [self.value(node.this), *map(self.value, node.expressions)]
+        if given[0].type.kind == "struct":
+            return self._in_structs(given)
+        value, *members = common(given)
         inside = ", ".join(member.sql for member in members)
         return Typed(f"({value.sql} IN ({inside}))", BOOLEAN)
+
+    def _in_structs(self, given: Sequence[Typed]) -> Typed:
+        kinds = {value.type for value in given}
+        if len(kinds) > 1 or any(
+            inner.kind in ("array", "map", *FLOATING) for inner in given[0].type.walk()
+        ):
+            raise NeedsSpark("IN with structs of several types, or of floats, arrays or maps")
+        value, *members = (each.sql for each in given)
+        return Typed(f"({value} IN ({', '.join(members)}))", BOOLEAN)
 
     def _in_tuples(self, node: exp.In) -> Typed:
         """Spark compares structs, whose NULLs are equal, and which must be of one type."""

@@ -22,6 +22,8 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     DATE,
     INT,
     TIMESTAMP,
+    TINYINT,
+    decimal,
     duckdb_type,
     needs_spark,
     spark_name,
@@ -30,6 +32,7 @@ from acid_platform.engine.local.translation.signatures import (
     Construct,
 )
 from acid_platform.errors import NeedsSpark
+from acid_platform.layout.types import HiveType
 
 if TYPE_CHECKING:
     from acid_platform.engine.local.translation.expressions import Translator
@@ -55,6 +58,32 @@ class Interval:
     months: int = 0
     micros: int = 0
     days: bool = True
+    ends: tuple[str, str] = ("", "")
+    """The largest and the smallest unit of its type."""
+
+    @property
+    def printed(self) -> str:
+        """As Spark prints it. Raises NeedsSpark."""
+        first, last = self.ends
+        sign, micros = "-" if self.micros + self.months < 0 else "", abs(self.micros)
+        years, months = divmod(abs(self.months), 12)
+        seconds, fraction = divmod(micros, 1_000_000)
+        parts = {
+            "YEAR": str(years),
+            "MONTH": str(months if first == "YEAR" else abs(self.months)),
+            "DAY": str(seconds // 86_400),
+            "HOUR": f"{seconds // 3600 % 24 if first == 'DAY' else seconds // 3600:02}",
+            "MINUTE": f"{seconds // 60 % 60 if first != 'MINUTE' else seconds // 60:02}",
+            "SECOND": f"{seconds % 60 if first != 'SECOND' else seconds:02}",
+        }
+        if fraction:
+            parts["SECOND"] += f".{fraction:06}".rstrip("0")
+        names = [*parts]
+        written = names[names.index(first) : names.index(last) + 1]
+        signs = {"MONTH": "-", "HOUR": " ", "MINUTE": ":", "SECOND": ":"}
+        value = "".join(signs.get(n, "") * (n != first) + parts[n] for n in written)
+        unit = first if first == last else f"{first} TO {last}"
+        return f"INTERVAL '{sign}{value}' {unit}"
 
 
 _SPANS = {
@@ -66,6 +95,8 @@ _SPANS = {
     ("HOUR", "SECOND"): r"(?P<HOUR>\d+):(?P<MINUTE>\d+):(?P<SECOND>\d+(\.\d{1,6})?)",
     ("MINUTE", "SECOND"): r"(?P<MINUTE>\d+):(?P<SECOND>\d+(\.\d{1,6})?)",
 }
+_WHOLE_UNITS = {"QUARTER": "MONTH", "WEEK": "DAY", "MILLISECOND": "SECOND", "MICROSECOND": "SECOND"}
+_ORDER = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 _MOST_OF_PART = {"MONTH": 11, "HOUR": 23, "MINUTE": 59, "SECOND": 59}
 _MOST_MICROS = FEW_DAYS * 86_400_000_000
 
@@ -75,14 +106,18 @@ def interval_of(node: exp.Expr) -> Interval | None:
 
     Raises NeedsSpark for an interval that is not translated.
     """
-    if isinstance(node, exp.Add) and isinstance(node.right, exp.Interval):
+    if isinstance(node, exp.Add) and is_interval(node):
         left, right = interval_of(node.left), interval_of(node.right)
         if left is None or right is None:
             return None
         if bool(left.months) != bool(right.months):
             raise NeedsSpark(node.sql("spark"))
+        units = sorted((*left.ends, *right.ends), key=_ORDER.index)
         return Interval(
-            left.months + right.months, left.micros + right.micros, left.days and right.days
+            left.months + right.months,
+            left.micros + right.micros,
+            left.days and right.days,
+            (units[0], units[-1]),
         )
     if not isinstance(node, exp.Interval):
         return None
@@ -121,7 +156,35 @@ def interval_of(node: exp.Expr) -> Interval | None:
     days = {*given} <= {"DAY", "WEEK", "MONTH", "YEAR"}
     if abs(months) > FEW_DAYS or abs(micros) > _MOST_MICROS:
         raise NeedsSpark(node.sql("spark"))
-    return Interval(months, micros, days)
+    units = [_WHOLE_UNITS.get(part, part) for part in given]
+    return Interval(months, micros, days, (units[0], units[-1]))
+
+
+def is_interval(node: exp.Expr) -> bool:
+    """Whether it is written as a literal interval."""
+    if isinstance(node, exp.Add):
+        return is_interval(node.left) and is_interval(node.right)
+    return isinstance(node, exp.Interval)
+
+
+def part_of(interval: Interval, part: str) -> Typed:
+    """`extract` of a literal interval."""
+    months = interval.ends[0] in ("YEAR", "MONTH")
+    sign = -1 if interval.months + interval.micros < 0 else 1
+    micros = abs(interval.micros)
+    values: dict[tuple[str, bool], tuple[int | Decimal, HiveType]] = {
+        ("YEAR", True): (abs(interval.months) // 12, INT),
+        ("MONTH", True): (abs(interval.months) % 12, TINYINT),
+        ("DAY", False): (micros // 86_400_000_000, INT),
+        ("HOUR", False): (micros // 3_600_000_000 % 24, TINYINT),
+        ("MINUTE", False): (micros // 60_000_000 % 60, TINYINT),
+        ("SECOND", False): (Decimal(micros % 60_000_000) / 1_000_000, decimal(8, 6)),
+    }
+    first, last = map(_ORDER.index, interval.ends)
+    if (part, months) not in values or not first <= _ORDER.index(part) <= last:
+        raise NeedsSpark(f"the {part} of an interval")
+    value, kind = values[part, months]
+    return Typed(f"CAST('{sign * value}' AS {duckdb_type(kind)})", kind)
 
 
 def moved(value: Typed, by: Interval, back: bool = False) -> Typed:

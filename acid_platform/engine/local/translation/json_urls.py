@@ -14,9 +14,12 @@ from sqlglot import exp
 
 from acid_platform.engine.local.translation.casts import Typed, cast
 from acid_platform.engine.local.translation.duckdb_sql import (
+    BIGINT,
+    BOOLEAN,
     DATE,
     INT,
     STRING,
+    VARIANT,
     needs_spark,
     no_value,
     spark_name,
@@ -141,6 +144,39 @@ def _written(value: str, kind: HiveType, depth: int) -> str:
         case _ if kind.kind in INTEGRAL:
             return f"CAST({value} AS VARCHAR)"
     raise NeedsSpark(f"to_json of {spark_name(kind)}")
+
+
+def variant_part(value: Typed, path: Typed, kind: Typed | None = None) -> Typed:
+    """`variant_get`: what stands at a path, as a value of exactly that type."""
+    written = str(path.literal)
+    if not re.fullmatch(rf"\$({_STEP.pattern})*", written):
+        raise NeedsSpark(f"variant_get with the path {written!r}")
+    at = text(
+        "$"
+        + "".join(
+            f".{match[1] or match[2]}" if match[3] is None else f"[{match[3]}]"
+            for match in _STEP.finditer(written)
+        )
+    )
+    part = f"json_extract({value.sql}, {at})"
+    if kind is None:
+        return Typed(f"CAST({part} AS VARCHAR)", VARIANT)
+    unsure = needs_spark("a part of a variant of another type")
+    found = {
+        "int": ("IN ('BIGINT', 'UBIGINT')", f"TRY(CAST({part} AS INTEGER))", INT),
+        "bigint": ("IN ('BIGINT', 'UBIGINT')", f"TRY(CAST({part} AS BIGINT))", BIGINT),
+        "string": ("= 'VARCHAR'", f"json_extract_string({value.sql}, {at})", STRING),
+        "boolean": ("= 'BOOLEAN'", f"CAST({part} AS BOOLEAN)", BOOLEAN),
+    }.get(str(kind.literal).lower())
+    if found is None:
+        raise NeedsSpark(f"variant_get as {kind.literal}")
+    test, sql, own = found
+    own_kind = f"json_type({value.sql}, {at})"
+    cases = (
+        f"WHEN {part} IS NULL OR {own_kind} = 'NULL' THEN NULL"
+        f" WHEN {own_kind} {test} THEN coalesce({sql}, {unsure}) ELSE {unsure}"
+    )
+    return Typed(f"(CASE {cases} END)", own)
 
 
 # --- URLs ----------------------------------------------------------------------------------------

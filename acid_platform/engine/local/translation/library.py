@@ -25,7 +25,9 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     spark_name,
     text,
 )
-from acid_platform.engine.local.translation.printed_names import arguments_of
+from acid_platform.engine.local.translation.functions import arguments_of
+from acid_platform.engine.local.translation.json_urls import variant_part
+from acid_platform.engine.local.translation.number_formats import as_text, read_number
 from acid_platform.engine.local.translation.signatures import STRINGS, Signature, refused
 
 SIGNATURES: dict[str, list[Signature]] = {}
@@ -112,8 +114,8 @@ _("locate|position(string, string)", "int", "instr({1}, {0})")
 _("locate|position(string, string, digits)", "int",
   computed.located_text)
 _("left(bytes, int)", "binary", "acid_substring_bytes({0}, 1, {1})")
-_("left(string, int)", "string", "left({0}, greatest({1}, 0))")
-_("right(string, int)", "string", "right({0}, greatest({1}, 0))")
+_("left(string, int)", "string", "CASE WHEN {1} IS NOT NULL THEN left({0}, greatest({1}, 0)) END")
+_("right(string, int)", "string", "CASE WHEN {1} IS NOT NULL THEN right({0}, greatest({1}, 0)) END")
 _("levenshtein(string, string)", "int", "acid_levenshtein({all})")
 _("levenshtein(string, string, digits)", "int",
   "CASE WHEN acid_levenshtein({0}, {1}) > {2} THEN -1 WHEN {2} IS NOT NULL"
@@ -233,10 +235,10 @@ _("sign|signum(double)", "double",
   _NAN + "CASE WHEN {0} > 0 THEN 1 WHEN {0} < 0 THEN -1 ELSE {0} END END")
 _("factorial(int)", "bigint", "CASE WHEN {0} BETWEEN 0 AND 20 THEN factorial({0}) END")
 _("conv(string, int, int)", "string", "acid_conv({all})")
-_("format_number(bigint, int)", "string",
+_("format_number(bigint, integer)", "string",
   lambda a, digits: computed.grouped_digits(cast(a, decimal(19, 0)), digits))
-_("format_number(decimal, int)", "string", computed.grouped_digits)
-_("format_number(double, int)", "string", "acid_format_double({all})")
+_("format_number(decimal, integer)", "string", computed.grouped_digits)
+_("format_number(double, integer)", "string", "acid_format_double({all})")
 _("width_bucket(double, double, double, bigint)", "bigint", "acid_width_bucket({all})")
 _("abs(number)", "", computed.absolute)
 _("isnan(double)", "boolean", "coalesce(isnan({0}), false)")
@@ -265,6 +267,42 @@ _("negative(number)", "", arithmetic.negated)
 _("positive(number)", "0", "{0}")
 _("pmod(number, number)", "", computed.positive_rest)
 _("bround(decimal, digits)", "", lambda a, to: computed.rounded_to(a, to, "bround"))
+_("to_number|try_to_number(text, word)", "", read_number)
+_("to_char|to_varchar(any, word)", "", as_text)
+_("try_add(day, int)", "", lambda a, b: call("date_add", a, b))
+_("try_subtract(day, int)", "", lambda a, b: call("date_sub", a, b))
+_("try_add(any, interval)", "", lambda a, by: computed.tried_move(a, by, False))
+_("try_subtract(any, interval)", "", lambda a, by: computed.tried_move(a, by, True))
+_("time_bucket(interval, moment)", "timestamp", computed.bucket_of)
+_("time_bucket(interval, moment, moment)", "timestamp", computed.bucket_of)
+_("jaro_winkler_similarity(string, string)", "double", computed.jaro_winkler)
+_("width_bucket(interval, interval, interval, bigint)", "bigint", computed.bucket_of_intervals)
+_("sign|signum(interval)", "double", computed.sign_of_interval)
+_("hypot(double, double)", "double", "acid_hypot({all})")
+_("bitmap_bit_position(bigint)", "bigint",
+  "CASE WHEN {0} > 0 THEN ({0} - 1) % 32768 ELSE -({0} % 32768) END")
+_("bitmap_bucket_number(bigint)", "bigint",
+  "CASE WHEN {0} > 0 THEN 1 + ({0} - 1) // 32768 ELSE {0} // 32768 END")
+_("bitmap_count(bytes)", "bigint", "bit_count({0}::BIT)")
+_("from_base32(text)", "binary", "acid_unbase32({0})")
+# --- vectors, XML and variants --------------------------------------------------------------------
+_("vector_inner_product(floats, floats)", "float", "acid_vector_product({all})")
+_("vector_l2_distance(floats, floats)", "float", "acid_vector_distance({all})")
+_("vector_norm(floats, real)", "float", "acid_vector_norm({all})")
+_("vector_normalize(floats, real)", "floats", "acid_vector_normalized({all})")
+_("xpath(text, word)", "strings", "acid_xpath({all})")
+_("xpath_boolean(text, word)", "boolean", "acid_xpath_boolean({all})")
+_("xpath_string(text, word)", "string", "acid_xpath_string({all})")
+_("xpath_double|xpath_number(text, word)", "double", "acid_xpath_number({all})")
+_("xpath_float(text, word)", "float", "acid_xpath_number({all})")
+for _name, _gives in (("short", "smallint"), ("int", "int"), ("long", "bigint")):
+    _(f"xpath_{_name}(text, word)", _gives, computed.exactly_whole("acid_xpath_number({all})"))
+_("parse_json(text)", "variant", "acid_variant({0})")
+_("is_valid_variant(variant)", "boolean", "CASE WHEN {0} IS NOT NULL THEN true END")
+_("is_variant_null(variant)", "boolean", "coalesce(json_type({0}) = 'NULL', false)")
+_("schema_of_variant(variant)", "string", "acid_variant_schema({0})")
+_("variant_get|try_variant_get(variant, word)", "variant", variant_part)
+_("variant_get|try_variant_get(variant, word, word)", "", variant_part)
 # --- patterns -------------------------------------------------------------------------------------
 _("regexp|rlike|regexp_like(text, word)", "boolean",
   computed.by_pattern('regexp_matches({}, {})', BOOLEAN))
@@ -307,6 +345,7 @@ _("unix_seconds(moment)", "bigint", floored("epoch_us({0})", 1_000_000))
 _("unix_millis(moment)", "bigint", floored("epoch_us({0})", 1000))
 _("unix_micros(moment)", "bigint", "epoch_us({0})")
 _("timestamp_seconds(integral)", "timestamp", moment_of(1_000_000))
+_("timestamp_seconds(decimal)", "timestamp", computed.moment_of_decimal)
 _("timestamp_millis(integral)", "timestamp", moment_of(1000))
 _("timestamp_micros(integral)", "timestamp", moment_of(1))
 # --- conditions and NULL --------------------------------------------------------------------------
@@ -315,7 +354,7 @@ _("isnotnull(any)", "boolean", "{0} IS NOT NULL")
 _("equal_null(any, any)", "boolean", lambda a, b: compared('IS NOT DISTINCT FROM', a, b))
 _("nanvl(number, number)", "", computed.unless_nan)
 _("nullifzero(any)", "0", computed.null_if_zero)
-_("zeroifnull(number)", "", computed.zero_for_null)
+_("zeroifnull(any)", "", computed.zero_for_null)
 _("typeof(any)", "string", lambda a: Typed(text(spark_name(a.type)), STRING))
 _("assert_true(boolean)", "void", computed.asserted)
 _("collation(text)", "string", "'SYSTEM.BUILTIN.UTF8_BINARY'")

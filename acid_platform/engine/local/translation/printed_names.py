@@ -9,8 +9,10 @@ from decimal import Decimal
 from sqlglot import exp
 
 from acid_platform.engine.local.translation import arithmetic
+from acid_platform.engine.local.translation.casts import ntz_text
 from acid_platform.engine.local.translation.duckdb_sql import take_room
-from acid_platform.engine.local.translation.functions import calls_of
+from acid_platform.engine.local.translation.functions import arguments_of, calls_of
+from acid_platform.engine.local.translation.intervals import interval_of, is_interval
 from acid_platform.errors import InvalidExpression, NeedsSpark
 from acid_platform.predicates import literals
 from acid_platform.predicates.grammar import (
@@ -82,7 +84,9 @@ _FORMS = {
     **{f"{word}make_interval/{n}": "{all}" + ", 0" * (6 - n) + ", 0.000000"
        for word in ("", "try_") for n in range(1, 7)},
     "make_ym_interval/1": "{0}, 0", "mode/2": "?", "months_between/2": "{all}, true",
-    "percentile/2": "{all}, 1", "positive/1": "=(+ {0})", "random/0": "=rand()",
+    "percentile/2": "{all}, 1", "percentile_approx/2": "{all}, 10000",
+    "approx_percentile/2": "{all}, 10000", "mode/1": "{0}",
+    "positive/1": "=(+ {0})", "random/0": "=rand()",
     "random/1": "=rand({0})", "regexp_instr/2": "{all}, 0", "regexp_replace/3": "{all}, 1",
     "regexp_extract/2": "{all}, 1", "regexp_extract_all/2": "{all}, 1", "regexp_substr/2": "{all}",
     "sort_array/1": "{0}, true", "sentences/1": "{0}, , ", "sentences/2": "{all}, ",
@@ -96,7 +100,11 @@ _FORMS = {
     "{0}, yyyy-MM-dd HH:mm:ss", "try_make_timestamp/7": "?", "make_timestamp/7": "?",
     **dict.fromkeys(("aggregate/3", "reduce/3"),
                     "{all}, lambdafunction(namedlambdavariable(), namedlambdavariable())"),
-    **dict.fromkeys(("current_time/0", "array_sort/1", "time_bucket/2", "bitmap_count/1"), "?"),
+    "array_sort/1": "{0}, lambdafunction((IF((({v} IS NULL) AND ({v} IS NULL)), 0, (IF(({v} IS"
+    " NULL), 1, (IF(({v} IS NULL), -1, (IF(({v} < {v}), -1, (IF(({v} > {v}), 1, 0)))))))))),"
+    " {v}, {v})",
+    "time_bucket/2": "{all}, TIMESTAMP '1970-01-01 00:00:00'",
+    **dict.fromkeys(("current_time/0",), "?"),
 }  # fmt: skip
 """The parts in parentheses, by name and number of arguments, where they are not those written;
 with `=` the whole name, and `?` where Spark decides by their types."""
@@ -141,7 +149,7 @@ def _name_of(node: exp.Expr) -> str:
         case exp.Literal():
             return _number(node.this)
         case exp.HexString():
-            return f"X'{node.this.upper()}'"
+            return f"X'{'0' * (len(node.this) % 2)}{node.this.upper()}'"
         case exp.Boolean():
             return "true" if node.this else "false"
         case exp.Null():
@@ -162,6 +170,8 @@ def _name_of(node: exp.Expr) -> str:
             return f"(- {name_of(node.this)})"
         case exp.BitwiseNot():
             return f"~{name_of(node.this)}"
+        case exp.Add() if is_interval(node) and (interval := interval_of(node)) is not None:
+            return interval.printed
         case exp.Add() | exp.Sub() if any(
             isinstance(side, exp.Interval) for side in (node.left, node.right)
         ):
@@ -203,8 +213,8 @@ def _name_of(node: exp.Expr) -> str:
             return f"DISTINCT {_names(*node.expressions)}"
         case exp.Count() if isinstance(node.this, exp.Star):
             return "count(1)"
-        case exp.Interval() if node.args.get("unit") is not None:
-            return _interval(node)
+        case exp.Interval() if (interval := interval_of(node)) is not None:
+            return interval.printed
     written = arguments_of(node)
     if written is None:
         return _entry_name(node)
@@ -215,13 +225,34 @@ def _name_of(node: exp.Expr) -> str:
 
 
 def _call_name(node: exp.Expr, called: str, arguments: Sequence[exp.Expr]) -> str:
-    form = _FORMS.get(f"{called}/{len(arguments)}", "{all}")
+    form = _form(called, arguments)
     if form == "?":
         raise _unknown(node)
     names = [name_of(argument) for argument in arguments]
     shown = called.upper() if _UPPER.fullmatch(called) else called
     whole = form.removeprefix("=") if form.startswith("=") else f"{shown}({form})"
-    return whole.format(*names, all=", ".join(names))
+    return whole.format(*names, all=", ".join(names), v="namedlambdavariable()")
+
+
+def _form(called: str, arguments: Sequence[exp.Expr]) -> str:
+    first = arguments[0] if arguments else None
+    literal = first.this if isinstance(first, exp.Neg) else first
+    match called, len(arguments), arguments[-1:]:
+        case "mode", 2, [exp.Boolean(this=descends)]:
+            return "=mode() WITHIN GROUP (ORDER BY {0} DESC)" if descends else "{0}"
+        case (("to_char" | "to_varchar"), 2, [exp.Literal() as written]):
+            word = written.name.lower()
+            if isinstance(literal, exp.Literal) and not literal.is_string:
+                return "=to_char({all})"
+            if isinstance(first, exp.Cast) and first.to.this == exp.DType.DATE:
+                return "=date_format({all})"
+            if isinstance(first, exp.HexString) and called == "to_char":
+                return f"={word}({{0}})"
+            if isinstance(first, exp.HexString):
+                return "{0}"
+            if isinstance(first, exp.Encode):
+                return "=decode({all})" if called == "to_char" else "{all}"
+    return _FORMS.get(f"{called}/{len(arguments)}", "{all}")
 
 
 _UNNAMED = re.compile(
@@ -273,6 +304,11 @@ def _lambda(node: exp.Lambda) -> str:
     def renamed(part: exp.Expr) -> exp.Expr:
         if isinstance(part, exp.Identifier) and part.name.lower() in parameters:
             return exp.Anonymous(this="namedlambdavariable")
+        if isinstance(part, exp.Tuple):
+            pairs = ((exp.Literal.string(f.name), f.transform(renamed)) for f in part.expressions)
+            return exp.Anonymous(
+                this="named_struct", expressions=[x for pair in pairs for x in pair]
+            )
         plain = isinstance(part, exp.Column) and len(part.parts) == 1
         if plain and part.name.lower() in parameters:
             return exp.Anonymous(this="namedlambdavariable")
@@ -286,58 +322,6 @@ def _lambda(node: exp.Lambda) -> str:
     body = body.transform(renamed)
     variables = ", ".join("namedlambdavariable()" for _ in node.expressions)
     return f"lambdafunction({name_of(body)}, {variables})"
-
-
-def _interval(node: exp.Interval) -> str:
-    unit, written = node.args["unit"].name.upper().removesuffix("S"), node.this
-    if not isinstance(written, exp.Literal) or not re.fullmatch(r"-?\d{1,9}", written.name):
-        raise _unknown(node)
-    number = int(written.name)
-    match unit:
-        case "YEAR" | "MONTH" | "DAY":
-            return f"INTERVAL '{number}' {unit}"
-        case "HOUR" | "MINUTE" if number >= 0:
-            return f"INTERVAL '{number:02}' {unit}"
-    raise _unknown(node)
-
-
-def arguments_of(node: exp.Expr) -> tuple[str, tuple[exp.Expr, ...]] | None:
-    """The name of a call as it was written, in lower case, and its arguments; None for others."""
-    called, given = node.meta.get(CALLED), node.meta.get(ARGUMENTS)
-    parts: tuple[str, ...]
-    match node:
-        case exp.Anonymous() if node.name == "shiftrightunsigned" and not called:
-            return ">>>", tuple(node.expressions)
-        case exp.Anonymous():
-            return node.name.lower(), tuple(node.expressions)
-        case _ if called and given is not None:
-            return called, tuple(given)
-        case exp.Overlay():
-            parts = ("this", "expression", "from_", "for_")
-        case exp.StrPosition() if called == "position":
-            called, parts = "locate", ("substr", "this")
-        case exp.Substring():
-            parts = ("this", "start", "length")
-        case exp.Ceil() | exp.Floor():
-            parts = ("this", "decimals")
-        case exp.Initcap():
-            parts = ("this",)
-        case exp.Chr() | exp.DecodeCase():
-            return called or "", tuple(node.expressions)
-        case exp.Decode() | exp.Encode():
-            parts = ("this", "charset")
-        case exp.Trim() if node.args.get("expression") or node.args.get("position"):
-            word = (node.args.get("position") or "BOTH").upper()
-            given = [node.args["expression"]] if node.args.get("expression") else []
-            return f"trim {word.lower()}", (*given, node.this)
-        case exp.Trim():
-            return "trim", (node.this,)
-        case exp.BitwiseLeftShift() | exp.BitwiseRightShift():
-            word = "<<" if isinstance(node, exp.BitwiseLeftShift) else ">>"
-            return word, (node.this, node.expression)
-        case _:
-            return None
-    return called or "", tuple(node.args[part] for part in parts if node.args.get(part))
 
 
 def _is_suffixed(node: exp.Expr) -> bool:
@@ -390,6 +374,13 @@ def _cast(node: exp.Cast) -> str:
     if isinstance(node, exp.TryCast):
         if _is_suffixed(node) and kind.this in exp.DataType.INTEGER_TYPES:
             return name_of(node.this)
+        if _is_suffixed(node) and kind.this in (exp.DType.FLOAT, exp.DType.DOUBLE):
+            if (
+                len(node.this.name.lstrip("0.").replace(".", "")) > 7
+                or "e" in node.this.name.lower()
+            ):
+                raise _unknown(node)
+            return _java_double(float(node.this.name))
         if _is_suffixed(node) or (
             isinstance(node.this, exp.Literal)
             and node.this.is_string
@@ -409,6 +400,8 @@ def _cast(node: exp.Cast) -> str:
         match kind.this:
             case exp.DType.DATE:
                 return f"DATE '{literals.date(written, written).isoformat()}'"
+            case exp.DType.TIMESTAMPNTZ if (moment := ntz_text(written)) is not None:
+                return f"TIMESTAMP_NTZ '{moment.rstrip('0') if '.' in moment else moment}'"
             case exp.DType.TIMESTAMPTZ | exp.DType.TIMESTAMPLTZ:
                 moment = literals.timestamp(written, written).isoformat(" ")
                 return f"TIMESTAMP '{moment.rstrip('0') if '.' in moment else moment}'"
@@ -429,9 +422,6 @@ def _entry_name(node: exp.Expr) -> str:
         names = {letter: name_of(argument) for letter, argument in arguments.items()}
         pieces = _LETTER.split(function.column or function.call)
         name = "".join(names.get(piece, piece) for piece in pieces)
-        called = node.meta.get(CALLED)
-        if called == "approx_percentile":  # a name of its own for the same node
-            name = name.replace(function.name, called, 1)
         return name
     raise _unknown(node)
 

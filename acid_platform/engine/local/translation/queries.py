@@ -142,6 +142,8 @@ class QueryTranslator:
                 self.opened[stored] = node.name
                 columns = columns_under(alias, columns_of(read))
                 return _single(f"{identifier(stored)} AS {alias}", name, columns)
+            case exp.Table() if isinstance(node.this, exp.Anonymous):
+                return _range(node, alias, name, names)
             case exp.Subquery() if isinstance(node.this, exp.Table):
                 first = node.this.copy()
                 joins = first.args.pop("joins", None)
@@ -240,6 +242,22 @@ _JOINS = {
 def _alias_columns(node: exp.Expr) -> tuple[str, ...]:
     alias = node.args.get("alias")
     return tuple(column.name for column in alias.columns) if alias is not None else ()
+
+
+def _range(node: exp.Table, alias: str, name: str, names: Sequence[str]) -> Relation:
+    """`range(end)` or `range(start, end, step)` of literals."""
+    call = node.this
+    values = [Translator(NameScope(())).value(part) for part in call.expressions]
+    given = [value.literal for value in values]
+    whole = [number for number in given if isinstance(number, int) and abs(number) < 1 << 40]
+    if call.name.lower() != "range" or not 1 <= len(given) <= 3 or len(whole) < len(given):
+        raise NeedsSpark(f"{node.sql('spark')} in FROM")
+    start, end, step = (0, *whole, 1) if len(whole) == 1 else (*whole, 1)[:3]
+    if step == 0:
+        raise NeedsSpark("range by a step of 0")
+    sql = f"SELECT range AS c0 FROM range({start}, {end}, {step})"
+    block = QueryBlock(sql, (("id", HiveType("bigint")),))
+    return _derived(f"({sql})", alias, name, _renamed(block, names))
 
 
 def _renamed(block: QueryBlock, names: Sequence[str]) -> QueryBlock:

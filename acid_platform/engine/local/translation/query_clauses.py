@@ -148,6 +148,7 @@ def has_one_row(query: exp.Expr) -> bool:
     return any(
         (isinstance(part, exp.Limit) and part.expression == exp.Literal.number(1))
         or (isinstance(part, exp.Values) and len(part.expressions) == 1)
+        or (isinstance(part, exp.Table) and isinstance(part.this, exp.Anonymous))
         or (
             isinstance(part, exp.Select)
             and part.args.get("group") is None

@@ -14,11 +14,15 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     BOOLEAN,
     DATE,
     DOUBLE,
+    FLOAT,
     INT,
+    NTZ,
     NUMERIC,
+    SMALLINT,
     STRING,
     TIMESTAMP,
     TINYINT,
+    VARIANT,
     VOID,
     duckdb_type,
     ordered,
@@ -29,6 +33,7 @@ from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType
 
 STRINGS = HiveType("array", (), (("element", STRING),))
+FLOATS = HiveType("array", (), (("element", FLOAT),))
 KINDS = {
     "any": "any type",
     "text": "text, or NULL",
@@ -48,11 +53,15 @@ KINDS = {
     "date": "a date, a timestamp as its date, or a text of one",
     "timestamp": "a timestamp, a date as its midnight, or a text of one",
     "day": "date alone",
-    "moment": "timestamp alone",
+    "moment": "timestamp or timestamp_ntz",
+    "interval": "a literal interval",
     "array": "arrays",
+    "floats": "arrays of float",
+    "real": "float alone",
+    "variant": "variant",
     "same": "values of one type",
     "word": "a literal text",
-    "option": "a literal text, or NULL",
+    "option": "a literal character, or NULL",
     "digits": "a literal whole number",
     "count": "a literal whole number from 0 to 1,048,575",
     "pad": "a literal text, not empty",
@@ -61,10 +70,13 @@ KINDS = {
     "integral": "any whole number, not NULL without a type",
     "ordered": "any type but arrays, maps and structs",
     "exact": "as ordered, but no float and no double",
+    "exactly whole": "tinyint, smallint, int or NULL, as a bigint",
+    "small": "tinyint, smallint or int",
     "exactly real": "a whole number of up to 32 bits, as a double",
     "share": "a literal number from 0 to 1",
     "shares": "a literal array of numbers from 0 to 1",
     "null": "NULL without a type",
+    "accuracy": "a literal whole number, 4 or more",
 }
 """What an argument may be."""
 
@@ -73,6 +85,8 @@ def accepted(value: Typed, kind: str) -> Typed | None:
     """The value as a function takes it, cast as Spark casts arguments; None if it does not."""
     own = value.type
     whole = own.kind in INTEGRAL
+    if value.span is not None:
+        return value if kind == "interval" else None
     match kind:
         case "any":
             return value
@@ -88,6 +102,10 @@ def accepted(value: Typed, kind: str) -> Typed | None:
             return Typed(f"encode({value.sql})", BINARY)
         case "int" if (whole and own != BIGINT) or own == VOID:
             return cast(value, INT)
+        case "exactly whole" if (whole and own != BIGINT) or own == VOID:
+            return cast(value, BIGINT)
+        case "small" if whole and own != BIGINT:
+            return value
         case "narrow" if whole and own != BIGINT:
             return cast(value, INT)
         case "long" if own == BIGINT:
@@ -116,23 +134,31 @@ def accepted(value: Typed, kind: str) -> Typed | None:
             return value
         case "number" if own.kind in NUMERIC:
             return value
-        case "date" if own in (DATE, TIMESTAMP, STRING, VOID):
+        case "date" if own in (DATE, TIMESTAMP, NTZ, STRING, VOID):
             return cast(value, DATE)
-        case "timestamp" if own in (DATE, TIMESTAMP, STRING, VOID):
+        case "timestamp" if own in (DATE, TIMESTAMP, NTZ, STRING, VOID):
             return cast(value, TIMESTAMP)
         case "day" if own == DATE:
             return value
-        case "moment" if own == TIMESTAMP:
-            return value
+        case "moment" if own in (TIMESTAMP, NTZ):
+            return cast(value, TIMESTAMP)
         case "array" if own.kind == "array":
             return value
-        case "same" if not own.nested:
+        case "floats" if own == FLOATS:
+            return value
+        case "variant" if own in (VARIANT, VOID):
+            return cast(value, VARIANT)
+        case "real" if own == FLOAT:
+            return value
+        case "same" if not own.nested and own != VARIANT:
             return value
         case "ordered" if ordered(own):
             return value
         case "exact" if ordered(own) and own.kind not in FLOATING:
             return value
-        case "option" if own == VOID or isinstance(value.literal, str):
+        case "option" if own == VOID or (
+            isinstance(value.literal, str) and len(value.literal) == 1
+        ):
             return cast(value, STRING)
         case "word" | "digits" if isinstance(value.literal, {"word": str, "digits": int}[kind]):
             return value
@@ -140,6 +166,8 @@ def accepted(value: Typed, kind: str) -> Typed | None:
             return value
         case "pad" if isinstance(value.literal, str) and value.literal:
             return value
+        case "accuracy" if isinstance(value.literal, int) and value.literal >= 4:
+            return Typed(str(value.literal), own)
         case "share" if isinstance(value.literal, int | Decimal) and 0 <= value.literal <= 1:
             return Typed(str(value.literal), own)
         case "shares" if isinstance(value.literal, tuple) and all(
@@ -153,8 +181,11 @@ def accepted(value: Typed, kind: str) -> Typed | None:
 
 _TYPES = {
     str(kind): kind
-    for kind in (BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, TINYINT)
-} | {"strings": STRINGS}
+    for kind in (
+        *(BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, FLOAT, INT, SMALLINT, STRING, TIMESTAMP, TINYINT),
+        VARIANT,
+    )
+} | {"strings": STRINGS, "floats": FLOATS}
 WANTED: set[str] = set()
 """The functions of batch_functions.py that stand in SQL of this process."""
 _BATCH = re.compile(r"\bacid_\w+(?=\()")
