@@ -82,7 +82,7 @@ class Past(History):
 
 def live(warehouse: Warehouse, seed: int, retention: str) -> None:
     history = Past(warehouse, seed, KINDS[seed % 3], retention)
-    for what in ("insert", *history.random.choices(STEPS, k=12)):
+    for what in ("insert", *history.random.choices(STEPS, k=12), "add column", "insert"):
         history.step(what)
         if what in ("clean", "major"):
             history.check_past(forever=bool(retention))
