@@ -8,17 +8,21 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import cached_property
 
-import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
 from acid_platform.errors import CorruptFile
 from acid_platform.formats.data_file import ColumnOfFile, DataFile, Keyed
-from acid_platform.formats.parquet_files import open_parquet, row_group, row_group_sizes
+from acid_platform.formats.parquet_files import (
+    has_fine_times,
+    open_parquet,
+    row_group,
+    row_group_sizes,
+)
 from acid_platform.layout.file_entries import FileEntry, Footer
 from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
-from acid_platform.values.arrow_types import arrow_schema, filled, has_leaf, leaves
+from acid_platform.values.arrow_types import arrow_schema
 
 ROW_GROUP_BYTES = 64 << 20
 """Size of the Arrow arrays in memory at which a row group is written."""
@@ -78,36 +82,7 @@ class ParquetData(DataFile):
 
     def has_fine_times(self) -> bool:
         with self._files.open(self.path) as stream:
-            nanos, micros = (
-                parquet.ParquetFile(stream, coerce_int96_timestamp_unit=unit)
-                for unit in ("ns", "us")
-            )
-            names = [field.name for field in nanos.schema_arrow if has_leaf(field.type, _is_fine)]
-            if not names:
-                return False
-            pairs = zip(
-                nanos.iter_batches(columns=names), micros.iter_batches(columns=names), strict=True
-            )
-            return any(
-                _has_lost_digits(fine, cut)
-                for fine_batch, cut_batch in pairs
-                for pair in zip(fine_batch.columns, cut_batch.columns, strict=True)
-                for fine, cut in zip(*map(leaves, pair), strict=True)
-                if _is_fine(fine.type)
-            )
-
-
-def _is_fine(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(kind) and kind.unit == "ns")
-
-
-def _has_lost_digits(nanos: pa.Array, micros: pa.Array) -> bool:
-    """Whether microseconds lose digits. Values of 96 bits that overflow nanoseconds, of which
-    `micros` has the microseconds, are skipped."""
-    if _is_fine(micros.type):
-        return bool((filled(nanos, 0) % 1000 != 0).any())
-    held = np.abs(filled(micros, 0)) < (1 << 63) // 1000
-    return bool((held & (filled(nanos, 0) % 1000 != 0)).any())
+            return has_fine_times(stream, self.path)
 
 
 class ParquetWriter:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
@@ -26,6 +27,7 @@ from acid_platform.base.file_bounds import (
     MOST_UNPACKED,
 )
 from acid_platform.errors import CorruptFile, UnsupportedLayout
+from acid_platform.values.arrow_types import filled, has_leaf, leaves
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _END = 8
@@ -128,6 +130,43 @@ def require_bounded(stream: pa.NativeFile, path: str) -> None:
             for _ in _bounded(file, index, names, path, rows):
                 pass
     stream.seek(0)
+
+
+def has_fine_times(stream: pa.NativeFile, path: str, columns: Sequence[str] | None = None) -> bool:
+    """Whether a time of these columns, or of all, has digits below a microsecond. Raises as
+    `require_bounded`."""
+    nanos, micros = (
+        parquet.ParquetFile(stream, coerce_int96_timestamp_unit=unit) for unit in ("ns", "us")
+    )
+    names = [
+        field.name
+        for field in nanos.schema_arrow
+        if has_leaf(field.type, _is_fine) and (columns is None or field.name in columns)
+    ]
+    if not names:
+        return False
+    require_bounded(stream, path)
+    pairs = zip(nanos.iter_batches(columns=names), micros.iter_batches(columns=names), strict=True)
+    return any(
+        _has_lost_digits(fine, cut)
+        for fine_batch, cut_batch in pairs
+        for pair in zip(fine_batch.columns, cut_batch.columns, strict=True)
+        for fine, cut in zip(*map(leaves, pair), strict=True)
+        if _is_fine(fine.type)
+    )
+
+
+def _is_fine(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and kind.unit == "ns")
+
+
+def _has_lost_digits(nanos: pa.Array, micros: pa.Array) -> bool:
+    """Whether microseconds lose digits. Values of 96 bits that overflow nanoseconds, of which
+    `micros` has the microseconds, are skipped."""
+    fine = filled(nanos, 0) % 1000 != 0
+    if not _is_fine(micros.type):
+        fine &= np.abs(filled(micros, 0)) < (1 << 63) // 1000
+    return bool(fine.any())
 
 
 def row_group(file: parquet.ParquetFile, index: int, names: Sequence[str], path: str) -> pa.Table:

@@ -14,8 +14,13 @@ from pyarrow.parquet import ParquetFile
 
 from acid_platform.base.file_bounds import BATCH_BYTES, BATCH_VALUES, MOST_COLUMNS
 from acid_platform.base.paths import user_path
-from acid_platform.errors import ImportRefused, InvalidDefinition
-from acid_platform.formats.parquet_files import batches_of, noted_schema, open_parquet
+from acid_platform.errors import ImportRefused, InvalidDefinition, WrongType
+from acid_platform.formats.parquet_files import (
+    batches_of,
+    has_fine_times,
+    noted_schema,
+    open_parquet,
+)
 from acid_platform.handles.csv_files import (
     PARSED,
     CsvFormat,
@@ -376,7 +381,13 @@ def _keys_of(directories: Sequence[str]) -> dict[str, str | None]:
 def _texts_of_bytes(
     file: ParquetFile, path: str, names: Sequence[str], declared: Mapping[str, HiveType]
 ) -> Iterator[pa.RecordBatch]:
-    """These columns, with the bytes of columns that are declared as texts taken for texts."""
+    """These columns, with the bytes of columns that are declared as texts taken for texts. Raises
+    WrongType for a time with nanoseconds."""
+    if has_fine_times(file.reader_stream, path, names):
+        raise WrongType(
+            f"{path} holds timestamps with nanoseconds, and a table's have microseconds; round them"
+            " where they are written"
+        )
     for batch in batches_of(file, names, path):
         for index, name in enumerate(names):
             hive = declared.get(name.lower())

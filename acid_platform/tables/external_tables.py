@@ -33,13 +33,12 @@ from acid_platform.formats.file_access import (
     require_exact_decimals,
     stored_types,
 )
-from acid_platform.formats.parquet_files import open_parquet, require_bounded
+from acid_platform.formats.parquet_files import open_parquet
 from acid_platform.layout.formats import FileFormat, readable_columns
 from acid_platform.layout.names import is_hidden
 from acid_platform.layout.partition_names import parse_partition, partition_segment
 from acid_platform.layout.types import (
     LOCAL_ZONE,
-    TIMESTAMPS,
     Column,
     HiveType,
     parse_columns,
@@ -438,8 +437,6 @@ def _shape(files: Files, path: str, target: Sequence[Column]) -> tuple[str, tupl
     if name == "parquet":
         with reading(path), files.open(path) as stream:
             columns = _columns_of_parquet(open_parquet(stream, path).schema_arrow, path, target)
-            if any(k.kind in TIMESTAMPS for column in columns for k in column.type.walk()):
-                require_bounded(stream, path)
         _refuse_nanoseconds(files, path, name)
         return name, columns
     open_file(files, FilePath(path), strange=True)  # before its types are read by another library

@@ -25,7 +25,7 @@ from pyarrow import orc as pa_orc
 from pyarrow import parquet
 
 from acid_platform import CorruptFile, FolderSource, NeedsSpark, UnsupportedLayout, Warehouse
-from acid_platform.errors import AcidError, NoSuchTable
+from acid_platform.errors import AcidError, NoSuchTable, WrongType
 from acid_platform.formats.orc import dump, open_orc, open_strange_orc, strange_files
 from acid_platform.formats.orc.protobuf import delimited, fields, number, varint
 from acid_platform.formats.orc.strange_files import replace_footer
@@ -312,6 +312,18 @@ def test_P64_a_value_that_a_type_lacks_is_refused(
     assert not warehouse.table(f"{db}.l").count()
     with pytest.raises(NoSuchTable):
         warehouse.table(f"{db}.i").count()
+
+
+@pytest.mark.parametrize("int96", [True, False])
+@pytest.mark.parametrize("way", (loaded, imported))
+def test_P64_nanoseconds_are_not_cut(
+    warehouse: Warehouse, db: str, tmp_path: Path, way: Any, int96: bool
+) -> None:
+    place = tmp_path / "in"
+    place.mkdir()
+    written(place / "a.parquet", masked([1_001], pa.timestamp("ns")), int96=int96)
+    with pytest.raises(WrongType):
+        way(warehouse, db, place, "timestamp")
 
 
 def changed_footer(content: bytes, old: bytes, new: bytes) -> bytes:
