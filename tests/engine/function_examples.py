@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from sqlglot import TokenType
 
-from acid_platform import AcidError, NeedsSpark
+from acid_platform import AcidError, NeedsSpark, UnsupportedStatement
 from acid_platform.engine.local.run_query import query
 from acid_platform.predicates.grammar import SparkSql
 from tests.engine.local.differential import plain
@@ -79,7 +79,7 @@ def as_typed(spark: SparkSession, example: Example) -> tuple[State, str]:
     try:
         result = query(example.statement, {}, lambda: spark, "")
         ours = result.to_arrow()
-    except NeedsSpark as error:
+    except (NeedsSpark, UnsupportedStatement) as error:
         return "refused", str(error)
     except AcidError as error:
         ours = error

@@ -12,11 +12,17 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import SparkSession
 
-from acid_platform import AcidError, InvalidExpression, NeedsSpark, UnknownColumn
+from acid_platform import (
+    AcidError,
+    InvalidExpression,
+    NeedsSpark,
+    UnknownColumn,
+    UnsupportedStatement,
+)
 from acid_platform.engine.local.translation.batch_functions import add_functions
 from acid_platform.engine.local.translation.casts import Typed
 from acid_platform.engine.local.translation.column_names import NameScope
-from acid_platform.engine.local.translation.duckdb_sql import translated
+from acid_platform.engine.local.translation.duckdb_sql import NTZ, VARIANT, translated
 from acid_platform.engine.local.translation.expressions import translate_value
 from acid_platform.engine.local.translation.signatures import WANTED
 from acid_platform.layout.sql_text import for_spark
@@ -85,7 +91,9 @@ def computed(expression: str, literals: list[str]) -> tuple[Typed, object] | Aci
         values = [translate_value(literal, NameScope.of({})) for literal in literals]
         columns = [Column(f"c{i}", value.type) for i, value in enumerate(values)]
         typed = translate_value(expression, NameScope.of({"t": columns}))
-    except NeedsSpark:
+        if {NTZ, VARIANT} & {*typed.type.walk()}:  # which no result has
+            return None
+    except (NeedsSpark, UnsupportedStatement):
         return None
     except (InvalidExpression, UnknownColumn) as error:
         return error
