@@ -227,7 +227,8 @@ AGGREGATES = (
         )
     ),
     *(
-        Function(f"{name}(a, b)", ("exactly whole", "exactly whole"), sql, DOUBLE)
+        # In a window, Spark's sums of products of means lose digits that these keep.
+        Function(f"{name}(a, b)", ("exactly whole",) * 2, sql, DOUBLE, in_windows=False)
         for name, sql in _PAIRS.items()
     ),
     *(

@@ -21,7 +21,6 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     STRING,
     decimal,
     needs_spark,
-    no_value,
     spark_name,
     text,
 )
@@ -160,7 +159,7 @@ _("make_valid_utf8|validate_utf8|try_validate_utf8(string)", "string", "{0}")
 _("try_validate_utf8(bytes)", "string", "CASE WHEN acid_is_utf8({0}) THEN acid_valid_utf8({0}) END")
 _("validate_utf8(bytes)", "string",
   "CASE WHEN acid_is_utf8({0}) THEN acid_valid_utf8({0}) WHEN {0} IS NOT NULL THEN "
-  + no_value("[INVALID_UTF8_STRING] bytes that are no UTF-8") + " END")
+  + needs_spark("bytes that are no UTF-8") + " END")
 # --- bytes and hashes -----------------------------------------------------------------------------
 _("base64(binary)", "string", "acid_base64_text({0})")
 _("to_base32(binary)", "string", "acid_base32_text({0})")
@@ -283,7 +282,8 @@ _("bitmap_bit_position(bigint)", "bigint",
   "CASE WHEN {0} > 0 THEN ({0} - 1) % 32768 ELSE -({0} % 32768) END")
 _("bitmap_bucket_number(bigint)", "bigint",
   "CASE WHEN {0} > 0 THEN 1 + ({0} - 1) // 32768 ELSE {0} // 32768 END")
-_("bitmap_count(bytes)", "bigint", "bit_count({0}::BIT)")
+_("bitmap_count(bytes)", "bigint",
+  "CASE WHEN octet_length({0}) = 0 THEN 0 ELSE bit_count({0}::BIT) END")
 _("from_base32(text)", "binary", "acid_unbase32({0})")
 # --- vectors, XML and variants --------------------------------------------------------------------
 _("vector_inner_product(floats, floats)", "float", "acid_vector_product({all})")

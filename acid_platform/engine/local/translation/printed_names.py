@@ -172,9 +172,7 @@ def _name_of(node: exp.Expr) -> str:
             return f"~{name_of(node.this)}"
         case exp.Add() if is_interval(node) and (interval := interval_of(node)) is not None:
             return interval.printed
-        case exp.Add() | exp.Sub() if any(
-            isinstance(side, exp.Interval) for side in (node.left, node.right)
-        ):
+        case exp.Add() | exp.Sub() if is_interval(node.left) or is_interval(node.right):
             raise _unknown(node)  # Spark writes `date_add`, or no parentheses, by the types
         case exp.Binary() if type(node) in COMPARISONS and _has_fraction(node):
             sides = [side for side in (node.left, node.right) if not _is_fraction(side)]
@@ -191,6 +189,8 @@ def _name_of(node: exp.Expr) -> str:
             form = "{} LIKE {}" if isinstance(node, exp.Like) else "RLIKE({}, {})"
             name = form.format(name_of(node.this), name_of(node.expression))
             return f"(NOT {name})" if node.args.get("negate") else name
+        case exp.ILike() if node.args.get("negate"):
+            return f"(NOT ilike({name_of(node.this)}, {name_of(node.expression)}))"
         case exp.Like():
             return f"{name_of(node.this)} LIKE {name_of(node.expression)}"
         case exp.Escape() if isinstance(node.this, exp.Like):

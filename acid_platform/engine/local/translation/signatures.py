@@ -260,6 +260,7 @@ class Function:
     gives: Gives
     column: str = ""
     """Spark's name for the column of such a call, where it is not the call itself."""
+    in_windows: bool = True
 
     @property
     def name(self) -> str:
@@ -275,6 +276,8 @@ def called(function: Function, values: dict[str, Typed], over: str = "") -> Type
 
     `over` is the FILTER or OVER clause.
     """
+    if not function.in_windows and "OVER (" in over:
+        return None
     taken = {}
     for letter, takes in zip("abcdefg", function.takes, strict=False):
         value = accepted(values[letter], takes)
