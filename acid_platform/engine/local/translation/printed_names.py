@@ -138,7 +138,8 @@ def _unknown(node: exp.Expr) -> NeedsSpark:
 
 def _name_of(node: exp.Expr) -> str:
     if type(node) in _CALLS and node.meta.get(CALLED) is None:
-        return f"{_CALLS[type(node)]}({_names(*node.iter_expressions())})"
+        name = f"{_CALLS[type(node)]}({_names(*node.iter_expressions())})"
+        return f"(NOT {name})" if node.args.get("negate") else name
     match node:
         case exp.Dot() if node.find(exp.Func):
             raise _unknown(node)
@@ -189,8 +190,6 @@ def _name_of(node: exp.Expr) -> str:
             form = "{} LIKE {}" if isinstance(node, exp.Like) else "RLIKE({}, {})"
             name = form.format(name_of(node.this), name_of(node.expression))
             return f"(NOT {name})" if node.args.get("negate") else name
-        case exp.ILike() if node.args.get("negate"):
-            return f"(NOT ilike({name_of(node.this)}, {name_of(node.expression)}))"
         case exp.Like():
             return f"{name_of(node.this)} LIKE {name_of(node.expression)}"
         case exp.Escape() if isinstance(node.this, exp.Like):
