@@ -223,3 +223,23 @@ def test_P33_a_chain_of_sums_is_added_up_as_it_is_written(warehouse: Warehouse) 
     """DuckDB would add up the constants first, which overflows here."""
     query = "SELECT (id + 2147483645) + (id * -2 + 2) AS v FROM db.t"
     assert warehouse.sql(query).to_arrow().to_pylist() == [{"v": 2147483646}]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *("v ILIKE w", "ilike(v, w)", "v LIKE w", "like(v, w)", "v RLIKE w", "json_tuple(v, w)"),
+        *("regexp_extract(v, w, 0)", "regexp_replace(v, w, 'x')", "regexp_count(v, w)"),
+        *("regexp_substr(v, w)", "regexp_instr(v, w)", "regexp_extract_all(v, w, 0)"),
+        *("format_string(w, v)", "to_binary(v, w)", "to_number(v, w)", "to_char(1, w)"),
+        *("xpath_string(v, w)", "variant_get(parse_json('{}'), w, 'int')", "split(v, w)"),
+        *("get_json_object(v, w)", "date_format(DATE'2020-01-01', w)", "to_date(v, w)"),
+    ],
+)
+def test_P33_a_pattern_or_format_that_is_no_literal_is_left_to_spark(
+    warehouse: Warehouse, expression: str
+) -> None:
+    """It is known when a statement is translated, or not at all: not as the text 'None'."""
+    rows = "(VALUES ('None', 'N%'), ('{\"None\": 1}', 'a')) AS t(v, w)"
+    with pytest.raises(NeedsSpark):
+        warehouse.sql(f"SELECT {expression} FROM {rows}", engine="local").to_arrow()

@@ -207,9 +207,10 @@ def like_pattern(value: Typed, pattern: Typed, escape: str, function: str = "LIK
 
 def ilike_pattern(value: Typed, pattern: Typed, escape: str) -> Typed:
     """As `like`, where letters of ASCII are equal in both cases. The rest is left to Spark."""
-    if not str(pattern.literal).isascii():
-        raise NeedsSpark("ILIKE with other letters than those of ASCII")
-    found = like_pattern(value, replace(pattern, literal=str(pattern.literal).lower()), escape)
+    written = pattern.literal
+    if not isinstance(written, str) or not written.isascii():
+        raise NeedsSpark("ILIKE with a pattern that is no literal of ASCII")
+    found = like_pattern(value, replace(pattern, literal=written.lower()), escape)
     unsure = needs_spark("ILIKE of a text with other letters than those of ASCII")
     ours = found.sql.replace(value.sql, f"lower({value.sql})", 1)
     beyond = f"regexp_matches({value.sql}, '[^\\x{{00}}-\\x{{7F}}]')"

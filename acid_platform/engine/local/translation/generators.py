@@ -131,7 +131,7 @@ def _row(values: Sequence[Typed], columns: Sequence[tuple[str, HiveType]]) -> st
 
 def _json_fields(translator: Translator, node: exp.Expr) -> Generated:
     values = [translator.value(part) for part in node.expressions]
-    names = [str(value.literal) for value in values[1:]]
+    names = [value.literal if isinstance(value.literal, str) else "" for value in values[1:]]
     if (
         len(values) < 2
         or any(value.type != STRING for value in values)
