@@ -359,10 +359,9 @@ def test_P76_drops_that_wait_keep_nobody_elses_call_waiting(
             thread.join()
 
 
-def test_P75_wrong_passwords_of_many_addresses_keep_no_user_out(
-    warehouse: Warehouse, people: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A password that waits for its check holds a place, until a newer one needs it."""
+def slow_checks(people: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Users, list[str]]:
+    """Users of whom only ann's password is right, which takes a tenth of a second to see; and the
+    names whose passwords were checked."""
     known, checked = Users(people), list[str]()
 
     def slow(name: str, _password: str) -> Any:
@@ -372,6 +371,14 @@ def test_P75_wrong_passwords_of_many_addresses_keep_no_user_out(
 
     monkeypatch.setattr(known, "verify", slow)
     monkeypatch.setenv(PASSWORD, "secret")
+    return known, checked
+
+
+def test_P75_wrong_passwords_of_many_addresses_keep_no_user_out(
+    warehouse: Warehouse, people: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A password that waits for its check holds a place, until a newer one needs it."""
+    known, checked = slow_checks(people, monkeypatch)
     wrong = framing.written(framing.SaslStatus.START, b"PLAIN")
     wrong += framing.written(framing.SaslStatus.OK, b"\0eve\0wrong")
     with serving(warehouse, Bounds(connections=20), entry=Entry(users=known)) as server:
@@ -394,15 +401,7 @@ def test_P75_wrong_passwords_of_many_addresses_keep_no_user_out(
 def test_P75_an_address_that_somebody_logged_in_from_is_not_behind_strangers(
     warehouse: Warehouse, people: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known, checked = Users(people), list[str]()
-
-    def slow(name: str, _password: str) -> Any:
-        checked.append(name)
-        time.sleep(0.1)
-        return logins.Proof(name, known.secrets()[name].salt) if name == "ann" else None
-
-    monkeypatch.setattr(known, "verify", slow)
-    monkeypatch.setenv(PASSWORD, "secret")
+    known, checked = slow_checks(people, monkeypatch)
     wrong = framing.client_opening("eve", "wrong")
     with serving(warehouse, Bounds(connections=200), entry=Entry(users=known)) as server:
         for _ in range(2):
