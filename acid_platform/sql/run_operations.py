@@ -97,6 +97,7 @@ def abort_compactions(run: CommandRun, ids: tuple[int, ...]) -> Shown:
     rf"{ALTER}(?: {SPEC})? compact '(?P<kind>minor|major)'(?P<wait> and wait)?"
     r"(?: pool '(?P<pool>[^']*)')?"
     r"(?: with overwrite tblproperties ?\((?P<properties>.+)\))?",
+    alone=True,
 )
 def compact(
     run: CommandRun,
@@ -131,7 +132,7 @@ def compact(
     return Done("COMPACT", "\n".join(messages), ids=ids)
 
 
-@OPERATIONS("ALTER TABLE CONCATENATE", rf"{ALTER}(?: {SPEC})? concatenate")
+@OPERATIONS("ALTER TABLE CONCATENATE", rf"{ALTER}(?: {SPEC})? concatenate", alone=True)
 def concatenate(run: CommandRun, table: str, spec: PartitionSpec | None = None) -> Done:
     """A major compaction, which makes one file of many; it waits for it unless
     `hive.transactional.concatenate.noblock` is set."""

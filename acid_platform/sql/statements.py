@@ -164,12 +164,17 @@ class Commands:
         self.entries: list[tuple[re.Pattern[str], Command]] = []
 
     def __call__(
-        self, name: str, pattern: str, explain: Callable[..., Outcome] | None = None
+        self,
+        name: str,
+        pattern: str,
+        explain: Callable[..., Outcome] | None = None,
+        alone: bool = False,
     ) -> Callable[[_Function], _Function]:
-        """Enters the decorated function under the name for messages and its pattern."""
+        """Enters the decorated function under the name for messages and its pattern; `alone`: it
+        can't be part of a transaction, whatever the others of the table can be."""
 
         def enter(function: _Function) -> _Function:
-            command = Command(name, function, {}, self._alone, explain)
+            command = Command(name, function, {}, self._alone or alone, explain)
             self.entries.append((re.compile(pattern, re.IGNORECASE), command))
             return function
 

@@ -261,5 +261,5 @@ def test_P33_without_pyspark_an_error_of_a_value_stays_itself(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("acid_platform.engine.choice.find_spec", lambda package: None)
-    with pytest.raises(WrongType, match="a text is no int"):
+    with pytest.raises(WrongType, match="'x1' is no int"):
         warehouse.sql("SELECT CAST(concat('x', v) AS int) AS n FROM VALUES (1) AS t(v)").to_arrow()

@@ -68,3 +68,17 @@ def test_the_transaction_is_not_ended_by_sql(warehouse: Warehouse, statement: st
         with pytest.raises(UnsupportedStatement, match="can't be part of a transaction"):
             txn.sql("CREATE TABLE shop.other (id int)")
     assert values(warehouse) == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize(
+    "statement", ["COMPACT 'major'", "COMPACT 'minor' AND WAIT", "CONCATENATE"]
+)
+def test_no_compaction_outlives_a_transaction_that_is_rolled_back(
+    warehouse: Warehouse, statement: str
+) -> None:
+    refused = r"ALTER TABLE \w+ can't be part of a transaction; COMMIT first"
+    with pytest.raises(UnsupportedStatement, match=refused), warehouse.transaction() as txn:
+        txn.sql("INSERT INTO shop.orders VALUES (2, 'b')")
+        txn.sql(f"ALTER TABLE shop.orders {statement}")
+    assert values(warehouse) == [(1, "a")]
+    assert not warehouse.sql("SHOW COMPACTIONS").to_arrow().num_rows

@@ -366,7 +366,8 @@ def value_sql(text: str, column: Column, scope: NameScope, table: str, once: boo
     elif once:
         require_values(constant.sql for constant in statement.constants)
     if value.type == DOUBLE and column.type.kind == "float":
-        failure = wrong_type(f"[CAST_OVERFLOW] a number of column {column.name!r} is beyond float")
+        reason = f"[CAST_OVERFLOW] {{}} of column {column.name!r} is beyond float"
+        failure = wrong_type(reason, value.sql)
         beyond = f"isinf({stored}) AND NOT isinf({value.sql})"
         stored = f"CASE WHEN {beyond} THEN {failure} ELSE {stored} END"
     if column.type.kind in CHAR_TYPES:

@@ -259,7 +259,8 @@ def _element_at(fails: bool) -> Callable[[Translator, exp.Expr], Typed]:
         [value] = arrays_of_call(node, value)
         index = _index(node, key)
         zero = no_value("[INVALID_INDEX_OF_ZERO] The index 0 is invalid")
-        beyond = no_value("[INVALID_ARRAY_INDEX_IN_ELEMENT_AT] The index is out of bounds")
+        reason = "[INVALID_ARRAY_INDEX_IN_ELEMENT_AT] The index {} is out of bounds"
+        beyond = no_value(reason, index)
         cases = f"WHEN {index} = 0 THEN {zero}"
         if fails:
             cases += f" WHEN abs({index}) > len({value.sql}) THEN {beyond}"
@@ -279,7 +280,8 @@ def _of_key(node: exp.Expr, value: Typed, key: Typed) -> Typed:
 def _from_zero(node: exp.Expr, value: Typed, key: Typed, fails: bool) -> Typed:
     [value] = arrays_of_call(node, value)
     index = _index(node, key)
-    beyond = no_value("[INVALID_ARRAY_INDEX] The index is out of bounds") if fails else "NULL"
+    reason = "[INVALID_ARRAY_INDEX] The index {} is out of bounds"
+    beyond = no_value(reason, index) if fails else "NULL"
     cases = f"WHEN {index} < 0 OR {index} >= len({value.sql}) THEN {beyond}"
     found = f"CASE {cases} ELSE list_extract({value.sql}, {index} + 1) END"
     return typed_as(null_with((value, key), found), element_of(value))

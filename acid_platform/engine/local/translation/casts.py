@@ -229,7 +229,7 @@ def _truncated(double: str, target: HiveType) -> str:
     if target == BIGINT:  # 2^63 is its greatest value, in Java
         top = f"WHEN {double} = {most} THEN 9223372036854775807 "
         outside = f"isnan({double}) OR {double} > {most} OR {double} < -{most}"
-    failure = wrong_type(f"[CAST_OVERFLOW] a number does not fit {target}")
+    failure = wrong_type(f"[CAST_OVERFLOW] {{}} does not fit {target}", double)
     return (
         f"CASE WHEN {outside} THEN {failure} {top}"
         f"ELSE CAST(trunc({double}) AS {duckdb_type(target)}) END"
@@ -288,19 +288,18 @@ _SPECIAL = {
 def _parsed(value: Typed, target: HiveType) -> str:
     pattern = _TEXTS.get(target.kind, r"[+-]?\d+")
     stripped = rf"trim({value.sql}, {_CONTROLS})"
-    failure = (
-        wrong_type(f"[CAST_INVALID_INPUT] a text is no {target}")
-        if target.kind in ("boolean", *INTEGRAL)
-        else needs_spark(f"a text that may be a {target} in another form")
-    )
+    invalid = wrong_type(f"[CAST_INVALID_INPUT] '{{}}' is no {target}", value.sql)
+    matches = f"regexp_full_match({stripped}, '{pattern}')"
     result = f"CAST({stripped} AS {duckdb_type(target)})"
-    if target.kind == "boolean":
-        result = f"(lower({stripped}) IN ('t', 'true', 'y', 'yes', '1'))"
-    elif target.kind in FLOATING:  # DuckDB refuses what overflows
+    if target.kind in ("boolean", *INTEGRAL):  # NULL does not match, and is NULL in the end
+        if target.kind == "boolean":
+            result = f"(lower({stripped}) IN ('t', 'true', 'y', 'yes', '1'))"
+        return f"CASE WHEN NOT {matches} THEN {invalid} ELSE {result} END"
+    failure = needs_spark(f"a text that may be a {target} in another form")
+    if target.kind in FLOATING:  # DuckDB refuses what overflows
         result = f"coalesce(TRY_{result}, {needs_spark('a number beyond the range of its type')})"
     elif target in (DATE, TIMESTAMP):
-        result = f"coalesce(TRY_{result}, {wrong_type(f'[CAST_INVALID_INPUT] no {target}')})"
-    matches = f"regexp_full_match({stripped}, '{pattern}')"
+        result = f"coalesce(TRY_{result}, {invalid})"
     return (
         f"CASE WHEN {value.sql} IS NULL THEN NULL WHEN {matches} THEN {result} ELSE {failure} END"
     )

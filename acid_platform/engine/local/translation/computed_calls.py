@@ -248,7 +248,7 @@ _LETTERS = "".join(
 
 
 def chosen_text(number: Typed, *texts: Typed) -> Typed:
-    outside = no_value("[INVALID_ARRAY_INDEX] elt of an index beyond its texts")
+    outside = no_value("[INVALID_ARRAY_INDEX] The index {} of elt is out of bounds", number.sql)
     cases = " ".join(f"WHEN {number.sql} = {i} THEN {each.sql}" for i, each in enumerate(texts, 1))
     null = f"WHEN {number.sql} IS NULL THEN NULL"
     return Typed(f"(CASE {null} {cases} ELSE {outside} END)", STRING)

@@ -312,7 +312,7 @@ def _parsed(kind: HiveType, failing: bool) -> Callable[[Translator, exp.Expr], T
 def _read(value: Typed, pattern: str, shown: str, failing: bool = True) -> str:
     given = date_argument(value, "text", shown)
     matches, formats = _pattern(pattern)
-    failure = no_value("[CANNOT_PARSE_TIMESTAMP] a text is not of its pattern")
+    failure = no_value("[CANNOT_PARSE_TIMESTAMP] '{}' is not of its pattern", given)
     failure = failure if failing else "NULL"
     unsure = needs_spark("a text that may be of the pattern of a date in another form")
     read = f"try_strptime({given}, {text(formats)})"

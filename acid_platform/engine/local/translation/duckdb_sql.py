@@ -8,7 +8,7 @@ error; DuckDB's own errors are those of a number that is out of range.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -204,8 +204,8 @@ def _wider_decimal(left: HiveType, right: HiveType) -> HiveType:
 _OURS = re.compile(
     r"\[(WRONG_TYPE|TOO_LONG|NO_VALUE|NEEDS_SPARK)\] ([^\n]*?)(?:' to INT8)?(?:\n|$)"
 )
-_FAILURE = re.compile(r"error\(('(?:[^']|'')*')\)")
-_WRONG = re.compile(r"error\('\[WRONG_TYPE\](?:[^']|'')*'\)")
+_CALLS = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\berror\(|[()]")
+"""Where calls of `error` begin and end, and what may hold such characters."""
 _OUT_OF_RANGE = re.compile(r"(?:Conversion|Out of Range) Error: ([^\n]*)")
 _SEVERAL_ROWS = "More than one row returned by a subquery"
 _NO_ROOM = re.compile(r"(Out of Memory|IO) Error: ([^\n]*)")
@@ -213,34 +213,71 @@ _INTERNAL = re.compile(r"((?:INTERNAL|FATAL) Error: [^\n]*)")
 """What DuckDB's errors of these kinds begin with."""
 
 
-def wrong_type(reason: str) -> str:
-    """SQL that fails with WrongType; `reason` as Spark words it, with its code in brackets."""
-    return f"error({text(f'[WRONG_TYPE] {reason}')})"
+def wrong_type(reason: str, value: str = "") -> str:
+    """SQL that fails with WrongType; `reason` as Spark words it, with its code in brackets, and {}
+    for what the SQL `value` computes."""
+    return _failure("WRONG_TYPE", reason, value)
 
 
-def no_value(reason: str) -> str:
-    """SQL that fails with InvalidExpression."""
-    return f"error({text(f'[NO_VALUE] {reason}')})"
+def no_value(reason: str, value: str = "") -> str:
+    """SQL that fails with InvalidExpression; as `wrong_type`."""
+    return _failure("NO_VALUE", reason, value)
 
 
 def needs_spark(reason: str) -> str:
     """SQL that fails with NeedsSpark, for a value that only Spark computes as Spark does."""
-    return f"error({text(f'[NEEDS_SPARK] {reason}')})"
-
-
-def not_volatile(sql: str) -> str:
-    """SQL that fails alike, for the keys of a window: DuckDB takes no call of `error` there."""
-    return _FAILURE.sub(r"CAST(\1 AS TINYINT)", sql)
-
-
-def without_errors(sql: str) -> str:
-    """SQL that gives NULL where the value is wrong."""
-    return _WRONG.sub("NULL", sql)
+    return _failure("NEEDS_SPARK", reason)
 
 
 def too_long(prefix: str, number: str) -> str:
     """SQL that fails with WrongType: `number` is the SQL of the length of a text."""
-    return f"error({text(f'[TOO_LONG] {prefix}')} || {number} || ' characters')"
+    return _failure("TOO_LONG", f"{prefix}{{}} characters", number)
+
+
+_SHOWN = 100
+"""Characters of a value that an error shows."""
+
+
+def _failure(kind: str, reason: str, value: str = "") -> str:
+    if not value:
+        return f"error({text(f'[{kind}] {reason}')})"
+    before, _, after = reason.partition("{}")
+    shown = f"left(replace(CAST({value} AS VARCHAR), chr(10), ' '), {_SHOWN})"
+    return f"error({text(f'[{kind}] {before}')} || coalesce({shown}, 'NULL') || {text(after)})"
+
+
+def not_volatile(sql: str) -> str:
+    """SQL that fails alike, for the keys of a window: DuckDB takes no call of `error` there."""
+    return _with_errors(sql, lambda reason: f"CAST({reason} AS TINYINT)")
+
+
+def without_errors(sql: str) -> str:
+    """SQL that gives NULL where the value is wrong."""
+    wrong = "'[WRONG_TYPE]"
+    return _with_errors(
+        sql, lambda reason: "NULL" if reason.startswith(wrong) else f"error({reason})"
+    )
+
+
+def _with_errors(sql: str, instead: Callable[[str], str]) -> str:
+    """The SQL with something else in place of each call of `error`, by the SQL of its reason."""
+    outer: list[list[str]] = []
+    pieces, opened, at = list[str](), list[bool](), 0
+    for token in _CALLS.finditer(sql):
+        pieces.append(sql[at : token.start()])
+        at = token.end()
+        if token[0] == "error(":
+            outer.append(pieces)
+            pieces = []
+            opened.append(True)
+        elif token[0] == ")" and opened.pop():
+            reason, pieces = "".join(pieces), outer.pop()
+            pieces.append(instead(reason))
+        else:
+            pieces.append(token[0])
+            if token[0] == "(":
+                opened.append(False)
+    return "".join(pieces) + sql[at:]
 
 
 def is_internal(error: BaseException) -> bool:

@@ -193,7 +193,7 @@ def _encoded(translator: Translator, node: exp.Expr) -> Typed:
 def _decoded(failing: bool) -> Callable[[Translator, exp.Expr], Typed]:
     def call(translator: Translator, node: exp.Expr) -> Typed:
         (value,) = (given.sql for given in _texts(translator, node, 1))
-        failure = no_value("[CANNOT_DECODE_URL] a text has a % without two digits")
+        failure = no_value("[CANNOT_DECODE_URL] '{}' has a % without two digits", value)
         unsure = needs_spark("url_decode of bytes that may be no text")
         plain = f"regexp_full_match({value}, '([^%]|%[0-9A-Fa-f]{{2}})*', 's')"
         ascii_only = f"NOT regexp_matches({value}, '%[089A-Fa-f]')"
@@ -248,7 +248,7 @@ def _part_of_url(failing: bool) -> Callable[[Translator, exp.Expr], Typed]:
                 raise NeedsSpark(f"{node.name} with a key that is no literal word")
             asked = f"regexp_extract({group(8)}, '[?&]{wanted}=([^&]*)', 1)"
             sql = f"CASE WHEN regexp_matches({group(8)}, '[?&]{wanted}=') THEN {asked} END"
-        failure = no_value("[INVALID_URL] a text is no URL")
+        failure = no_value("[INVALID_URL] '{}' is no URL", url.sql)
         unsure = needs_spark("a URL that Java may take apart in another way")
         invalid = f"regexp_matches({url.sql}, '^[^#?]* ')"
         return Typed(
