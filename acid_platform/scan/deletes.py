@@ -20,7 +20,7 @@ from acid_platform.base.first_use import Recent
 from acid_platform.errors import CorruptFile
 from acid_platform.formats.data_file import DELETE_EVENT, KeyPart, require_operation
 from acid_platform.formats.file_access import reading
-from acid_platform.layout.acid_keys import codec_versions, decode_bucket
+from acid_platform.layout.acid_keys import ascend, codec_versions, decode_bucket
 from acid_platform.scan.source_files import SourceFile, open_source
 from acid_platform.storage.files import Files, in_threads
 from acid_platform.transactions import ValidWriteIdList
@@ -82,7 +82,8 @@ class DeleteKeys:
 
 _Loaded = TypeVar("_Loaded")
 _NO_IDS = np.empty(0, np.int64)
-NO_DELETES = DeleteKeys(_NO_IDS, _NO_IDS, _NO_IDS, np.empty(0, bool))
+_NO_KEYS = (_NO_IDS, _NO_IDS, _NO_IDS, np.empty(0, bool))
+NO_DELETES = DeleteKeys(*_NO_KEYS)
 
 
 def _distinct(values: np.ndarray) -> np.ndarray:
@@ -143,8 +144,11 @@ def joined(parts: Iterable[DeleteKeys]) -> DeleteKeys:
 
 def _sorted(parts: list[Any]) -> DeleteKeys:
     """The keys of events: write ids, bucket properties, rowIds, and which are of own rows."""
-    *keys, own_events = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
-    parts.clear()  # there may be tens of millions of keys: hold at most two copies at a time
+    parts[:] = [part for part in parts if len(part[0])]
+    parts.sort(key=lambda part: tuple(int(column[0]) for column in part[:3]))
+    *keys, own_events = _joined(parts)
+    if ascend(*keys):
+        return DeleteKeys(keys[0], keys[1], keys[2], own_events)
     order = np.lexsort(keys[::-1])
     for index, column in enumerate(keys):
         keys[index] = column[order]
@@ -154,6 +158,20 @@ def _sorted(parts: list[Any]) -> DeleteKeys:
         own_events = np.logical_or.reduceat(own_events, np.flatnonzero(fresh))
         keys = [column[fresh] for column in keys]
     return DeleteKeys(keys[0], keys[1], keys[2], own_events)
+
+
+def _joined(parts: list[Any]) -> list[np.ndarray]:
+    """The four columns of `_NO_KEYS` of all parts, which are forgotten: there may be tens of
+    millions of keys, so that each copy counts."""
+    if len(parts) < 2:
+        return list(parts.pop() if parts else _NO_KEYS)
+    columns = [list(column) for column in zip(*parts, strict=True)]
+    parts.clear()
+    joined_columns = []
+    for column in columns:
+        joined_columns.append(np.concatenate(column))
+        column.clear()
+    return joined_columns
 
 
 def file_events(
@@ -176,11 +194,7 @@ def file_events(
                     f" directory end at {source.high}; restore it"
                 )
             parts.append(_counted(keys, path, write_ids, own, buckets))
-    return (
-        tuple(np.concatenate(each) for each in zip(*parts, strict=True))
-        if parts
-        else (*(np.empty(0, np.int64),) * 3, np.empty(0, bool))
-    )
+    return tuple(_joined(parts))
 
 
 def _counted(

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -36,6 +37,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     STRING,
     TIMESTAMP,
     VOID,
+    batches_of,
     identifier,
     in_proportion,
     is_internal,
@@ -62,7 +64,7 @@ from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, LOCAL_ZONE, Column,
 from acid_platform.predicates.arrow_predicates import predicate_or_none
 from acid_platform.scan.scans import ArrowScan, Scan
 from acid_platform.values.arrow_types import arrow_type, from_numpy
-from acid_platform.values.row_streams import ArrowLender
+from acid_platform.values.row_streams import ArrowLender, table_of_parts
 
 if TYPE_CHECKING:
     from acid_platform.scan.change_scan import ChangeScan
@@ -274,9 +276,12 @@ POSITION = "__n"
 
 
 def compute(
-    sql: str, tables: Mapping[str, pa.Table | pa.RecordBatchReader | QuerySource]
+    sql: str,
+    tables: Mapping[str, pa.Table | pa.RecordBatchReader | QuerySource],
+    many: bool = False,
 ) -> pa.Table:
-    """The result of a SELECT in DuckDB's SQL over these tables.
+    """The result of a SELECT in DuckDB's SQL over these tables; in a private file if it has `many`
+    rows.
 
     DuckDB knows the number of rows only of a Table. To join two streams it builds a hash table of
     the second one, and the first one streams through.
@@ -287,7 +292,12 @@ def compute(
             whole = isinstance(table, pa.Table)
             connection.register(name, without_zones(table) if whole else table)
         try:
-            return connection.sql(sql).to_arrow_table()
+            result = connection.sql(sql)
+            if not many:
+                return result.to_arrow_table()
+            reader = result.to_arrow_reader()
+            parts = (pa.Table.from_batches([batch]) for batch in batches_of(reader))
+            return table_of_parts(chain([reader.schema.empty_table()], parts))
         except duckdb.Error:
             for table in tables.values():
                 if isinstance(table, QuerySource):

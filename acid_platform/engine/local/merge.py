@@ -104,12 +104,12 @@ class LocalMerge:
         updates = [self._update(clause) for clause in changing]
         pairs = self._pairs(matching)
         without_match = np.ones(len(self.source), bool)
-        without_match[values_of(pairs.column("s"))] = False
-        changed = pairs.filter(pc.is_valid(pairs.column(_CLAUSE)))
+        for numbers in pairs.column("s").chunks:
+            without_match[values_of(numbers)] = False
         if alone:
-            changed = pa.concat_tables([changed, self._unmatched(pairs, alone, len(matching))])
+            pairs = self._with_unmatched(pairs, alone, len(matching))
+        changed = table_of_parts(self._once(pairs, changing))
         del pairs
-        changed = self._once(changed, changing)
         counts = dict.fromkeys(MergeAction, 0)
         for number, clause in enumerate(changing):
             rows = pc.sum(pc.equal(changed.column(_CLAUSE), number)).as_py()
@@ -158,38 +158,39 @@ class LocalMerge:
 
     def _pairs(self, clauses: Sequence[MergeClause]) -> pa.Table:
         """PLACE of the table's row, `s` (of the source's row), and the number of the first clause
-        that applies, or NULL, for each pair that ON joins."""
+        that applies, or NULL, for each pair that ON joins, in the order of the table's rows."""
         alias, source = identifier(self.alias), identifier(self.source_alias)
         on = join_sql(self.on, self.both)
         sql = (
             f"SELECT {alias}.{PLACE.name}, {source}.{POSITION} AS s,"
             f" {_first_of(clauses, self.both)} AS {_CLAUSE} FROM {alias} JOIN {source}"
-            f" ON {on}"
+            f" ON {on} ORDER BY {PLACE.name}, s"
         )
         texts = [self.on, *(c.condition for c in clauses if c.condition is not None)]
         rows = stream(self.scan, self._read(texts))
         others = without_zones(numbered(self.source)).to_reader()
         try:
-            return compute(sql, {self.alias: rows, self.source_alias: others})
+            return compute(sql, {self.alias: rows, self.source_alias: others}, many=True)
         except (WrongType, InvalidExpression) as error:
             if may_fail(on):  # perhaps for a pair that Spark skips
                 raise NeedsSpark(f"ON {self.on}, which may fail: {error}") from error
             raise
 
-    def _unmatched(self, pairs: pa.Table, clauses: Sequence[MergeClause], first: int) -> pa.Table:
-        """As `_pairs` of the table's rows that no source row matches and a clause applies to; `s`
-        is NULL, and the numbers of the clauses are `first` and so on."""
+    def _with_unmatched(
+        self, pairs: pa.Table, clauses: Sequence[MergeClause], first: int
+    ) -> pa.Table:
+        """The pairs that a clause applies to, and as such the table's rows that no source row
+        matches; their `s` is NULL, and the numbers of their clauses are `first` and so on."""
         alias = identifier(self.alias)
         sql = (
-            f"FROM (SELECT {PLACE.name}, {_first_of(clauses, self.alone, first)} AS {_CLAUSE}"
-            f" FROM {alias} ANTI JOIN {_MATCHED} USING ({PLACE.name})) WHERE {_CLAUSE} IS NOT NULL"
+            f"FROM (SELECT {PLACE.name}, NULL::BIGINT AS s,"
+            f" {_first_of(clauses, self.alone, first)} AS {_CLAUSE}"
+            f" FROM {alias} ANTI JOIN {_MATCHED} USING ({PLACE.name})"
+            f" UNION ALL FROM {_MATCHED}) WHERE {_CLAUSE} IS NOT NULL ORDER BY {PLACE.name}, s"
         )
         texts = [c.condition for c in clauses if c.condition is not None]
-        rows, matched = stream(self.scan, self._read(texts)), pairs.select([PLACE.name])
-        numbers = compute(sql, {self.alias: rows, _MATCHED: matched.to_reader()})
-        nothing = pa.nulls(numbers.num_rows, pairs.schema.field("s").type)
-        columns = [numbers.column(0), nothing, numbers.column(_CLAUSE)]
-        return pa.Table.from_arrays(columns, schema=pairs.schema)
+        rows = stream(self.scan, self._read(texts))
+        return compute(sql, {self.alias: rows, _MATCHED: pairs}, many=True)
 
     def _old(
         self,
@@ -214,31 +215,45 @@ class LocalMerge:
         ]
         return parts_of(self.scan, names, rows_at(self.scan, places, names))
 
-    def _once(self, changed: pa.Table, clauses: Sequence[MergeClause]) -> pa.Table:
-        """Each changed row once, though several source rows may delete it, in the order of PLACE.
+    def _once(self, pairs: pa.Table, clauses: Sequence[MergeClause]) -> Iterator[pa.Table]:
+        """The pairs that a clause applies to, of each row of the table the first, in parts; several
+        source rows may delete a row.
 
         Raises SourceRowsAmbiguous if several change a row, and one of them updates it.
         """
-        order = np.argsort(values_of(changed.column(PLACE.name)), kind="stable")
-        changed = changed.take(from_numpy(order))
-        places = values_of(changed.column(PLACE.name))
-        first = np.ones(len(places), bool)
-        first[1:] = places[1:] != places[:-1]
-        if first.all():
-            return changed
         updates = [i for i, c in enumerate(clauses) if c.action is MergeAction.UPDATE]
-        row = np.cumsum(first) - 1
-        times, is_updated = np.bincount(row), np.zeros(row[-1] + 1, bool)
-        is_updated[row[np.isin(values_of(changed.column(_CLAUSE)), updates)]] = True
+        rest = pairs.slice(0, 0)
+        yield rest
+        for batch in (*pairs.to_batches(), None):
+            part, end = rest, len(rest)
+            if batch is not None:
+                part = pa.concat_tables([rest, pa.Table.from_batches([batch])])
+                part = part.filter(pc.is_valid(part.column(_CLAUSE)))
+                end = len(part)
+            places = values_of(part.column(PLACE.name))
+            if batch is not None and end:  # the next batch may have more of the last row
+                end = int(np.searchsorted(places, places[-1]))
+            rest, part, places = part.slice(end), part.slice(0, end), places[:end]
+            first = np.ones(end, bool)
+            first[1:] = places[1:] != places[:-1]
+            if not first.all():
+                self._require_no_update(places, values_of(part.column(_CLAUSE)), updates)
+                part = part.filter(from_numpy(first))
+            yield part
+
+    def _require_no_update(
+        self, places: np.ndarray, clauses: np.ndarray, updates: Sequence[int]
+    ) -> None:
+        """Raises SourceRowsAmbiguous if a clause updates a row of which there are several pairs."""
+        rows, row, times = np.unique(places, return_inverse=True, return_counts=True)
+        is_updated = np.bincount(row, np.isin(clauses, updates)) > 0
         ambiguous = np.flatnonzero((times > 1) & is_updated)
         if len(ambiguous):
-            at = places[first][ambiguous[:1]]
-            (old,) = parts_of(self.scan, (), rows_at(self.scan, at, ()))
+            (old,) = parts_of(self.scan, (), rows_at(self.scan, rows[ambiguous[:1]], ()))
             key = old.column(ROW_ID_COLUMN)[0].as_py()
             raise source_rows_ambiguous(
                 self.target.table, int(times[ambiguous[0]]), tuple(key.values()), self.on
             )
-        return changed.filter(from_numpy(first))
 
     # --- new values ----------------------------------------------------------------------------
 

@@ -7,7 +7,9 @@ events of a file are in the order of their keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import count, groupby, pairwise
 from operator import itemgetter
 
@@ -81,11 +83,13 @@ class PlacedRows(ClosedAfter):
         for bucket, partition in sorted(self._numbers, key=lambda key: (key[0], texts_in(key[1]))):
             yield bucket, partition, self._batches(self._numbers[bucket, partition])
 
-    def _batches(self, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        return map(self._read, numbers)
+
+    def _read(self, number: int) -> pa.RecordBatch:
         assert self._spilled is not None
-        for number in numbers:
-            engine.check()
-            yield self._spilled.read(number)
+        engine.check()
+        return self._spilled.read(number)
 
     def _sorted(self) -> Iterator[tuple[int, str, pa.Table]]:
         """The rows that are held, by bucket and partition; without buckets, numbers of files stand
@@ -111,7 +115,7 @@ class PlacedRows(ClosedAfter):
             self._spilled = SpilledBatches(self._held[0][0].schema)
         for bucket, partition, run in self._sorted():
             numbers = self._numbers.setdefault((bucket, partition), [])
-            numbers += map(self._spilled.add, run.combine_chunks().to_batches())
+            numbers += map(self._spilled.add, _pieces(run.combine_chunks()))
         self._held, self._bytes = [], 0
 
     def close(self) -> None:
@@ -122,13 +126,6 @@ class PlacedRows(ClosedAfter):
 class PlacedDeletes(PlacedRows):
     """As PlacedRows for delete events: takes keys of rows, each once, in any order."""
 
-    def __init__(self, files: EventFiles) -> None:
-        super().__init__(files)
-        self._last: dict[tuple[int, str], tuple[int, ...]] = {}
-        """The last key so far, by bucket and partition."""
-        self._mixed: set[tuple[int, str]] = set()
-        """Where later runs have keys that come before those of earlier ones."""
-
     def add_keys(self, keys: Keys, updated: np.ndarray) -> None:
         """`updated`, a mask (n,): the keys of rows that the statement updates."""
         columns = (keys.write_ids, keys.buckets, keys.row_ids, updated)
@@ -138,18 +135,26 @@ class PlacedDeletes(PlacedRows):
     def write(self) -> None:
         """Writes all events."""
         for bucket, partition, batches in self._runs():
-            if (bucket, partition) in self._mixed:
-                batches = _pieces(_by_key(pa.Table.from_batches(batches)))
             self._files.delete_run(batches, partition, bucket)
 
     def _sorted(self) -> Iterator[tuple[int, str, pa.Table]]:
         for bucket, partition, run in super()._sorted():
-            run, group = _by_key(run), (bucket, partition)
-            first, last = (tuple(ids[end].as_py() for ids in run.columns[:3]) for end in (0, -1))
-            if group in self._last and first <= self._last[group]:
-                self._mixed.add(group)
-            self._last[group] = last
-            yield bucket, partition, run
+            yield bucket, partition, _by_key(run)
+
+    def _batches(self, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Each is in the order of its keys; what is read of several of them is put in order up to
+        the first key of the next."""
+        firsts = {number: _key(self._read(number), 0) for number in numbers}
+        rest: list[pa.RecordBatch] = []
+        for number in sorted(numbers, key=firsts.__getitem__):
+            ends = [
+                bisect_left(range(len(batch)), firsts[number], key=partial(_key, batch))
+                for batch in rest
+            ]
+            yield from _in_order(batch.slice(0, end) for batch, end in zip(rest, ends, strict=True))
+            rest = [batch.slice(end) for batch, end in zip(rest, ends, strict=True)]
+            rest = [*filter(len, rest), self._read(number)]
+        yield from _in_order(rest)
 
 
 _EVENT = ["write_id", "bucket", "row_id", "updated"]
@@ -160,6 +165,16 @@ def _by_key(events: pa.Table) -> pa.Table:
     """Delete events in the order of their keys."""
     ids = [values_of(column) for column in events.columns[:3]]
     return events if ascend(*ids) else events.take(from_numpy(np.lexsort(ids[::-1])))
+
+
+def _key(events: pa.RecordBatch, row: int) -> tuple[int, ...]:
+    return tuple(column[row].as_py() for column in events.columns[:3])
+
+
+def _in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The delete events of batches in the order of their keys."""
+    filled = [batch for batch in batches if len(batch)]
+    return _pieces(_by_key(pa.Table.from_batches(filled))) if filled else iter(())
 
 
 def _pieces(run: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -137,6 +137,7 @@ def test_P59_delete_events_are_in_the_order_of_their_keys(
     """Also where files hold keys in another order, as those of older compactions do."""
     if spilled:
         monkeypatch.setattr(placed_rows, "_SORTED_BYTES", 500)
+        monkeypatch.setattr(placed_rows, "_PIECE_BYTES", 100 * (1 + seed))
     random = np.random.default_rng(seed)
     ids = random.permutation(600) if seed else np.arange(600)
     write_ids, numbers = 1 + ids // 200, ids % 2
