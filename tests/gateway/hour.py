@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
 import random
 import sys
 import tempfile
 import time
 from collections import Counter
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +49,27 @@ def generated(dice: random.Random) -> tuple[str, bytes]:
     return name, message(name, *call.arguments)
 
 
+def generate(calls: Connection, seed: int) -> None:
+    """Sends calls without an end, from a process whose work delays no client that commits."""
+    os.nice(19)
+    dice = random.Random(seed)
+    while True:
+        name, payload = generated(dice)
+        if len(payload) > Limits().bytes:
+            payload = payload[: dice.randrange(1, 1 << 20)]
+        calls.send((name, payload))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--clients", type=int, default=4, help="others, who commit meanwhile")
     chosen = parser.parse_args()
-    dice = random.Random(chosen.seed)
+    calls, other_end = multiprocessing.Pipe(duplex=False)
+    generator = multiprocessing.get_context("spawn").Process(
+        target=generate, args=(other_end, chosen.seed), daemon=True
+    )
     counts: Counter[str] = Counter()
     slow: list[dict[str, Any]] = []
     leaked: list[str] = []
@@ -64,12 +81,11 @@ def main() -> int:
     ):
         time.sleep(5)
         quiet = committers.phase(min(60.0, 15 * chosen.minutes))
+        generator.start()
         committers.seen = meanwhile = Seen()
         end, told, raw = time.monotonic() + 60 * chosen.minutes, 0.0, servers.logged_in("eve")
         while time.monotonic() < end:
-            name, payload = generated(dice)
-            if len(payload) > Limits().bytes:
-                payload = payload[: dice.randrange(1, 1 << 20)]
+            name, payload = calls.recv()
             began = time.monotonic()
             try:
                 answer = framed_answer(raw, payload)
@@ -91,6 +107,7 @@ def main() -> int:
                 memory.append(servers.memory())
                 line = {**counts, "slow": len(slow), "leaked": len(leaked), **memory[-1]}
                 print(json.dumps(line), flush=True)
+        generator.terminate()
         alive = [one.poll() is None for one in (servers.gateway, servers.metastore)]
         memory.append(servers.memory())
         held_up = meanwhile.p99() > max(0.1, 3 * quiet.p99())
