@@ -26,7 +26,11 @@ LARGEST_PIECE = 1 << 30
 LARGEST_DATABASE = 4 * LARGEST_PIECE
 """Bytes that DuckDB may take for a file of somebody else: it unpacks 2,048 rows together."""
 LARGEST_NUMBERS = 8 * LARGEST_PIECE
-"""Bytes of its values of a fixed width, of which columns of nothing but NULL have as many."""
+"""Bytes of the values of a fixed width, of which columns of nothing but NULL have as many, where
+only a whole row group or stripe can be read: Parquet is read in pieces here."""
+MOST_REPEATED = 1 << 20
+"""Values of a column for each byte that it takes in the file: one that all rows have, as NULL,
+takes far less than a bit."""
 MOST_UNPACKED = 64
 """How many times as many bytes the values of a large row group or stripe may have."""
 MOST_NESTED = 100

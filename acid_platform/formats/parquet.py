@@ -5,8 +5,9 @@ Files of insert-only tables are written with the types that Spark and Hive write
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -16,6 +17,7 @@ from acid_platform.formats.data_file import ColumnOfFile, DataFile, Keyed
 from acid_platform.formats.parquet_files import (
     has_fine_times,
     open_parquet,
+    parts_of,
     row_group,
     row_group_sizes,
 )
@@ -36,6 +38,9 @@ class ParquetData(DataFile):
     def __init__(self, files: Files, path: str) -> None:
         self.path, self._files = path, files
         self._file = open_parquet(files.open(path), path)
+        self._parts: Iterator[pa.Table] = iter(())
+        self._next: tuple[int, int, list[str]] | None = None
+        """The part of a row group that `_parts` goes on with."""
 
     @property
     def rows(self) -> int:
@@ -43,7 +48,20 @@ class ParquetData(DataFile):
 
     @cached_property
     def piece_rows(self) -> list[int]:
-        return row_group_sizes(self._file, self.path)
+        return [rows for _, _, rows in self._pieces]
+
+    @cached_property
+    def _pieces(self) -> list[tuple[int, int | None, int]]:
+        """Row groups, the number of a piece in one of which it is not all, and its rows."""
+        pieces = list[tuple[int, int | None, int]]()
+        for group, rows in enumerate(row_group_sizes(self._file, self.path)):
+            most = self._file.bounds.piece_of(group, rows)
+            if most >= rows:
+                pieces.append((group, None, rows))
+                continue
+            starts = range(0, rows, most)
+            pieces += [(group, n, min(most, rows - at)) for n, at in enumerate(starts)]
+        return pieces
 
     @property
     def names(self) -> list[str]:
@@ -63,7 +81,11 @@ class ParquetData(DataFile):
         as_stored: bool = False,  # noqa: ARG002, it counts days as everybody does
     ) -> dict[ColumnOfFile, pa.Array]:
         names = [str(column) for column in columns]
-        table = row_group(self._file, piece, names, self.path)
+        group, number, _ = self._pieces[piece]
+        if number is None:
+            table = row_group(self._file, group, names)
+        else:
+            table = self._part(group, number, names)
         if lost := {*names} - {*table.schema.names}:
             raise CorruptFile(
                 f"{self.path}: row group {piece} lacks the column {min(lost)}, which its footer"
@@ -79,6 +101,17 @@ class ParquetData(DataFile):
             name: pa.concat_arrays(each.chunks) if each.num_chunks else pa.nulls(0, each.type)
             for name, each in arrays.items()
         }
+
+    def _part(self, group: int, number: int, names: list[str]) -> pa.Table:
+        """A part of a row group. The one after it goes on from there, others begin anew."""
+        first = number
+        if self._next == (group, number, names):
+            first = 0
+        else:
+            most = self._file.bounds.piece_of(group, self._file.metadata.row_group(group).num_rows)
+            self._parts = parts_of(self._file, group, names, most)
+        self._next = (group, number + 1, names)
+        return next(islice(self._parts, first, None), pa.table({}))
 
     def has_fine_times(self) -> bool:
         with self._files.open(self.path) as stream:

@@ -388,7 +388,7 @@ def _texts_of_bytes(
             f"{path} holds timestamps with nanoseconds, and a table's have microseconds; round them"
             " where they are written"
         )
-    for batch in batches_of(file, names, path):
+    for batch in batches_of(file, names):
         for index, name in enumerate(names):
             hive = declared.get(name.lower())
             if hive is not None and has_text_as_bytes(batch.column(name).type, hive):

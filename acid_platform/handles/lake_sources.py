@@ -187,7 +187,7 @@ class DeltaSource(ImportSource):
                 file = open_parquet(stream, path)
                 stored = {*file.schema_arrow.names} - partitioned
                 names = [name for name in schema.names if name in stored]
-                for batch in batches_of(file, names, path):
+                for batch in batches_of(file, names):
                     columns = [
                         batch.column(field.name).cast(field.type)
                         if field.name in stored

@@ -30,6 +30,7 @@ from acid_platform.base import databases, local_files
 from acid_platform.base.file_bounds import BATCH_BYTES
 from acid_platform.errors import AcidError, CorruptFile, ImportRefused, OwnedByOthers
 from acid_platform.formats import parquet_files as formats
+from acid_platform.formats import parquet_pages
 from acid_platform.handles import iceberg_tables, import_sources
 from acid_platform.handles.iceberg_tables import _require_bounded_avro
 from tests.imports.hostile import CALLS
@@ -551,7 +552,7 @@ def test_P65_a_footer_that_says_less_than_the_pages_is_not_believed(
         content = content.replace(said, b"\x80\x81\x80\0")
     file.write_bytes(content)
     assert parquet.read_metadata(file).row_group(0).column(0).total_uncompressed_size == 64
-    monkeypatch.setattr(formats, "LARGEST_PIECE", 1 << 20)
+    monkeypatch.setattr(parquet_pages, "LARGEST_PIECE", 1 << 20)
     monkeypatch.setattr(formats, "_bounded", None)  # nothing is read
     source = FolderSource(str(tmp_path))
     with pytest.raises(CorruptFile, match="row group 0 takes few bytes"):
@@ -625,12 +626,12 @@ def test_P65_what_a_footer_of_parquet_says_of_its_pages_is_not_believed(
         dictionary_pagesize_limit=1 << 30,
     )
     (tmp_path / "a.parquet").write_bytes(changed(content.getvalue()))
-    monkeypatch.setattr(formats, "LARGEST_PIECE", 1 << 20)
-    monkeypatch.setattr(formats, "BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr(parquet_pages, "LARGEST_PIECE", 1 << 20)
+    monkeypatch.setattr(parquet_pages, "BATCH_BYTES", 1 << 20)
     asked = []
 
     def bounded(*arguments: Any) -> Any:
-        asked.append(arguments[-1])
+        asked.append(arguments[-2])
         return read(*arguments)
 
     read = formats._bounded
@@ -657,10 +658,10 @@ def test_P65_a_footer_of_parquet_with_too_many_columns_is_refused(tmp_path: Path
 def test_P65_a_header_of_a_page_takes_no_time_by_its_numbers() -> None:
     long = b"\x15" + b"\xff" * (1 << 20)
     with pytest.raises(CorruptFile, match="header of a page of Parquet at byte 0"):
-        formats._header(pa.BufferReader(long), 0, "a.parquet")
+        parquet_pages.page_at(pa.BufferReader(long), 0, "a.parquet")
     deep = b"\x1c" * (1 << 20)
     with pytest.raises(CorruptFile, match="header of a page of Parquet at byte 0"):
-        formats._header(pa.BufferReader(deep), 0, "a.parquet")
+        parquet_pages.page_at(pa.BufferReader(deep), 0, "a.parquet")
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "directory"])

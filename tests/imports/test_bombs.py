@@ -1,0 +1,106 @@
+"""Files of a few bytes that take gigabytes where they are believed (P65)."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from acid_platform.errors import CorruptFile
+from acid_platform.formats import parquet_pages
+from acid_platform.formats.parquet_files import batches_of, open_parquet
+from tests.imports import parquet_bombs
+
+
+@pytest.mark.more
+def test_P65_nothing_of_a_parquet_file_is_decoded_before_it_is_looked_at(tmp_path: Path) -> None:
+    """In a process of its own, whose memory is measured; each of the bombs would take 2 to 8 GB."""
+    for name, (make, _) in parquet_bombs.BOMBS.items():
+        (tmp_path / f"{name}.parquet").write_bytes(make())
+    for name, sound in parquet_bombs.READ.items():
+        (tmp_path / f"{name}.parquet").write_bytes(sound())
+    assert max(file.stat().st_size for file in tmp_path.iterdir()) < 3000
+    run = [sys.executable, "-m", "tests.imports.parquet_bombs", str(tmp_path)]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    for name, (_, refusal) in parquet_bombs.BOMBS.items():
+        found = [text for bomb, _, text, _ in told if bomb == name]
+        assert len(found) == 3
+        assert all(refusal in str(text) for text in found), (name, found)
+    counts = {
+        name: {rows for bomb, _, rows, _ in told if bomb == name} for name in parquet_bombs.READ
+    }
+    assert counts == {"NULL in one column": {37_500_000}, "of twenty": {15_000_000}}
+    assert max(most for *_, most in told) < 1300, told
+
+
+class Counting(io.BytesIO):
+    """A file of an object store, which counts requests."""
+
+    asked = 0
+
+    def size(self) -> int:
+        return len(self.getvalue())
+
+    def read(self, length: int | None = -1) -> bytes:
+        self.asked += 1
+        return super().read(length)
+
+    def read_at(self, length: int, start: int) -> bytes:
+        self.seek(start)
+        return self.read(length)
+
+
+def sound() -> tuple[bytes, pa.Table]:
+    content = io.BytesIO()
+    rows = pa.table({f"c{n}": [f"{n} {i}" for i in range(20_000)] for n in range(5)})
+    parquet.write_table(rows, content, row_group_size=10_000, data_page_size=1000)
+    return content.getvalue(), rows
+
+
+def test_P65_pages_of_a_parquet_file_in_a_store_are_looked_at_without_more_requests() -> None:
+    content, rows = sound()
+    far: Any = Counting(content)
+    file = open_parquet(far, "bucket/a.parquet")
+    assert (file.num_row_groups, far.asked) == (2, 1)
+    assert pa.Table.from_batches(batches_of(file, rows.column_names)).equals(rows)
+    assert far.asked == 3, "one for each row group"
+    for path in ("bucket/a.parquet", "s3://bucket/a.parquet"):
+        bomb: Any = Counting(parquet_bombs.one_row(1 << 28, 1))
+        with pytest.raises(CorruptFile, match="would hold"):
+            list(batches_of(open_parquet(bomb, path), ["v"]))
+
+
+def test_P65_a_row_group_of_little_but_null_is_read_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from acid_platform.formats.parquet import ParquetData
+    from acid_platform.storage.files import Files
+
+    values = pa.array([None] * 4000 + [*range(100)] + [None] * 4900, pa.int64())
+    rows = pa.table({"a": values, "b": values, "c": pa.array([["x"]] * len(values))})
+    parquet.write_table(rows, tmp_path / "a.parquet", row_group_size=4500, compression="zstd")
+    monkeypatch.setattr(parquet_pages, "LARGEST_PIECE", 1 << 15)
+    monkeypatch.setattr(parquet_pages, "MOST_UNPACKED", 1)
+    files, path = Files.of(str(tmp_path / "a.parquet"))
+
+    def read(order: Any, *columns: str) -> pa.Table:
+        file = ParquetData(files, path)
+        assert len(file.piece_rows) > 10 and max(file.piece_rows) * 16 <= 1 << 13
+        pieces = {n: file.decode(n, columns) for n in order(range(len(file.piece_rows)))}
+        return pa.concat_tables(pa.table(pieces[n]) for n in sorted(pieces))
+
+    for columns in (("a",), ("b", "a")):
+        assert read(list, *columns).equals(rows.select(columns))
+        assert read(reversed, *columns).equals(rows.select(columns))
+    file = ParquetData(files, path)
+    each = [[file.decode(n, [name])[name] for name in "ab"] for n in range(len(file.piece_rows))]
+    assert pa.chunked_array([a for a, _ in each]).equals(pa.chunked_array([b for _, b in each]))
