@@ -76,6 +76,19 @@ class Frames:
         self.limit = limit
         self._buffer = bytearray()
 
+    @property
+    def pending(self) -> bool:
+        """Whether bytes wait here that no frame was made of."""
+        return bool(self._buffer)
+
+    @property
+    def whole(self) -> bool:
+        """Whether `feed` would have a frame, or refuse one, without more bytes."""
+        if len(self._buffer) < _LENGTH.size:
+            return False
+        size = int(_LENGTH.unpack_from(self._buffer)[0])
+        return size > self.limit or len(self._buffer) >= _LENGTH.size + size
+
     def feed(self, data: bytes) -> Iterator[bytes]:
         """The frames that are complete so far. `limit` may change between two frames."""
         buffer = self._buffer

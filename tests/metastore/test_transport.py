@@ -480,6 +480,55 @@ def test_an_unfinished_handshake_is_dropped_after_a_time(monkeypatch: pytest.Mon
     served.close()
 
 
+def served_here(clients: int = 1) -> tuple[connections.Connections, list[wire.Channel]]:
+    """Connections in this thread, and clients who have proved the key."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    served = connections.Connections([connections.Listener(listener, KEY.encode())])
+    made: list[wire.Channel] = []
+    host, port = listener.getsockname()
+    for number in range(1, clients + 1):
+        dial = threading.Thread(target=lambda: made.append(wire.dial_tcp(host, port, KEY.encode())))
+        dial.start()
+        until(lambda number=number: served.wait(0.01) == [] and len(made) == number)
+        dial.join()
+    return served, made
+
+
+def test_P75_a_message_has_a_time_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a client with the key, which sends a byte of it now and then."""
+    monkeypatch.setattr(connections, "MESSAGE_SECONDS", 0.2)
+    served, (client,) = served_here()
+    whole = wire.frame(b"{}" * 10_000)
+    client._sock.sendall(wire.frame(b"{}") + whole[:3])
+    until(lambda: [payload for _, payload in served.wait(0.01)] == [b"{}"])
+    sent = iter(range(3, len(whole)))
+
+    def dropped() -> bool:
+        at = next(sent)
+        client._sock.sendall(whole[at : at + 1])
+        assert served.wait(0.01) == []
+        return not len(served)
+
+    until(dropped)
+    served.close()
+    client.close()
+
+
+def test_P75_ten_thousand_requests_in_a_row_give_others_their_turn() -> None:
+    served, (client, other) = served_here(2)
+    client._sock.sendall(wire.frame(b"{}") * 10_000)
+    rounds: list[list[bytes]] = [[payload for _, payload in served.wait(1)]]
+    other._sock.sendall(wire.frame(b'{"other":1}'))
+    while sum(map(len, rounds)) < 10_001:
+        rounds.append([payload for _, payload in served.wait(1)])
+    assert max(map(len, rounds)) <= connections.MESSAGES_AT_ONCE + 1
+    assert any(b'{"other":1}' in found for found in rounds[:10])
+    assert served.wait(0.01) == []
+    served.close()
+    for each in (client, other):
+        each.close()
+
+
 def test_P3_an_interrupted_call_never_gets_the_answer_of_another(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

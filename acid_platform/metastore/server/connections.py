@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from acid_platform.base.ports import FewLines, Pace, Strangers, most_connections
@@ -35,18 +36,20 @@ _LOG = logging.getLogger("acid_platform.metastore")
 
 GREETING_SECONDS = 10.0
 """A connection that has not completed its handshake by then is dropped."""
-
 SLOW_READER_SECONDS = 30.0
 """A connection that accepts no bytes of its answer for so long is dropped."""
-
+_TAKEN_BYTES = 1 << 16
+"""Bytes of an answer for which a client may take so long."""
+MESSAGE_SECONDS = 60.0
+"""A message is whole by then, or its connection is dropped."""
+MESSAGES_AT_ONCE = 64
+"""Messages of one connection before others have their turn."""
 MOST_STRANGERS, MOST_OF_ONE = 256, 128
 """The most connections with an unfinished handshake, of all and of one address; a further one
 evicts the oldest."""
-
 SILENT_SECONDS = 2.0
 """A connection to a port with TLS that has sent nothing by then is told that TLS is needed: whoever
 speaks TLS speaks first, and others wait for the metastore's greeting."""
-
 _READ = 1 << 18
 _ACCEPTED_AT_ONCE = 16
 """New connections between two looks at what the others have sent."""
@@ -62,7 +65,9 @@ class Listener:
 
 
 class Connection:
-    __slots__ = ("challenge", "closed", "frames", "greeted", "key", "layer", "out", "since", "sock")
+    __slots__ = (
+        "challenge", "closed", "frames", "greeted", "key", "layer", "out", "since", "sock", "taken"
+    )  # fmt: skip
 
     def __init__(self, sock: socket.socket, key: bytes, layer: Layer | None = None) -> None:
         self.sock, self.key, self.layer = sock, key, layer
@@ -98,6 +103,10 @@ class Connections:
         """Listeners that accept nothing more until then."""
         self._most = most_connections()
         self._slow: set[Connection] = set()
+        self._unfinished: dict[Connection, float] = {}
+        """Since when a message is not whole."""
+        self._ahead: dict[Connection, None] = {}
+        """Those of which more messages may be there than were taken."""
         self.role, self.epoch = wire.LEADER, 0
         """What clients are told at their handshake."""
         self.refused = 0
@@ -120,13 +129,17 @@ class Connections:
     def wait(self, seconds: float) -> list[tuple[Connection, bytes]]:
         """The messages of clients with a finished handshake, after at most so many seconds."""
         messages: list[tuple[Connection, bytes]] = []
-        for key, events in self._selector.select(self._wake(seconds)):
+        ahead, self._ahead = self._ahead, {}
+        for connection in ahead:
+            with self._alone(connection):
+                self._take(connection, b"", messages)
+        for key, events in self._selector.select(0 if ahead else self._wake(seconds)):
             endpoint = key.data
             if isinstance(endpoint, Connection):
                 with self._alone(endpoint):
                     if events & selectors.EVENT_WRITE:
                         self._flush(endpoint)
-                    else:
+                    elif endpoint not in ahead:
                         self._read(endpoint, messages)
             elif endpoint is None:
                 with suppress(BlockingIOError):
@@ -184,6 +197,8 @@ class Connections:
         self._connections.discard(connection)
         self._strangers.leave(connection)
         self._slow.discard(connection)
+        self._unfinished.pop(connection, None)
+        self._ahead.pop(connection, None)
         with suppress(KeyError, ValueError):
             self._selector.unregister(connection.sock)
         connection.sock.close()
@@ -275,16 +290,33 @@ class Connections:
         if not data:
             self.drop(connection)
             return
+        self._take(connection, data, messages)
+
+    def _take(
+        self, connection: Connection, data: bytes, messages: list[tuple[Connection, bytes]]
+    ) -> None:
+        """A few of the messages that are whole now."""
+        if connection.closed or connection.out:  # `_flush` goes on with it
+            return
+        taken = 0
         try:
-            if connection.layer is not None:
+            if data and connection.layer is not None:
                 data = self._opened(connection, connection.layer, data)
-            for payload in connection.frames.feed(data):
+            for payload in islice(connection.frames.feed(data), MESSAGES_AT_ONCE):
+                taken += 1
                 if connection.greeted:
                     messages.append((connection, payload))
                 elif not self._greeted(connection, payload):
                     return
         except wire.Malformed as error:
             self.drop(connection, str(error))
+            return
+        if taken:
+            self._unfinished.pop(connection, None)
+        if connection.frames.whole:
+            self._ahead[connection] = None
+        elif connection.frames.pending:
+            self._unfinished.setdefault(connection, time.monotonic())
 
     def _opened(self, connection: Connection, layer: Layer, data: bytes) -> bytes:
         """The plain bytes in what has arrived. Raises Malformed."""
@@ -326,10 +358,12 @@ class Connections:
             self.drop(connection)
             return
         del connection.out[:sent]
-        connection.since = time.monotonic()
+        connection.since += sent * SLOW_READER_SECONDS / _TAKEN_BYTES
+        connection.since = min(connection.since, time.monotonic())
         if not connection.out:
             self._slow.discard(connection)
             self._selector.modify(connection.sock, selectors.EVENT_READ, connection)
+            self._ahead[connection] = None
 
     def _drop_late(self) -> None:
         now = time.monotonic()
@@ -345,6 +379,9 @@ class Connections:
         for connection in [*self._slow]:
             if now - connection.since > SLOW_READER_SECONDS:
                 self.drop(connection, f"did not take its answer for {SLOW_READER_SECONDS:g} s")
+        for connection, begun in [*self._unfinished.items()]:
+            if now - begun > MESSAGE_SECONDS:
+                self.drop(connection, f"its message is not whole after {MESSAGE_SECONDS:g} s")
 
 
 _LONGEST_REQUEST_ID = 64
