@@ -291,6 +291,11 @@ class DataFile:
         """Whether a timestamp has digits below the microsecond."""
         raise NotImplementedError
 
+    def cuts_times(self, piece: int, decoded: Mapping[ColumnOfFile, pa.Array]) -> bool:
+        """Whether a timestamp of a piece has digits that its decoded columns lack. Raises
+        CorruptFile."""
+        raise NotImplementedError
+
     # --- statistics ----------------------------------------------------------------------------
 
     @property

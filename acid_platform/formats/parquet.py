@@ -5,7 +5,7 @@ Files of insert-only tables are written with the types that Spark and Hive write
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 
@@ -16,6 +16,8 @@ from acid_platform.errors import CorruptFile
 from acid_platform.formats.data_file import ColumnOfFile, DataFile, Keyed
 from acid_platform.formats.parquet_files import (
     has_fine_times,
+    has_lost_digits,
+    is_fine,
     open_parquet,
     parts_of,
     row_group,
@@ -24,7 +26,7 @@ from acid_platform.formats.parquet_files import (
 from acid_platform.layout.file_entries import FileEntry, Footer
 from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
-from acid_platform.values.arrow_types import arrow_schema
+from acid_platform.values.arrow_types import arrow_schema, has_leaf, leaves
 
 ROW_GROUP_BYTES = 64 << 20
 """Size of the Arrow arrays in memory at which a row group is written."""
@@ -35,9 +37,9 @@ class ParquetData(DataFile):
 
     has_texts_as_bytes = decodes_in_threads = True
 
-    def __init__(self, files: Files, path: str) -> None:
+    def __init__(self, files: Files, path: str, unit: str = "us") -> None:
         self.path, self._files = path, files
-        self._file = open_parquet(files.open(path), path)
+        self._file = open_parquet(files.open(path), path, unit)
         self._parts: Iterator[pa.Table] = iter(())
         self._next: tuple[int, int, list[str]] | None = None
         """The part of a row group that `_parts` goes on with."""
@@ -112,6 +114,24 @@ class ParquetData(DataFile):
             self._parts = parts_of(self._file, group, names, most)
         self._next = (group, number + 1, names)
         return next(islice(self._parts, first, None), pa.table({}))
+
+    def cuts_times(self, piece: int, decoded: Mapping[ColumnOfFile, pa.Array]) -> bool:
+        """Only times of 96 bits can be cut: those of 64 bits are decoded as they are stored."""
+        stored = map(self._file.schema.column, range(len(self._file.schema)))
+        cut = {
+            str(name): array
+            for name, array in decoded.items()
+            if has_leaf(array.type, pa.types.is_timestamp)
+        }
+        if not cut or all(column.physical_type != "INT96" for column in stored):
+            return False
+        nanos = ParquetData(self._files, self.path, "ns")
+        return any(
+            has_lost_digits(*pair)
+            for name, fine in nanos.decode(piece, list(cut)).items()
+            for pair in zip(leaves(fine), leaves(cut[str(name)]), strict=True)
+            if is_fine(pair[0].type)
+        )
 
     def has_fine_times(self) -> bool:
         with self._files.open(self.path) as stream:

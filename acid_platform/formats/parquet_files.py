@@ -24,7 +24,7 @@ from acid_platform.base.file_bounds import (
     MOST_PARTS,
 )
 from acid_platform.errors import CorruptFile, UnsupportedLayout
-from acid_platform.formats.parquet_pages import ParquetBounds
+from acid_platform.formats.parquet_pages import ParquetBounds, ThriftBytes
 from acid_platform.values.arrow_types import filled, has_leaf, leaves
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
@@ -58,11 +58,86 @@ def open_parquet(stream: pa.NativeFile, path: str, unit: str = "us") -> parquet.
         opened = pa.PythonFile(ahead, "r")
     options = _OPTIONS | {"coerce_int96_timestamp_unit": unit}
     known = parquet.ParquetFile(pa.BufferReader(footer), **options).metadata
-    file = parquet.ParquetFile(opened, metadata=known, **options)
-    file.reader_stream = stream
+    file = file.as_stored = parquet.ParquetFile(opened, metadata=known, **options)
     bare, hold = footer[len(_MAGIC) : -_END], ahead.hold if ahead else None
+    if any(has_leaf(kind, _is_narrow) for kind in file.schema_arrow.types):
+        try:
+            wide = _MAGIC + _with_whole_numbers(bare) + footer[-_END:]
+        except (IndexError, KeyError, StopIteration, ValueError) as error:
+            raise CorruptFile(f"{path} has a Parquet footer that can't be read: {error}") from error
+        known = parquet.ParquetFile(pa.BufferReader(wide), **options).metadata
+        file.as_stored = parquet.ParquetFile(opened, metadata=known, **options)
+    file.reader_stream, file.path = stream, path
     file.bounds = ParquetBounds(ahead or stream, bare, file.schema, path, hold)
     return file
+
+
+class _Places(ThriftBytes):
+    """Finds where the values of a struct are written."""
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        """The number of each field of a struct, and where its value begins."""
+        number = 0
+        while (head := self._content[self.at]) != 0:
+            self.at += 1
+            number = number + (head >> 4) if head > 15 else self._signed(4)
+            yield number, self.at
+            self._skip(head & 15, 0)
+        self.at += 1
+
+    def elements(self) -> Iterator[dict[int, int]]:
+        """The places of each struct in a list."""
+        for _ in range(self._list()[0]):
+            yield dict(self.places())
+
+
+_WIDE = 32
+_SCHEMA_AT, _CONVERTED_AT, _LOGICAL_AT, _INTEGER_AT, _BITS_AT, _SIGN_AT = 2, 6, 10, 10, 1, 2
+"""Fields of a footer, of a column in its schema, and of the type of a whole number."""
+_NARROW_KINDS, _WIDE_KIND = (22, 24, 30, 32), 34
+"""UINT_8, UINT_16, INT_8 and INT_16, and INT_32, as they are written."""
+
+
+def _with_whole_numbers(footer: bytes) -> bytes:
+    """The footer with columns of 32 bits in place of those of 8 and 16, which have 32 bits in the
+    file: Arrow would cut a number that is beyond its type."""
+    content = bytearray(footer)
+    schema = next(at for number, at in _Places(footer).places() if number == _SCHEMA_AT)
+    for column in _Places(footer, schema).elements():
+        if _CONVERTED_AT in column and footer[column[_CONVERTED_AT]] in _NARROW_KINDS:
+            content[column[_CONVERTED_AT]] = _WIDE_KIND
+        logical = column.get(_LOGICAL_AT)
+        kinds = dict(_Places(footer, logical).places()) if logical else {}
+        if _INTEGER_AT in kinds:
+            whole = dict(_Places(footer, kinds[_INTEGER_AT]).places())
+            if footer[whole[_BITS_AT]] < _WIDE:
+                content[whole[_BITS_AT]] = _WIDE
+                sign = whole[_SIGN_AT] - 1  # a boolean is told by the kind of its field
+                content[sign] = content[sign] & 0xF0 | 1
+    return bytes(content)
+
+
+def _is_narrow(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) and kind.bit_width < _WIDE)
+
+
+def _as_typed(rows: pa.RecordBatch | pa.Table, file: parquet.ParquetFile) -> Any:
+    """Rows of `file.as_stored` with the types of the file. Raises CorruptFile for a whole number
+    that is beyond its type."""
+    if file.as_stored is file:
+        return rows
+    for index, name in enumerate(rows.schema.names):
+        kind = file.schema_arrow.field(name).type
+        if rows.schema.types[index] != kind:
+            try:
+                column = rows.column(index).cast(kind)
+            except pa.ArrowInvalid as error:
+                raise CorruptFile(
+                    f"{file.path}, column {name}, says that its type is {kind}, and holds"
+                    f" another value: {error}; write the file again with a wider type"
+                ) from error
+            rows = rows.set_column(index, name, column)
+    return rows
 
 
 _GAP = 1 << 20
@@ -195,29 +270,29 @@ def has_fine_times(stream: pa.NativeFile, path: str, columns: Sequence[str] | No
     names = [
         field.name
         for field in nanos.schema_arrow
-        if has_leaf(field.type, _is_fine) and (columns is None or field.name in columns)
+        if has_leaf(field.type, is_fine) and (columns is None or field.name in columns)
     ]
     if not names:
         return False
     pairs = zip(batches_of(nanos, names), batches_of(micros, names), strict=True)
     return any(
-        _has_lost_digits(fine, cut)
+        has_lost_digits(fine, cut)
         for fine_batch, cut_batch in pairs
         for pair in zip(fine_batch.columns, cut_batch.columns, strict=True)
         for fine, cut in zip(*map(leaves, pair), strict=True)
-        if _is_fine(fine.type)
+        if is_fine(fine.type)
     )
 
 
-def _is_fine(kind: pa.DataType) -> bool:
+def is_fine(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) and kind.unit == "ns")
 
 
-def _has_lost_digits(nanos: pa.Array, micros: pa.Array) -> bool:
+def has_lost_digits(nanos: pa.Array, micros: pa.Array) -> bool:
     """Whether microseconds lose digits. Values of 96 bits that overflow nanoseconds, of which
     `micros` has the microseconds, are skipped."""
     fine = filled(nanos, 0) % 1000 != 0
-    if not _is_fine(micros.type):
+    if not is_fine(micros.type):
         fine &= np.abs(filled(micros, 0)) < (1 << 63) // 1000
     return bool(fine.any())
 
@@ -228,7 +303,7 @@ def row_group(file: parquet.ParquetFile, index: int, names: Sequence[str]) -> pa
     at_once = room.at_once
     batches = [] if at_once is None else list(_bounded(file, index, names, at_once, room.most))
     if not batches:
-        return file.read_row_group(index, columns=list(names))
+        return _as_typed(file.as_stored.read_row_group(index, columns=list(names)), file)
     return pa.Table.from_batches(batches)
 
 
@@ -260,8 +335,8 @@ def _bounded(
 ) -> Iterator[pa.RecordBatch]:
     """Some rows at a time. Raises CorruptFile for more bytes than that."""
     read = 0
-    for batch in file.iter_batches(rows, [index], list(names), use_threads=False):
+    for batch in file.as_stored.iter_batches(rows, [index], list(names), use_threads=False):
         read += batch.nbytes
         if read > most:
             raise file.bounds.too_large(index, read)
-        yield batch
+        yield _as_typed(batch, file)

@@ -52,7 +52,7 @@ _MOST_VALUES = 64 * MOST_PARTS
 """Values in lists of one message, and its fields."""
 
 
-class _Thrift:
+class ThriftBytes:
     """A struct in the bytes of a message. Raises IndexError where they end before it does, and
     ValueError for what no writer writes."""
 
@@ -246,7 +246,7 @@ def page_at(stream: Any, at: int, path: str) -> _Page:
         stream.seek(at)
         content = bytes(stream.read(length))
         try:
-            thrift = _Thrift(content)
+            thrift = ThriftBytes(content)
             return _page(thrift.struct(_PAGE), at + thrift.at)
         except IndexError:
             if len(content) < length:
@@ -360,7 +360,7 @@ class Chunk:
             if page.levels is None:
                 for levels in (self._leaf.max_repetition_level, self._leaf.max_definition_level):
                     at += 4 + int.from_bytes(body[at : at + 4], "little") if levels else 0
-            lengths = _Thrift(body, at)
+            lengths = ThriftBytes(body, at)
             if page.encoding == _PREFIXED and at < len(body):
                 _skip_deltas(lengths, page.values)
             if lengths.at < len(body):  # nothing but NULL has none
@@ -372,7 +372,7 @@ class Chunk:
             ) from error
 
 
-def _deltas(read: _Thrift, most: int) -> tuple[int, int, int]:
+def _deltas(read: ThriftBytes, most: int) -> tuple[int, int, int]:
     """Reads the head of numbers in the encoding DELTA_BINARY_PACKED, of which there may be so many:
     the numbers in a block, the parts of a block, and all numbers."""
     in_block, parts, total = read.number(), read.number(), read.number()
@@ -382,7 +382,7 @@ def _deltas(read: _Thrift, most: int) -> tuple[int, int, int]:
     return in_block, parts, total
 
 
-def _skip_deltas(read: _Thrift, most: int) -> None:
+def _skip_deltas(read: ThriftBytes, most: int) -> None:
     in_block, parts, total = _deltas(read, most)
     if not parts or in_block < 8 * parts:
         raise ValueError("its blocks have no numbers")
@@ -434,7 +434,7 @@ class ParquetBounds:
                     _least(group[_ROWS_OF_GROUP]),
                     tuple(_stored(column.get(_CHUNK), self._path) for column in group[_COLUMNS]),
                 )
-                for group in _Thrift(self._footer).struct(_FOOTER).get(_GROUPS, [])
+                for group in ThriftBytes(self._footer).struct(_FOOTER).get(_GROUPS, [])
             ]
             for group in groups:
                 if len(group.chunks) != len(self._leaves):

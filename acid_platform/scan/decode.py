@@ -48,7 +48,7 @@ from acid_platform.values.arrow_types import (
     is_utf8,
     values_of,
 )
-from acid_platform.values.stored_values import as_declared
+from acid_platform.values.stored_values import as_declared, fine_times
 
 if TYPE_CHECKING:
     from acid_platform.scan.scans import ArrowScan
@@ -80,6 +80,8 @@ class ResultColumns:
     partition: Values
     """The values of the file's partition by column."""
     path: str
+    external: bool = False
+    """Whether it is a file of no table: a time with digits that no table has is an error."""
 
     def needed(self) -> tuple[Column, ...]:
         """The stored columns that the result or the predicate needs."""
@@ -125,6 +127,7 @@ class ResultColumns:
                 column.type,
                 f"{self.path}, column {column.name}",
                 _unit(stored[column.name].type) if self.read.as_stored else "us",
+                self.external,
             )
             if column.name in stored
             else pa.nulls(rows, arrow_type(column.type))
@@ -280,7 +283,8 @@ class FileRead:
 
     @property
     def _result(self) -> ResultColumns:
-        return ResultColumns(self.read, self.partition, self.source.path)
+        external = self.source.by_arrow
+        return ResultColumns(self.read, self.partition, self.source.path, external)
 
     def _whole(self) -> list[pa.RecordBatch]:
         with reading(self.source.path):
@@ -326,11 +330,12 @@ class FileRead:
         ids = {part: self._numbers(file, arrays[part]) for part in tested}
         identity = self._identity(ids, piece)
         keep = self._kept(ids, identity, piece)
-        stored = self._named(file, arrays, _of(inside, early), early)
+        stored = self._named(file, piece.index, arrays, _of(inside, early), early)
         keep, values = result.accepted(keep, stored, early)
         if late and keep.any():
             arrays = self._decode(file, piece.index, [*_of(inside, late).values()])
-            values |= result.kept(keep, self._named(file, arrays, _of(inside, late), late), late)
+            named = self._named(file, piece.index, arrays, _of(inside, late), late)
+            values |= result.kept(keep, named, late)
         return result.batch(values, keep, identity, self.first_place + piece.start)
 
     def _tested_parts(self, file: DataFile) -> list[KeyPart]:
@@ -348,12 +353,15 @@ class FileRead:
     def _named(
         self,
         file: DataFile,
+        piece: int,
         arrays: Mapping[ColumnOfFile, pa.Array],
         inside: Mapping[str, str],
         columns: Sequence[Column],
     ) -> dict[str, pa.Array]:
         """The decoded arrays by the names of the table's columns; texts are checked."""
         named = {name: arrays[stored] for name, stored in inside.items()}
+        if self.source.by_arrow and file.cuts_times(piece, arrays):
+            raise fine_times(self.source.path)
         if file.has_texts_as_bytes:
             for column in columns:
                 array = named.get(column.name)

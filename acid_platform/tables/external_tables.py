@@ -39,6 +39,7 @@ from acid_platform.layout.names import is_hidden
 from acid_platform.layout.partition_names import parse_partition, partition_segment
 from acid_platform.layout.types import (
     LOCAL_ZONE,
+    TIMESTAMPS,
     Column,
     HiveType,
     parse_columns,
@@ -222,8 +223,9 @@ def _sources(
                     f"{info.path} is a file of a transactional table, which says by itself nothing"
                     " of what counts; make its directory a table by `acid adopt`"
                 )
-            identity, positional = RowIdentity.RUN, footer.positional
-            _require_types(files, info.path, columns, positional)
+            positional = footer.positional
+            if not _require_types(files, info.path, columns, positional):
+                identity = RowIdentity.RUN
         sources.append(
             SourceFile(
                 info.path,
@@ -240,9 +242,11 @@ def _sources(
     return tuple(sources)
 
 
-def _require_types(files: Files, path: str, columns: Sequence[Column], positional: bool) -> None:
-    """Raises UnsupportedLayout for a column of an ORC file whose type is not read exactly: ORC's
-    library for Java would convert it by rules of its own."""
+def _require_types(files: Files, path: str, columns: Sequence[Column], positional: bool) -> bool:
+    """Whether a column of an ORC file has times, whose nanoseconds Spark's reader would cut.
+
+    Raises UnsupportedLayout for a column whose type is not read exactly: ORC's library for Java
+    would convert it by rules of its own."""
     _, fields = stored_types(files, path)
     names = (
         [column.name for column in columns]
@@ -255,7 +259,8 @@ def _require_types(files: Files, path: str, columns: Sequence[Column], positiona
         kind = inside.get(column.name, column.type)
         if kind == column.type:
             continue
-        as_declared(pa.nulls(0, arrow_type(kind)), column.type, f"{path}, column {column.name}")
+        where = f"{path}, column {column.name}"
+        as_declared(pa.nulls(0, arrow_type(kind)), column.type, where, external=True)
         own, other = (
             [part for part in kind_of_either.walk() if part.kind in _SAME]
             for kind_of_either in (kind, column.type)
@@ -267,6 +272,11 @@ def _require_types(files: Files, path: str, columns: Sequence[Column], positiona
                 f"{path}, column {column.name}, holds {kind}, but the table declares {column.type};"
                 " declare the column as it is stored"
             )
+    return any(
+        part.kind in TIMESTAMPS
+        for column in columns
+        for part in inside.get(column.name, column.type).walk()
+    )
 
 
 def _narrows(stored: HiveType, declared: HiveType) -> bool:
@@ -456,8 +466,8 @@ def _refuse_nanoseconds(files: Files, path: str, stored: str) -> None:
         if open_file(files, FilePath(path, stored), strange=True).has_fine_times():
             raise WrongType(
                 f"{path} holds timestamps with nanoseconds, and a table's have microseconds; round"
-                " them where they are written, or let an external table cut them, and INSERT …"
-                " SELECT from it"
+                " them where they are written, or declare an external table with the type string"
+                " in place of timestamp, and INSERT … SELECT CAST(left(column, 26) AS timestamp)"
             )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base import arrow_functions as pc
-from acid_platform.errors import InvalidDefinition, NeedsSpark, UnsupportedLayout
+from acid_platform.errors import InvalidDefinition, NeedsSpark, UnsupportedLayout, WrongType
 from acid_platform.layout.types import (
     CHAR_TYPES,
     FLOATING,
@@ -30,6 +30,7 @@ from acid_platform.layout.types import (
 from acid_platform.values.arrow_types import (
     HIVE_TYPE,
     arrow_type,
+    filled,
     from_numpy,
     has_ancient,
     has_leaf,
@@ -253,20 +254,37 @@ def _require_timestamps(array: pa.Array, column: Column) -> None:
 # --- what a file holds ----------------------------------------------------------------------------
 
 
-def as_declared(array: pa.Array, hive: HiveType, path: str, timestamps: str = "us") -> pa.Array:
+def as_declared(
+    array: pa.Array, hive: HiveType, path: str, timestamps: str = "us", external: bool = False
+) -> pa.Array:
     """File values converted to the column's declared type, or an error (F18).
 
     Struct fields match by name, ignoring case; missing fields become NULL. Numbers widen, decimals
     and numbers without a sign become what holds their values exactly, whole numbers become text,
     char is padded to its length and varchar is cut to it. `timestamps` is the unit of the result;
-    `us` truncates digits below a microsecond. Raises UnsupportedLayout, naming `path`, for any
-    other change of type.
+    `us` truncates digits below a microsecond, but in files that are `external`, of no table, they
+    raise WrongType, and a time that is declared as a text is its text with all digits. Raises
+    UnsupportedLayout, naming `path`, for any other change of type.
     """
 
     def leaf(part: pa.Array, kind: HiveType) -> pa.Array:
+        if external and pa.types.is_timestamp(part.type):
+            if kind.kind == "string":
+                return part.cast(pa.string())
+            if part.type.unit == "ns" and (filled(part, 0) % 1000 != 0).any():
+                raise fine_times(path)
         return _widened(part, kind, path, timestamps)
 
     return fitted(array, hive, leaf, timestamps, of_file=True)
+
+
+def fine_times(where: str) -> WrongType:
+    """The error for times in files of no table that a column would cut."""
+    return WrongType(
+        f"{where}, holds times with nanoseconds, and a timestamp has microseconds; round them where"
+        " they are written, or declare the type string in place of timestamp, which gives their"
+        " texts with all digits, and cut these"
+    )
 
 
 def _widened(array: pa.Array, hive: HiveType, path: str, timestamps: str) -> pa.Array:

@@ -315,15 +315,68 @@ def test_P64_a_value_that_a_type_lacks_is_refused(
 
 
 @pytest.mark.parametrize("int96", [True, False])
-@pytest.mark.parametrize("way", (loaded, imported))
+@pytest.mark.parametrize("way", WAYS)
 def test_P64_nanoseconds_are_not_cut(
     warehouse: Warehouse, db: str, tmp_path: Path, way: Any, int96: bool
 ) -> None:
     place = tmp_path / "in"
     place.mkdir()
     written(place / "a.parquet", masked([1_001], pa.timestamp("ns")), int96=int96)
-    with pytest.raises(WrongType):
+    with pytest.raises(WrongType, match="nanoseconds"):
         way(warehouse, db, place, "timestamp")
+
+
+@pytest.mark.parametrize("column", ["timestamp", "array<timestamp>", "struct<a:timestamp>"])
+def test_P64_an_external_table_cuts_no_nanoseconds_and_shows_them_as_text(
+    warehouse: Warehouse, db: str, tmp_path: Path, column: str
+) -> None:
+    moment = pa.array([1_709_208_000_123_456_789, None], pa.timestamp("ns"))
+    made: dict[str, pa.Array] = {
+        "timestamp": moment,
+        "array<timestamp>": pa.ListArray.from_arrays([0, 1, 2], moment),
+        "struct<a:timestamp>": pa.StructArray.from_arrays([moment], ["a"]),
+    }
+    for stored in ("ORC", "PARQUET"):
+        place = tmp_path / stored
+        place.mkdir()
+        rows = pa.table({"id": [1, 2], "v": made[column]})
+        (pa_orc if stored == "ORC" else parquet).write_table(rows, place / "a")
+        for kind, name in ((column, "cut"), (column.replace("timestamp", "string"), "whole")):
+            warehouse.sql(
+                f"CREATE EXTERNAL TABLE {db}.{stored}_{name} (id bigint, v {kind})"
+                f" STORED AS {stored} LOCATION '{place}'"
+            )
+        with pytest.raises(WrongType, match=r"column v, .*nanoseconds.*declare .* string"):
+            warehouse.sql(f"SELECT v FROM {db}.{stored}_cut").to_arrow()
+        assert warehouse.sql(f"SELECT count(id) AS n FROM {db}.{stored}_cut").to_arrow()  # not read
+        (text, *_) = warehouse.sql(f"SELECT v FROM {db}.{stored}_whole").to_arrow()["v"].to_pylist()
+        text = text[0] if isinstance(text, list) else text["a"] if isinstance(text, dict) else text
+        assert text == "2024-02-29 12:00:00.123456789"
+
+
+INT_16, UINT_16 = b"%\x20L\xac\x13\x10\x11\x00\x00", b"%\x18L\xac\x13\x10\x12\x00\x00"
+INT_8, UINT_8 = b"%\x1eL\xac\x13\x08\x11\x00\x00", b"%\x16L\xac\x13\x08\x12\x00\x00"
+"""How a footer says the type of a whole number, in both of Parquet's notations."""
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("kind", "said", "instead", "value"),
+    [(pa.int16(), INT_16, INT_8, 300), (pa.uint16(), UINT_16, UINT_8, 256),
+     (pa.int16(), INT_16, UINT_16, -1)],
+)  # fmt: skip
+def test_P64_a_whole_number_beyond_the_type_that_its_file_says(
+    warehouse: Warehouse, db: str, tmp_path: Path, way: Any, kind: Any, said: bytes,
+    instead: bytes, value: int,
+) -> None:  # fmt: skip
+    place = tmp_path / "in"
+    place.mkdir()
+    rows = pa.table({"id": [1, 2], "v": pa.array([value, 5], kind)})
+    parquet.write_table(rows, place / "a.parquet", store_schema=False)
+    content = (place / "a.parquet").read_bytes()
+    (place / "a.parquet").write_bytes(changed_footer(content, said, instead))
+    with pytest.raises(AcidError, match=f"column v, .*{value} not in range.*write the file again"):
+        way(warehouse, db, place, "int")
 
 
 def changed_footer(content: bytes, old: bytes, new: bytes) -> bytes:

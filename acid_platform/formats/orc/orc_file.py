@@ -242,6 +242,15 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
         ]
         return any(self._stripe_has_nanoseconds(index, names) for index in range(self.nstripes))
 
+    def cuts_times(self, piece: int, decoded: Mapping[ColumnOfFile, pa.Array]) -> bool:
+        """Those of a piece with years that nanoseconds can't hold are decoded in microseconds."""
+        cut = [
+            self._stored_name(name)
+            for name, array in decoded.items()
+            if in_microseconds(array.type)
+        ]
+        return self._stripe_has_nanoseconds(piece, cut)
+
     # --- rows ----------------------------------------------------------------------------------
 
     def key_parts(self, *parts: KeyPart) -> Iterator[list[np.ndarray]]:
