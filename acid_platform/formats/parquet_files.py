@@ -58,7 +58,8 @@ def open_parquet(stream: pa.NativeFile, path: str, unit: str = "us") -> parquet.
         opened = pa.PythonFile(ahead, "r")
     options = _OPTIONS | {"coerce_int96_timestamp_unit": unit}
     known = parquet.ParquetFile(pa.BufferReader(footer), **options).metadata
-    file = file.as_stored = parquet.ParquetFile(opened, metadata=known, **options)
+    file = parquet.ParquetFile(opened, metadata=known, **options)
+    file.as_stored = file
     bare, hold = footer[len(_MAGIC) : -_END], ahead.hold if ahead else None
     if any(has_leaf(kind, _is_narrow) for kind in file.schema_arrow.types):
         try:

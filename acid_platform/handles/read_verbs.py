@@ -326,7 +326,9 @@ class Reads(ArrowLender):
         @contextmanager
         def opened() -> Iterator[ChangeScan]:
             with self._brief_view() as view:
-                yield view.changes(self.name, first, last).wanting(columns)
+                scan = view.changes(self.name, first, last).wanting(columns)
+                with view.reading_changes(self.name, first):
+                    yield scan
 
         return streamed(opened())
 
@@ -379,6 +381,9 @@ def _between(
     """Raises InvalidDefinition if a consumer and one of the others are given, WrongType."""
     if consumer is None:
         return _named(since), _named(until)
+    require_kind("consumer", consumer, str, "a name")
+    if not consumer or not consumer.isprintable():
+        raise InvalidDefinition(f"{consumer!r} can't be the name of a consumer: printable letters")
     if since is not None or until is not None:
         raise InvalidDefinition(
             f"since={since!r}, until={until!r} and consumer={consumer!r}: a consumer reads from its"

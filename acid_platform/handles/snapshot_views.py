@@ -6,14 +6,20 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from acid_platform.base.clock import elapsed_seconds
 from acid_platform.base.config import Settings
 from acid_platform.base.first_use import Recent
-from acid_platform.errors import MetastoreUnavailable, NoSuchTxn, OutcomeUnknown, SnapshotExpired
+from acid_platform.errors import (
+    InvalidDefinition,
+    MetastoreUnavailable,
+    NoSuchTxn,
+    OutcomeUnknown,
+    SnapshotExpired,
+)
 from acid_platform.layout.names import table_name
 from acid_platform.metastore.client.metastore import OpenTransaction
 from acid_platform.metastore.pasts import AsOf, CursorMove, Pin
@@ -159,6 +165,14 @@ class SnapshotView:
         """
         return self.open_changes(self.transaction.changes(name, since, until))
 
+    def reading_changes(
+        self,
+        name: str,  # noqa: ARG002
+        since: AsOf | None,  # noqa: ARG002, only a transaction moves a cursor
+    ) -> AbstractContextManager[None]:
+        """A block that reads changes."""
+        return nullcontext()
+
     def open_changes(self, changes: TableChanges) -> ChangeScan:
         from acid_platform.tables.open_changes import open_changes
 
@@ -185,6 +199,8 @@ class TransactionView(SnapshotView):
         self.reports: list[WriteReport] = []
         """What the transaction has published so far."""
         self.cursors: dict[tuple[str, str], CursorMove] = {}
+        self.unread: list[tuple[str, str]] = []
+        """Consumers and tables whose changes are being read."""
         """The moves of consumers of changes that its commit makes, by consumer and table."""
         self.note: Note = ignored
         """Gets each table whose rows are read."""
@@ -237,6 +253,25 @@ class TransactionView(SnapshotView):
             move = CursorMove(since.consumer, self.table(name).name, scan.before, scan.after)
             self.cursors[since.consumer, move.table] = move
         return scan
+
+    @contextmanager
+    def reading_changes(self, name: str, since: AsOf | None) -> Iterator[None]:
+        """A block that reads the changes of a consumer to their end, or leaves them unread."""
+        consumer = since.consumer if since is not None else None
+        unread = [] if consumer is None else [(consumer, self.table(name).name)]
+        self.unread += unread
+        yield
+        for each in unread:
+            self.unread.remove(each)
+
+    def require_read(self) -> None:
+        """Raises InvalidDefinition if the cursor of a consumer would pass changes that its reader
+        has not given yet."""
+        for consumer, table in self.unread:
+            raise InvalidDefinition(
+                f"the changes of {table} that {consumer} asked for are not read to their end, and"
+                " its cursor would pass those that are left: read all batches, or abort"
+            )
 
 
 _LONG_SECONDS = 1.0

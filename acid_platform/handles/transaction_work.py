@@ -150,6 +150,7 @@ class TransactionWork:
     def commit(self) -> None:
         """Raises WriteConflict, or SnapshotOutdated for a single statement that looked for rows or
         replaced them, and inserted some: it may begin again (T40)."""
+        self.view.require_read()
         sought, inserted = self.looked_for.reports()
         read = self.looked_for.every_read() if self._serializable else []
         try:

@@ -9,10 +9,11 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from acid_platform.errors import InvalidDefinition, NoSuchTable
+from acid_platform.errors import InvalidDefinition, NoSuchTable, NotEnoughHistory
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.transaction import Transaction, TransactionTable
 from acid_platform.layout.sql_text import quoted
+from acid_platform.metastore.operations.tables import GetCursors
 from acid_platform.orchestration.metadata import asset_key
 from acid_platform.orchestration.partition_keys import PartitionExpr, PartitionText
 from acid_platform.scan.change_scan import CHANGE_COLUMNS
@@ -131,7 +132,10 @@ class TableInput:
             reader = reader_of(kind) or Reads.read
             return no_rows(reader, self.columns, lambda: txn.warehouse.spark)
         if self.changes:
-            return self._changes(table, consumer_of(context.assets_def.keys), kind)
+            consumer = consumer_of(context.assets_def.keys)
+            changes = self._changes(table, consumer, kind)
+            _require_own_cursor(txn, table.name, consumer)
+            return changes
         if kind is TransactionTable:
             return table
         parts = [condition for condition in (self.where, self._mapped(context, table)) if condition]
@@ -183,6 +187,21 @@ class TableInput:
 def consumer_of(keys: Iterable[dg.AssetKey]) -> str:
     """The name under which an asset, or all assets of one step, consume changes."""
     return "+".join(sorted(".".join(key.path) for key in keys))
+
+
+def _require_own_cursor(txn: Transaction, table: str, consumer: str) -> None:
+    """Raises NotEnoughHistory for a consumer that is new, while one with some of its assets is not:
+    all rows would count once more in what those have made of them (P55)."""
+    if txn.view.cursors[consumer, table].before:
+        return
+    for row in txn.warehouse.metastore.call(GetCursors(table)):
+        other = row.cursor.consumer
+        if other != consumer and not {*other.split("+")}.isdisjoint(consumer.split("+")):
+            raise NotEnoughHistory(
+                f"{consumer} has not read the changes of {table}, and {other} has, with some of the"
+                " same assets: all rows would come again, as inserts. Empty what was made of them,"
+                f" and forget how far it came: acid changes {table} --forget {other}"
+            )
 
 
 def require_consumable(

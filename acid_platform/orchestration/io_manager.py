@@ -337,8 +337,10 @@ def _is_ours(manager: object) -> bool:
 
 def _place(warehouse: dg.ResourceDefinition | None) -> str:
     path = (_settings(warehouse) or {}).get("path")
-    known = isinstance(path, str | None)
-    return user_path(WarehouseResource(path=path).where) if known else str(path)
+    if not isinstance(path, str | None):
+        return str(path)
+    where = user_path(WarehouseResource(path=path).where)
+    return os.path.realpath(where) if os.path.isabs(where) else where
 
 
 def _settings(definition: dg.ResourceDefinition | None) -> dict[str, Any] | None:

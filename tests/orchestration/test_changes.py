@@ -19,6 +19,7 @@ from acid_platform import (
     NoSuchPast,
     NotEnoughHistory,
     WriteConflict,
+    WrongType,
 )
 from acid_platform.cli.doctor import stuck
 from acid_platform.metastore.operations.tables import ForgetCursor, GetCursors
@@ -31,7 +32,7 @@ from acid_platform.orchestration import (
     acid_multi_asset,
     change_sensor,
 )
-from acid_platform.orchestration.resources import WarehouseResource
+from acid_platform.orchestration.resources import SparkResource, WarehouseResource
 from acid_platform.services import cleaner
 from tests.conftest import temporary_warehouse
 from tests.orchestration import consuming
@@ -122,7 +123,7 @@ def test_P39_a_consumer_that_came_too_late_is_told_how_to_begin_again(place: Pla
     table = wh.create_table("db.short", "id int", properties=kept)
     wh.sql("INSERT INTO db.short VALUES (1)")
     with wh.transaction() as txn:
-        txn.table("db.short").changes_arrow(consumer="c").close()
+        txn.table("db.short").changes_arrow(consumer="c").read_all()
     for id in (2, 3):
         wh.sql(f"INSERT INTO db.short VALUES ({id})")
     table.compact("major")
@@ -138,6 +139,66 @@ def test_P39_a_consumer_that_came_too_late_is_told_how_to_begin_again(place: Pla
         assert txn.table("db.short").changes_arrow(consumer="c").read_all().num_rows == 3
     wh.drop_table("db.short")
     assert wh.metastore.call(GetCursors(None)) == []
+
+
+def test_P55_a_cursor_passes_no_changes_that_nobody_has_read(place: Place) -> None:
+    wh = place.warehouse
+    wh.sql("INSERT INTO db.t VALUES (1, 'a'), (2, 'b')")
+    for read in (lambda _: None, lambda reader: reader.close()):
+        txn = wh.transaction()
+        read(txn.table("db.t").changes_arrow(consumer="c"))
+        with pytest.raises(InvalidDefinition, match=r"c asked for are not read to their end"):
+            txn.commit()
+    with wh.transaction() as txn:
+        assert txn.table("db.t").changes_arrow(consumer="c").read_all().num_rows == 2
+    for name in ("", "a\nb"):
+        with wh.transaction() as txn, pytest.raises(InvalidDefinition, match="name of a consumer"):
+            txn.table("db.t").changes_arrow(consumer=name)
+    with wh.transaction() as txn, pytest.raises(WrongType, match="consumer=5: pass a name"):
+        txn.table("db.t").changes_arrow(consumer=5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("change", ["RENAME COLUMN v TO w", "DROP COLUMN v"])
+def test_P55_a_consumer_of_changes_with_other_columns_is_told_how_to_begin_again(
+    place: Place, change: str
+) -> None:
+    wh = place.warehouse
+    with wh.transaction() as txn:
+        txn.table("db.t").changes_arrow(consumer="c").read_all()
+    wh.sql("INSERT INTO db.t VALUES (1, 'a')")
+    wh.sql(f"ALTER TABLE db.t {change}")
+    told = r"were changed at .*, and c has not read them; to begin again .* --forget c"
+    with wh.transaction() as txn, pytest.raises(NotEnoughHistory, match=told):
+        txn.table("db.t").changes_arrow(consumer="c")
+    [row] = wh.metastore.call(GetCursors("db.t"))
+    assert row.behind == 1 and "--forget c" in row.refused
+
+
+def test_P55_assets_that_consume_together_with_others_get_no_row_twice(place: Place) -> None:
+    def counting(*names: str) -> dg.AssetsDefinition:
+        @acid_multi_asset(
+            outs=[AcidOut(TableDeclaration(name, "id int"), write_mode="append") for name in names],
+            ins={"t": TableInput("db.t", changes=True)},
+        )
+        def count(t: pa.Table) -> dict[str, pa.Table]:
+            return {name: t.select(["id"]) for name in names}
+
+        return count
+
+    def run(assets: dg.AssetsDefinition) -> object:
+        resources = {"warehouse": place.resource, "spark": SparkResource()}
+        return dg.materialize([assets], resources=resources, instance=place.instance)
+
+    place.warehouse.sql("INSERT INTO db.t VALUES (1, 'a')")
+    run(counting("db.one", "db.two"))
+    told = r"acid changes db\.t --forget db\.one\+db\.two"
+    with pytest.raises(NotEnoughHistory, match=told):
+        run(counting("db.one", "db.three"))
+    assert place.warehouse.table("db.one").count() == 1
+    place.warehouse.metastore.call(ForgetCursor("db.t", "db.one+db.two"))
+    place.warehouse.sql("TRUNCATE TABLE db.one")
+    run(counting("db.one", "db.three"))
+    assert place.warehouse.table("db.one").count() == 1
 
 
 def tick(place: Place, sensor: dg.SensorDefinition) -> Any:

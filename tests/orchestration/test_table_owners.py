@@ -3,6 +3,7 @@
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -69,6 +70,7 @@ def definitions(*assets: Any) -> dg.Definitions:
             "named_by_env_later": AcidIOManager(warehouse=warehouse, schema=dg.EnvVar("P57_NONE")),
             "at_launch": AcidIOManager.configure_at_launch(),
             "path_of_env": AcidIOManager(warehouse=WarehouseResource(path=dg.EnvVar("P57_PATH"))),
+            "path_of_link": AcidIOManager(warehouse=WarehouseResource(path=dg.EnvVar("P57_LINK"))),
             "path_written_otherwise": AcidIOManager(
                 warehouse=WarehouseResource(path="./var/y/../x")
             ),
@@ -103,7 +105,7 @@ SAME: dict[str, Callable[[], Pair]] = {
             plain("s", "orders"),
             plain("s", "Orders", manager=manager),
         )
-        for manager in ("path_of_env", "path_written_otherwise")
+        for manager in ("path_of_env", "path_of_link", "path_written_otherwise")
     },
 }
 APART: dict[str, Callable[[], Pair]] = {
@@ -134,7 +136,9 @@ APART: dict[str, Callable[[], Pair]] = {
 
 
 @pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(os.path.abspath("var/x"))
+    monkeypatch.setenv("P57_LINK", str(tmp_path / "link"))
     monkeypatch.setenv("P57_SCHEMA", "s")
     monkeypatch.setenv("P57_PATH", os.path.abspath("var/x"))
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from acid_platform.errors import (
+    AcidError,
     BatchCommitted,
     InvalidDefinition,
     NoSuchPast,
@@ -135,9 +136,17 @@ def start_of(turn: Turn, table: TableState, since: AsOf, after: Pin, until: AsOf
     before = replace(resolve(turn, table, since), onward=True)
     _require_unended(table, before, since)
     _require_kept(turn.state, table, before, after, since, until)
-    before = _after_rewrites(turn.state, table, before, after)
-    _require_columns(table, before, after)
+    before = _after_rewrites(turn.state, table, before, after, since)
+    _require_columns(table, before, after, since)
     return before
+
+
+def _other_columns(reason: str, apart: str, table: str, since: AsOf) -> AcidError:
+    """The error for changes in files that have other columns than those of now (P55)."""
+    if since.consumer is None:
+        return InvalidDefinition(f"{reason}: ask for the changes until {apart}, apart")
+    again = begin_again(table, since.consumer)
+    return NotEnoughHistory(f"{reason}, and {since.consumer} has not read them; {again}")
 
 
 def _require_kept(
@@ -170,8 +179,8 @@ def _require_unended(table: TableState, pin: Pin, since: AsOf | None) -> None:
         )
 
 
-def _require_columns(table: TableState, before: Pin, after: Pin) -> None:
-    """Raises InvalidDefinition if changed rows had a column that the last declaration lacks."""
+def _require_columns(table: TableState, before: Pin, after: Pin, since: AsOf) -> None:
+    """Raises as `_other_columns` if changed rows had a column that the last declaration lacks."""
     last = record_at(table, after)
     names = [column for column, _ in last.columns]
     for earlier in table.earlier:
@@ -186,18 +195,18 @@ def _require_columns(table: TableState, before: Pin, after: Pin) -> None:
         gone = [column for column in former if column not in names]
         if gone or moved:
             at = next(commit.at for commit in table.commits if commit.moment >= earlier.until)
-            raise InvalidDefinition(
+            reason = (
                 f"the columns of {last.name} were changed at {utc_text(at)}, and its rows of before"
-                f" had {', '.join(gone or former)}: ask for the changes until then, and since then,"
-                " apart"
+                f" had {', '.join(gone or former)}"
             )
+            raise _other_columns(reason, "then, and since then", last.name, since)
 
 
-def _after_rewrites(state: State, table: TableState, before: Pin, after: Pin) -> Pin:
+def _after_rewrites(state: State, table: TableState, before: Pin, after: Pin, since: AsOf) -> Pin:
     """The snapshot right after the files of `before` last got other columns: it has the same rows.
 
-    A row that is deleted later is then read with the columns of `after`. Raises InvalidDefinition
-    if rows changed in between, since their files have the columns of then.
+    A row that is deleted later is then read with the columns of `after`. Raises as
+    `_other_columns` if rows changed in between, since their files have the columns of then.
     """
     between = [commit for commit in table.commits if before.moment < commit.moment <= after.moment]
     last = max((index for index, commit in enumerate(between) if commit.rewrite), default=None)
@@ -205,12 +214,13 @@ def _after_rewrites(state: State, table: TableState, before: Pin, after: Pin) ->
         return before
     earlier = [commit for commit in between[:last] if commit.changes_rows]
     if earlier:
-        raise InvalidDefinition(
-            f"the columns or the format of {table.record.name} were changed at"
-            f" {utc_text(between[last].at)}, and changes of before are in files of then: ask for"
-            f" the changes until write id {earlier[-1].write_id}, and since write id"
-            f" {between[last].write_id}, apart"
+        name, rewrite = table.record.name, between[last]
+        reason = (
+            f"the columns or the format of {name} were changed at {utc_text(rewrite.at)}, and"
+            " changes of before are in files of then"
         )
+        apart = f"write id {earlier[-1].write_id}, and since write id {rewrite.write_id}"
+        raise _other_columns(reason, apart, name, since)
     return replace(snapshots.pin_at(state, table, between[last].moment), onward=True)
 
 
