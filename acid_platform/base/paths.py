@@ -47,9 +47,26 @@ def user_path(text: str | os.PathLike[str], start: str | os.PathLike[str] = "") 
     """An absolute local path, or a URI of another file system as it is (P70).
 
     A path may be relative to `start`, by default the current directory, begin with `~`, be
-    `file:///path`, and end with a slash. Raises InvalidDefinition for a file of another machine.
+    `file:///path`, and end with a slash. Raises InvalidDefinition for a file of another machine,
+    and for what would be a new file or directory of a name that nobody means.
     """
-    return absolute(os.path.expanduser(os.fspath(text)), os.fspath(start))
+    expanded = os.path.expanduser(os.fspath(text))
+    path = absolute(expanded, os.fspath(start))
+    if (odd := _ODD.fullmatch(expanded)) and not is_uri(expanded) and not os.path.lexists(path):
+        [why] = [_WHY[kind] for kind, found in odd.groupdict().items() if found]
+        written = without_credentials(os.fspath(text))
+        raise InvalidDefinition(
+            f"{written!r} is refused as a path, since {why}; if the name is meant, make it first"
+        )
+    return path
+
+
+_ODD = re.compile(r"(?P<user>~.*)|(?P<variable>\$(?:\w|\{).*)|(?P<blank>\s.*|.*\s)", re.DOTALL)
+_WHY = {
+    "user": "there is no such user",
+    "variable": "variables are replaced by a shell, and not here: write what it stands for",
+    "blank": "it begins or ends with a blank",
+}
 
 
 def absolute(location: str, start: str = "") -> str:

@@ -266,7 +266,7 @@ class TransactionView(SnapshotView):
 
     def require_read(self) -> None:
         """Raises InvalidDefinition if the cursor of a consumer would pass changes that its reader
-        has not given yet."""
+        has not given yet (P55)."""
         for consumer, table in self.unread:
             raise InvalidDefinition(
                 f"the changes of {table} that {consumer} asked for are not read to their end, and"

@@ -221,3 +221,19 @@ def test_P70_a_file_of_another_machine_is_refused(text: str) -> None:
     with pytest.raises(InvalidDefinition) as refused:
         user_path(text)
     assert "pw" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("~nosuch/wh", "no such user"), ("$HOME/wh", "replaced by a shell"), (" /tmp/wh", "a blank"),
+     ("${HOME}/wh", "replaced by a shell"), ("wh ", "a blank"), ("wh\n", "a blank")],
+)  # fmt: skip
+def test_P70_a_directory_of_a_name_that_nobody_means_is_not_made(
+    text: str, why: str, home: Path
+) -> None:
+    for door in (Location.of, user_path, Warehouse.open):
+        with pytest.raises(InvalidDefinition, match=why):
+            door(text)
+    assert not list((home / "here").iterdir())
+    os.makedirs(f"./{text}")
+    assert user_path(text) == f"{home / 'here'}/{text}".replace("//", "/")
