@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import wraps
 from pathlib import Path
@@ -59,14 +59,28 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Suggests the nearest command for a misspelt one."""
+        """Suggests the nearest command for a misspelt one, and for a word that is an argument of
+        another command."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            near = nearest_name(args[0], self.list_commands(ctx))
+            words = dict(self._words(ctx))
+            near = (
+                words.get(args[0])
+                or nearest_name(args[0], self.list_commands(ctx))
+                or words.get(nearest_name(args[0], words) or "")
+            )
             if not near:
                 raise
             raise click.UsageError(f"{error.message} Did you mean {near!r}?", ctx) from error
+
+    def _words(self, ctx: click.Context) -> Iterator[tuple[str, str]]:
+        """Words that commands take, each with its command before it."""
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            for argument in command.params if command else ():
+                if isinstance(argument, click.Argument) and isinstance(argument.type, OneOf):
+                    yield from ((str(word), f"{name} {word}") for word in argument.type.choices)
 
 
 class OneOf(click.Choice[str]):

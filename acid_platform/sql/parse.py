@@ -29,6 +29,8 @@ _FORMAT = "make another table with it by CREATE TABLE … AS SELECT"
 _VIEW = "use CREATE VIEW, or CREATE TABLE … AS SELECT and an asset that writes it anew"
 _NO_JARS = "leave it out; packages of Spark are named by ACID_SPARK_PACKAGES"
 
+_MERGE = "write MERGE INTO t USING … s ON t.id = s.id WHEN MATCHED … WHEN NOT MATCHED …"
+
 ADVICE: tuple[tuple[str, str], ...] = (
     (r"(?:grant|revoke) ", _RIGHTS),
     (r"(?:create|drop|set|show) (?:current )?roles?\b", _RIGHTS),
@@ -47,6 +49,7 @@ ADVICE: tuple[tuple[str, str], ...] = (
     (r"kill query\b", "use ABORT TRANSACTIONS with an id that SHOW TRANSACTIONS lists"),
     (r"restore ", "write ALTER TABLE … ROLLBACK TO n, with a write id of DESCRIBE HISTORY"),
     (r"replace table\b", "use DROP TABLE and CREATE TABLE, or INSERT OVERWRITE"),
+    (r"(?:upsert|replace into|insert or) ?", _MERGE),
     (r"optimize ", "write ALTER TABLE … COMPACT 'major'"),
     (r"vacuum ", "leave it out; the Cleaner removes files that no snapshot needs"),
     (r"(?:create|drop|alter|show) index(?:es)?\b", "leave it out; files have their own statistics"),
@@ -237,6 +240,8 @@ def parse(text: str | ScriptStatement) -> Statement:
             return query(written.text)
         case "WITH" | "FROM":
             return _with(written.text)
+        case "INSERT" if "OR" in written.words[1:2]:
+            raise unsupported(written)
         case word if word in _CHANGING:
             from acid_platform.sql import parse_changes
 
