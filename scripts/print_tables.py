@@ -241,10 +241,10 @@ def render_locks() -> str:
         " ranges; and old commits that a long transaction overlaps, when all lists together exceed"
         " `acid.conflict.memory.bytes`.\n",
         "## Looked for, and not found\n",
-        "A commit that looked for rows in order to write, and inserted rows, tells the metastore of"
-        " both. It is compared with those that its snapshot misses:\n",
+        "A commit that looked for rows in order to write, and inserted or updated rows, tells the"
+        " metastore of both. It is compared with those that its snapshot misses:\n",
         _table(
-            ("mine looked for rows that theirs inserted", "theirs for rows that mine inserts", ""),
+            ("mine looked for rows that theirs brought", "theirs for rows that mine brings", ""),
             [
                 ("yes" if missed else "no", "yes" if missing else "no", "conflict" * conflict)
                 for (missed, missing), conflict in SKEWED.items()
@@ -255,9 +255,12 @@ def render_locks() -> str:
         " MATCHED BY SOURCE), by the WHERE of an UPDATE or DELETE, by what the query of a statement"
         " that writes reads, and by an overwrite (the partition). Rows are told by their partition,"
         " by the range of a column"
-        f" (up to {MOST_SPANS} ranges), and by hashes of up to {MOST_KEYS} keys; what is inserted,"
+        f" (up to {MOST_SPANS} ranges), and by hashes of up to {MOST_KEYS} keys; what is brought,"
         " by the partitions and the recorded statistics of its files, and by the keys by which a"
-        " MERGE looked for them. What can't be told so counts as any row: a function of a column,"
+        " MERGE looked for them. What an UPDATE brings concerns only conditions that read a column"
+        " which it assigns (SET of the key that ON compares assigns nothing), and it counts as"
+        " looking for inserted rows that have the values which it assigns."
+        " What can't be told so counts as any row: a function of a column,"
         " floating point numbers, timestamps, more than a quarter of `acid.conflict.rows.bytes`"
         " each. In Spark, of a source that is no row of this process the lowest and highest keys"
         " are known. Of a writer of another engine that locked for UPDATE or DELETE, the partition"

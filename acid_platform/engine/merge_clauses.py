@@ -36,6 +36,7 @@ from acid_platform.transactions.row_sets import (
     Region,
     Value,
 )
+from acid_platform.values.arrow_types import arrow_type
 
 VALUES = "a dict of columns and SQL texts, such as {'v': 's.v'}"
 
@@ -351,30 +352,58 @@ class SourceKeys:
                 spans[own] = ColumnSpans.of([(low, high)])
         return Region(spans)
 
-    def inserted(self) -> KeyHashes | None:
-        """The keys of the inserted rows, if each of them gets those of its source row."""
-        inserts = [clause for clause in self.clauses if clause.action is MergeAction.INSERT]
-        if self._rows is None or not all(map(self._inserts_keys, inserts)):
+    def brought(self) -> KeyHashes | None:
+        """The keys of the inserted and updated rows, if each has those of its source row."""
+        if self._rows is None or self.pairs.keys() & self.assigned():
             return None
+        for clause in self.clauses:
+            if clause.action is MergeAction.INSERT:
+                if not all(self._gives(clause, own) for own in self.pairs):
+                    return None
+            elif clause.action is MergeAction.UPDATE and clause.by_source:
+                return None
         if self._found and self._found[0] == _known_columns(self._rows, self.columns, stored=True):
             return self._found[1].keys
         return region_of_keys(self._rows, self.columns, stored=True).keys
 
-    def _inserts_keys(self, clause: MergeClause) -> bool:
+    def assigned(self) -> set[str]:
+        """The columns of the table to which UPDATE gives other values than ON demands."""
+        columns = set[str]()
+        for clause in self.clauses:
+            if clause.action is MergeAction.UPDATE:
+                same = {own for own in self.pairs if self._gives(clause, own) and self._equals(own)}
+                columns |= assigned_columns(clause.values or (), self.columns) - same
+        return columns
+
+    def _equals(self, own: str) -> bool:
+        """Whether a value of the source that ON finds equal to the column's is stored as this."""
+        column = next(column for column in self.columns if column.name == own)
+        if self._rows is not None:
+            given = self._rows.schema.field(own).type
+            return given == arrow_type(column.type) or _comparable(given, column, stored=False)
+        low, _ = (self._bounds or {}).get(self.pairs[own], (None, None))
+        value = _value(low)
+        return value is not None and _alike(value, column.type.kind)
+
+    def _gives(self, clause: MergeClause, own: str) -> bool:
+        """Whether a clause gives a column what ON compares it with."""
         if clause.values is None:
-            return all(own == other for own, other in self.pairs.items())
+            return own == self.pairs[own]
         from acid_platform.predicates.analysis import parsed
         from acid_platform.scan.file_pruning import qualified
 
         values = {name.lower(): text for name, text in clause.values.items()}
-        side = self.aliases[1].lower()
         try:
-            return all(
-                own in values and qualified(parsed(values[own])) == (side, other)
-                for own, other in self.pairs.items()
-            )
+            source = self.aliases[1].lower(), self.pairs[own]
+            return own in values and qualified(parsed(values[own])) == source
         except InvalidExpression:
             return False
+
+
+def assigned_columns(names: Iterable[str], columns: Sequence[Column]) -> set[str]:
+    """The columns that SET names, or fields of them. Raises as `targets_of`."""
+    targets = targets_of(map(str.lower, names), columns, "")
+    return {target.column.name for target in targets}
 
 
 def region_of_keys(rows: pa.Table, columns: Sequence[Column], stored: bool) -> Region:

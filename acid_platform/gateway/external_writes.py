@@ -87,10 +87,10 @@ def looked_for(
     metastore: Metastore, txn: int, writes: Sequence[WriteReport]
 ) -> tuple[list[RegionReport], list[RegionReport]]:
     """The rows that the transaction looked for, as far as its locks tell, and those that it
-    inserted; nothing unless there are both (P51).
+    brought; nothing unless there are both (P51).
 
-    A lock for UPDATE, DELETE or an overwrite is for all rows of its partition, or of the table. New
-    rows beside deletes in one partition may be updated ones: there others conflict by partition.
+    A lock for UPDATE, DELETE or an overwrite is for all rows of its partition, or of the table.
+    Updated rows count as new ones, since nobody knows which of their columns were assigned.
     """
     sought: list[tuple[str, Region]] = []
     inserted: list[tuple[str, Region]] = []
@@ -105,8 +105,7 @@ def looked_for(
                 if entity.operation in _REPLACES
             ]
     for write in writes:
-        inserts = write.operation is RowOperation.INSERT or write.overwrite
-        if write.rows and inserts and write.table in records:
+        if write.rows and not is_deletes(write.directory) and write.table in records:
             own, keys = columns_of_record(records[write.table])
             region = region_of_files(write.contents, own)
             both = region.both(region_of_partition(write.partition, keys))

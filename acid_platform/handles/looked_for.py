@@ -1,14 +1,16 @@
 """What the commit of a transaction tells, so that conflicts are found: the rows that it changed
-(P38), what it looked for in order to write, and which rows it inserted (P51)."""
+(P38), what it looked for in order to write, and which rows it brought (P51)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from acid_platform.base.config import Settings
+from acid_platform.engine.interface import Condition, Where
 from acid_platform.engine.merge_clauses import SourceKeys, region_of_keys
 from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.layout.table_properties import CONFLICT_DETECTION
@@ -27,15 +29,17 @@ class _Condition(NamedTuple):
     region: Callable[[], Region]
 
 
-class _Inserted(NamedTuple):
+class _Brought(NamedTuple):
     record: TableRecord
     partition: str | None
     contents: RecordedFiles
     keys: Callable[[], KeyHashes | None]
+    assigned: frozenset[str]
+    """The columns that an UPDATE assigned; without any, the rows are new."""
 
 
 class LookedFor:
-    """The conditions and the inserted rows of one transaction, as they came.
+    """The conditions of one transaction, and the rows that it inserted or updated, as they came.
 
     The commit tells of them only if there are both; nothing is computed before.
     """
@@ -43,15 +47,30 @@ class LookedFor:
     def __init__(self, settings: Settings) -> None:
         self._limit = settings.integer("acid.conflict.rows.bytes")
         self._conditions: list[_Condition] = []
-        self._inserted: list[_Inserted] = []
+        self._brought: list[_Brought] = []
         self._reads: dict[tuple[str, str | None], _Condition] = {}
         """What was read besides, by table and condition."""
         self._key_columns: dict[str, Sequence[str]] = {}
         """The columns by which the last MERGE into a table looked for its rows."""
 
     def condition(self, record: TableRecord, where: str | None) -> None:
-        """Notes that the rows of a table were looked for that fulfil a condition."""
+        """Notes that a query looked for the rows of a table that fulfil a condition."""
         self._conditions.append(_of_where(record, where))
+
+    def change(self, record: TableRecord, where: Where) -> None:
+        """Notes an UPDATE or DELETE: nothing but its condition decides which rows it finds."""
+        found = _of_where(record, pruning_part(where))
+
+        def region() -> Region:
+            from acid_platform.scan.file_pruning import columns_read  # sqlglot
+
+            if isinstance(where, Condition):
+                compared = where.columns or ()
+            else:
+                compared = columns_read([where or "true"], all_columns_of(record))
+            return replace(found.region(), compared=compared)
+
+        self._conditions.append(_Condition(record, region))
 
     def read(self, record: TableRecord, where: str | None) -> None:
         """Notes rows that were read, and by themselves change nothing (P52)."""
@@ -61,10 +80,13 @@ class LookedFor:
         """Notes a MERGE that has run; `every_row`: it also looked at rows without a match."""
 
         def region() -> Region:
-            from acid_platform.scan.file_pruning import region_of_condition
+            from acid_platform.scan.file_pruning import columns_read, region_of_condition
 
-            known = region_of_condition(on, all_columns_of(record), keys.aliases[0])
-            return EVERY if every_row else known.both(keys.sought())
+            columns, (own, source) = all_columns_of(record), keys.aliases
+            conditions = [on, *(clause.condition for clause in keys.clauses if clause.condition)]
+            known = region_of_condition(on, columns, own)
+            found = EVERY if every_row else known.both(keys.sought())
+            return replace(found, compared=columns_read(conditions, columns, source))
 
         self._conditions.append(_Condition(record, region))
         self._key_columns[record.name] = [*keys.pairs]
@@ -86,23 +108,24 @@ class LookedFor:
         written: Sequence[WrittenDirectory],
         keys: Callable[[], KeyHashes | None],
         overwrite: bool,
+        assigned: Collection[str] = (),
     ) -> None:
-        """Notes rows that were inserted. An overwrite has looked for all rows that it replaces."""
+        """Notes rows that were inserted, or updated in the columns `assigned`. An overwrite has
+        looked for all rows that it replaces."""
         for file in written:
             partition = file.partition or None
             if overwrite:
                 self._conditions.append(_Condition(record, _of_partition(record, partition)))
             if file.rows and not file.deletes:
-                inserted = _Inserted(record, partition, file.contents, keys)
-                self._inserted.append(inserted)
+                brought = _Brought(record, partition, file.contents, keys, frozenset(assigned))
+                self._brought.append(brought)
 
     def reports(self) -> tuple[list[RegionReport], list[RegionReport]]:
-        """What was looked for, and what was inserted; nothing unless there are both."""
-        if not self._conditions or not self._inserted:
+        """What was looked for, and which rows were brought; nothing unless there are both."""
+        if not self._conditions or not self._brought:
             return [], []
         sought = [(condition.record.name, condition.region()) for condition in self._conditions]
-        inserted = list(self._regions_of_inserted(sought))
-        return self._reports(sought), self._reports(inserted)
+        return self._reports(sought), self._reports([*self._regions_of_brought(sought)])
 
     @property
     def tables_read(self) -> list[TableRecord]:
@@ -113,19 +136,20 @@ class LookedFor:
         every = (*self._conditions, *self._reads.values())
         return self._reports([(read.record.name, read.region()) for read in every])
 
-    def _regions_of_inserted(
+    def _regions_of_brought(
         self, sought: Sequence[tuple[str, Region]]
     ) -> Iterator[tuple[str, Region]]:
-        """By the columns by which this transaction has looked for rows: another one that may insert
-        the same rows mostly does so too, and the statistics of all columns would be long."""
+        """By the columns by which this transaction has looked for rows, and those that it assigned:
+        another one that may bring the same rows mostly looks by them too, and the statistics of all
+        columns would be long."""
         columns: dict[str, set[str]] = {}
         for table, region in sought:
             columns.setdefault(table, set()).update(region.columns)
-        for record, partition, contents, keys in self._inserted:
+        for record, partition, contents, keys, assigned in self._brought:
             own, _ = columns_of_record(record)
-            region = region_of_files(contents, own, columns.get(record.name, ()))
+            region = region_of_files(contents, own, assigned.union(columns.get(record.name, ())))
             region = region.both(_of_partition(record, partition)())
-            yield record.name, Region(region.columns, keys())
+            yield record.name, Region(region.columns, keys(), tuple(sorted(assigned)))
 
     def _reports(self, regions: Sequence[tuple[str, Region]]) -> list[RegionReport]:
         distinct: list[tuple[str, Region]] = []
@@ -133,6 +157,11 @@ class LookedFor:
             if len(distinct) > 8 or region not in distinct:
                 distinct.append(region)
         return [RegionReport(*region) for region in united(distinct, self._limit // 2)]
+
+
+def pruning_part(where: Where) -> str | None:
+    """The part of a condition that only reads the table itself."""
+    return where.pruning if isinstance(where, Condition) else where
 
 
 def _of_where(record: TableRecord, where: str | None) -> _Condition:
@@ -145,7 +174,7 @@ def _of_where(record: TableRecord, where: str | None) -> _Condition:
 
 
 def no_keys() -> None:
-    """Nothing is known of the keys of inserted rows."""
+    """Nothing is known of the keys of new rows."""
 
 
 def _of_partition(record: TableRecord, partition: str | None) -> Callable[[], Region]:

@@ -16,6 +16,7 @@ from acid_platform.engine.merge_clauses import (
     MergeClause,
     MergeCounts,
     SourceKeys,
+    assigned_columns,
     require_reachable,
 )
 from acid_platform.errors import (
@@ -23,6 +24,7 @@ from acid_platform.errors import (
     NoSuchPartition,
     UnsupportedStatement,
 )
+from acid_platform.handles.looked_for import pruning_part
 from acid_platform.handles.snapshot_views import ignored
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.layout.formats import is_insert_only
@@ -161,13 +163,14 @@ class UpdateRows(RowStatement[int]):
         work.lock(record, self.lock)
         work.refuse_together(record)
         scan = _scan(work, record, self.where)
-        work.looked_for.condition(record, _pruning(self.where))
+        work.looked_for.change(record, self.where)
         written = work.write(
             record,
             lambda engine, target: engine.update(scan, target, self.assignments, self.where),
             read_bytes=scan.read_bytes,
         )
-        count = work.report(record, RowOperation.UPDATE, written)
+        assigned = assigned_columns(self.assignments, columns_of_record(record)[0])
+        count = work.report(record, RowOperation.UPDATE, written, assigned=assigned)
         work.count(record.name, updated=count)
         return count
 
@@ -189,7 +192,7 @@ class DeleteRows(RowStatement[int]):
         work.lock(record, self.lock)
         work.refuse_together(record)
         scan = _scan(work, record, self.where)
-        work.looked_for.condition(record, _pruning(self.where))
+        work.looked_for.change(record, self.where)
         written = work.write(
             record,
             lambda engine, target: engine.delete(scan, target, self.where),
@@ -255,7 +258,8 @@ class MergeRows(RowStatement[MergeCounts]):
             scan.read_bytes,
         )
         operation = RowOperation.INSERT if self._only_inserts else RowOperation.UPDATE
-        work.report(record, operation, written, keys=keys.inserted, inserts=counts.inserted > 0)
+        assigned = None if counts.inserted else keys.assigned()
+        work.report(record, operation, written, keys=keys.brought, assigned=assigned)
         work.looked_for.merge(record, keys, on, any(clause.by_source for clause in clauses))
         work.count(
             record.name, inserted=counts.inserted, updated=counts.updated, deleted=counts.deleted
@@ -384,9 +388,4 @@ def _refuse_insert_only(record: TableRecord, statement: str) -> None:
 def _scan(work: TransactionWork, record: TableRecord, where: Where) -> Scan:
     """The scan that a statement changes; its commit tells whether all files were there (P29)."""
     with work.begun.checked(again=False), work.view.noting(ignored):  # the statement tells more
-        return work.view.scan(work.view.request(record.name, _pruning(where)))
-
-
-def _pruning(where: Where) -> str | None:
-    """The part of a condition that only reads the table itself."""
-    return where.pruning if isinstance(where, Condition) else where
+        return work.view.scan(work.view.request(record.name, pruning_part(where)))

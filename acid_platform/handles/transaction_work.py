@@ -6,7 +6,7 @@ The commit names the rows that they changed (P38).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from acid_platform.base.config import LockSettings
@@ -149,7 +149,7 @@ class TransactionWork:
 
     def commit(self) -> None:
         """Raises WriteConflict, or SnapshotOutdated for a single statement that looked for rows or
-        replaced them, and inserted some: it may begin again (T40)."""
+        replaced them, and brought some: it may begin again (T40)."""
         self.view.require_read()
         sought, inserted = self.looked_for.reports()
         read = self.looked_for.every_read() if self._serializable else []
@@ -256,12 +256,12 @@ class TransactionWork:
         overwrite: bool = False,
         wrote: tuple[str, str] = ("", ""),
         keys: Callable[[], KeyHashes | None] = no_keys,
-        inserts: bool = False,
+        assigned: Collection[str] | None = None,
     ) -> int:
         """Adds what a statement published to the commit, with the engine of `write`.
 
         Returns the inserted rows. `wrote`: who wrote and why, if it was not `write`. `keys`: those
-        of the inserted rows; `inserts`: it is a MERGE that inserted some (P51). Raises
+        of the new rows; `assigned`: it only updated rows, in these columns (P51). Raises
         OverwriteThenWrite, which ends the transaction: files of the statement are there, and
         nothing counts them; CorruptFile.
         """
@@ -276,8 +276,8 @@ class TransactionWork:
             self._overwritten |= {(record.name, published.partition) for published in written}
         elif operation is not RowOperation.INSERT:
             self._changed.add(record, operation, written)
-        if overwrite or inserts or operation is RowOperation.INSERT:
-            self.looked_for.wrote(record, written, keys, overwrite)
+        if assigned is None or assigned:
+            self.looked_for.wrote(record, written, keys, overwrite, assigned or ())
         for published in written:
             self.view.reports.append(
                 WriteReport(

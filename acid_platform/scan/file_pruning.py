@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
@@ -20,7 +20,7 @@ from sqlglot import exp
 from acid_platform.errors import InvalidExpression
 from acid_platform.layout.file_entries import ColumnRange, RangeKind
 from acid_platform.layout.types import Column
-from acid_platform.predicates.analysis import conjuncts, parsed
+from acid_platform.predicates.analysis import conjuncts, parsed, paths_of
 from acid_platform.scan.row_regions import COMPARABLE, FIRST_DAY, NUMBERS, trusted_bound
 from acid_platform.scan.source_files import EntitySources
 from acid_platform.transactions.row_sets import EVERY, ColumnSpans, Region, Value
@@ -227,6 +227,26 @@ def region_of_condition(where: str | None, columns: Sequence[Column], alias: str
         return _Conditions(columns, alias).region(parsed(where))
     except (InvalidExpression, RecursionError):
         return EVERY  # Spark may know what it means
+
+
+def columns_read(
+    conditions: Iterable[str], columns: Sequence[Column], source: str = ""
+) -> tuple[str, ...]:
+    """The columns of a table whose values decide the conditions; none if all may, or nothing does.
+
+    `source`: what qualifies the columns of other rows.
+    """
+    names = set[str]()
+    for text in conditions:
+        try:
+            paths = paths_of(text)
+        except (InvalidExpression, RecursionError):
+            return ()
+        if paths is None:
+            return ()
+        others = {path for path in paths if len(path) > 1 and path[0] == source.lower()}
+        names |= {name for path in paths - others for name in path}
+    return tuple(sorted(names & {column.name for column in columns}))
 
 
 class _Conditions:

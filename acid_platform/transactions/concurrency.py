@@ -2,7 +2,7 @@
 
 Lock types and levels, Hive 4's compatibility matrix, and the locks of each statement (L rules):
 `blocked_by` decides which request waits for which lock; the metastore keeps the queue. Of commits,
-the first one wins, by row or by partition (T30 to T38, P6, P30, P38), and of two that each inserted
+the first one wins, by row or by partition (T30 to T38, P6, P30, P38), and of two that each brought
 what the other had looked for and not found (P51).
 """
 
@@ -292,7 +292,8 @@ class InTable(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Looked:
     """What a committed transaction looked for by conditions in order to write, and which rows it
-    inserted. One that did only one of the two leaves none (P51)."""
+    brought: `inserted`, or updated in the columns that their regions name. One that did only one of
+    the two leaves none (P51)."""
 
     txn_id: int
     commit_id: int
@@ -304,10 +305,20 @@ class Looked:
         """About how many bytes it takes."""
         return sum(looked.region.size for looked in (*self.sought, *self.inserted))
 
+    @property
+    def new_rows(self) -> list[InTable]:
+        return [brought for brought in self.inserted if not brought.region.compared]
+
+    @property
+    def new_values(self) -> list[InTable]:
+        """The rows with the values that it gave columns by an UPDATE."""
+        updated = [brought for brought in self.inserted if brought.region.compared]
+        return [InTable(table_id, region.assigned) for table_id, region in updated]
+
 
 # fmt: off
 SKEWED: dict[tuple[bool, bool], bool] = {
-    # (mine looked for rows that theirs inserted, theirs looked for rows that mine inserted)
+    # (mine looked for rows that theirs brought, theirs looked for rows that mine brought)
     (_N, _N): _N,  # neither knows of the other: any order
     (_N, _Y): _N,  # theirs was first
     (_Y, _N): _N,  # mine is as if it were first: it did not see theirs, and theirs needs none of it
@@ -320,8 +331,7 @@ what it would find if they ran one after the other."""
 
 def skew(mine: Looked, theirs: Looked) -> tuple[int, str] | None:
     """In which table `mine` may not commit after `theirs`, which it did not see, and why (P51)."""
-    missed = shared(mine.sought, theirs.inserted)
-    missing = shared(theirs.sought, mine.inserted)
+    missed, missing = missed_by(mine, theirs), missed_by(theirs, mine)
     if not SKEWED[missed is not None, missing is not None]:
         return None
     where = missed or missing or mine.sought[0]
@@ -332,10 +342,18 @@ def skew(mine: Looked, theirs: Looked) -> tuple[int, str] | None:
     )
 
 
-def shared(sought: Sequence[InTable], inserted: Sequence[InTable]) -> InTable | None:
-    """What was looked for of which some may have been inserted; None if there is none."""
+def missed_by(looker: Looked, other: Looked) -> InTable | None:
+    """What it looked for of which the other one may have brought some; None if there is none.
+
+    Who gives rows other keys counts as looking for new rows with these keys.
+    """
+    return shared(looker.sought, other.inserted) or shared(looker.new_values, other.new_rows)
+
+
+def shared(sought: Sequence[InTable], brought: Sequence[InTable]) -> InTable | None:
+    """What was looked for of which some may have been brought; None if there is none."""
     for mine in sought:
-        for theirs in inserted:
+        for theirs in brought:
             if mine.table_id == theirs.table_id and mine.region.meets(theirs.region):
                 return mine
     return None

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache, reduce
 from hashlib import blake2b
-from itertools import accumulate, islice, repeat
+from itertools import accumulate, islice, product, repeat
+from math import prod
 from typing import NamedTuple
 
 from acid_platform.errors import MalformedRows
@@ -130,6 +131,8 @@ def _ends(firsts: Sequence[int], lengths: Sequence[int]) -> list[int]:
     return list(map(int.__add__, firsts, lengths or repeat(1)))
 
 
+_PLAIN = re.compile(r"-?\d{1,40}(\.\d{1,40})?", re.ASCII)
+"""A number without an exponent, which could stand for a billion digits."""
 MOST_SPANS = 64
 """A column with more spans gets one, from the lowest to the highest value."""
 MOST_KEYS = 1024
@@ -175,6 +178,14 @@ class ColumnSpans:
         low = None if None in lows else str(min(lows))  # type: ignore[type-var]
         high = None if None in highs else str(max(highs))  # type: ignore[type-var]
         return ColumnSpans(self.numbers, (Span(low, high),))
+
+    @property
+    def values(self) -> list[Value]:
+        """All its values; none if they can't be listed."""
+        lows = [span.low for span in self.spans if span.low is not None and span.low == span.high]
+        if len(lows) < len(self.spans) or (self.numbers and not all(map(_PLAIN.fullmatch, lows))):
+            return []
+        return [*map(_number, lows)] if self.numbers else [*lows]
 
     def meets(self, other: ColumnSpans) -> bool:
         """Whether a value may be in both."""
@@ -299,14 +310,24 @@ def _each(hashes: str) -> frozenset[bytes]:
 @dataclass(frozen=True, slots=True)
 class Region:
     """Rows that have, in each column of `columns`, NULL or a value in one of its spans, and a key
-    among `keys`. A row that a condition looks for has no NULL there."""
+    among `keys`. A row that a condition looks for has no NULL there.
+
+    `compared`: all the columns that the condition reads, or those that an UPDATE assigned. Without
+    any, the condition may read all columns, or the rows are new.
+    """
 
     columns: dict[str, ColumnSpans] = field(default_factory=dict)
     keys: KeyHashes | None = field(default=None, metadata=BRIEF)
+    compared: tuple[str, ...] = field(default=(), metadata=BRIEF)
 
     def meets(self, other: Region) -> bool:
-        """Whether a row that one of them looks for may be one that the other has inserted."""
-        if self.keys and other.keys and not self.keys.meets(other.keys):
+        """Whether a row that one of them looks for may be one that the other has brought: inserted,
+        or updated in a column that the condition reads."""
+        if self.compared and other.compared and set(self.compared).isdisjoint(other.compared):
+            return False
+        mine = self.keys or (other.keys and self._keys_in(other.keys.columns))
+        theirs = other.keys or (self.keys and other._keys_in(self.keys.columns))
+        if mine and theirs and not mine.meets(theirs):
             return False
         return all(
             spans.meets(other.columns[name])
@@ -314,19 +335,37 @@ class Region:
             if name in other.columns
         )
 
+    def _keys_in(self, columns: Sequence[str]) -> KeyHashes | None:
+        """The keys of all its rows; None unless each of the columns has few values."""
+        values = [self.columns[name].values for name in columns if name in self.columns]
+        if len(values) < len(columns) or prod(map(len, values)) > MOST_SPANS:
+            return None
+        return KeyHashes.of(columns, product(*values)) if all(values) else None
+
+    @property
+    def assigned(self) -> Region:
+        """The rows that have the values which an UPDATE assigned, if it is what an UPDATE wrote."""
+        spans = {name: each for name, each in self.columns.items() if name in self.compared}
+        return Region(spans)
+
     def either(self, other: Region) -> Region:
         """A region that has the rows of both."""
         shared = self.columns.keys() & other.columns.keys()
         spans = {name: self.columns[name].either(other.columns[name]) for name in sorted(shared)}
         keys = self.keys and other.keys and self.keys.either(other.keys)
-        return Region({name: each for name, each in spans.items() if each is not None}, keys)
+        known = {name: each for name, each in spans.items() if each is not None}
+        return Region(known, keys, self._all_compared(other))
 
     def both(self, other: Region) -> Region:
         """A region that has every row that is in both."""
         spans = dict(self.columns)
         for name, theirs in other.columns.items():
             spans[name] = spans[name].both(theirs) if name in spans else theirs
-        return Region(spans, self.keys or other.keys)
+        return Region(spans, self.keys or other.keys, self._all_compared(other))
+
+    def _all_compared(self, other: Region) -> tuple[str, ...]:
+        every = {*self.compared, *other.compared} if self.compared and other.compared else ()
+        return tuple(sorted(every))
 
     def checked(self) -> Region:
         """Returns the region itself. Raises MalformedRows for bounds and hashes that are none, or
@@ -350,8 +389,13 @@ class Region:
         return self
 
     @property
+    def forgotten(self) -> Region:
+        """What is left of it when there is no room: all rows of the table, by these columns."""
+        return Region(compared=self.compared)
+
+    @property
     def size(self) -> int:
-        """About how many bytes it takes as JSON."""
+        """About how many bytes it takes as JSON; few if it is forgotten."""
         spans = sum(
             len(name) + sum(8 + len(span.low or "") + len(span.high or "") for span in each.spans)
             for name, each in self.columns.items()
@@ -386,5 +430,5 @@ def united(regions: Sequence[tuple[str, Region]], limit: int) -> list[tuple[str,
             by_table.setdefault(table, []).append(region)
         left = [(table, reduce(Region.either, each)) for table, each in by_table.items()]
         if sum(region.size for _, region in left) > limit:
-            left = [(table, EVERY) for table, _ in left]
+            left = [(table, region.forgotten) for table, region in left]
     return left

@@ -78,6 +78,32 @@ def test_P51_two_merges_that_insert_conflict_if_they_insert_one_key(
     assert sorted(values(warehouse.table("db.t"))) == sorted({*range(8), 50, key})
 
 
+@pytest.mark.more
+@pytest.mark.parametrize("key", [50, 51])
+def test_P51_a_key_that_an_update_brings_conflicts_with_a_merge_that_inserts_it(
+    warehouse: Warehouse, key: int
+) -> None:
+    """The MERGE also sets the key of a row to what it was, which changes no key."""
+    one, other, third = *two(warehouse), warehouse.transaction()
+    for txn, rows in ((one, [(1, "new"), (50, "new")]), (other, [(2, "x"), (7, "x")])):
+        txn.table("db.t").merge(
+            [{"id": number, "v": v, "p": number % 2} for number, v in rows],
+            "t.id = s.id",
+            when_matched_update="*",
+            when_not_matched_insert="*",
+        )
+    third.table("db.t").update({"id": f"{key}"}, "id = 3")
+    third.commit()
+    other.commit()
+    if key == 50:
+        with pytest.raises(WriteConflict, match="inserted some meanwhile"):
+            one.commit()
+    else:
+        one.commit()
+    found = {*range(8)} - {3} | {50, key}
+    assert values(warehouse.table("db.t")).keys() == found
+
+
 def test_P38_a_merge_that_only_matches_is_compared_by_row(warehouse: Warehouse) -> None:
     one, other = two(warehouse)
     for txn, number in ((one, 1), (other, 3)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -116,6 +117,26 @@ def test_P51_beyond_the_memory_the_oldest_count_as_if_they_looked_for_all_rows(
     with pytest.raises(WriteConflict, match="looked for rows"):
         commit(world, oldest, [7], [7])
     world.abort(young)
+
+
+def told(key: int, column: str) -> list[dict[str, Any]]:
+    region = Region({"id": ColumnSpans.of([(key, key)])}, None, (column,))
+    return [encode(RegionReport("t", region))]
+
+
+@pytest.mark.parametrize("memory", ["10000000", "1"])
+@pytest.mark.parametrize("assigned", ["id", "v"])
+def test_P51_an_update_brings_rows_to_conditions_that_read_what_it_assigned(
+    world: World, assigned: str, memory: str
+) -> None:
+    """Also when there is no room to keep which rows they were."""
+    world.set("acid.conflict.memory.bytes", memory)
+    txns = [world.write() for _ in range(2)]
+    for txn in txns:
+        regions = {"sought": told(5, "id"), "inserted": told(5, assigned)}
+        meets = assigned == "id" and txn is txns[1]
+        with pytest.raises(WriteConflict, match="looked for rows") if meets else nullcontext():
+            world.call("commit", txn=txn.id, writes=[encode(world.report(txn))], **regions)
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,10 @@ from acid_platform.layout.file_entries import (
 )
 from acid_platform.layout.types import parse_columns
 from acid_platform.predicates.arrow_predicates import arrow_predicate
-from acid_platform.scan.file_pruning import equal_columns, region_of_condition
+from acid_platform.scan.file_pruning import columns_read, equal_columns, region_of_condition
 from acid_platform.scan.row_regions import FIRST_DAY, region_of_files, region_of_partition
 from acid_platform.transactions import row_sets
-from acid_platform.transactions.row_sets import EVERY, ColumnSpans, KeyHashes, Region, united
+from acid_platform.transactions.row_sets import EVERY, ColumnSpans, KeyHashes, Region, Span, united
 from acid_platform.values.arrow_types import arrow_schema
 from tests.scan.test_file_pruning import COLUMNS, PREDICATES, ROWS
 
@@ -124,6 +124,14 @@ def test_P51_keys_meet_exactly_the_rows_that_have_them(
     assert sought.meets(brought) == bool(known(source) & known(inserted))
     if known(source) & known(inserted):
         assert sought.meets(region_of_files(files_of(inserted), TYPES))
+    if len(inserted) == 1:  # its one key is told by the values of its columns as well
+        told = Region(
+            {
+                name: region_of_keys(key_rows(inserted), TYPES, stored=True).columns[name]
+                for name in keys
+            }
+        )
+        assert sought.meets(told) == told.meets(sought) == bool(known(source) & known(inserted))
 
 
 def keys_of(
@@ -184,6 +192,30 @@ def test_P51_more_keys_than_are_told_leave_the_spans() -> None:
 )
 def test_P51_what_a_condition_tells(where: str, told: str) -> None:
     assert str(region_of_condition(where, TYPES)) == told
+
+
+@pytest.mark.parametrize(
+    ("where", "read"),
+    [
+        ("i = 5 AND upper(s) = 'A'", "i s"),
+        ("t IS NULL OR i = 1", "i t"),
+        ("x.i = 1 AND x.d > m.s AND x.t = m.k", "d i t"),
+        ("rand() < 0.5", ""),
+        ("exists(array(1), e -> e = i)", ""),
+        ("i IN (SELECT i FROM u)", ""),
+        ("i = = 1", ""),
+    ],
+)
+def test_P51_the_columns_that_decide_a_condition(where: str, read: str) -> None:
+    assert columns_read([where], TYPES, "m") == tuple(read.split())
+    assert columns_read(["i = 1", where], TYPES, "m") in ((), tuple(sorted({"i", *read.split()})))
+
+
+@pytest.mark.parametrize("number", ["1E+9999999", "1E-9999999", "9" * 41])
+def test_P51_numbers_of_many_digits_are_no_keys(number: str) -> None:
+    region = Region({"i": ColumnSpans(True, (Span(number, number),))}).checked()
+    keyed = Region({}, KeyHashes.of(["i"], [(5,)]))
+    assert region.meets(keyed) and keyed.meets(region)
 
 
 def test_P51_a_condition_on_the_table_of_a_merge_and_its_equal_columns() -> None:

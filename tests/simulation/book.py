@@ -31,7 +31,7 @@ class Book:
         self.row_conflicts: Counter[str] = Counter()
         """Commits that conflict by partition: how many conflict, and how many are spared (P38)."""
         self.lookers: list[Looker] = []
-        """What committed transactions looked for and inserted (P51)."""
+        """What committed transactions looked for and brought (P51)."""
         self.everyone_holds = settings["acid.cleaner.watermark"] == "global"
         self.now = 1
         self.txns: dict[int, Txn] = {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tests.simulation.book import Touched
 from tests.simulation.claims import Json, claim, expect, full, value
-from tests.simulation.lookers import Found, Looker, keys_in
+from tests.simulation.lookers import Looker, Regions, regions_of
 from tests.simulation.pasts import Pasts
 from tests.simulation.rules import CHANGES, READ_ONLY, Claim, Drop, Rows, Txn, Write
 
@@ -138,11 +138,11 @@ class Model(Pasts):
         reason = self.conflict(txn, touched, changed)
         if self.conflict(txn, touched):
             self.row_conflicts["conflicts" if reason else "spared"] += 1
-        sought, inserted = (self._keys(txn, args.get(each, ())) for each in ("sought", "inserted"))
-        reason = reason or self._skewed(txn, sought, inserted)
+        regions = self._regions(txn, args)
+        reason = reason or self._skewed(txn, regions)
         if not reason and self.forgetful and own is not None and "error" in own:
             # Rows of older commits may be forgotten (P38), and what they looked for (P51).
-            reason = self.conflict(txn, touched) or self._skewed(txn, sought, inserted, False)
+            reason = self.conflict(txn, touched) or self._skewed(txn, regions, False)
         if reason:
             expect(f"T31 P6 P38 P51 ({reason})", own, "WriteConflict")
             self._abort(txn)
@@ -164,8 +164,8 @@ class Model(Pasts):
                 )
                 if report["partition"] is not None:
                     self._register(table, [report["partition"]], txn.committed)
-            if sought and inserted:
-                self.lookers.append(Looker(txn.id, txn.committed, sought, inserted))
+            if regions.sought and regions.inserted:
+                self.lookers.append(Looker(txn.id, txn.committed, regions))
             for place in sorted(claims, key=str):
                 table_id, partition, operation = place
                 rows = changed.get(place)
@@ -185,29 +185,30 @@ class Model(Pasts):
             if self.by_row and not self._refused_change(txn, report["table"])
         }
 
-    def _keys(self, txn: Txn, reports: list[Json]) -> Found:
+    def _regions(self, txn: Txn, args: Json) -> Regions:
         """The keys that a commit names, but for tables that others changed."""
-        return frozenset(
-            (self.names[full(report["table"])], key)
-            for report in reports
-            if not self._refused_change(txn, report["table"])
-            for key in keys_in(report["region"])
+        return regions_of(
+            {
+                side: [
+                    (self.names[full(report["table"])], report["region"])
+                    for report in args.get(side, ())
+                    if not self._refused_change(txn, report["table"])
+                ]
+                for side in ("sought", "inserted")
+            }
         )
 
-    def _skewed(self, txn: Txn, sought: Found, inserted: Found, told: bool = True) -> str:
-        """Somebody whom the snapshot misses has inserted what it looked for, and looked for what it
-        inserts (P51). `told`: the keys are known, not only the tables."""
-
-        def meet(one: Found, other: Found) -> bool:
-            if told:
-                return bool(one & other)
-            return bool({table for table, _ in one} & {table for table, _ in other})
-
+    def _skewed(self, txn: Txn, regions: Regions, told: bool = True) -> str:
+        """Somebody whom the snapshot misses has brought what it looked for, and looked for what it
+        brings (P51). `told`: the keys are known, not only the tables."""
+        if not regions.sought or not regions.inserted:
+            return ""
         for other in self.lookers:
             if other.committed > txn.opened and not self.sees(txn, self.txns[other.txn]):
-                if meet(sought, other.inserted) and meet(other.sought, inserted):
+                theirs = other.regions
+                if regions.missed(theirs, told) and theirs.missed(regions, told):
                     self.row_conflicts["skewed"] += 1
-                    return f"{other.txn} and it have each inserted what the other looked for"
+                    return f"{other.txn} and it have each brought what the other looked for"
                 self.row_conflicts["not skewed"] += 1
         return ""
 

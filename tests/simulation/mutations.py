@@ -121,6 +121,10 @@ def _put(places: list[tuple[Any, str]], function: Any) -> None:
 # --- ways to be faulty ----------------------------------------------------------------------------
 
 
+def _without_updates(looked: Any) -> Any:
+    return replace(looked, inserted=tuple(looked.new_rows))
+
+
 def _always(answer: Any) -> Callable[..., Any]:
     """A function that does nothing and always answers this."""
     return lambda _real, *_args, **_named: answer
@@ -333,8 +337,14 @@ _CONFLICTS = (
     Faulty("P51", "nobody misses what another one inserts", write_set.skew, _always(None), 13),
     Faulty("P51", "what the snapshot sees conflicts", snapshots.snapshot, _always(None), 13),
     Faulty("P51", "all keys meet", Region.meets, _always(True), 13),
-    Faulty("P51", "no hashes meet", KeyHashes.meets, _always(False), 13),
-    Faulty("P51", "no spans meet", ColumnSpans.meets, _always(False), 26),
+    Faulty("P51", "no hashes meet", KeyHashes.meets, _always(False), 65),
+    Faulty("P51", "no spans meet", ColumnSpans.meets, _always(False), 65),
+    Faulty("P51", "an UPDATE brings no rows", concurrency.missed_by,
+           lambda real, looker, other: real(looker, _without_updates(other)), 13),
+    Faulty("P51", "columns that no condition reads meet", Region.meets,
+           lambda real, one, other: real(replace(one, compared=()), other), 65),
+    Faulty("P51", "who gives keys has not looked for them", concurrency.missed_by,
+           lambda real, looker, other: real(_without_updates(looker), other), 78),
     Faulty("P51", "a snapshot forgets who looked for what", stored_kinds.live_rows,
            _snapshot_without("looked", lambda _row: True), 13),
     Faulty("P51", "who looked is forgotten one commit early", write_set.purge,

@@ -51,7 +51,7 @@ from acid_platform.scan.selection import shadows
 from acid_platform.transactions import RowOperation, TxnState, TxnType, ValidTxnList, concurrency
 from acid_platform.transactions.concurrency import InTable, Looked, Touched, WriteSetRow
 from acid_platform.transactions.ids import BRIEF
-from acid_platform.transactions.row_sets import EVERY, Region, RowSet
+from acid_platform.transactions.row_sets import Region, RowSet
 
 Changed = Mapping[tuple[int, str | None, RowOperation], RowSet]
 """The rows that a transaction changed, by table id, partition and operation (P38)."""
@@ -259,9 +259,8 @@ class RowsForgotten(Event, kind="rows_forgotten"):
 
 def _without_regions(looked: Looked) -> Looked:
     def whole(some: tuple[InTable, ...]) -> tuple[InTable, ...]:
-        return tuple(
-            InTable(each, EVERY) for each in dict.fromkeys(entry.table_id for entry in some)
-        )
+        left = {(entry.table_id, entry.region.compared): entry for entry in some}
+        return tuple(InTable(entry.table_id, entry.region.forgotten) for entry in left.values())
 
     return replace(looked, sought=whole(looked.sought), inserted=whole(looked.inserted))
 
