@@ -139,15 +139,16 @@ class LookedFor:
     def _regions_of_brought(
         self, sought: Sequence[tuple[str, Region]]
     ) -> Iterator[tuple[str, Region]]:
-        """By the columns by which this transaction has looked for rows, and those that it assigned:
-        another one that may bring the same rows mostly looks by them too, and the statistics of all
-        columns would be long."""
+        """By the columns by which this transaction has looked for rows, and those that it assigned,
+        if they are few: another one that may bring the same rows mostly looks by them too, and the
+        statistics of all columns would be long."""
         columns: dict[str, set[str]] = {}
         for table, region in sought:
             columns.setdefault(table, set()).update(region.columns)
         for record, partition, contents, keys, assigned in self._brought:
             own, _ = columns_of_record(record)
-            region = region_of_files(contents, own, assigned.union(columns.get(record.name, ())))
+            told = columns.get(record.name, set()) | (assigned if len(assigned) < _MANY else set())
+            region = region_of_files(contents, own, told)
             region = region.both(_of_partition(record, partition)())
             yield record.name, Region(region.columns, keys(), tuple(sorted(assigned)))
 
@@ -180,6 +181,9 @@ def no_keys() -> None:
 def _of_partition(record: TableRecord, partition: str | None) -> Callable[[], Region]:
     return lambda: region_of_partition(partition, columns_of_record(record)[1])
 
+
+_MANY = 8
+"""A MERGE that sets more columns mostly sets all of them: no one looks by the values of each."""
 
 _Entity = tuple[str, str | None, RowOperation]
 """A table, a partition of it, and an operation."""

@@ -423,12 +423,16 @@ EVERY = Region()
 def united(regions: Sequence[tuple[str, Region]], limit: int) -> list[tuple[str, Region]]:
     """Regions by their tables, at most MOST_REGIONS and about `limit` bytes: if there are more, one
     for each table, and if these are too large, all rows of each table."""
+
+    def size() -> int:
+        return sum(region.size + sum(map(len, region.compared)) for _, region in left)
+
     left = list(regions)
-    if len(left) > MOST_REGIONS or sum(region.size for _, region in left) > limit:
+    if len(left) > MOST_REGIONS or size() > limit:
         by_table: dict[str, list[Region]] = {}
         for table, region in left:
             by_table.setdefault(table, []).append(region)
         left = [(table, reduce(Region.either, each)) for table, each in by_table.items()]
-        if sum(region.size for _, region in left) > limit:
+        if size() > limit:
             left = [(table, region.forgotten) for table, region in left]
     return left
