@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -173,7 +173,9 @@ class CommandSession:
         """Opens the warehouse; Spark is loaded and starts when it is needed."""
         from acid_platform.handles.warehouse import Warehouse
 
-        return Warehouse.open(self.existing().warehouse)
+        warehouse = Warehouse.open(self.existing().warehouse)
+        warehouse.notice = partial(echo, err=True)
+        return warehouse
 
     def show(
         self,

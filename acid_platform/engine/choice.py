@@ -109,6 +109,22 @@ class Engines:
         return here or self.preference
 
     @property
+    def reason_here(self) -> str:
+        """Why Spark runs what this thread does."""
+        reason: str = getattr(self._thread, "reason", "")
+        return reason or "its session was asked for"
+
+    @contextmanager
+    def _because(self, reason: str) -> Iterator[None]:
+        """What starts Spark in the block does so for this reason."""
+        before = getattr(self._thread, "reason", "")
+        self._thread.reason = reason
+        try:
+            yield
+        finally:
+            self._thread.reason = before
+
+    @property
     def spark(self) -> SparkEngine:
         from acid_platform.engine.spark.engine import SparkEngine
 
@@ -155,7 +171,8 @@ class Engines:
                 )
             try:
                 why = choice.reason if refused is None else str(refused)
-                return work(replace(choice, reason=why))
+                with self._because(why):
+                    return work(replace(choice, reason=why))
             except NeedsSpark as error:
                 refused = error
         assert refused is not None
@@ -181,7 +198,8 @@ class Engines:
                 raise _only_spark(str(error)) if isinstance(error, NeedsSpark) else error
             if not isinstance(error, NeedsSpark) and find_spec("pyspark") is None:
                 raise error  # of a value: installing Spark would not help
-            return asked(self.spark, str(error))
+            with self._because(str(error)):
+                return asked(self.spark, str(error))
 
         return self.run(query, settings, read_bytes=read_bytes)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import logging
 import os
 import socket
 import threading
@@ -52,6 +53,8 @@ from acid_platform.tables.table_constraints import require_computable
 from acid_platform.transactions import Isolation, ValidWriteIdList
 from acid_platform.values.arrow_types import declared_text
 
+_log = logging.getLogger(__name__)
+
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
@@ -87,6 +90,8 @@ class Warehouse(ClosedAfter):
         """The engines that run queries and changes."""
         self._spark_or_start = spark
         self._spark: SparkSession | None = None
+        self.notice: Callable[[str], object] = _log.info
+        """Is told when Spark has started, what for, and how long it took."""
         self.run_id = run_id
         """The Dagster run that opened it, or an empty text."""
         self._guard = threading.RLock()
@@ -136,13 +141,17 @@ class Warehouse(ClosedAfter):
                 if has_ended(self._spark):
                     self._spark = None
             if self._spark is None:
-                from acid_platform.engine.spark import session
+                from acid_platform.engine.spark import jvm, session
                 from acid_platform.engine.spark.failures import install_expiry
 
+                ran_before, began = jvm.current() is not None, time.monotonic()
                 caller = self._spark_or_start
                 own = caller() if callable(caller) else caller
                 self._spark = session.check_session(own) if own else session.start_session()
                 install_expiry(self._spark)
+                if not ran_before:
+                    took = time.monotonic() - began
+                    self.notice(f"Spark started in {took:.1f} s: {self.engines.reason_here}")
             return self._spark
 
     def using(self, engine: str | None) -> AbstractContextManager[None]:

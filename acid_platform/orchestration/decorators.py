@@ -284,6 +284,7 @@ def _step(
 
         with retried(context, retry_policy):
             opened = warehouse.open(context.run.run_id, spark)
+        opened.notice = context.log.info
         with opened:
             yield from materialize(context, opened, planned, produce, retry_policy)
 

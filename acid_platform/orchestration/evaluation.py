@@ -192,6 +192,7 @@ def table_checks(
         selected = {check.name for check in context.selected_asset_check_keys}
         chosen = [expectation for expectation in expectations if expectation.name in selected]
         with warehouse.open(context.run.run_id, spark) as opened:
+            opened.notice = context.log.info
             rows = CheckedRows(opened, opened.table(table).name, columns=columns)
             for finding in rows.evaluate(chosen):
                 yield finding.result(key)

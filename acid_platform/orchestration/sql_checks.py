@@ -107,7 +107,9 @@ IN_SQL: Mapping[str, SqlCheck] = {
     "ExpectColumnMinToBeBetween": SqlCheck((*_EXACT, "date"), _BOUNDS, aggregate="min({})"),
     "ExpectColumnMaxToBeBetween": SqlCheck((*_EXACT, "date"), _BOUNDS, aggregate="max({})"),
     "ExpectColumnSumToBeBetween": SqlCheck(_EXACT, _BOUNDS, aggregate="sum({})"),
-    "ExpectColumnMeanToBeBetween": SqlCheck(("int", "bigint"), _BOUNDS, aggregate="avg({})"),
+    "ExpectColumnMeanToBeBetween": SqlCheck(
+        ("int", "bigint", "decimal"), _BOUNDS, aggregate="avg({})"
+    ),
     "ExpectColumnUniqueValueCountToBeBetween": SqlCheck(
         _KEYS, _BOUNDS, aggregate="count(DISTINCT {})"
     ),

@@ -263,3 +263,22 @@ def test_P33_without_pyspark_an_error_of_a_value_stays_itself(
     monkeypatch.setattr("acid_platform.engine.choice.find_spec", lambda package: None)
     with pytest.raises(WrongType, match="'x1' is no int"):
         warehouse.sql("SELECT CAST(concat('x', v) AS int) AS n FROM VALUES (1) AS t(v)").to_arrow()
+
+
+def test_P33_who_starts_spark_is_told_what_for(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No session is started: a stand-in fails with the first statement that it gets."""
+    from acid_platform.engine.spark import failures, jvm, session
+
+    told: list[str] = []
+    monkeypatch.setattr(warehouse, "notice", told.append)
+    monkeypatch.setattr(warehouse, "_spark", None)
+    monkeypatch.setattr(session, "start_session", SimpleNamespace)
+    monkeypatch.setattr(failures, "install_expiry", lambda _: None)
+    monkeypatch.setattr(jvm, "current", lambda: None)
+    with pytest.raises(AttributeError):
+        warehouse.sql(ONLY_SPARK)
+    assert len(told) == 1 and re.fullmatch(
+        r"Spark started in \d\.\d s: (?i:.*aes_encrypt.*)", told[0]
+    )
