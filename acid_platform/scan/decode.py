@@ -48,7 +48,7 @@ from acid_platform.values.arrow_types import (
     is_utf8,
     values_of,
 )
-from acid_platform.values.stored_values import as_declared, fine_times
+from acid_platform.values.stored_values import as_declared, fine_times, require_digits
 
 if TYPE_CHECKING:
     from acid_platform.scan.scans import ArrowScan
@@ -121,6 +121,8 @@ class ResultColumns:
     def _conformed(
         self, stored: _Arrays, rows: int, columns: Sequence[Column]
     ) -> dict[str, pa.Array | pa.Scalar]:
+        for name, array in stored.items() if self.external else ():
+            require_digits(array, f"{self.path}, column {name}")
         return {
             column.name: as_declared(
                 stored[column.name],

@@ -202,10 +202,14 @@ _DAY = re.compile(r"(\d{1,4})-(\d{1,2})-(\d{1,2})", re.ASCII)
 _TIME = re.compile(r"(.{6,10}?)(?: +(\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,9}))?)?", re.ASCII)
 
 
+class FineTime(ValueError):
+    """A time with digits below a microsecond, which no timestamp has."""
+
+
 def typed_texts(texts: pa.StringArray, hive: HiveType) -> pa.Array:
     """The values of texts as a type without parts; NULL for NULL and for what is no such value.
 
-    Texts of char and varchar are as they were written.
+    Texts of char and varchar are as they were written. Raises FineTime.
     """
     match hive.kind:
         case "boolean":
@@ -340,7 +344,7 @@ def _date(text: str) -> str | None:
 
 
 def _moment(text: str) -> str | None:
-    """A day, perhaps with a time; digits below a microsecond are cut off."""
+    """A day, perhaps with a time. Raises FineTime."""
     match = _TIME.fullmatch(text.strip(_BLANKS_OF_NUMBERS)) if len(text) >= 8 else None
     day = _day(match[1]) if match else None
     if match is None or day is None:
@@ -348,5 +352,7 @@ def _moment(text: str) -> str | None:
     hour, minute, second = (int(part or 0) for part in match.groups()[1:4])
     if hour > 23 or minute > 59 or second > 59:
         return None
-    fraction = (match[5] or "").ljust(6, "0")[:6]
+    fraction, finer = (match[5] or "").ljust(6, "0")[:6], (match[5] or "")[6:]
+    if finer.strip("0"):
+        raise FineTime(f"{text!r} has nanoseconds")
     return f"{day.isoformat()} {hour:02}:{minute:02}:{second:02}.{fraction}"

@@ -13,7 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base import arrow_functions as pc
-from acid_platform.errors import InvalidDefinition, NeedsSpark, UnsupportedLayout, WrongType
+from acid_platform.errors import (
+    CorruptFile,
+    InvalidDefinition,
+    NeedsSpark,
+    UnsupportedLayout,
+    WrongType,
+)
 from acid_platform.layout.types import (
     CHAR_TYPES,
     FLOATING,
@@ -35,6 +41,7 @@ from acid_platform.values.arrow_types import (
     has_ancient,
     has_leaf,
     hive_type,
+    is_decimal,
     leaves,
     scalar_of,
     values_of,
@@ -278,12 +285,24 @@ def as_declared(
     return fitted(array, hive, leaf, timestamps, of_file=True)
 
 
+def require_digits(array: pa.Array, where: str) -> None:
+    """Raises CorruptFile for a decimal with more digits than its type has."""
+    if has_leaf(array.type, is_decimal):
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise CorruptFile(
+                f"{where}, says that its type is {array.type}, and holds another value: {error};"
+                " write the file again with a wider type"
+            ) from error
+
+
 def fine_times(where: str) -> WrongType:
     """The error for times in files of no table that a column would cut."""
     return WrongType(
-        f"{where}, holds times with nanoseconds, and a timestamp has microseconds; round them where"
-        " they are written, or declare the type string in place of timestamp, which gives their"
-        " texts with all digits, and cut these"
+        f"{where}: a timestamp has microseconds, and no nanoseconds; round the times where they are"
+        " written, or declare the type string in place of timestamp, which gives their texts with"
+        " all digits, and cut these"
     )
 
 

@@ -115,7 +115,7 @@ def values(kind: str, *texts: str, **options: str) -> list[Any]:
         ("date", "", None),
         ("timestamp", "2024-02-09 10:11:12", datetime(2024, 2, 9, 10, 11, 12)),
         ("timestamp", "2024-02-09 10:11:12.5", datetime(2024, 2, 9, 10, 11, 12, 500000)),
-        ("timestamp", "2024-02-09 1:2:3.123456789", datetime(2024, 2, 9, 1, 2, 3, 123456)),
+        ("timestamp", "2024-02-09 1:2:3.123456000", datetime(2024, 2, 9, 1, 2, 3, 123456)),
         ("timestamp", "2024-02-09", datetime(2024, 2, 9)),
         ("timestamp", "2024-02-30 10:11:12", None),
         ("timestamp", "2024-02-09 24:00:00", None),

@@ -346,7 +346,7 @@ def test_P64_an_external_table_cuts_no_nanoseconds_and_shows_them_as_text(
                 f"CREATE EXTERNAL TABLE {db}.{stored}_{name} (id bigint, v {kind})"
                 f" STORED AS {stored} LOCATION '{place}'"
             )
-        with pytest.raises(WrongType, match=r"column v, .*nanoseconds.*declare .* string"):
+        with pytest.raises(WrongType, match=r"column v: .*nanoseconds.*declare .* string"):
             warehouse.sql(f"SELECT v FROM {db}.{stored}_cut").to_arrow()
         assert warehouse.sql(f"SELECT count(id) AS n FROM {db}.{stored}_cut").to_arrow()  # not read
         (text, *_) = warehouse.sql(f"SELECT v FROM {db}.{stored}_whole").to_arrow()["v"].to_pylist()
@@ -354,9 +354,49 @@ def test_P64_an_external_table_cuts_no_nanoseconds_and_shows_them_as_text(
         assert text == "2024-02-29 12:00:00.123456789"
 
 
+@pytest.mark.parametrize("stored", ["TEXTFILE", "JSONFILE"])
+def test_P64_a_time_of_a_text_with_nanoseconds_is_not_cut(
+    warehouse: Warehouse, db: str, tmp_path: Path, stored: str
+) -> None:
+    moment = "2024-02-29 12:00:00.123456789"
+    (tmp_path / "in").mkdir()
+    line = moment if stored == "TEXTFILE" else f'{{"v": "{moment}"}}'
+    (tmp_path / "in" / "a").write_text(f"{line}\n")
+    for kind in ("timestamp", "string"):
+        warehouse.sql(
+            f"CREATE EXTERNAL TABLE {db}.{kind} (v {kind}) STORED AS {stored}"
+            f" LOCATION '{tmp_path / 'in'}'"
+        )
+    with pytest.raises((WrongType, CorruptFile), match=f"'{moment}' has nanoseconds"):
+        warehouse.sql(f"SELECT v FROM {db}.timestamp").to_arrow()
+    assert warehouse.sql(f"SELECT v FROM {db}.string").to_arrow()["v"].to_pylist() == [moment]
+
+
 INT_16, UINT_16 = b"%\x20L\xac\x13\x10\x11\x00\x00", b"%\x18L\xac\x13\x10\x12\x00\x00"
 INT_8, UINT_8 = b"%\x1eL\xac\x13\x08\x11\x00\x00", b"%\x16L\xac\x13\x08\x12\x00\x00"
 """How a footer says the type of a whole number, in both of Parquet's notations."""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_P64_a_decimal_beyond_the_digits_that_its_file_says(
+    warehouse: Warehouse, db: str, tmp_path: Path, way: Any
+) -> None:
+    place = tmp_path / "in"
+    place.mkdir()
+    values = pa.array([Decimal("1234567.89"), Decimal("1.00")], pa.decimal128(9, 2))
+    rows = pa.table({"id": [1, 2], "v": values})
+    parquet.write_table(
+        rows, place / "a.parquet", store_schema=False, store_decimal_as_integer=True
+    )
+    content = (place / "a.parquet").read_bytes()
+    nine, four = b"\x15\x04\x15\x12", b"\x15\x04\x15\x08"  # digits, behind the scale
+    assert content.count(nine) == 2
+    (place / "a.parquet").write_bytes(content.replace(nine, four))
+    for kind in ("decimal(4,2)", "decimal(9,2)"):
+        with pytest.raises(AcidError, match=r"(?s)v.*1234567"):
+            way(warehouse, db, place, kind)
+        for name in ("e", "l", "i"):
+            warehouse.sql(f"DROP TABLE IF EXISTS {db}.{name}")
 
 
 @pytest.mark.parametrize("way", WAYS)
