@@ -196,6 +196,14 @@ def wrong_operation(operation: int, expected: int, path: str) -> AcidError:
     )
 
 
+def mixed_times(path: str) -> UnsupportedLayout:
+    """The error for times of which no unit holds all."""
+    return UnsupportedLayout(
+        f"{path} holds times with nanoseconds beside years that nanoseconds can't hold; round them"
+        " where they are written"
+    )
+
+
 ColumnOfFile: TypeAlias = str | KeyPart
 """A column of values by its name in the file, or a part of the keys."""
 
@@ -291,9 +299,11 @@ class DataFile:
         """Whether a timestamp has digits below the microsecond."""
         raise NotImplementedError
 
-    def cuts_times(self, piece: int, decoded: Mapping[ColumnOfFile, pa.Array]) -> bool:
-        """Whether a timestamp of a piece has digits that its decoded columns lack. Raises
-        CorruptFile."""
+    def finer_times(
+        self, piece: int, decoded: Mapping[ColumnOfFile, pa.Array]
+    ) -> Mapping[ColumnOfFile, pa.Array]:
+        """Columns of a piece in nanoseconds, of whose times the decoded columns lack digits. Raises
+        UnsupportedLayout for those that have years beyond nanoseconds, too; CorruptFile."""
         raise NotImplementedError
 
     # --- statistics ----------------------------------------------------------------------------

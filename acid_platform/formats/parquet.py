@@ -13,12 +13,13 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from acid_platform.errors import CorruptFile
-from acid_platform.formats.data_file import ColumnOfFile, DataFile, Keyed
+from acid_platform.formats.data_file import ColumnOfFile, DataFile, Keyed, mixed_times
 from acid_platform.formats.parquet_files import (
     has_fine_times,
     has_lost_digits,
     is_fine,
     open_parquet,
+    overflows_nanoseconds,
     parts_of,
     row_group,
     row_group_sizes,
@@ -115,23 +116,26 @@ class ParquetData(DataFile):
         self._next = (group, number + 1, names)
         return next(islice(self._parts, first, None), pa.table({}))
 
-    def cuts_times(self, piece: int, decoded: Mapping[ColumnOfFile, pa.Array]) -> bool:
-        """Only times of 96 bits can be cut: those of 64 bits are decoded as they are stored."""
+    def finer_times(
+        self, piece: int, decoded: Mapping[ColumnOfFile, pa.Array]
+    ) -> Mapping[ColumnOfFile, pa.Array]:
+        """Only times of 96 bits can lack some: those of 64 bits are decoded as they are stored."""
         stored = map(self._file.schema.column, range(len(self._file.schema)))
-        cut = {
-            str(name): array
+        times = {
+            name: array
             for name, array in decoded.items()
             if has_leaf(array.type, pa.types.is_timestamp)
         }
-        if not cut or all(column.physical_type != "INT96" for column in stored):
-            return False
-        nanos = ParquetData(self._files, self.path, "ns")
-        return any(
-            has_lost_digits(*pair)
-            for name, fine in nanos.decode(piece, list(cut)).items()
-            for pair in zip(leaves(fine), leaves(cut[str(name)]), strict=True)
-            if is_fine(pair[0].type)
-        )
+        if not times or all(column.physical_type != "INT96" for column in stored):
+            return {}
+        finer = dict[ColumnOfFile, pa.Array]()
+        for name, fine in ParquetData(self._files, self.path, "ns").decode(piece, times).items():
+            pairs = list(zip(leaves(fine), leaves(times[name]), strict=True))
+            if any(is_fine(nanos.type) and has_lost_digits(nanos, cut) for nanos, cut in pairs):
+                if any(overflows_nanoseconds(cut) for _, cut in pairs):
+                    raise mixed_times(self.path)
+                finer[name] = fine
+        return finer
 
     def has_fine_times(self) -> bool:
         with self._files.open(self.path) as stream:

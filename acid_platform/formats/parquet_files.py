@@ -293,9 +293,18 @@ def has_lost_digits(nanos: pa.Array, micros: pa.Array) -> bool:
     """Whether microseconds lose digits. Values of 96 bits that overflow nanoseconds, of which
     `micros` has the microseconds, are skipped."""
     fine = filled(nanos, 0) % 1000 != 0
-    if not is_fine(micros.type):
-        fine &= np.abs(filled(micros, 0)) < (1 << 63) // 1000
-    return bool(fine.any())
+    return bool((fine & ~_beyond(micros)).any())
+
+
+def overflows_nanoseconds(micros: pa.Array) -> bool:
+    """Whether there are years that nanoseconds can't hold."""
+    return bool(pa.types.is_timestamp(micros.type) and _beyond(micros).any())
+
+
+def _beyond(micros: pa.Array) -> Any:
+    if is_fine(micros.type):
+        return np.zeros(len(micros), bool)
+    return np.abs(filled(micros, 0)) >= (1 << 63) // 1000
 
 
 def row_group(file: parquet.ParquetFile, index: int, names: Sequence[str]) -> pa.Table:

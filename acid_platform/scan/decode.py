@@ -48,7 +48,7 @@ from acid_platform.values.arrow_types import (
     is_utf8,
     values_of,
 )
-from acid_platform.values.stored_values import as_declared, fine_times, require_digits
+from acid_platform.values.stored_values import as_declared, require_digits
 
 if TYPE_CHECKING:
     from acid_platform.scan.scans import ArrowScan
@@ -361,9 +361,9 @@ class FileRead:
         columns: Sequence[Column],
     ) -> dict[str, pa.Array]:
         """The decoded arrays by the names of the table's columns; texts are checked."""
+        if self.source.by_arrow:
+            arrays = {**arrays, **file.finer_times(piece, arrays)}
         named = {name: arrays[stored] for name, stored in inside.items()}
-        if self.source.by_arrow and file.cuts_times(piece, arrays):
-            raise fine_times(self.source.path)
         if file.has_texts_as_bytes:
             for column in columns:
                 array = named.get(column.name)

@@ -336,11 +336,15 @@ def test_P64_an_external_table_cuts_no_nanoseconds_and_shows_them_as_text(
         "array<timestamp>": pa.ListArray.from_arrays([0, 1, 2], moment),
         "struct<a:timestamp>": pa.StructArray.from_arrays([moment], ["a"]),
     }
-    for stored in ("ORC", "PARQUET"):
-        place = tmp_path / stored
+    for how in ("ORC", "PARQUET", "PARQUET of 96 bits"):
+        stored, bits = how.split(" ")[0], {"use_deprecated_int96_timestamps": True}
+        place = tmp_path / how
         place.mkdir()
+        warehouse.sql(f"DROP TABLE IF EXISTS {db}.{stored}_cut")
+        warehouse.sql(f"DROP TABLE IF EXISTS {db}.{stored}_whole")
         rows = pa.table({"id": [1, 2], "v": made[column]})
-        (pa_orc if stored == "ORC" else parquet).write_table(rows, place / "a")
+        write = pa_orc.write_table if stored == "ORC" else parquet.write_table
+        write(rows, place / "a", **(bits if how.endswith("bits") else {}))
         for kind, name in ((column, "cut"), (column.replace("timestamp", "string"), "whole")):
             warehouse.sql(
                 f"CREATE EXTERNAL TABLE {db}.{stored}_{name} (id bigint, v {kind})"

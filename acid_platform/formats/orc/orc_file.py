@@ -24,6 +24,7 @@ from acid_platform.formats.data_file import (
     KeyRun,
     StoredKeys,
     WideTimestamps,
+    mixed_times,
     require_operation,
 )
 from acid_platform.formats.orc.column_statistics import column_ranges, key_ranges
@@ -242,14 +243,18 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
         ]
         return any(self._stripe_has_nanoseconds(index, names) for index in range(self.nstripes))
 
-    def cuts_times(self, piece: int, decoded: Mapping[ColumnOfFile, pa.Array]) -> bool:
+    def finer_times(
+        self, piece: int, decoded: Mapping[ColumnOfFile, pa.Array]
+    ) -> Mapping[ColumnOfFile, pa.Array]:
         """Those of a piece with years that nanoseconds can't hold are decoded in microseconds."""
         cut = [
             self._stored_name(name)
             for name, array in decoded.items()
             if in_microseconds(array.type)
         ]
-        return self._stripe_has_nanoseconds(piece, cut)
+        if self._stripe_has_nanoseconds(piece, cut):
+            raise mixed_times(self.path)
+        return {}
 
     # --- rows ----------------------------------------------------------------------------------
 
