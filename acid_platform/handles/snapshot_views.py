@@ -199,8 +199,8 @@ class TransactionView(SnapshotView):
         self.reports: list[WriteReport] = []
         """What the transaction has published so far."""
         self.cursors: dict[tuple[str, str], CursorMove] = {}
-        self.unread: list[tuple[str, str]] = []
-        """Consumers and tables whose changes are being read."""
+        self.unread: set[tuple[str, str]] = set()
+        """Consumers and tables whose changes no reader has given to the end yet."""
         """The moves of consumers of changes that its commit makes, by consumer and table."""
         self.note: Note = ignored
         """Gets each table whose rows are read."""
@@ -258,16 +258,15 @@ class TransactionView(SnapshotView):
     def reading_changes(self, name: str, since: AsOf | None) -> Iterator[None]:
         """A block that reads the changes of a consumer to their end, or leaves them unread."""
         consumer = since.consumer if since is not None else None
-        unread = [] if consumer is None else [(consumer, self.table(name).name)]
-        self.unread += unread
+        read = set() if consumer is None else {(consumer, self.table(name).name)}
+        self.unread |= read
         yield
-        for each in unread:
-            self.unread.remove(each)
+        self.unread -= read
 
     def require_read(self) -> None:
         """Raises InvalidDefinition if the cursor of a consumer would pass changes that its reader
         has not given yet (P55)."""
-        for consumer, table in self.unread:
+        for consumer, table in sorted(self.unread):
             raise InvalidDefinition(
                 f"the changes of {table} that {consumer} asked for are not read to their end, and"
                 " its cursor would pass those that are left: read all batches, or abort"
