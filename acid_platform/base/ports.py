@@ -44,9 +44,9 @@ def most_connections() -> int:
     return 1_000_000 if soft == resource.RLIM_INFINITY else max(1, soft - KEPT_BACK)
 
 
-def network_of(host: str) -> str:
+def network_of(host: str, bits: int = 64) -> str:
     """What is counted together: an address of IPv4, or the 2^64 addresses that one host may take in
-    IPv6."""
+    IPv6; with 48 bits those that one customer of a provider may have."""
     try:
         address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
     except ValueError:
@@ -54,7 +54,7 @@ def network_of(host: str) -> str:
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped:
             return str(address.ipv4_mapped)
-        return str(ipaddress.ip_network((address, 64), strict=False))
+        return str(ipaddress.ip_network((address, bits), strict=False))
     return str(address)
 
 

@@ -37,9 +37,12 @@ _END_SECONDS = 10.0
 _LOGINS = 2
 """Passwords that are checked at the same time: each takes 128 MiB of memory."""
 _MOST_WAITING, _MOST_OF_ONE = 1000, 100
-"""Logins that wait for their check, of all and of one address; further ones are refused."""
+"""Logins that wait for their check, of all and of one address; further ones are refused, but those
+from addresses without a wrong password only where twice as many wait."""
 _KNOWN = 10_000
 """Addresses that are remembered."""
+_SITE = 48
+"""Bits of an address of IPv6 that a provider gives to one customer."""
 _TLS_BUFFER = 32 << 10
 _TOLD_REFUSALS = 64
 """Connections above the limit that are told why they are refused; further ones are just closed."""
@@ -116,6 +119,9 @@ class GatewayServer:
         """Those whose password waits for its check, or is checked."""
         self._known = Recent[str, bool](_KNOWN)
         """Addresses from which somebody has logged in; used from the event loop only."""
+        self._wrong = Recent[str, int](_KNOWN)
+        """How often others have tried a wrong password since the start, by the networks that one
+        customer of a provider may have."""
         self._waiting_bytes = Counter[str]()
         """By user, or address without one."""
         try:
@@ -373,16 +379,20 @@ class GatewayServer:
 
         Passwords that wait make room for each other, beside those who have not sent one: nobody
         checks one whose client has gone. Those of an address from which somebody has logged in come
-        before those of strangers, who may come from many addresses.
+        first, and then those of addresses from which the fewest wrong ones came: whoever guesses
+        from many addresses keeps nobody waiting who comes from another one.
         """
         self.settled(connection)
         users, caller = self.entry.users, connection.caller
         if users is None:
             reply(None, "this gateway has no file of users; connect without SASL")
             return
-        network = network_of(caller.host)
-        of_one = self._logins.waiting_of(network)
-        if of_one >= _MOST_OF_ONE or self._logins.waiting >= _MOST_WAITING:
+        network, site = network_of(caller.host), network_of(caller.host, _SITE)
+        known = self._known.get(network) is not None
+        queue = network if known else site
+        rank = -1 if known else self._wrong.get(site) or 0
+        of_one, of_all = self._logins.waiting_of(queue), self._logins.waiting
+        if of_one >= _MOST_OF_ONE or of_all >= _MOST_WAITING * (1 if rank > 0 else 2):
             reply(None, "too many logins wait; try again later")
             return
         crowded_out = self._checked.come(connection, caller.host)
@@ -417,11 +427,12 @@ class GatewayServer:
             if proof is None or left:
                 self.counters.failed_logins += 1
                 proof = None
+                self._wrong.put(site, (self._wrong.get(site) or 0) + 1)
             else:
                 self._known.put(network, True)
             reply(proof, "" if proof else reason)
 
-        self._logins.submit(check, network, first=self._known.get(network) is not None)
+        self._logins.submit(check, queue, rank)
 
     def answer(self, payload: bytes, caller: Caller, reply: Callable[[bytes], None]) -> None:
         self.counters.calls += 1

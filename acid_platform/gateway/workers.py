@@ -31,6 +31,8 @@ class Workers:
         self._condition = threading.Condition()
         self._waiting: OrderedDict[str, deque[Work]] = OrderedDict()
         """The work of each user that no thread has begun; whose turn is next comes first."""
+        self._rank: dict[str, int] = {}
+        """Of those who wait, if it is not 0."""
         self._running: Counter[str] = Counter()
         self._idle = self._threads = 0
         self._closed = False
@@ -47,13 +49,15 @@ class Workers:
     def waiting_of(self, user: str) -> int:
         return len(self._waiting.get(user, ()))
 
-    def submit(self, work: Work, user: str = "", first: bool = False) -> None:
-        """What `work` raises is logged. `first`: it is this user's turn before that of others."""
+    def submit(self, work: Work, user: str = "", rank: int = 0) -> None:
+        """What `work` raises is logged. Users of a lower rank have their turns before others."""
         with self._condition:
             queue = self._waiting.setdefault(user, deque())
             queue.append(work)
-            if first:
-                self._waiting.move_to_end(user, last=False)
+            if rank:
+                self._rank[user] = rank
+            else:
+                self._rank.pop(user, None)
             if self._running[user] + len(queue) > self._share:
                 return  # a thread of this user's work takes it
             if self._idle >= self.waiting or self._threads >= self._most:
@@ -69,6 +73,7 @@ class Workers:
         with self._condition:
             self._closed = True
             self._waiting.clear()
+            self._rank.clear()
             self._condition.notify_all()
 
     def _run(self) -> None:
@@ -87,7 +92,8 @@ class Workers:
         with self._condition:
             self._idle += 1
             while not self._closed:
-                for user, queue in self._waiting.items():
+                for user in self._turns():
+                    queue = self._waiting[user]
                     if self._running[user] < self._share:
                         self._idle -= 1
                         self._running[user] += 1
@@ -96,10 +102,17 @@ class Workers:
                             self._waiting.move_to_end(user)
                         else:
                             del self._waiting[user]
+                            self._rank.pop(user, None)
                         return user, work
                 self._condition.wait()
             self._idle -= 1
             return None
+
+    def _turns(self) -> list[str]:
+        """Who waits, in order."""
+        if not self._rank:
+            return [*self._waiting]
+        return sorted(self._waiting, key=lambda user: self._rank.get(user, 0))
 
     def _done(self, user: str) -> None:
         with self._condition:

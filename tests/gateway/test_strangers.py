@@ -12,6 +12,8 @@ import threading
 import time
 import urllib.request
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -86,6 +88,8 @@ def test_P75_a_newcomer_takes_the_place_of_the_oldest_of_whoever_has_most() -> N
 def test_P75_an_address_is_a_network_in_ipv6() -> None:
     assert network_of("2001:db8:0:1::7") == network_of("[2001:db8:0:1:ff::9]")
     assert network_of("2001:db8:0:2::7") != network_of("2001:db8:0:1::7")
+    assert network_of("2001:db8:0:2::7", 48) == network_of("2001:db8:0:1::7", 48)
+    assert network_of("2001:db8:1::7", 48) != network_of("2001:db8::7", 48)
     assert network_of("::ffff:10.0.0.1") == network_of("10.0.0.1") and network_of("") == ""
 
 
@@ -418,6 +422,56 @@ def test_P75_an_address_that_somebody_logged_in_from_is_not_behind_strangers(
             one.close()
     assert checked.count("ann") == 2 and checked.index("eve") < len(checked) - 1
     assert checked[1:].index("ann") < 20  # of 40 who came before
+
+
+def wait_for(there: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not there() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert there()
+
+
+def test_P75_an_address_that_never_guessed_is_before_those_that_did(
+    warehouse: Warehouse, people: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted in checks: a user from a new address waits for those under way, and for the first
+    guess of addresses as new as the own one."""
+    known, checked = slow_checks(people, monkeypatch)
+    wrong = framing.client_opening("eve", "wrong")
+    with serving(warehouse, Bounds(connections=400), entry=Entry(users=known)) as server:
+
+        def guess(count: int) -> list[socket.socket]:
+            made = [
+                socket.create_connection(server.address, 5, (f"127.0.1.{host}", 0))
+                for host in range(1, count + 1)
+            ]
+            for one in made:
+                one.sendall(wrong)
+            return made
+
+        first = guess(30)
+        for one in first:
+            assert one.recv(5)  # each has been refused once
+        second = guess(30)
+        wait_for(lambda: server._logins.waiting >= 20)
+        begun = len(checked)
+        with Hive(at(server, user="ann")) as ann:
+            assert ann.call("get_all_databases")
+        assert checked.index("ann") <= begun + 4 < 50
+        for one in (*first, *second):
+            one.close()
+
+
+def test_P76_whoever_has_a_lower_rank_is_before_others_who_take_turns() -> None:
+    workers, gate, seen = Workers(1), threading.Event(), list[str]()
+    workers.submit(partial(gate.wait, 10), "busy")
+    wait_for(lambda: not workers.waiting)
+    for user, rank in [("a", 2), ("a", 2), ("b", 2), ("c", 1), ("new", 0), ("known", -1)]:
+        workers.submit(partial(seen.append, user), user, rank)
+    gate.set()
+    wait_for(lambda: len(seen) == 6)
+    assert seen == ["known", "new", "c", "a", "b", "a"]
+    workers.close()
 
 
 def test_P75_one_user_gets_half_of_the_bytes_that_wait() -> None:
