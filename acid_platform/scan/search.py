@@ -97,11 +97,9 @@ class _Search:
 
     def files(self) -> Iterator[tuple[str, int]]:
         """Path and size of each file whose partition may match the predicate, sorted by path."""
-        selector = fs.FileSelector(self.table.path, allow_not_found=True, recursive=True)
         start = len(self.table.path) + 1
-        for info in sorted(
-            self.table.files.system.get_file_info(selector), key=lambda info: str(info.path)
-        ):
+        below = self.table.files.below(self.table.path)
+        for info in sorted(below, key=lambda info: str(info.path)):
             path = info.path[start:]
             if info.type == fs.FileType.File and info.size and not _without_rows(info.base_name):
                 values = self._values(path)

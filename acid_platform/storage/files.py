@@ -121,6 +121,8 @@ class Files:
     def listed(self, path: str, recursive: bool) -> list[fs.FileInfo]:
         store = store_of(self.system)
         whole = store is not None and not store.lists_directories
+        if recursive and self.local:
+            return list(self._walked(path))
         selector = fs.FileSelector(path, allow_not_found=True, recursive=recursive or whole)
         with asking(path):
             found = list(self.system.get_file_info(selector))
@@ -135,6 +137,28 @@ class Files:
         return [
             info for name, info in named.items() if recursive or "/" not in name[len(path) + 1 :]
         ]
+
+    def _walked(self, path: str) -> Iterator[fs.FileInfo]:
+        """What is below it. Raises UnsupportedLayout for a directory that has two names there, as a
+        link makes them: its rows would count twice, and a few links in a circle never end."""
+        seen, directories = dict[tuple[int, int], str](), [path]
+        while directories:
+            directory = directories.pop()
+            try:
+                told = os.stat(directory)
+            except FileNotFoundError:
+                continue
+            other = seen.setdefault((told.st_dev, told.st_ino), directory)
+            if other != directory:
+                raise UnsupportedLayout(
+                    f"{directory} is the same directory as {other}, and its files would be listed"
+                    " more than once; remove the link"
+                )
+            selector = fs.FileSelector(directory, allow_not_found=True)
+            for info in self.system.get_file_info(selector):
+                yield info
+                if info.type == fs.FileType.Directory:
+                    directories.append(info.path)
 
     def entity(self, path: str, only: Sequence[str] | None = None) -> EntityListing:
         """List everything below one entity's directory, as the input of `snapshot.select`.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from acid_platform import CorruptFile, UnsupportedLayout
+from acid_platform import CorruptFile, FolderSource, UnsupportedLayout
 from acid_platform.storage.files import Files
 
 OLD, NEW = "base_0000001_v0000003", "base_0000004_v0000009"
@@ -77,3 +78,43 @@ def test_P65_a_marker_that_does_not_end_is_refused(tmp_path: Path, marker: str, 
             file.truncate(1 << 40)
     with pytest.raises(CorruptFile, match=r"may not end|has more than 16 MB"):
         Files.of(str(tmp_path))[0].entity(str(tmp_path))
+
+
+def ladder(root: Path) -> Path:
+    """Thirty directories, each of which has two links to the next one: a thousand million paths."""
+    for level in range(30):
+        (root / str(level)).mkdir()
+        for name in "ab":
+            (root / str(level) / name).symlink_to(root / str(level + 1))
+    (root / "30").mkdir()
+    return root
+
+
+def circle(root: Path) -> Path:
+    for name in "abc":
+        (root / name).symlink_to(root)
+    return root
+
+
+@pytest.mark.parametrize("make", [ladder, circle])
+def test_P67_a_directory_that_links_give_two_names_is_refused(
+    tmp_path: Path, make: Callable[[Path], Path]
+) -> None:
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "a.csv")  # a file may have more names
+    files, path = Files.of(str(make(tmp_path)))
+    for read in (lambda: files.below(path), lambda: FolderSource(path, "csv")):
+        with pytest.raises(UnsupportedLayout, match=r"the same directory as .*; remove the link"):
+            read()
+
+
+def test_a_link_to_another_directory_is_listed(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "x").write_bytes(b"1")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "day=1").symlink_to(tmp_path / "there")
+    (tmp_path / "here" / "nowhere").symlink_to(tmp_path / "gone")
+    files, path = Files.of(str(tmp_path / "here"))
+    found = {info.path[len(path) + 1 :]: info.is_file for info in files.below(path)}
+    assert found["day=1"] is False and found["day=1/x"]
+    assert files.below(f"{path}/none") == []
