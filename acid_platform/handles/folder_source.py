@@ -367,7 +367,7 @@ def _files_below(files: Files, root: str) -> Iterator[tuple[str, dict[str, str |
             raise FileNotFoundError(f"there is no {root}")
         yield root, _keys_of(root.split("/")[:-1])
         return
-    for info in sorted(files.below(root), key=lambda info: str(info.path)):
+    for info in sorted(files.below_strange(root), key=lambda info: str(info.path)):
         parts = info.path.removeprefix(root).strip("/").split("/")
         if info.is_file and not any(map(is_hidden, parts)):
             yield info.path, _keys_of(parts[:-1])

@@ -121,8 +121,6 @@ class Files:
     def listed(self, path: str, recursive: bool) -> list[fs.FileInfo]:
         store = store_of(self.system)
         whole = store is not None and not store.lists_directories
-        if recursive and self.local:
-            return list(self._walked(path))
         selector = fs.FileSelector(path, allow_not_found=True, recursive=recursive or whole)
         with asking(path):
             found = list(self.system.get_file_info(selector))
@@ -138,9 +136,12 @@ class Files:
             info for name, info in named.items() if recursive or "/" not in name[len(path) + 1 :]
         ]
 
-    def _walked(self, path: str) -> Iterator[fs.FileInfo]:
-        """What is below it. Raises UnsupportedLayout for a directory that has two names there, as a
-        link makes them: its rows would count twice, and a few links in a circle never end."""
+    def below_strange(self, path: str) -> Iterator[fs.FileInfo]:
+        """As `below`, where others made the directory. Raises UnsupportedLayout for one that has
+        two names there, as by links: rows would count twice, and a few in a circle never end."""
+        if not self.local:
+            yield from self.below(path)
+            return
         seen, directories = dict[tuple[int, int], str](), [path]
         while directories:
             directory = directories.pop()

@@ -196,11 +196,14 @@ def survey(
     """Looks at `depth` levels of partition directories, and at the footer of each file.
 
     `properties` are those of the table: they say which format its files have. Raises
-    InvalidDefinition if the directory does not exist, MalformedName, CorruptFile.
+    InvalidDefinition if the directory does not exist, MalformedName, CorruptFile,
+    UnsupportedLayout.
     """
     files, root = Files.of(location)
     if not files.is_directory(root):
         raise InvalidDefinition(f"{table}: there is no directory {location}")
+    if files.local:
+        deque(files.below_strange(root), 0)  # before links lead the listings in circles
     names = files.partition_directories(root, depth)
     listings = files.entities([f"{root}/{name}".rstrip("/") for name in names])
     properties = dict(properties or {})

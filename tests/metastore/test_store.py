@@ -35,6 +35,7 @@ from acid_platform.metastore.operations.transactions import Begin, Heartbeat
 from acid_platform.metastore.records import ClientInfo, LockRequest
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.turn import Recorded
+from acid_platform.metastore.server import state_tables
 from acid_platform.metastore.server import stored_kinds as schema
 from acid_platform.metastore.server.group_commit import GroupCommit, Request
 from acid_platform.metastore.server.server import server_of
@@ -646,6 +647,25 @@ def test_P67_a_snapshot_has_the_tables_that_we_make(tmp_path: Path, harm: str, t
         StateFile(path)
     with pytest.raises(MetastoreDamaged, match=f"its '{table}' is not the table that"):
         StateTables(State(), Origin(1, 1, 1, "h"), path)
+
+
+@pytest.mark.parametrize("rows, text", [(200_000, "x"), (200, "x" * 300_000)])
+def test_P65_a_backup_whose_rows_are_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, text: str
+) -> None:
+    """Two million rows take 2 MB in the file, and more than a gigabyte in memory."""
+    monkeypatch.setattr(state_tables, "LARGEST_PIECE", 10 << 20)
+    path = tmp_path / "backup"
+    write_state(path, State(), Origin(1, 1, 1, "h"), None)
+    sound = StateFile(path)
+    assert [*sound.state(strange=True).databases] == ["default"]
+    sound.close()
+    with duckdb.connect(str(path)) as raw:
+        fill = "INSERT INTO databases SELECT $1, i, $1, $1, $1, $1 FROM range($2) _(i)"
+        raw.execute(fill, [text, rows])
+    assert path.stat().st_size < 3 << 19
+    with pytest.raises(MetastoreDamaged, match="would take|Out of Memory"):
+        StateFile(path).state(strange=True)
 
 
 @pytest.mark.more

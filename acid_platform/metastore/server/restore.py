@@ -121,7 +121,7 @@ def rebuild(log: Log, until: Until, file: Path) -> Rebuilt:
     with scratch_directory("restore") as scratch:
         begun = _snapshot_before(log, until, Path(scratch))
         end = begun.origin if begun else Origin(0, 0, 0, log.history)
-        machine = Machine(begun.state() if begun else State())
+        machine = Machine(begun.state(strange=True) if begun else State())
         batches, later = 0, False
         for batch in log.read(end.position):
             if not until.includes(batch):
@@ -339,7 +339,7 @@ def _opened(path: Path, scratch: Path) -> StateFile:
 
 def _state_of(file: StateFile, path: Path) -> State:
     try:
-        return file.state()
+        return file.state(strange=True)
     except MetastoreDamaged as error:
         raise BackupRefused(f"{path} is no backup of a metastore: {error}") from error
 

@@ -26,6 +26,7 @@ from typing import Any
 import duckdb
 
 from acid_platform.base import databases
+from acid_platform.base.file_bounds import LARGEST_PIECE, MOST_UNPACKED
 from acid_platform.base.first_use import Recent
 from acid_platform.base.local_files import scratch_directory, sync_path
 from acid_platform.errors import (
@@ -270,8 +271,14 @@ class StateFile:
         self.size = path.stat().st_size
         self._recorded = RecordedCache(self._read)
 
-    def state(self) -> State:
+    def state(self, strange: bool = False) -> State:
+        """`strange`: somebody else may have written it, and it is bounded (P65)."""
         with _whole(self.path):
+            if strange:
+                query = f"SELECT sum(size)::DOUBLE FROM ({schema.sizes(f'{_FILE}.main')})"
+                size = sum(each or 0 for (each,) in self._connection.execute(query).fetchall())
+                if size > max(LARGEST_PIECE, MOST_UNPACKED * self.size):
+                    raise ValueError(f"its {self.size:,} bytes would take {int(size) >> 20:,} MB")
             rows = {name: self._read(name, columns) for name, columns in schema.LIVE.items()}
             numbers = {key: _number(self.meta[key]) for key in schema.COUNTERS if key in self.meta}
             return schema.restore(rows, numbers)

@@ -424,6 +424,21 @@ def sql_type(column_type: str) -> str:
     return "VARCHAR" if column_type == "JSON" else column_type
 
 
+def sizes(place: str) -> str:
+    """A query whose column `size` has the approximate bytes in memory of each table's rows. DuckDB
+    adds up the lengths of texts without making room for them."""
+    queries = []
+    for name, columns in LIVE.items():
+        texts = [key for key, kind in columns.items() if sql_type(kind) == "VARCHAR"]
+        row = " + ".join([str(_ROW), *(f'coalesce(strlen("{key}"), 0)' for key in texts)])
+        queries.append(f'SELECT sum({row}) AS size FROM {place}."{name}"')
+    return " UNION ALL ".join(queries)
+
+
+_ROW = 512
+"""Bytes of a row besides its texts."""
+
+
 def create(name: str, columns: Columns) -> str:
     """The statement that makes the table of this name, which is quoted where need be."""
     listed = ", ".join(f'"{column}" {sql_type(kind)}' for column, kind in columns.items())
