@@ -26,9 +26,10 @@ from pyarrow import parquet
 
 from acid_platform import CorruptFile, FolderSource, NeedsSpark, UnsupportedLayout, Warehouse
 from acid_platform.errors import AcidError, NoSuchTable, WrongType
-from acid_platform.formats.orc import dump, open_orc, open_strange_orc, strange_files
+from acid_platform.formats.orc import dump, open_orc, open_strange_orc, orc_file, strange_files
 from acid_platform.formats.orc.protobuf import delimited, fields, number, varint
 from acid_platform.formats.orc.strange_files import replace_footer
+from acid_platform.formats.orc.tail import stripes
 from acid_platform.handles.imports import import_table
 from acid_platform.storage.files import Files
 from tests.conftest import a_warehouse
@@ -547,6 +548,35 @@ def test_P65_a_stripe_of_orc_that_unpacks_to_much(tmp_path: Path, case: str) -> 
         open_strange_orc(files, inside)
 
 
+def test_P65_the_lengths_of_a_file_in_a_store_are_looked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each stripe by one request, and by none when the file is opened again."""
+    from pyarrow import fs
+
+    path = tmp_path / "a.orc"
+    rows = [(hashlib.sha512(bytes([n % 256, n >> 8])).hexdigest(), [str(n)]) for n in range(9000)]
+    content = io.BytesIO()
+    with pyorc.Writer(content, "struct<v:string,l:array<string>>", stripe_size=1 << 18) as writer:
+        writer.writerows(rows)
+    path.write_bytes(content.getvalue())
+    far = Files(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "s3")
+    asked: list[int] = []
+    stripe_count = open_orc(far, "a.orc").nstripes
+    fetch = pa.BufferReader
+    monkeypatch.setattr(
+        strange_files.pa, "BufferReader", lambda part: asked.append(len(part)) or fetch(part)
+    )
+    for _ in range(2):
+        open_strange_orc(far, "a.orc")
+    assert stripe_count > 1 and len(asked) == stripe_count
+    monkeypatch.setattr(strange_files, "LARGEST_PIECE", 1000)
+    monkeypatch.setattr(strange_files, "MOST_UNPACKED", 0)
+    orc_file._LOOKED_AT.clear()
+    with pytest.raises(CorruptFile, match="values would take"):
+        open_strange_orc(far, "a.orc")
+
+
 def footer_of_types(types: bytes) -> Callable[[bytes], bytes]:
     return lambda footer: (
         types + b"".join(part.raw for part in fields(footer) if part.number not in (4, 7))
@@ -617,7 +647,11 @@ def test_P65_the_lengths_of_a_stripe_are_those_that_a_reader_finds(
         file = open_strange_orc(files, inside)
         texts = pc.binary_length(file.read().column("v").combine_chunks().flatten())
         letters = pc.sum(texts).as_py() or 0
-        with mock.patch.object(strange_files, "LARGEST_PIECE", 0):  # none is few
-            found = [strange_files._StripeLengths(file, n).size() for n in range(file.nstripes)]
+        none_is_few = mock.patch.object(strange_files, "LARGEST_PIECE", 0)
+        with none_is_few, files.open(inside) as stream:
+            found = [
+                strange_files._StripeLengths(file, stripe, stream).size()
+                for stripe in stripes(file.footer)
+            ]
     least = letters + 8 * len(texts)
     assert least <= sum(found) <= least + len(content.getvalue()) + letters * dictionary

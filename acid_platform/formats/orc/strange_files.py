@@ -96,6 +96,7 @@ def require_shallow_types(files: Files, path: str, length: int | None = None) ->
     require_bounds(opened, size, path)
 
 
+_SMALL_STRIPE = 4 << 20
 _STREAMS, _ENCODINGS = 1, 2
 """Fields of a stripe's footer; each stream has a kind, a column and a length, each encoding a kind
 and the size of its dictionary."""
@@ -111,26 +112,34 @@ def require_bounded_stripes(file: OrcFile) -> None:
     takes bytes, by the lengths that it has: those are what a reader makes room for. What the
     footer says in its statistics is not believed (P65).
 
-    Files in an object store are not looked at: each column would be a request.
+    In an object store that is a request for a small stripe, and one for each column with texts or
+    lists of a larger one.
     """
-    for index, stripe in enumerate(stripes(file.footer) if file.files.local else ()):
-        try:
-            size = _StripeLengths(file, index).size()
-        except (ValueError, IndexError, OSError, zlib.error) as error:
-            raise CorruptFile(
-                f"{file.path}: stripe {index} can't be read: {error}; restore the file"
-            ) from error
-        if size > max(MOST_UNPACKED * stripe.stored, LARGEST_PIECE):
-            raise stripe.too_large(index, size, file.path)
+    with file.files.open(file.path) as stream:
+        for index, stripe in enumerate(stripes(file.footer)):
+            try:
+                size = _StripeLengths(file, stripe, stream).size()
+            except (ValueError, IndexError, OSError, zlib.error) as error:
+                if fault := store_fault(error, file.path):
+                    raise fault from error
+                raise CorruptFile(
+                    f"{file.path}: stripe {index} can't be read: {error}; restore the file"
+                ) from error
+            if size > max(MOST_UNPACKED * stripe.stored, LARGEST_PIECE):
+                raise stripe.too_large(index, size, file.path)
 
 
 class _StripeLengths:
-    _few = 0
-    """What need not be known exactly."""
+    _few = 0  # what need not be known exactly
 
-    def __init__(self, file: OrcFile, index: int) -> None:
-        self._file = file
-        self._stripe, described = stripe_footer(file, index)
+    def __init__(self, file: OrcFile, stripe: Stripe, stream: pa.NativeFile) -> None:
+        self._file, self._stripe, self._stream, self._start = file, stripe, stream, 0
+        described = _described(file, stripe, stream)
+        self._postscript = _postscript(stream, file)
+        if not file.files.local and stripe.stored <= _SMALL_STRIPE:
+            stream.seek(stripe.offset)
+            self._start = stripe.offset
+            self._stream = pa.BufferReader(stream.read(stripe.stored))
         self._places: dict[tuple[int, int], tuple[int, int]] = {}
         self._encodings: list[dict[int, int]] = []
         at = self._stripe.offset
@@ -189,10 +198,8 @@ class _StripeLengths:
 
     def _runs(self, column: int, kind: int, count: int) -> Iterator[StoredRun]:
         at, length = self._places.get((column, kind), (0, 0))
-        with self._file.files.open(self._file.path) as stream:
-            stream.seek(at)
-            content = bytes(stream.read(length))
-            blocks = _postscript(stream, self._file).blocks(content)
+        self._stream.seek(at - self._start)
+        blocks = self._postscript.blocks(bytes(self._stream.read(length)))
         version = 2 if self._encodings[column].get(1, 0) in _VERSION_2 else 1
         return unsigned_runs(blocks, count, version)
 
@@ -245,20 +252,25 @@ JAVA_SCALE = 10
 
 def stripe_footer(file: OrcFile, index: int) -> tuple[Stripe, bytes]:
     """Where a stripe is, and its footer. Raises CorruptFile."""
-    try:
-        stripe = [*stripes(file.footer)][index]
-        with file.files.open(file.path) as stream:
-            if stripe.footer_offset + stripe.footer > stream.size():
-                raise ValueError("the file ends before it")
-            postscript = _postscript(stream, file)
-            stream.seek(stripe.footer_offset)
-            described = postscript.opened(bytes(stream.read(stripe.footer)), file.path)
-        _ = list(fields(described))
-    except (IndexError, ValueError) as error:
-        raise CorruptFile(
-            f"{file.path} has an unreadable footer of a stripe: {error}; restore the file"
-        ) from error
-    return stripe, described
+    with file.files.open(file.path) as stream:
+        try:
+            stripe = next(itertools.islice(stripes(file.footer), index, None))
+            return stripe, _described(file, stripe, stream)
+        except (StopIteration, IndexError, ValueError) as error:
+            raise CorruptFile(
+                f"{file.path} has an unreadable footer of a stripe: {error}; restore the file"
+            ) from error
+
+
+def _described(file: OrcFile, stripe: Stripe, stream: pa.NativeFile) -> bytes:
+    """The footer of a stripe. Raises ValueError, IndexError, CorruptFile."""
+    if stripe.footer_offset + stripe.footer > stream.size():
+        raise ValueError("the file ends before it")
+    stream.seek(stripe.footer_offset)
+    content = bytes(stream.read(stripe.footer))
+    described = _postscript(stream, file).opened(content, file.path)
+    _ = list(fields(described))
+    return described
 
 
 def lone_stripe(file: OrcFile, index: int, in_utc: bool, scale: int | None = None) -> bytes:
