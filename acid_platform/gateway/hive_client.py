@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Self
 
 from acid_platform.errors import (
@@ -112,7 +113,9 @@ class Hive:
         from thriftpy2.transport import TTransportException
 
         try:
-            return getattr(self._client, name)(*arguments)
+            answer = getattr(self._client, name)(*arguments)
+            _require_complete(answer)
+            return answer
         except (TTransportException, OSError, EOFError, struct.error) as error:
             raise MetastoreUnavailable(
                 f"{self.address} ended the connection during {name} ({error}); if it wants TLS give"
@@ -122,10 +125,12 @@ class Hive:
             text = getattr(error, "message", None) or str(error)
             raise HiveRefused(type(error).__name__, f"{name}: {text}") from error
         except Exception as error:  # the decoder has no common class for what is no answer
-            raise MetastoreUnavailable(
-                f"{self.address} answers {name} with what is no answer of a Hive metastore:"
-                f" {type(error).__name__}: {error}"
-            ) from error
+            raise self._no_answer(name, f"{type(error).__name__}: {error}") from error
+
+    def _no_answer(self, name: str, why: str) -> MetastoreUnavailable:
+        return MetastoreUnavailable(
+            f"{self.address} answers {name} with what is no answer of a Hive metastore: {why}"
+        )
 
     @property
     def answers(self) -> bool:
@@ -148,11 +153,15 @@ class Hive:
             capabilities=m.ClientCapabilities(values=[INSERT_ONLY_TABLES]),
         )
         try:
-            return self.call("get_table_req", request).table
+            table = self.call("get_table_req", request).table
         except HiveRefused as error:
             if error.kind == "NoSuchObjectException":
                 return None
             raise
+        for lacks in ("sd", "sd.cols", "sd.serdeInfo"):
+            if attrgetter(lacks)(table) is None:
+                raise self._no_answer("get_table_req", f"a table without {lacks}")
+        return table
 
     def partitions(self, database: str, name: str) -> list[Any]:
         """Raises MetastoreUnavailable for more than a process can hold."""
@@ -179,7 +188,10 @@ class Hive:
             num_txns=count, user=_me(), hostname=socket.gethostname(), agentInfo=agent
         )
         try:
-            return list(self.call("open_txns", request).txn_ids)
+            opened = list(self.call("open_txns", request).txn_ids)
+            if len(opened) != count:
+                raise self._no_answer("open_txns", f"{len(opened)} transactions, not {count}")
+            return opened
         except HiveRefused as error:
             if error.kind != "TApplicationException" or count < 2:
                 raise
@@ -203,7 +215,10 @@ class Hive:
         request = load().GetValidWriteIdsRequest(
             fullTableNames=[f"{database}.{name}"], validTxnList=str(txns)
         )
-        (listed,) = self.call("get_valid_write_ids", request).tblValidWriteIds
+        tables = self.call("get_valid_write_ids", request).tblValidWriteIds
+        if len(tables) != 1:
+            raise self._no_answer("get_valid_write_ids", f"the write ids of {len(tables)} tables")
+        listed = tables[0]
         opened, aborted = _parted(listed.invalidWriteIds, listed.abortedBits)
         return ValidWriteIdList.of(
             f"{database}.{name}", listed.writeIdHighWaterMark, opened, aborted
@@ -215,7 +230,10 @@ class Hive:
             dbName=database, tableName=name, txnIds=list(txns)
         )
         answer = self.call("allocate_table_write_ids", request)
-        return {given.txnId: given.writeId for given in answer.txnToWriteIds}
+        found = {given.txnId: given.writeId for given in answer.txnToWriteIds}
+        if found.keys() != {*txns}:
+            raise self._no_answer("allocate_table_write_ids", "other transactions than were named")
+        return found
 
     def lock(self, txn: int, database: str, name: str, kind: LockType, operation: int) -> Any:
         m = load()
@@ -264,6 +282,24 @@ class Hive:
 
     def keep_alive(self, txn: int) -> None:
         self.call("heartbeat", load().HeartbeatRequest(txnid=txn))
+
+
+def _require_complete(value: Any, name: str = "the answer") -> None:
+    """Raises ValueError for a struct that lacks what its definition requires, and for a text that
+    is not UTF-8: the decoder hands them on as None and as bytes."""
+    if isinstance(value, bytes) and name != "abortedBits":
+        raise ValueError(f"{name} is no text of UTF-8")
+    if isinstance(value, list | set):
+        for each in value:
+            _require_complete(each, name)
+    elif isinstance(value, dict):
+        for each in (*value, *value.values()):
+            _require_complete(each, name)
+    for _, field, *_, required in getattr(value, "thrift_spec", {}).values():
+        found = getattr(value, field)
+        if found is None and required:
+            raise ValueError(f"{type(value).__name__} lacks {field}")
+        _require_complete(found, field)
 
 
 class _Wire:

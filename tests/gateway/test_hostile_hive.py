@@ -8,12 +8,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from acid_platform.errors import MetastoreUnavailable
 from acid_platform.gateway import hive_client
 from acid_platform.gateway.hive_client import Address, Hive
+from acid_platform.gateway.protocol import load
+from acid_platform.transactions.concurrency import LockType
 
 _HEAD = struct.pack("!I", 0x80010002)
 
@@ -123,3 +127,53 @@ def test_P65_the_partitions_of_a_table_of_hive_are_bounded(monkeypatch: pytest.M
         pytest.raises(MetastoreUnavailable, match=r"1,000 partitions of db\.t take more"),
     ):
         hive.partitions("db", "t")
+
+
+def calls() -> dict[str, tuple[Callable[[Hive], object], list[Any]]]:
+    """What is asked, and answers that lack something, or have too much of it."""
+    m = load()
+    ids = m.TableValidWriteIds(fullTableName="d.t", writeIdHighWaterMark=1, invalidWriteIds=[])
+    given = m.TxnToWriteId(txnId=7, writeId=1)
+    bare = m.Table(dbName="d", tableName="t")
+    cut = m.Table(dbName="d", tableName=b"\xff", sd=m.StorageDescriptor(cols=[], location="/x"))
+    return {
+        "table": (lambda hive: hive.table("d", "t"), [*map(m.GetTableResult, (None, bare, cut))]),
+        "open": (
+            lambda hive: hive.open(1, "me"),
+            [m.OpenTxnsResponse(), m.OpenTxnsResponse(txn_ids=[]), m.OpenTxnsResponse([1, 2])],
+        ),
+        "transactions": (lambda hive: hive.transactions(), [m.GetOpenTxnsResponse()]),
+        "write ids": (
+            lambda hive: hive.write_ids("d", "t", hive_client.ValidTxnList.of(1, [], [])),
+            [m.GetValidWriteIdsResponse(tables) for tables in (None, [], [ids, ids])]
+            + [m.GetValidWriteIdsResponse([m.TableValidWriteIds()])],
+        ),
+        "allocate": (
+            lambda hive: hive.allocate("d", "t", [5]),
+            [m.AllocateTableWriteIdsResponse(found) for found in (None, [], [given])],
+        ),
+        "lock": (
+            lambda hive: hive.lock(1, "d", "t", LockType.EXCLUSIVE, 6),
+            [m.LockResponse(), m.LockResponse(lockid=1)],
+        ),
+        "a text": (lambda hive: hive.call("get_all_databases"), [["d", b"\xff"]]),
+    }
+
+
+@pytest.mark.parametrize("name", calls())
+def test_P65_an_answer_of_hive_that_lacks_something_is_no_raw_error(name: str) -> None:
+    ask, answers = calls()[name]
+    for answer in answers:
+        hive = Hive.__new__(Hive)
+        hive.address = Address("h", 1)
+        hive._client = SimpleNamespace(
+            **dict.fromkeys(
+                (
+                    *("get_table_req", "open_txns", "get_open_txns", "get_valid_write_ids"),
+                    *("allocate_table_write_ids", "lock", "get_all_databases"),
+                ),
+                lambda *_, answer=answer: answer,
+            )
+        )
+        with pytest.raises(MetastoreUnavailable, match="no answer of a Hive metastore"):
+            ask(hive)

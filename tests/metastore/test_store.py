@@ -664,7 +664,7 @@ def test_P65_a_backup_whose_rows_are_all_the_same(
         fill = "INSERT INTO databases SELECT $1, i, $1, $1, $1, $1 FROM range($2) _(i)"
         raw.execute(fill, [text, rows])
     assert path.stat().st_size < 3 << 19
-    with pytest.raises(MetastoreDamaged, match="would take|Out of Memory"):
+    with pytest.raises(MetastoreDamaged, match=r"would take|Out of Memory"):
         StateFile(path).state(strange=True)
 
 
