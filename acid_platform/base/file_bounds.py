@@ -24,10 +24,11 @@ LARGEST_PIECE = 1 << 30
 """Bytes of the values of a row group or stripe that takes fewer bytes in the file than
 `MOST_UNPACKED` says."""
 LARGEST_DATABASE = 4 * LARGEST_PIECE
-"""Bytes that DuckDB may take for a file of somebody else: it unpacks 2,048 rows together."""
+"""Bytes that another library may take for a file of somebody else: DuckDB unpacks 2,048 rows
+together, and pyiceberg a row group of Parquet."""
 LARGEST_NUMBERS = 8 * LARGEST_PIECE
-"""Bytes of the values of a fixed width, of which columns of nothing but NULL have as many, where
-only a whole row group or stripe can be read: Parquet is read in pieces here."""
+"""Bytes of the values of a fixed width in a stripe, of which columns of nothing but NULL have as
+many. Row groups of Parquet are read in pieces."""
 MOST_REPEATED = 1 << 20
 """Values of a column for each byte that it takes in the file: one that all rows have, as NULL,
 takes far less than a bit."""

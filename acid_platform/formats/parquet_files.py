@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from acid_platform.base.file_bounds import (
+    LARGEST_DATABASE,
     LARGEST_FOOTER,
-    LARGEST_NUMBERS,
     LARGEST_PIECE,
     MOST_NESTED,
     MOST_PARTS,
@@ -256,7 +256,7 @@ def require_bounded(stream: pa.NativeFile, path: str) -> None:
     names = file.schema_arrow.names
     for index in range(file.num_row_groups):
         room = file.bounds.require(index, names)
-        if room.flat > max(LARGEST_NUMBERS, room.most - room.flat):
+        if room.flat > max(LARGEST_DATABASE, room.most - room.flat):
             raise file.bounds.too_large(index, room.flat)
         if room.at_once is not None:
             for _ in _bounded(file, index, names, room.at_once, room.most):

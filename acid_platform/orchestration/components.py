@@ -22,6 +22,7 @@ from dagster.components.lib.executable_component.function_component import Resol
 from dagster.components.resolved.core_models import ResolvedAssetAttributes
 from pydantic import Field
 
+from acid_platform.base.local_files import require_regular
 from acid_platform.base.paths import user_path
 from acid_platform.engine.interface import Result
 from acid_platform.errors import (
@@ -347,6 +348,8 @@ def rows_of(path: str, columns: Sequence[Column]) -> pa.Table | list[dict[str, A
     Raises WrongType for text that is no value of its column, CorruptFile, and OSError.
     """
     files, where = Files.of(path)
+    if files.local:
+        require_regular(where)
     with files.system.open_input_file(where) as file:
         try:
             kind = path.rpartition(".")[2].lower()

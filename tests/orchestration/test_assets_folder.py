@@ -3,6 +3,7 @@
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 import datetime
 import json
+import os
 import re
 import sys
 import textwrap
@@ -592,3 +593,7 @@ def test_P65_a_file_of_an_asset_is_bounded_too(tmp_path: Path) -> None:
     assert rows_of(str(small), ()).num_rows == 3
     with pytest.raises(CorruptFile, match=r"large\.parquet: row group 0 takes few bytes"):
         rows_of(str(large), ())
+    for kind, make in {"csv": os.mkfifo, "json": lambda path: path.symlink_to("/dev/zero")}.items():
+        make(tmp_path / f"a.{kind}")
+        with pytest.raises(OSError, match="it is no file, and reading it may not end"):
+            rows_of(str(tmp_path / f"a.{kind}"), ())
