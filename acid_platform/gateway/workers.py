@@ -32,7 +32,7 @@ class Workers:
         self._waiting: OrderedDict[str, deque[Work]] = OrderedDict()
         """The work of each user that no thread has begun; whose turn is next comes first."""
         self._rank: dict[str, int] = {}
-        """Of those who wait, if it is not 0."""
+        """The ranks of those who wait that are not 0."""
         self._running: Counter[str] = Counter()
         self._idle = self._threads = 0
         self._closed = False

@@ -424,14 +424,14 @@ def sql_type(column_type: str) -> str:
     return "VARCHAR" if column_type == "JSON" else column_type
 
 
-def sizes(place: str) -> str:
+def sizes(prefix: str) -> str:
     """A query whose column `size` has the approximate bytes in memory of each table's rows. DuckDB
     adds up the lengths of texts without making room for them."""
     queries = []
     for name, columns in LIVE.items():
         texts = [key for key, kind in columns.items() if sql_type(kind) == "VARCHAR"]
         row = " + ".join([str(_ROW), *(f'coalesce(strlen("{key}"), 0)' for key in texts)])
-        queries.append(f'SELECT sum({row}) AS size FROM {place}."{name}"')
+        queries.append(f'SELECT sum({row}) AS size FROM {prefix}."{name}"')
     return " UNION ALL ".join(queries)
 
 
