@@ -14,13 +14,9 @@ import click
 
 from acid_platform.base.config import HONOURED, REFUSED, LockSettings
 from acid_platform.cli.main import main
-from acid_platform.engine.local.translation.aggregates import AGGREGATES
-from acid_platform.engine.local.translation.dates import MOMENTS
+from acid_platform.engine.local.translation import queries  # noqa: F401  which fills the table
 from acid_platform.engine.local.translation.expressions import CONSTRUCTS
-from acid_platform.engine.local.translation.functions import CALLS
-from acid_platform.engine.local.translation.library import SIGNATURES
-from acid_platform.engine.local.translation.select_expressions import ENDS, RANKS, SHIFTS
-from acid_platform.engine.local.translation.signatures import KINDS
+from acid_platform.engine.local.translation.signatures import KINDS, SIGNATURES
 from acid_platform.engine.spark.spark_versions import VERSIONS
 from acid_platform.layout.table_properties import TABLE_PROPERTIES
 from acid_platform.transactions import RowOperation
@@ -338,7 +334,10 @@ def render_reference() -> str:
 
 
 _SIGNED = """Each by the name and the arguments that are written; a kind with `*` takes any number
-of arguments, or none. The first signature that takes all of them is called.
+of arguments, or none. The first signature that takes all of them is called. Behind some names
+stands a word of a form of their own: `trim both`, `extract YEAR`, `dateadd MONTH`,
+`count distinct`, `over lag` for a function that is of windows alone, `rows of explode` for one that
+makes rows, and `within` for WITHIN GROUP, whose order is then the first argument. `[]` is `a[b]`.
 """
 
 
@@ -353,25 +352,24 @@ def render_engines() -> str:
         for (major, minor), row in sorted(VERSIONS.items(), reverse=True)
     ]
     heads = ("Spark", "writes into clustered tables", "streams from our tables")
-    operators = [(_code(one.shown), one.types) for one in (*CONSTRUCTS.values(), *CALLS.values())]
+    operators = [(_code(one.shown), one.types) for one in CONSTRUCTS.values()]
     parts = [_ENGINES, _table(heads, versions)]
     parts += ["## Operators\n", _table(("SQL", "takes"), operators)]
-    moments = {one.name: "`()`" for one in MOMENTS}
-    signed = {
-        name: "; ".join(_code(f"({', '.join(one.takes)})") for one in given)
-        for name, given in SIGNATURES.items()
-    }
-    signatures = [(_code(name), given) for name, given in sorted({**moments, **signed}.items())]
-    parts += ["## Functions\n", _SIGNED, _table(("function", "takes"), signatures)]
-    rows = [(_code(one.call), ", ".join(map(_code, one.takes))) for one in AGGREGATES]
-    title = "Aggregates, also with FILTER and OVER"
-    parts += [f"## {title}\n", _table(("call", "takes"), rows)]
-    named = [
-        _code(f"{name}(...)")
-        for name in dict.fromkeys((*RANKS.values(), "ntile", *SHIFTS.values(), *ENDS.values()))
-    ]
-    parts.append(f"Window functions: {', '.join(named)}.\n")
-    taken = [(_code(name), meaning) for name, meaning in KINDS.items()]
+    for title, aggregates in (
+        ("Functions", False),
+        ("Aggregates, also with FILTER and OVER", True),
+    ):
+        alike: dict[str, list[str]] = {}
+        for name, given in sorted(SIGNATURES.items()):
+            if given[0].aggregate is aggregates:
+                forms = "; ".join(_code(f"({', '.join(one.takes)})") for one in given)
+                word, _, unit = name.partition(" ")  # a row for all units of one call
+                of = word if unit and word != "trim" else [one.sql for one in given]
+                alike.setdefault(f"{of}{forms}", [forms]).append(name)
+        rows = [(", ".join(map(_code, names)), forms) for forms, *names in alike.values()]
+        told = [_SIGNED] if not aggregates else []
+        parts += [f"## {title}\n", *told, _table(("function", "takes"), rows)]
+    taken = [(_code(name), meaning) for name, (meaning, *_) in KINDS.items()]
     return "\n".join([*parts, "## What the words mean\n", _table(("takes", "meaning"), taken)])
 
 

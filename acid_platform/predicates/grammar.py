@@ -124,7 +124,9 @@ SCALARS = frozenset(
     """.upper().split()
 )
 AGGREGATES_AS_WRITTEN = frozenset(
-    ("EVERY", "MEAN", "PERCENTILE", "SOME", "STD", "TRY_AVG", "TRY_SUM")
+    """
+    APPROX_PERCENTILE EVERY MAX_BY MEAN MIN_BY PERCENTILE PERCENTILE_APPROX SOME STD TRY_AVG TRY_SUM
+    """.split()
 )
 """Scalar functions and aggregates whose calls keep their name and their arguments as they were
 written. sqlglot's own nodes reorder arguments, lose patterns of Java and the names of synonyms."""

@@ -1,16 +1,15 @@
-"""Expressions for every entry of functions.py, over the columns of values.py."""
+"""Expressions for every operator and every row of the table of functions, over the columns of
+values.py."""
 
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator
 
 from sqlglot import exp
 
-from acid_platform.engine.local.translation.aggregates import AGGREGATES
-from acid_platform.engine.local.translation.library import SIGNATURES
-from acid_platform.engine.local.translation.signatures import Function
+from acid_platform.engine.local.translation import queries  # noqa: F401  which fills the table
+from acid_platform.engine.local.translation.signatures import SIGNATURES, Signature
 
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "any": ("ta", "sb", "ma", "la", "ba", "za", "ea", "da"),
@@ -27,6 +26,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "double": ("xa", "fb", "da", "ia", "ka"),
     "float": ("xa", "xb"),
     "fraction": ("fa", "xa"),
+    "wide": ("xa", "ib", "da"),
     "decimal": ("da", "ka", "wa"),
     "number": ("ta", "ha", "ia", "la", "da", "fa", "xa", "ka"),
     "boolean": ("za", "zb"),
@@ -39,7 +39,18 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "floats": ("array(fa, 1.0F)", "array(float(ta), float(tb))"),
     "real": ("1.0F", "2.0F"),
     "variant": ("parse_json(ja)",),
-    "same": ("ia", "lb", "da"),
+    "T": ("ia", "lb", "da"),
+    "T[]": ("na", "array(ib, lb)"),
+    "P": ("ia", "lb"),
+    "P[]": ("na", "array(ib, lb)"),
+    "strings": ("oa", "ob"),
+    "map": ("qa", "qb"),
+    "key": ("'a'", "sb"),
+    "nested": ("na", "qa", "ra"),
+    "lambda": ("x -> x is null", "(x, y) -> y is null", "(x, y, z) -> y is null"),
+    "index": ("1", "2", "tb", "-1"),
+    "flag": ("true", "false"),
+    "when": ("ea", "ma"),
     "ordered": ("ta", "la", "da", "fa", "xa", "sa", "ca", "va", "za", "ea", "ma", "ba"),
     "exact": ("ta", "la", "da", "sa", "ca", "va", "za", "ea", "ma", "ba"),
     "exactly whole": ("ta", "ib"),
@@ -149,23 +160,6 @@ CONSTRUCTS: dict[type[exp.Expr], list[str]] = {
     exp.ILike: ["sa ilike 'AB%'", "va ilike '_B%'", "ca not ilike 'A'", "sa ilike ''"],
     exp.Escape: ["sa like 'a/%' escape '/'",
                  "sa like '%|_%' escape '|'", "va ilike 'A/%' escape '/'"],
-    exp.RegexpLike: [f"{x} rlike '{p}'" for x in ("sa", "ca", "va") for p in _PATTERNS],
-    exp.RegexpExtract: [
-        f"regexp_extract({x}, '{p}', {group})"
-        for x in ("sa", "ca", "va") for p in _PATTERNS for group in (0, 1, 2)
-    ] + ["regexp_extract(sa, '(a)(b)?')", "regexp_extract(null, 'a', 0)"],
-    exp.RegexpReplace: [
-        f"regexp_replace({x}, '{p}', '{by}')"
-        for x in ("sa", "ca", "va") for p in _PATTERNS
-        for by in ("", "-", "<$0>", "$1\\\\$1{}\\\\\\\\x")
-    ] + ["regexp_replace(sa, 'a', 'b', 1)"],
-    exp.TimeToStr: [
-        f"date_format({x}, '{p}')" for x in ("ea", "ma", "mb") for p in (
-            "y", "yy", "yyyy-MM-dd", "yyyy/M/d", "yyyyMMdd", "MMM MMMM", "D DDD", "E EE EEE EEEE",
-            "HH:mm:ss", "H:m:s", "hh:mm a", "h", "S", "SS", "SSS", "SSSS", "SSSSSS", "", "% %d",
-            "yyyy\\'T\\'HH", "\\'o\\'\\'clock\\' h", "d.M.yyyy, HH \u00e4",
-        )
-    ] + ["date_format('2016-04-08', 'y')", "date_format(sa, 'yyyy')", "date_format(null, 'y')"],
     exp.Add: [*_pairs(_NUMBERS, "+"), "ia + 1", "da + 1", "da + 1.25", "xa + 1.5", "wa + null",
               "ea + interval '30' day", "ea + interval -2 weeks", "interval 5 months + ea",
               "ea + interval 1 year", "ka + ka", "ka + 1.5",
@@ -181,21 +175,8 @@ CONSTRUCTS: dict[type[exp.Expr], list[str]] = {
               "cast(da as decimal(17,2)) * 100 / cast(db as decimal(27,2))",
               "cast(da as decimal(38,2)) / cast(db as decimal(37,2))",
               "wa / cast(1234567890123456789012345678901234567 as decimal(38,0))"],
-    exp.Extract: [f"extract({unit} from {i})" for i in _SPANS for unit in (
-        "year", "month", "days", "hours", "minute", "seconds")] + [
-        f"extract({unit} from {x}a)" for x in "em" for unit in (
-        "year", "YR", "QUARTER", "qtr", "month", "mons", "week", "W", "day", "D", "hour", "HRS",
-        "minute", "mins", "second", "SECS", "yearofweek", "dow", "DAYOFWEEK_ISO", "doy")],
     exp.Identifier: ["transform(na, x -> x + 1)", "transform(array(ra), x -> x.p)"],
-    exp.Tuple: ["(ia, sb)", "(1, sa)", "(ia, (ib, sa))"],
-    exp.Array: ["array(ia, lb)", "array(sa, 'x', null)", "array(xa, fb)", "array(da, ib)",
-                "array(ia, null)", "array(ea, mb)", "array(na, nb)", "array(za)", "array(ca, va)"],
     exp.Bracket: ["na[0]", "na[tb]", "na[5]", "oa[1]", "qa['a']", "qa[sb]", "array(na, nb)[0][1]"],
-    exp.Transform: ["transform(na, x -> x + ib)", "transform(na, (x, i) -> x * i)",
-                    "transform(oa, x -> concat(x, sb))", "transform(pa, x -> x * 2)",
-                    "transform(na, x -> x > ib)", "transform(array(na, nb), x -> size(x))",
-                    "transform(na, x -> transform(nb, y -> x + y))",
-                    "transform(na, x -> array(x, ib))", "transform(oa, x -> x is null)"],
     exp.IntDiv: [*_pairs(_NUMBERS, "div"), "ia div 2"],
     exp.Mod: [*_pairs(_NUMBERS, "%"), "ia % 2", "mod(la, 3)"],
     exp.Neg: ["-5", "-1.5", *_of_each("-{a}", _NUMBERS)],
@@ -210,13 +191,6 @@ CONSTRUCTS: dict[type[exp.Expr], list[str]] = {
                "case when ib <> 0 then ia / ib end", "case when za then ea else ma end",
                "case when za then fa else ia end", "case when za then da else wa end",
                "case when za then ia else 1.5 end", "case when za then null else sa end"],
-    exp.If: ["if(za, ia, lb)", "if(ia > 0, sa, ca)", "if(za, null, 1)", "if(za, da, 2)"],
-    exp.Coalesce: [*_of_each("coalesce({a}, {b})"), "coalesce(ia, la, 0)", "nvl(sa, 'x')",
-                   "ifnull(da, 0)", "coalesce(null, ia)", "coalesce(ca, va, sa)"],
-    exp.Nullif: [*_of_each("nullif({a}, {b})"), "nullif(ia, 5)", "nullif(ca, 'ab')"],
-    exp.Nvl2: ["nvl2(ia, sa, sb)", "nvl2(ia, 1, lb)"],
-    exp.Greatest: [*_of_each("greatest({a}, {b})"), "greatest(ia, lb, 3)", "greatest(da, ib)"],
-    exp.Least: [*_of_each("least({a}, {b})"), "least(ia, lb, 3)", "least(fa, xb)"],
     exp.Cast: [f"cast({x}a as {kind})" for x in _ALL for kind in CASTS]
     + ["cast('2020-01-31' as date)", "cast('12' as int)", "cast(1.5 as decimal(5,3))",
        "cast('2020-01-31 10:11:12' as timestamp)", "cast(null as int)", "5L", "2.5BD", "1.5D",
@@ -239,8 +213,8 @@ _UNITS_OF_DATES = (
 _TIMES = ("2014", "ha"), ("12", "ta"), ("28", "tb"), ("6", "hb"), ("30",), ("45.887", "60", "da")
 CALLS: dict[str, list[str]] = {
     # dates
-    "date_part": _each("date_part('{}', {})", ("year", "DOY", "seconds", "w"), ("ea", "ma")),
-    "datepart": _each("datepart('{}', {})", ("month", "HR", "dow"), ("ea", "ma")),
+    "extract MONTH": _each("date_part('{}', {})", ("year", "DOY", "seconds", "w"), ("ea", "ma")),
+    "extract QUARTER": _each("datepart('{}', {})", ("month", "HR", "dow"), ("ea", "ma")),
     "date_trunc": _each("date_trunc('{}', {})", (*_UNITS_OF_DATES, "yy", "mon", "dd", "x"),
                         ("ma", "eb", "ga")),
     "trunc": _each("trunc({}, '{}')", ("ea", "ma", "ga"),
@@ -262,11 +236,11 @@ CALLS: dict[str, list[str]] = {
     "from_unixtime": ["from_unixtime(ia)", "from_unixtime(la)", "from_unixtime(ta, 'yyyy/MM')"],
     "dateadd": [*_each("dateadd({}, {}, {})", _UNITS_OF_DATES, ("ta",), ("ma",)),
                 "dateadd(ea, ib)", "dateadd(ma, 3)"],
-    "timestampadd": _each("timestampadd({}, {}, {})", _UNITS_OF_DATES, ("ta", "-10", "ib"),
+    "timestampadd DAY": _each("timestampadd({}, {}, {})", _UNITS_OF_DATES, ("ta", "-10", "ib"),
                           ("ea", "ma")),
     "datediff": [*_each("datediff({}, {}, {})", _UNITS_OF_DATES, ("ma",), ("mb",)),
                  "datediff(ea, eb)", "datediff(ma, ga)"],
-    "timestampdiff": _each("timestampdiff({}, {}, {})", _UNITS_OF_DATES, ("ea", "ma"),
+    "timestampdiff DAY": _each("timestampdiff({}, {}, {})", _UNITS_OF_DATES, ("ea", "ma"),
                            ("eb", "mb")),
     # arrays
     **{name: [f"{name}({x})" for x in (*_ARRAYS, "qa")] for name in ("size", "cardinality")},
@@ -338,9 +312,6 @@ CALLS: dict[str, list[str]] = {
                      "map_zip_with(qa, qb, (x, y, z) -> concat(x, 'x'))"],
     "str_to_map": ["str_to_map('a:1,b:2,c:3', ',', ':')", "str_to_map(sa)",
                    "str_to_map(ua, '&', '=')"],
-    "struct": ["struct(ia, sb)", "struct(1, 'a')", "struct(ia as x, sb)", "struct(ca, va)"],
-    "named_struct": ["named_struct('a', ia, 'b', sb)",
-                     "named_struct('a', named_struct('b', ia)).a.b"],
     # texts
     "json_array_length": ["json_array_length(ja)"],
     "json_object_keys": ["json_object_keys(ja)"],
@@ -354,38 +325,79 @@ CALLS: dict[str, list[str]] = {
                                            "AUTHORITY", "USERINFO")),
               f"{name}(ua, 'QUERY', 'x')", f"{name}(ua, 'QUERY', 'y')"]
        for name in ("parse_url", "try_parse_url")},
+    # conditions, patterns and what else had a form of its own
+    "rlike": [f"{x} rlike '{p}'" for x in ("sa", "ca", "va") for p in _PATTERNS],
+    "regexp_extract": [
+        f"regexp_extract({x}, '{p}', {group})"
+        for x in ("sa", "ca", "va") for p in _PATTERNS for group in (0, 1, 2)
+    ] + ["regexp_extract(sa, '(a)(b)?')", "regexp_extract(null, 'a', 0)"],
+    "regexp_replace": [
+        f"regexp_replace({x}, '{p}', '{by}')"
+        for x in ("sa", "ca", "va") for p in _PATTERNS
+        for by in ("", "-", "<$0>", "$1\\\\$1{}\\\\\\\\x")
+    ] + ["regexp_replace(sa, 'a', 'b', 1)"],
+    "date_format": [
+        f"date_format({x}, '{p}')" for x in ("ea", "ma", "mb") for p in (
+            "y", "yy", "yyyy-MM-dd", "yyyy/M/d", "yyyyMMdd", "MMM MMMM", "D DDD", "E EE EEE EEEE",
+            "HH:mm:ss", "H:m:s", "hh:mm a", "h", "S", "SS", "SSS", "SSSS", "SSSSSS", "", "% %d",
+            "yyyy\\'T\\'HH", "\\'o\\'\\'clock\\' h", "d.M.yyyy, HH \u00e4",
+        )
+    ] + ["date_format('2016-04-08', 'y')", "date_format(sa, 'yyyy')", "date_format(null, 'y')"],
+    "extract YEAR": [f"extract({unit} from {i})" for i in _SPANS for unit in (
+        "year", "month", "days", "hours", "minute", "seconds")] + [
+        f"extract({unit} from {x}a)" for x in "em" for unit in (
+        "year", "YR", "QUARTER", "qtr", "month", "mons", "week", "W", "day", "D", "hour", "HRS",
+        "minute", "mins", "second", "SECS", "yearofweek", "dow", "DAYOFWEEK_ISO", "doy")],
+    "named_struct": ["(ia, sb)", "(1, sa)", "(ia, (ib, sa))", "struct(ia, sb)", "struct(1, 'a')",
+                     "struct(ia as x, sb)", "struct(ca, va)", "named_struct('a', ia, 'b', sb)",
+                     "named_struct('a', named_struct('b', ia)).a.b"],
+    "array": ["array(ia, lb)", "array(sa, 'x', null)", "array(xa, fb)", "array(da, ib)",
+                "array(ia, null)", "array(ea, mb)", "array(na, nb)", "array(za)", "array(ca, va)"],
+    "transform": ["transform(na, x -> x + ib)", "transform(na, (x, i) -> x * i)",
+                    "transform(oa, x -> concat(x, sb))", "transform(pa, x -> x * 2)",
+                    "transform(na, x -> x > ib)", "transform(array(na, nb), x -> size(x))",
+                    "transform(na, x -> transform(nb, y -> x + y))",
+                    "transform(na, x -> array(x, ib))", "transform(oa, x -> x is null)"],
+    "if": ["if(za, ia, lb)", "if(ia > 0, sa, ca)", "if(za, null, 1)", "if(za, da, 2)"],
+    "coalesce": [*_of_each("coalesce({a}, {b})"), "coalesce(ia, la, 0)", "nvl(sa, 'x')",
+                   "ifnull(da, 0)", "coalesce(null, ia)", "coalesce(ca, va, sa)"],
+    "nullif": [*_of_each("nullif({a}, {b})"), "nullif(ia, 5)", "nullif(ca, 'ab')"],
+    "nvl2": ["nvl2(ia, sa, sb)", "nvl2(ia, 1, lb)"],
+    "greatest": [*_of_each("greatest({a}, {b})"), "greatest(ia, lb, 3)", "greatest(da, ib)"],
+    "least": [*_of_each("least({a}, {b})"), "least(ia, lb, 3)", "least(fa, xb)"],
 }  # fmt: skip
-"""Calls by the name of the function, for each of `functions.CALLS`."""
+"""More calls than those of each signature, by the name of the function."""
 
 
-def of_function(function: Function) -> Iterator[str]:
-    """Calls with values of all types that the function takes."""
-    for values in itertools.product(*(ARGUMENTS[takes] for takes in function.takes)):
-        form = re.sub(r"\b([a-g])\b", r"{\1}", function.call)
-        yield form.format_map(dict(zip("abcdefg", values, strict=False)))
+def of_row(row: Signature) -> list[str]:
+    """Calls with values of all types that an aggregate takes."""
+    choices = [ARGUMENTS[takes] for takes in row.takes]
+    if row.takes[-1:] == ("flag",) and row.name != "mode":  # which the parser takes alone
+        choices[-1] = ("true",)
+    form = _form(row.name, len(choices))
+    return [form.format(*each, all=", ".join(each)) for each in itertools.product(*choices)]
 
 
 def scalar() -> Iterator[tuple[str, list[str]]]:
-    """The entries of functions.py that are no aggregates, with expressions of each."""
+    """The operators, and the rows of the table that are no aggregates, with expressions of each."""
     for node, expressions in CONSTRUCTS.items():
         yield node.__name__, expressions
-    yield from CALLS.items()
     yield from signatures()
 
 
+def _aggregates() -> list[Signature]:
+    rows = itertools.chain(*SIGNATURES.values())
+    return [row for row in rows if row.aggregate and not row.name.startswith("over ")]
+
+
 def aggregates() -> Iterator[tuple[str, list[str]]]:
-    for function in AGGREGATES:
-        yield function.call, list(of_function(function))
+    for row in _aggregates():
+        yield row.name, of_row(row)
 
 
 def of_pairs() -> list[str]:
     """Statistics that are exact here, but for the rounding of a quotient."""
-    return [
-        call
-        for function in AGGREGATES
-        for call in of_function(function)
-        if "exactly whole" in function.takes
-    ]
+    return [call for row in _aggregates() if "exactly whole" in row.takes for call in of_row(row)]
 
 
 _OF_ORDER = ("collect", "first", "last", "any_value", "listagg", "string_agg")
@@ -396,10 +408,10 @@ def without_order() -> list[str]:
     of 0.0 and -0.0."""
     return [
         call
-        for function in AGGREGATES
-        for call in of_function(function)
-        if function.name.startswith(_OF_ORDER)
-        or {*function.takes} & {"double", "fraction", "exactly real"}
+        for row in _aggregates()
+        for call in of_row(row)
+        if row.name.startswith(_OF_ORDER)
+        or {*row.takes} & {"double", "fraction", "exactly real"}
         or call in ("min(fa)", "min(xa)", "max(fa)", "max(xa)")
     ]
 
@@ -444,13 +456,14 @@ WINDOWS: dict[str, tuple[str, ...]] = {
 
 
 def signatures() -> Iterator[tuple[str, list[str]]]:
-    """Calls of every signature of library.py: each argument of each kind, beside others."""
-    for name, given in SIGNATURES.items():
-        form = _WRITTEN.get(name, name + "({all})")
+    """Calls of every row of the table: each argument of each kind, beside others."""
+    for name, rows in SIGNATURES.items():
+        if rows[0].aggregate or name.startswith("rows of "):
+            continue
         calls = []
-        for signature in given:
-            takes = [kind.removesuffix("*") for kind in signature.takes]
-            choices = [ARGUMENTS[kind] for kind in takes]
+        for row in rows:
+            choices = [ARGUMENTS[kind.removesuffix("*")] for kind in row.takes]
+            form = _form(name, len(choices))
             for turn in range(min(5, max(map(len, choices), default=1))):
                 for shift in (0, 1) if len(choices) > 1 else (0,):
                     chosen = [
@@ -458,7 +471,7 @@ def signatures() -> Iterator[tuple[str, list[str]]]:
                         for position, each in enumerate(choices)
                     ]
                     calls.append(form.format(*chosen, all=", ".join(chosen)))
-        yield name, sorted({*calls, *_MORE.get(name, ())})
+        yield name, sorted({*calls, *_MORE.get(name, ()), *CALLS.get(name, ())})
 
 
 _XML = (
@@ -538,7 +551,25 @@ _MORE = {
 }  # fmt: skip
 
 
-_WRITTEN = {
-    **{f"trim {word}": f"trim({word} FROM {{0}})" for word in ("both", "leading", "trailing")},
-    **{sign: f"{{0}} {sign} {{1}}" for sign in ("<<", ">>", ">>>")},
-}
+def _form(name: str, count: int) -> str:
+    """How a call is written that the table has under this name."""
+    match name.split():
+        case ["trim", word]:
+            places = "{0} FROM {1}" if count == 2 else "FROM {0}"
+            return f"trim({word} {places})"
+        case ["extract", field]:
+            return f"extract({field} FROM {{0}})"
+        case [call, "*"]:
+            return f"{call}(*)"
+        case [call, "distinct"]:
+            return f"{call}(DISTINCT {{all}})"
+        case [call, "within", *way]:
+            given = ", ".join(f"{{{place}}}" for place in range(1, count))
+            return f"{call}({given}) WITHIN GROUP (ORDER BY {{0}} {' '.join(way)})"
+        case [call, unit]:
+            return f"{call}({unit}, {{all}})"
+        case ["<<" | ">>" | ">>>"]:
+            return f"{{0}} {name} {{1}}"
+        case ["[]"]:
+            return "{0}[{1}]"
+    return f"{name}({{all}})"

@@ -1,34 +1,38 @@
-"""Aggregates, whose values don't depend on the order of the rows but for the last bits."""
+"""Aggregates, whose values don't depend on the order of the rows but for the last bits, and the
+functions of windows alone, named `over …` in the table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 
+from acid_platform.engine.interface import moment
 from acid_platform.engine.local.translation.arithmetic import mean_type, quotient, unscaled
+from acid_platform.engine.local.translation.casts import Typed, cast
 from acid_platform.engine.local.translation.duckdb_sql import (
-    BIGINT,
-    BOOLEAN,
-    DOUBLE,
     ROUNDED,
-    STRING,
-    VOID,
     decimal,
     duckdb_type,
     needs_spark,
-    spark_name,
+    text,
+    wider,
 )
-from acid_platform.engine.local.translation.signatures import Function, same_type
+from acid_platform.engine.local.translation.signatures import add
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import HiveType
 from acid_platform.predicates.literals import MOST_DIGITS
 
 
-def _sum(types: Sequence[HiveType]) -> HiveType:
-    ((precision, scale),) = (kind.sizes for kind in types)
+def _sum_type(kind: HiveType) -> HiveType:
+    precision, scale = kind.sizes
     return decimal(min(MOST_DIGITS, precision + 10), scale)
 
 
-_BOUND = "greatest(abs(CAST(max({a}){over} AS HUGEINT)), abs(CAST(min({a}){over} AS HUGEINT)))"
+def _sum_of_decimal(value: Typed) -> Typed:
+    kind = _sum_type(value.type)
+    return Typed(f"CAST(sum({value.sql}){{over}} AS {duckdb_type(kind)})", kind)
+
+
+_BOUND = "greatest(abs(CAST(max({0}){over} AS HUGEINT)), abs(CAST(min({0}){over} AS HUGEINT)))"
 
 
 def _sum_of_bigint(beyond: str = "") -> str:
@@ -36,13 +40,13 @@ def _sum_of_bigint(beyond: str = "") -> str:
 
     `beyond`: SQL of the value then, if it is one.
     """
-    total = "sum({a}){over}"
+    total = "sum({0}){over}"
     unsure = needs_spark("a sum of bigint that some orders of adding overflow")
     fits = f"{total} BETWEEN -9223372036854775808::HUGEINT AND 9223372036854775807::HUGEINT"
     over = f"WHEN NOT {fits} THEN {beyond} " if beyond else ""
     return (
-        f"CASE {over}WHEN {_BOUND} * count({{a}}){{over}} < 9223372036854775807::HUGEINT"
-        f" OR abs({total}) > 9223372036854775808::HUGEINT OR count({{a}}){{over}} = 0"
+        f"CASE {over}WHEN {_BOUND} * count({{0}}){{over}} < 9223372036854775807::HUGEINT"
+        f" OR abs({total}) > 9223372036854775808::HUGEINT OR count({{0}}){{over}} = 0"
         f" THEN CAST({total} AS BIGINT) ELSE {unsure} END"
     )
 
@@ -51,32 +55,21 @@ def _mean_of_whole() -> str:
     """Spark adds doubles, which is exact up to 2^53."""
     unsure = needs_spark("an average of numbers whose sum no double holds")
     return (
-        f"CASE WHEN count({{a}}){{over}} = 0 THEN NULL"
-        f" WHEN {_BOUND} * count({{a}}){{over}} < 9007199254740992::HUGEINT"
-        f" THEN CAST(sum({{a}}){{over}} AS DOUBLE) / count({{a}}){{over}} ELSE {unsure} END"
+        f"CASE WHEN count({{0}}){{over}} = 0 THEN NULL"
+        f" WHEN {_BOUND} * count({{0}}){{over}} < 9007199254740992::HUGEINT"
+        f" THEN CAST(sum({{0}}){{over}} AS DOUBLE) / count({{0}}){{over}} ELSE {unsure} END"
     )
 
 
-def _mean_of_decimal(types: Sequence[HiveType]) -> str:
-    digits = unscaled("CAST(sum({a}){over} AS " + duckdb_type(_sum(types)) + ")", _sum(types))
-    mean = quotient(f"({digits} * 10000::HUGEINT)", "count({a}){over}", _mean(types))
-    mark = ROUNDED if sum(_sum(types).sizes) + 4 > MOST_DIGITS else ""
-    return f"CASE WHEN count({{a}}){{over}} > 0 THEN {mean} END{mark}"
-
-
-def _mean(types: Sequence[HiveType]) -> HiveType:
-    (kind,) = types
-    mean = mean_type(kind)
-    if mean is None:
-        raise NeedsSpark(f"avg of {kind}")
-    return mean
-
-
-def _array(types: Sequence[HiveType]) -> HiveType:
-    (kind,) = types
-    if kind == VOID:
-        raise NeedsSpark(f"an array of {spark_name(kind)}")
-    return HiveType("array", (), (("element", kind),))
+def _mean_of_decimal(value: Typed) -> Typed:
+    total, kind = _sum_type(value.type), mean_type(value.type)
+    if kind is None:
+        raise NeedsSpark(f"avg of {value.type}")
+    digits = unscaled(f"CAST(sum({value.sql}){{over}} AS {duckdb_type(total)})", total)
+    mean = quotient(f"({digits} * 10000::HUGEINT)", f"count({value.sql}){{over}}", kind)
+    mark = ROUNDED if sum(total.sizes) + 4 > MOST_DIGITS else ""
+    case = f"CASE WHEN count({value.sql}){{over}} > 0 THEN {mean} END{mark}"
+    return Typed(f"CAST({case} AS {duckdb_type(kind)})", kind)
 
 
 def _statistic(sql: str) -> str:
@@ -86,12 +79,12 @@ def _statistic(sql: str) -> str:
     return f"CASE {cases} ELSE {sql} END{ROUNDED}"
 
 
-_COUNT = "CAST(regr_count({a}, {b}){over} AS HUGEINT)"
+_COUNT = "CAST(regr_count({0}, {1}){over} AS HUGEINT)"
 
 
 def _sum_of(sql: str) -> str:
     """The sum of a product over the pairs, of whole numbers and exactly."""
-    both = f"CASE WHEN {{a}} IS NOT NULL AND {{b}} IS NOT NULL THEN CAST({sql} AS HUGEINT) END"
+    both = f"CASE WHEN {{0}} IS NOT NULL AND {{1}} IS NOT NULL THEN CAST({sql} AS HUGEINT) END"
     return f"CAST(sum({both}){{over}} AS HUGEINT)"
 
 
@@ -108,14 +101,14 @@ def _ratio(above: str, below: str, least: int = 1) -> str:
     return f"CASE WHEN {_COUNT} = 0 THEN NULL {cases} ELSE {quotient} END{ROUNDED}"
 
 
-_XX, _XY, _YY = _deviations("{b}", "{b}"), _deviations("{a}", "{b}"), _deviations("{a}", "{a}")
+_XX, _XY, _YY = _deviations("{1}", "{1}"), _deviations("{0}", "{1}"), _deviations("{0}", "{0}")
 _PAIRS = {
     "covar_pop": _ratio(_XY, f"({_COUNT} * {_COUNT})"),
     "covar_samp": _ratio(_XY, f"({_COUNT} * ({_COUNT} - 1))", 2),
-    "regr_avgx": _ratio(_sum_of("{b}"), _COUNT),
-    "regr_avgy": _ratio(_sum_of("{a}"), _COUNT),
+    "regr_avgx": _ratio(_sum_of("{1}"), _COUNT),
+    "regr_avgy": _ratio(_sum_of("{0}"), _COUNT),
     "regr_intercept": _ratio(
-        f"({_sum_of('{a}')} * {_sum_of('{b} * {b}')} - {_sum_of('{b}')} * {_sum_of('{a} * {b}')})",
+        f"({_sum_of('{0}')} * {_sum_of('{1} * {1}')} - {_sum_of('{1}')} * {_sum_of('{0} * {1}')})",
         _XX,
     ),
     "regr_slope": _ratio(_XY, _XX),
@@ -129,28 +122,24 @@ _PAIRS = {
 def _near_percentile(accuracy: str, several: bool) -> str:
     """Spark's is exact as long as it has few values; it then loses some, in an order of its own."""
     unsure = needs_spark("percentile_approx of many values")
-    share = "p" if several else "{b}"
-    rank = f"greatest(1, CAST(ceil(CAST({share} AS DOUBLE) * count({{a}}){{over}}) AS BIGINT))"
-    found = f"list_sort(list({{a}}){{over}}, 'ASC', 'NULLS LAST')[{rank}]"
+    share = "p" if several else "{1}"
+    rank = f"greatest(1, CAST(ceil(CAST({share} AS DOUBLE) * count({{0}}){{over}}) AS BIGINT))"
+    found = f"list_sort(list({{0}}){{over}}, 'ASC', 'NULLS LAST')[{rank}]"
     if several:
-        found = f"list_transform({{b}}, lambda p: {found})"
+        found = f"list_transform({{1}}, lambda p: {found})"
     return (
-        f"CASE WHEN count({{a}}){{over}} > {accuracy} // 4 THEN {unsure}"
-        f" WHEN count({{a}}){{over}} > 0 THEN {found} END"
+        f"CASE WHEN count({{0}}){{over}} > {accuracy} // 4 THEN {unsure}"
+        f" WHEN count({{0}}){{over}} > 0 THEN {found} END"
     )
-
-
-def _array_of_first(types: Sequence[HiveType]) -> HiveType:
-    return _array(types[:1])
 
 
 def _by_extreme(word: str) -> str:
     """`max_by` or `min_by`: of equal ones Spark takes the last row, in an order of its own."""
     unsure = needs_spark(f"{word}_by of equal values")
-    ends = f"arg_{word}({{b}}, {{b}}, 2){{over}}"
+    ends = f"arg_{word}({{1}}, {{1}}, 2){{over}}"
     return (
         f"CASE WHEN len({ends}) > 1 AND {ends}[1] = {ends}[2] THEN {unsure}"
-        f" ELSE arg_{word}_null({{a}}, {{b}}){{over}} END"
+        f" ELSE arg_{word}_null({{0}}, {{1}}){{over}} END"
     )
 
 
@@ -161,182 +150,118 @@ def _mode(end: str, ties: bool = True) -> str:
     if not ties:
         unsure = needs_spark("mode of values of which several are the most frequent")
         value = f"CASE WHEN len({most}) > 1 THEN {unsure} ELSE {value} END"
-    return f"list_transform([histogram({{a}}){{over}}], lambda h: {value})[1]"
+    return f"list_transform([histogram({{0}}){{over}}], lambda h: {value})[1]"
 
 
-def _array_of_doubles(_: Sequence[HiveType]) -> HiveType:
-    return _array([DOUBLE])
+def _numbered(function: str, value: str, count: Typed) -> str:
+    """A function of a window with a number from 1."""
+    number = count.literal
+    if not isinstance(number, int) or not 0 < number < 1_000_000_000:
+        raise NeedsSpark(f"{function} by {number}")
+    if not value:
+        return f"{function}({number}){{over}}"
+    return f"{function}({value}, {number}{{nulls}}){{over}}"
 
 
-AGGREGATES = (
-    Function("count(*)", (), "count(*){over}", BIGINT, column="count(1)"),
-    Function("count(a)", ("any",), "count({a}){over}", BIGINT),
-    Function("count(DISTINCT a)", ("ordered",), "count(DISTINCT {a}){over}", BIGINT),
-    Function("count_if(a)", ("condition",), "count(CASE WHEN {a} THEN 1 END){over}", BIGINT),
-    Function("sum(a)", ("narrow",), "CAST(sum({a}){over} AS BIGINT)", BIGINT),
-    Function("sum(a)", ("integral",), _sum_of_bigint(), BIGINT),
-    Function("sum(a)", ("decimal",), "sum({a}){over}", _sum),
-    Function("sum(a)", ("fraction",), "sum({a}){over}", DOUBLE),
-    Function("sum(a)", ("null",), "sum({a}){over}", DOUBLE),
-    Function("try_sum(a)", ("null",), "sum({a}){over}", DOUBLE),
-    Function("avg(a)", ("integral",), _mean_of_whole(), DOUBLE),
-    Function("avg(a)", ("decimal",), _mean_of_decimal, _mean),
-    Function("avg(a)", ("fraction",), "avg({a}){over}", DOUBLE),
-    Function("min(a)", ("ordered",), "min({a}){over}", same_type),
-    Function("max(a)", ("ordered",), "max({a}){over}", same_type),
-    Function("bool_and(a)", ("condition",), "bool_and({a}){over}", BOOLEAN),
-    Function("bool_or(a)", ("condition",), "bool_or({a}){over}", BOOLEAN),
-    Function(
-        "collect_list(a)",
-        ("any",),
-        "coalesce(list_filter(list({a}){over}, lambda x: x IS NOT NULL), [])",
-        _array,
-    ),
-    Function(
-        "collect_set(a)",
-        ("exact",),
-        "list_sort(coalesce(list_distinct(list({a}){over}), []))",
-        _array,
-    ),
-    *(
-        Function(f"{word}(a)", ("condition",), f"bool_{end}({{a}}){{over}}", BOOLEAN)
-        for word, end in (("every", "and"), ("some", "or"))
-    ),
-    Function("any(a)", ("condition",), "bool_or({a}){over}", BOOLEAN),
-    *(
-        Function(f"bit_{word}(a)", ("integral",), f"bit_{word}({{a}}){{over}}", same_type)
-        for word in ("and", "or", "xor")
-    ),
-    Function("mean(a)", ("integral",), _mean_of_whole(), DOUBLE),
-    Function("mean(a)", ("decimal",), _mean_of_decimal, _mean),
-    Function("mean(a)", ("fraction",), "avg({a}){over}", DOUBLE),
-    Function("try_avg(a)", ("integral",), _mean_of_whole(), DOUBLE),
-    Function("try_avg(a)", ("fraction",), "avg({a}){over}", DOUBLE),
-    Function("try_sum(a)", ("narrow",), "CAST(sum({a}){over} AS BIGINT)", BIGINT),
-    Function("try_sum(a)", ("integral",), _sum_of_bigint("NULL"), BIGINT),
-    Function("try_sum(a)", ("fraction",), "sum({a}){over}", DOUBLE),
-    *(
-        Function(f"{name}(a)", ("double",), _statistic(f"{sql}({{a}}){{over}}"), DOUBLE)
-        for name, sql in (
-            ("stddev", "stddev_samp"),
-            ("std", "stddev_samp"),
-            ("stddev_samp", "stddev_samp"),
-            ("stddev_pop", "stddev_pop"),
-            ("variance", "var_samp"),
-            ("var_pop", "var_pop"),
-        )
-    ),
-    *(
-        # In a window, Spark's sums of products of means lose digits that these keep.
-        Function(f"{name}(a, b)", ("exactly whole",) * 2, sql, DOUBLE, in_windows=False)
-        for name, sql in _PAIRS.items()
-    ),
-    *(
-        Function(
-            f"{name}(a, b{', c' if not accuracy else ''})",
-            ("small", shares) if accuracy else ("small", shares, "accuracy"),
-            _near_percentile(accuracy or "{c}", shares == "shares"),
-            _array_of_first if shares == "shares" else same_type,
-        )
-        for name in ("percentile_approx", "approx_percentile")
-        for accuracy in ("10000", "")
-        for shares in ("share", "shares")
-    ),
-    Function("max_by(a, b)", ("any", "exact"), _by_extreme("max"), same_type),
-    Function("min_by(a, b)", ("any", "exact"), _by_extreme("min"), same_type),
-    *(
-        Function(call.format(name), takes, sql, STRING)
-        for name in ("listagg", "string_agg")
-        for call, takes, sql in (
-            ("{}(a)", ("text",), "string_agg({a}, ''){over}"),
-            ("{}(a, b)", ("text", "word"), "string_agg({a}, {b}){over}"),
-        )
-    ),
-    *(
-        Function(
-            f"listagg(a) WITHIN GROUP (ORDER BY a{way})",
-            ("text",),
-            f"string_agg({{a}}, '' ORDER BY {{a}} {order}){{over}}",
-            STRING,
-            column=f"listagg(a, NULL) WITHIN GROUP (ORDER BY a {order})",
-        )
-        for way, order in (("", "ASC NULLS FIRST"), (" DESC", "DESC NULLS LAST"))
-    ),
-    Function(
-        "percentile_disc(b) WITHIN GROUP (ORDER BY a)",
-        ("exactly real", "share"),
-        "quantile_disc({a}, {b}){over}",
-        DOUBLE,
-    ),
-    Function("regr_count(a, b)", ("double", "double"), "regr_count({a}, {b}){over}", BIGINT),
-    Function("median(a)", ("exactly real",), "quantile_cont({a}, 0.5){over}", DOUBLE),
-    Function(
-        "percentile(a, b)",
-        ("exactly real", "share"),
-        "quantile_cont({a}, {b}){over}",
-        DOUBLE,
-        column="percentile(a, b, 1)",
-    ),
-    Function("mode(a)", ("exact",), _mode("min", ties=False), same_type),
-    Function("mode(a, false)", ("exact",), _mode("min", ties=False), same_type, column="mode(a)"),
-    Function(
-        "mode(a, true)",
-        ("exact",),
-        _mode("min"),
-        same_type,
-        column="mode() WITHIN GROUP (ORDER BY a DESC)",
-    ),
-    Function(
-        "mode() WITHIN GROUP (ORDER BY a)",
-        ("exact",),
-        _mode("min"),
-        same_type,
-        column="mode() WITHIN GROUP (ORDER BY a DESC)",
-    ),
-    Function(
-        "mode() WITHIN GROUP (ORDER BY a DESC)",
-        ("exact",),
-        _mode("max"),
-        same_type,
-        column="mode() WITHIN GROUP (ORDER BY a)",
-    ),
-    Function(
-        "percentile(a, b)",
-        ("exactly real", "shares"),
-        "quantile_cont({a}, {b}){over}",
-        _array_of_doubles,
-        column="percentile(a, b, 1)",
-    ),
-    Function(
-        "percentile_cont(b) WITHIN GROUP (ORDER BY a)",
-        ("exactly real", "share"),
-        "quantile_cont({a}, {b}){over}",
-        DOUBLE,
-    ),
-    *(
-        Function(f"{word}(a)", ("any",), f"{sql}({{a}}){{over}}", same_type)
-        for word, sql in (
-            ("first", "first"),
-            ("first_value", "first"),
-            ("any_value", "first"),
-            ("last", "last"),
-            ("last_value", "last"),
-        )
-    ),
-    *(
-        Function(
-            f"{word}(a, true)",
-            ("any",),
-            "list_filter(list({a}){over}, lambda x: x IS NOT NULL)[" + position + "]",
-            same_type,
-            column=f"{word}(a)",
-        )
-        for word, position in (
-            ("first", "1"),
-            ("first_value", "1"),
-            ("any_value", "1"),
-            ("last", "-1"),
-            ("last_value", "-1"),
-        )
-    ),
-)
+def _shifted(
+    function: str, value: Typed, offset: Typed | None = None, default: Typed | None = None
+) -> str:
+    arguments = [value.sql]
+    if offset is not None:
+        if abs(int(str(offset.literal))) >= 1_000_000_000:
+            raise NeedsSpark(f"{function} by {offset.literal}")
+        arguments.append(str(offset.literal))
+    if default is not None:
+        if wider(value.type, default.type) != value.type:
+            raise NeedsSpark(f"{function} with a default of another type")
+        arguments.append(cast(default, value.type).sql)
+    return f"{function}({', '.join(arguments)}{{nulls}}){{over}}"
+
+
+def _now() -> str:
+    return text(moment().replace(tzinfo=None).isoformat(" "))
+
+
+def _mode_of(value: Typed, ends: Typed) -> str:
+    sql = _mode("min", ties=ends.sql == "true")
+    return sql.format(value.sql, over="{over}")
+
+
+def _end_of(value: Typed, ignores: Typed, place: str) -> str:
+    if ignores.sql != "true":
+        return f"{'first' if place == '1' else 'last'}({value.sql}){{over}}"
+    return f"list_filter(list({value.sql}){{over}}, lambda x: x IS NOT NULL)[{place}]"
+
+
+# fmt: off
+_ = partial(add, aggregate=True)
+_("count *()", "bigint", "count(*){over}")
+_("count(any)", "bigint", "count({0}){over}")
+_("count distinct(ordered)", "bigint", "count(DISTINCT {0}){over}")
+_("count_if(condition)", "bigint", "count(CASE WHEN {0} THEN 1 END){over}")
+for _name in ("sum", "try_sum"):
+    _(f"{_name}(narrow)", "bigint", "sum({0}){over}")
+    _(f"{_name}(integral)", "bigint", _sum_of_bigint("NULL" if _name == "try_sum" else ""))
+    _(f"{_name}(fraction)", "double", "sum({0}){over}")
+    _(f"{_name}(null)", "double", "sum({0}){over}")
+_("sum(decimal)", "", _sum_of_decimal)
+_("avg|mean|try_avg(integral)", "double", _mean_of_whole())
+_("avg|mean(decimal)", "", _mean_of_decimal)
+_("avg|mean|try_avg(fraction)", "double", "avg({0}){over}")
+_("min(ordered)", "0", "min({0}){over}")
+_("max(ordered)", "0", "max({0}){over}")
+_("bool_and|every(condition)", "boolean", "bool_and({0}){over}")
+_("bool_or|some|any(condition)", "boolean", "bool_or({0}){over}")
+_("collect_list|array_agg(any)", "0[]",
+  "coalesce(list_filter(list({0}){over}, lambda x: x IS NOT NULL), [])")
+_("collect_set(exact)", "0[]", "list_sort(coalesce(list_distinct(list({0}){over}), []))")
+for _name in ("bit_and", "bit_or", "bit_xor"):
+    _(f"{_name}(integral)", "0", f"{_name}({{0}}){{over}}")
+for _name, _sql in (("stddev|std|stddev_samp", "stddev_samp"), ("stddev_pop", "stddev_pop"),
+                    ("variance|var_samp", "var_samp"), ("var_pop", "var_pop")):
+    _(f"{_name}(double)", "double", _statistic(f"{_sql}({{0}}){{over}}"))
+for _name, _sql in _PAIRS.items():  # in a window, Spark's sums lose digits that these keep
+    _(f"{_name}(exactly whole, exactly whole)", "double", _sql, windows=False)
+_("regr_count(double, double)", "bigint", "regr_count({0}, {1}){over}")
+for _kind, _gives in (("share", "0"), ("shares", "0[]")):
+    _(f"percentile_approx|approx_percentile(small, {_kind})", _gives,
+      _near_percentile("10000", _kind == "shares"))
+    _(f"percentile_approx|approx_percentile(small, {_kind}, accuracy)", _gives,
+      _near_percentile("{2}", _kind == "shares"))
+    _(f"percentile(exactly real, {_kind})", "double" + _gives[1:],
+      "quantile_cont({0}, {1}){over}")
+_("percentile_cont within(exactly real, share)", "double", "quantile_cont({0}, {1}){over}")
+_("percentile_disc within(exactly real, share)", "double", "quantile_disc({0}, {1}){over}")
+_("median(exactly real)", "double", "quantile_cont({0}, 0.5){over}")
+for _name in ("max", "min"):
+    _(f"{_name}_by(any, exact)", "0", _by_extreme(_name))
+_("listagg|string_agg(text)", "string", "string_agg({0}, ''){over}")
+_("listagg|string_agg(text, word)", "string", "string_agg({0}, {1}){over}")
+_("listagg within(text)", "string", "string_agg({0}, '' ORDER BY {0} ASC NULLS FIRST){over}")
+_("listagg within desc(text)", "string", "string_agg({0}, '' ORDER BY {0} DESC NULLS LAST){over}")
+_("mode(exact)", "0", _mode("min", ties=False))
+_("mode(exact, flag)", "0", _mode_of)
+_("mode within(exact)", "0", _mode("min"))
+_("mode within desc(exact)", "0", _mode("max"))
+for _name, _end in (("first|first_value|any_value", "1"), ("last|last_value", "-1")):
+    _(f"{_name}(any)", "0", "first({0}){over}" if _end == "1" else "last({0}){over}")
+    _(f"{_name}(any, flag)", "0", partial(_end_of, place=_end))
+for _name, _gives in (("rank", "int"), ("dense_rank", "int"), ("percent_rank", "double"),
+                      ("cume_dist", "double")):
+    _(f"over {_name}(any*)", _gives, f"{_name}(){{over}}")  # arguments mean nothing
+_("over row_number()", "int", "row_number(){over}")
+_("over ntile(digits)", "int", partial(_numbered, "ntile", ""))
+for _name in ("lag", "lead"):
+    for _more in ("", ", digits", ", digits, any"):
+        _(f"over {_name}(any{_more})", "0", partial(_shifted, _name))
+for _kinds in ("any", "any, flag"):
+    _(f"over first|over first_value|over any_value({_kinds})", "0",
+      lambda value, _=None: _shifted("first_value", value))
+    _(f"over last|over last_value({_kinds})", "0",
+      lambda value, _=None: _shifted("last_value", value))
+_("over nth_value(any, digits)", "0", lambda value, at: _numbered("nth_value", value.sql, at))
+add("current_timestamp|now()", "timestamp", _now)
+add("current_date|curdate()", "date", _now)
+# fmt: on
+MOMENTS = ("current_timestamp", "now", "current_date", "curdate")
+"""One moment in UTC in all of a statement."""

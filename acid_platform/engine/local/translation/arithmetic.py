@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 from sqlglot import exp
@@ -57,27 +58,15 @@ def number(value: int | Decimal | float, written: str) -> Typed:
     return Typed(f"CAST({text(written)} AS {duckdb_type(kind)})", kind, literal=value)
 
 
-def too_long_to_negate(kind: HiveType) -> bool:
-    """Whether Spark would round: its unary minus keeps 34 digits."""
-    return kind.kind == "decimal" and kind.sizes[0] > 34
+def negated(value: Typed, sign: str = "-") -> Typed:
+    kind = value.type.kind
+    if kind not in NUMERIC or (kind == "decimal" and value.type.sizes[0] > 34):  # Spark would round
+        raise NeedsSpark(f"{sign} of {spark_name(value.type)}")
+    return Typed(f"CAST({sign}{value.sql} AS {duckdb_type(value.type)})", value.type)
 
 
-def negated(value: Typed) -> Typed:
-    if value.type.kind not in NUMERIC or too_long_to_negate(value.type):
-        raise NeedsSpark(f"- of {spark_name(value.type)}")
-    return Typed(f"CAST(-{value.sql} AS {duckdb_type(value.type)})", value.type)
-
-
-def rounded(value: Typed, digits: object) -> Typed:
-    """`round` of a decimal, half away from zero."""
-    if value.type.kind != "decimal" or not isinstance(digits, int) or digits < 0:
-        raise NeedsSpark(f"round of {spark_name(value.type)}")
-    precision, scale = value.type.sizes
-    shorter = min(scale, digits)
-    if precision - scale + 1 + shorter > MOST_DIGITS:
-        raise NeedsSpark(f"round of {spark_name(value.type)}")
-    kind = decimal(precision - scale + 1 + shorter, shorter)
-    return Typed(f"CAST({value.sql} AS {duckdb_type(kind)})", kind)
+def absolute(value: Typed) -> Typed:
+    return negated(replace(value, sql=f"({value.sql})"), "abs")
 
 
 def binary(node: type[exp.Expr], left: Typed, right: Typed) -> Typed:

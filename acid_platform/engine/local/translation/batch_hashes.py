@@ -37,22 +37,12 @@ _shifts(32, "INTEGER")
 _shifts(64, "BIGINT")
 
 
-@batch_of("BIGINT", "INTEGER")
-def _bit_count(value: int) -> int:
-    return (value & ((1 << 64) - 1)).bit_count()
-
-
 @batch_of("VARCHAR", "BLOB")
 def _unhex(text: str) -> bytes | None:
     try:
         return bytes.fromhex("0" * (len(text) % 2) + text) if text.isalnum() or not text else None
     except ValueError:
         return None
-
-
-@batch_of("BLOB", "VARCHAR")
-def _base64_text(value: bytes) -> str:
-    return base64.b64encode(value).decode()
 
 
 @batch_of("BLOB", "VARCHAR")

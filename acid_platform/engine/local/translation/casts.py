@@ -27,7 +27,6 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     decimal,
     duckdb_type,
     needs_spark,
-    ordered,
     spark_name,
     take_room,
     text,
@@ -37,7 +36,6 @@ from acid_platform.engine.local.translation.duckdb_sql import (
 from acid_platform.errors import InvalidExpression, NeedsSpark
 from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType, of_value
 from acid_platform.predicates import literals
-from acid_platform.predicates.grammar import CALLED
 from acid_platform.predicates.literals import refused_blanks
 
 if TYPE_CHECKING:
@@ -410,69 +408,14 @@ def case(translator: Translator, node: exp.Case) -> Typed:
             return translator.condition(branch.this)
         return compared("=", operand, translator.value(branch.this))
 
-    branches = [(test(when), translator.value(when.args["true"])) for when in node.args["ifs"]]
-    return _cases(translator, branches, node.args.get("default"))
-
-
-def if_(translator: Translator, node: exp.If) -> Typed:
-    if node.args.get("false") is None:
-        raise InvalidExpression("if takes three arguments: if(condition, value, other value)")
-    condition = as_condition(translator.value(node.this), node.this.sql("spark"), null=True)
-    branch = (condition, translator.value(node.args["true"]))
-    return _cases(translator, [branch], node.args.get("false"))
-
-
-def nvl2(translator: Translator, node: exp.Nvl2) -> Typed:
-    value = translator.value(node.this)
-    test = Typed(f"({value.sql} IS NOT NULL)", BOOLEAN)
-    return _cases(translator, [(test, translator.value(node.args["true"]))], node.args.get("false"))
-
-
-def _cases(
-    translator: Translator, branches: Sequence[tuple[Typed, Typed]], default: exp.Expr | None
-) -> Typed:
-    other = Typed("NULL", VOID) if default is None else translator.value(default)
-    *values, last = in_one_type([*(value for _, value in branches), other], "CASE")
-    whens = " ".join(
-        f"WHEN {test.sql} THEN {value.sql}"
-        for (test, _), value in zip(branches, values, strict=True)
+    tests, given = zip(
+        *((test(w), translator.value(w.args["true"])) for w in node.args["ifs"]), strict=True
     )
-    return Typed(f"(CASE {whens} ELSE {last.sql} END)", last.type)
-
-
-def coalesce(translator: Translator, node: exp.Coalesce) -> Typed:
-    if node.meta.get(CALLED) in ("nvl", "ifnull") and len(node.expressions) != 1:
-        raise InvalidExpression(f"{node.meta[CALLED]} takes two arguments")
-    values = in_one_type(_all(translator, node), "coalesce")
-    # Not DuckDB's coalesce: CASE is known to evaluate what it needs and no more.
-    whens = " ".join(f"WHEN {value.sql} IS NOT NULL THEN {value.sql}" for value in values[:-1])
-    choice = f"(CASE {whens} ELSE {values[-1].sql} END)" if whens else values[-1].sql
-    return Typed(choice, values[-1].type)
-
-
-def nullif(translator: Translator, node: exp.Nullif) -> Typed:
-    value = translator.value(node.this)
-    test = compared("=", value, translator.value(node.expression))
-    choice = f"(CASE WHEN {test.sql} THEN NULL ELSE {value.sql} END)"
-    return Typed(choice, value.type)
-
-
-def greatest(translator: Translator, node: exp.Expr) -> Typed:
-    if not node.expressions:
-        raise InvalidExpression("greatest and least take two arguments or more")
-    values = in_one_type(_all(translator, node), "greatest and least")
-    if not ordered(values[0].type):
-        raise NeedsSpark(f"greatest and least of {spark_name(values[0].type)}")
-    kind = values[0].type
-    if kind == FLOAT:  # DuckDB's own for floats makes 0.0 of -0.0
-        values = [cast(value, DOUBLE) for value in values]
-    name = "greatest" if isinstance(node, exp.Greatest) else "least"
-    call = f"{name}({', '.join(value.sql for value in values)})"
-    return Typed(f"CAST({call} AS FLOAT)" if kind == FLOAT else call, kind)
-
-
-def _all(translator: Translator, node: exp.Expr) -> list[Typed]:
-    return [translator.value(part) for part in (node.this, *node.expressions)]
+    default = node.args.get("default")
+    other = Typed("NULL", VOID) if default is None else translator.value(default)
+    *values, last = in_one_type([*given, other], "CASE")
+    whens = (f"WHEN {t.sql} THEN {value.sql}" for t, value in zip(tests, values, strict=True))
+    return Typed(f"(CASE {' '.join(whens)} ELSE {last.sql} END)", last.type)
 
 
 def in_one_type(values: Sequence[Typed], shown: str) -> list[Typed]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from acid_platform.engine.local.translation import arithmetic
 from acid_platform.engine.local.translation.casts import Typed, cast, compared
-from acid_platform.engine.local.translation.dates import floored
+from acid_platform.engine.local.translation.dates import Interval, floored, moved
 from acid_platform.engine.local.translation.duckdb_sql import (
     BIGINT,
     BINARY,
@@ -19,24 +19,23 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     DOUBLE,
     FLOAT,
     INT,
-    NUMERIC,
     ROUNDED,
     STRING,
     TIMESTAMP,
     TINYINT,
     VOID,
+    as_decimal,
     decimal,
     duckdb_type,
     needs_spark,
     no_value,
+    ordered,
     spark_name,
     text,
     widest,
     wrong_type,
 )
-from acid_platform.engine.local.translation.intervals import Interval, moved
-from acid_platform.engine.local.translation.signatures import STRINGS
-from acid_platform.engine.local.translation.text_patterns import re2_pattern, unless_line_ends
+from acid_platform.engine.local.translation.text_patterns import formatted
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import INTEGRAL, HiveType
 from acid_platform.predicates.literals import MOST_DIGITS
@@ -73,12 +72,6 @@ def positive_rest(left: Typed, right: Typed) -> Typed:
     return replace(rest, sql=f"(CASE WHEN {rest.sql} < 0 THEN {again} ELSE {rest.sql} END)")
 
 
-def absolute(value: Typed) -> Typed:
-    if arithmetic.too_long_to_negate(value.type):
-        raise NeedsSpark(f"abs of {spark_name(value.type)}")
-    return Typed(f"CAST(abs({value.sql}) AS {duckdb_type(value.type)})", value.type)
-
-
 def whole_of_decimal(value: Typed, function: str) -> Typed:
     precision, scale = value.type.sizes
     kind = decimal(min(MOST_DIGITS, precision - scale + 1), 0) if scale else value.type
@@ -95,17 +88,18 @@ def whole_of_double(function: str) -> str:
     )
 
 
-def rounded_to(value: Typed, digits: Typed, function: str) -> Typed:
+def rounded_to(value: Typed, digits: Typed | None, function: str) -> Typed:
     """`ceil`, `floor`, `round` or `bround` to digits of a decimal."""
-    (precision, scale), to = value.type.sizes, digits.literal
+    (precision, scale), to = value.type.sizes, 0 if digits is None else digits.literal
     assert isinstance(to, int)
-    if function == "round" and to >= 0:
-        return arithmetic.rounded(value, to)
     shorter = min(scale, max(0, to))
     room = precision - scale + 1 + shorter if to >= 0 else max(precision - scale + 1, 1 - to)
-    if room > 38 or not -30 < to <= 30 or precision > 28:
+    plain = function == "round" and to >= 0  # as a CAST rounds
+    if room > 38 or (not plain and (not -30 < to <= 30 or precision > 28)):
         raise NeedsSpark(f"{function} to {to} digits of {spark_name(value.type)}")
     kind = decimal(room, shorter)
+    if plain:
+        return Typed(f"CAST({value.sql} AS {duckdb_type(kind)})", kind)
     if to >= scale:
         return cast(value, kind)
     digits_, step = arithmetic.unscaled(value.sql, value.type), 10 ** (scale - to)
@@ -124,42 +118,6 @@ def rounded_to(value: Typed, digits: Typed, function: str) -> Typed:
     return Typed(
         f"CAST(CAST({whole} AS DECIMAL({38 - to},0)) * {unit} AS {duckdb_type(kind)})", kind
     )
-
-
-def matched_pattern(value: Typed, pattern: Typed, sql: str, kind: HiveType) -> Typed:
-    found = re2_pattern(str(pattern.literal))
-    if found.may_be_empty and not sql.startswith("regexp_matches"):
-        raise NeedsSpark(f"a pattern that may match nothing: {pattern.literal!r}")
-    first_only = sql.startswith(("regexp_matches", "CAST(CASE"))
-    if re.search(r"(?<!\[)\^", found.text) and not first_only:
-        raise NeedsSpark(f"several matches of a pattern with ^: {pattern.literal!r}")
-    result = unless_line_ends(found, value.sql, sql.format(value.sql, text(found.text)))
-    return Typed(f"({result})", kind)
-
-
-def by_pattern(sql: str, kind: HiveType) -> Callable[[Typed, Typed], Typed]:
-    return lambda value, pattern: matched_pattern(value, pattern, sql, kind)
-
-
-def found_at(value: Typed, pattern: Typed) -> Typed:
-    before = "length(list_extract(string_split_regex({0}, {1}), 1)) + 1"
-    found = f"WHEN regexp_matches({{0}}, {{1}}) THEN {before} WHEN {{0}} IS NOT NULL THEN 0"
-    return matched_pattern(value, pattern, f"CAST(CASE {found} END AS INTEGER)", INT)
-
-
-def all_groups(value: Typed, pattern: Typed, group: object) -> Typed:
-    groups = re2_pattern(str(pattern.literal)).groups
-    if not isinstance(group, int) or not 0 <= group <= min(groups, 9):
-        raise NeedsSpark(f"regexp_extract_all of group {group} of {groups}")
-    found = f"regexp_extract_all({{}}, {{}}, {group})"
-    filled = f"list_transform({found}, lambda x: coalesce(x, ''))"
-    return matched_pattern(value, pattern, filled, STRINGS)
-
-
-def split_by(value: Typed, pattern: Typed, most: Typed) -> Typed:
-    if not isinstance(most.literal, int) or most.literal > 0:
-        raise NeedsSpark("split with a limit")
-    return matched_pattern(value, pattern, "string_split_regex({}, {})", STRINGS)
 
 
 def as_binary(value: Typed, form: Typed) -> Typed:
@@ -190,36 +148,9 @@ def printed_format(form: Typed, *values: Typed) -> Typed:
     return Typed(f"({' || '.join(pieces)})", STRING)
 
 
-def like_pattern(value: Typed, pattern: Typed, escape: str, function: str = "LIKE") -> Typed:
-    """LIKE with a literal pattern, in which only `_`, `%` and the escape may be escaped."""
-    written = pattern.literal
-    if value.type != STRING or not isinstance(written, str) or len(escape) != 1 or escape in "_%":
-        raise NeedsSpark(f"LIKE of {spark_name(value.type)}, or with a pattern that is no literal")
-    if re.search(
-        f"{re.escape(escape)}(?![_%{re.escape(escape)}])",
-        re.sub(f"{re.escape(escape)}{re.escape(escape)}", "", written),
-    ):
-        raise NeedsSpark(f"LIKE with {written!r}, whose escape stands before another character")
-    named = text(escape) if escape in written else ""
-    end = f" ESCAPE {named}" if named else ""
-    return Typed(f"({value.sql} {function} {text(written)}{end})", BOOLEAN)
-
-
-def ilike_pattern(value: Typed, pattern: Typed, escape: str) -> Typed:
-    """As `like`, where letters of ASCII are equal in both cases. The rest is left to Spark."""
-    written = pattern.literal
-    if not isinstance(written, str) or not written.isascii():
-        raise NeedsSpark("ILIKE with a pattern that is no literal of ASCII")
-    found = like_pattern(value, replace(pattern, literal=written.lower()), escape)
-    unsure = needs_spark("ILIKE of a text with other letters than those of ASCII")
-    ours = found.sql.replace(value.sql, f"lower({value.sql})", 1)
-    beyond = f"regexp_matches({value.sql}, '[^\\x{{00}}-\\x{{7F}}]')"
-    return Typed(f"(CASE WHEN {beyond} THEN {unsure} ELSE {ours} END)", BOOLEAN)
-
-
-def joined(kind: str) -> Callable[..., Typed]:
+def joined(*parts: Typed) -> Typed:
     """`concat` of texts, or of bytes."""
-    return lambda *parts: Typed(f"({' || '.join(part.sql for part in parts)})", HiveType(kind))
+    return Typed(f"({' || '.join(part.sql for part in parts)})", parts[0].type)
 
 
 def cased(function: str) -> Callable[[Typed], Typed]:
@@ -340,24 +271,11 @@ def grouped_digits(value: Typed, digits: Typed) -> Typed:
     return Typed(f"acid_format_decimal({value.sql}, {digits.sql})", STRING)
 
 
-def null_if_zero(value: Typed) -> Typed:
-    if value.type.kind not in NUMERIC:
-        raise NeedsSpark(f"nullifzero of {spark_name(value.type)}")
-    return replace(value, sql=f"nullif({value.sql}, 0)", literal=None, declared=None)
-
-
 def zero_for_null(value: Typed) -> Typed:
     kind = widest((value.type, INT))
     if kind is None:
         raise NeedsSpark(f"zeroifnull of {spark_name(value.type)}")
     return Typed(f"coalesce({cast(value, kind).sql}, CAST(0 AS {duckdb_type(kind)}))", kind)
-
-
-def unless_nan(value: Typed, other: Typed) -> Typed:
-    if FLOAT in (value.type, other.type):
-        raise NeedsSpark("nanvl of float")
-    a, b = cast(value, DOUBLE).sql, cast(other, DOUBLE).sql
-    return Typed(f"(CASE WHEN isnan({a}) THEN {b} ELSE {a} END)", DOUBLE)
 
 
 def asserted(value: Typed) -> Typed:
@@ -413,9 +331,99 @@ def exactly_whole(sql: str) -> str:
     return f"{value} THEN {unsure} ELSE x END)[1]"
 
 
-def moment_of_decimal(value: Typed) -> Typed:
-    precision, scale = value.type.sizes
-    if scale > 6 or precision - scale > 12:
-        raise NeedsSpark(f"timestamp_seconds of {spark_name(value.type)}")
-    micros = f"CAST(CAST({value.sql} AS DECIMAL(24,6)) * 1000000::DECIMAL(7,0) AS BIGINT)"
-    return Typed(f"make_timestamp({micros})", TIMESTAMP)
+def first_known(*values: Typed) -> Typed:
+    """Not DuckDB's coalesce: CASE is known to evaluate what it needs and no more."""
+    last = values[-1]
+    whens = " ".join(f"WHEN {value.sql} IS NOT NULL THEN {value.sql}" for value in values[:-1])
+    return Typed(f"(CASE {whens} ELSE {last.sql} END)" if whens else last.sql, last.type)
+
+
+def extreme(function: str, *values: Typed) -> Typed:
+    kind = values[0].type
+    if not ordered(kind):
+        raise NeedsSpark(f"{function} of {spark_name(kind)}")
+    if kind == FLOAT:  # DuckDB's own for floats makes 0.0 of -0.0
+        values = tuple(cast(value, DOUBLE) for value in values)
+    call = f"{function}({', '.join(value.sql for value in values)})"
+    return Typed(f"CAST({call} AS FLOAT)" if kind == FLOAT else call, kind)
+
+
+# --- numbers by a pattern of digits: texts that have exactly these, and numbers that fill them ----
+
+_FORM = re.compile(
+    r"(?P<dollar>\$?)(?P<whole>[09]+([,G][09]{3})*)([.D](?P<part>[09]+))?(?P<sign>S|MI)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    dollar: bool
+    groups: tuple[str, ...]
+    part: str
+    sign: str
+
+    @classmethod
+    def of(cls, written: str) -> _Form:
+        match = _FORM.fullmatch(written.upper())
+        if match is None:
+            raise NeedsSpark(f"the pattern {written!r} of a number")
+        groups = tuple(re.split("[,G]", match["whole"]))
+        return cls(bool(match["dollar"]), groups, match["part"] or "", match["sign"] or "")
+
+    @property
+    def digits(self) -> tuple[int, int]:
+        """How many stand before and behind the point."""
+        return sum(map(len, self.groups)), len(self.part)
+
+
+def read_number(value: Typed, pattern: Typed) -> Typed:
+    """`to_number(text, pattern)`."""
+    form = _Form.of(str(pattern.literal))
+    whole, part = form.digits
+    if whole + part > 38:
+        raise NeedsSpark("to_number of so many digits")
+    kind = decimal(whole + part, part)
+    matches = "[$]" * form.dollar + ",".join(f"\\d{{{len(group)}}}" for group in form.groups)
+    matches += f"\\.\\d{{{part}}}" * bool(part) + "-?" * bool(form.sign)
+    digits = f"regexp_replace({value.sql}, '[$,-]', '', 'g')"
+    sign = f"CASE WHEN ends_with({value.sql}, '-') THEN '-' ELSE '' END"
+    unsure = needs_spark("a text that has not exactly the digits of its pattern")
+    return Typed(
+        f"(CASE WHEN {value.sql} IS NULL THEN NULL WHEN regexp_full_match({value.sql}, '{matches}')"
+        f" THEN CAST({sign} || {digits} AS {duckdb_type(kind)}) ELSE {unsure} END)",
+        kind,
+    )
+
+
+def as_text(value: Typed, pattern: Typed) -> Typed:
+    """`to_char` and `to_varchar` of numbers, dates and binary values."""
+    written, kind = str(pattern.literal), value.type
+    if kind in (DATE, TIMESTAMP):
+        return Typed(f"({formatted(cast(value, TIMESTAMP).sql, written)})", STRING)
+    if kind == BINARY:
+        calls = {"base64": "base64({})", "hex": "hex({})", "utf-8": "acid_decode({}, 'UTF-8')"}
+        if written.lower() not in calls:
+            raise NeedsSpark(f"to_char of a binary value by {written!r}")
+        return Typed(calls[written.lower()].format(value.sql), STRING)
+    own = as_decimal(kind)
+    if own is None:
+        raise NeedsSpark(f"to_char of {spark_name(kind)}")
+    form = _Form.of(written)
+    whole, part = form.digits
+    if own.sizes[1] > part or whole + part > 38 or own.sizes[0] - own.sizes[1] > 38 - part:
+        raise NeedsSpark(f"to_char of {spark_name(kind)} by {written!r}")
+    exact = decimal(min(38, max(own.sizes[0] - own.sizes[1], whole) + part), part)
+    number = f"CAST(abs({cast(value, exact).sql}) AS VARCHAR)"
+    start, pieces = 1, []
+    for group in form.groups:
+        pieces.append(f"substring({number}, {start}, {len(group)})")
+        start += len(group)
+    shown = " || ',' || ".join(pieces) + f" || substring({number}, {start})" * bool(part)
+    shown = "'$' || " * form.dollar + shown + " || '-'" * bool(form.sign)
+    fits = f"length({number}) = {whole + part + bool(part)} AND NOT starts_with({number}, '0')"
+    fits += f" AND {value.sql} {'<' if form.sign else '>'} 0"
+    unsure = needs_spark("a number that does not fill its pattern")
+    return Typed(
+        f"(CASE WHEN {value.sql} IS NULL THEN NULL WHEN {fits} THEN {shown} ELSE {unsure} END)",
+        STRING,
+    )

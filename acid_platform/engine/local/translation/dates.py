@@ -1,24 +1,18 @@
-"""Functions of dates and timestamps, which are in UTC."""
+"""Dates, timestamps and literal intervals, all in UTC."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import partial
 
 from sqlglot import exp
 
-from acid_platform.engine.interface import moment
 from acid_platform.engine.local.translation.casts import Typed, cast
 from acid_platform.engine.local.translation.duckdb_sql import (
-    BIGINT,
     DATE,
-    DOUBLE,
-    INT,
-    STRING,
     TIMESTAMP,
-    VOID,
     decimal,
     duckdb_type,
     needs_spark,
@@ -27,17 +21,10 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     text,
     without_errors,
 )
-from acid_platform.engine.local.translation.signatures import (
-    Construct,
-    Function,
-    accepted,
-)
+from acid_platform.engine.local.translation.signatures import add, row
 from acid_platform.engine.local.translation.text_patterns import formatted
 from acid_platform.errors import NeedsSpark
-from acid_platform.layout.types import INTEGRAL, HiveType
-
-if TYPE_CHECKING:
-    from acid_platform.engine.local.translation.expressions import Translator
+from acid_platform.layout.types import HiveType
 
 FEW_DAYS = 3_000_000
 """Beyond it Spark's dates overflow silently."""
@@ -66,128 +53,297 @@ def moment_of(factor: int) -> str:
     )
 
 
-def _now(_: Sequence[HiveType]) -> str:
-    return text(moment().replace(tzinfo=None).isoformat(" "))
+# --- literal intervals ----------------------------------------------------------------------------
 
-
-MOMENTS = (
-    Function("current_timestamp()", (), _now, TIMESTAMP),
-    Function("now()", (), _now, TIMESTAMP),
-    Function("current_date()", (), _now, DATE),
-)
-"""One moment in UTC in all of a statement."""
-
-
-# --- calls with a unit, a day's name, a pattern or an interval ------------------------------------
-
-_FIELDS: dict[str, tuple[str, HiveType, str, str]] = {
-    "YEAR": ("year({a})", INT, "date", "Y YEARS YR YRS"),
-    "YEAROFWEEK": ("isoyear({a})", INT, "date", ""),
-    "QUARTER": ("quarter({a})", INT, "date", "QTR"),
-    "MONTH": ("month({a})", INT, "date", "MON MONS MONTHS"),
-    "WEEK": ("week({a})", INT, "date", "W WEEKS"),
-    "DAY": ("day({a})", INT, "date", "D DAYS"),
-    "DAYOFWEEK": ("dayofweek({a}) + 1", INT, "date", "DOW"),
-    "DAYOFWEEK_ISO": ("isodow({a})", INT, "date", "DOW_ISO"),
-    "DOY": ("dayofyear({a})", INT, "date", ""),
-    "HOUR": ("hour({a})", INT, "timestamp", "H HOURS HR HRS"),
-    "MINUTE": ("minute({a})", INT, "timestamp", "M MIN MINS MINUTES"),
-    "SECOND": (
-        "microsecond({a}) * CAST('0.000001' AS DECIMAL(7,6))",
-        decimal(8, 6),
-        "timestamp",
-        "S SEC SECONDS SECS",
-    ),
-}
-_FIELD_OF = {
-    name: field for field, (*_, others) in _FIELDS.items() for name in (field, *others.split())
-}
-_UNITS = {
-    **{name: "year" for name in ("YEAR", "YYYY", "YY")},
-    **{name: "month" for name in ("MONTH", "MM", "MON")},
-    **{name: "day" for name in ("DAY", "DD")},
+_STEPS = {
+    **{unit: ("months", count) for unit, count in (("MONTH", 1), ("QUARTER", 3), ("YEAR", 12))},
     **{
-        name: name.lower()
-        for name in ("QUARTER", "WEEK", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
+        unit: ("micros", count)
+        for unit, count in (
+            ("MICROSECOND", 1), ("MILLISECOND", 1000), ("SECOND", 1_000_000),
+            ("MINUTE", 60_000_000), ("HOUR", 3_600_000_000), ("DAY", 86_400_000_000),
+            ("WEEK", 604_800_000_000),
+        )
     },
+}  # fmt: skip
+"""How many months or microseconds a unit has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A literal interval: months, or microseconds; `days`: whether it has no part below a day."""
+
+    months: int = 0
+    micros: int = 0
+    days: bool = True
+    ends: tuple[str, str] = ("", "")
+    """The largest and the smallest unit of its type."""
+
+    @property
+    def printed(self) -> str:
+        """As Spark prints it. Raises NeedsSpark."""
+        first, last = self.ends
+        sign, micros = "-" if self.micros + self.months < 0 else "", abs(self.micros)
+        years, months = divmod(abs(self.months), 12)
+        seconds, fraction = divmod(micros, 1_000_000)
+        parts = {
+            "YEAR": str(years),
+            "MONTH": str(months if first == "YEAR" else abs(self.months)),
+            "DAY": str(seconds // 86_400),
+            "HOUR": f"{seconds // 3600 % 24 if first == 'DAY' else seconds // 3600:02}",
+            "MINUTE": f"{seconds // 60 % 60 if first != 'MINUTE' else seconds // 60:02}",
+            "SECOND": f"{seconds % 60 if first != 'SECOND' else seconds:02}",
+        }
+        if fraction:
+            parts["SECOND"] += f".{fraction:06}".rstrip("0")
+        names = [*parts]
+        written = names[names.index(first) : names.index(last) + 1]
+        signs = {"MONTH": "-", "HOUR": " ", "MINUTE": ":", "SECOND": ":"}
+        value = "".join(signs.get(n, "") * (n != first) + parts[n] for n in written)
+        unit = first if first == last else f"{first} TO {last}"
+        return f"INTERVAL '{sign}{value}' {unit}"
+
+
+_SPANS = {
+    ("YEAR", "MONTH"): r"(?P<YEAR>\d+)-(?P<MONTH>\d+)",
+    ("DAY", "HOUR"): r"(?P<DAY>\d+) (?P<HOUR>\d+)",
+    ("DAY", "MINUTE"): r"(?P<DAY>\d+) (?P<HOUR>\d+):(?P<MINUTE>\d+)",
+    ("DAY", "SECOND"): r"(?P<DAY>\d+) (?P<HOUR>\d+):(?P<MINUTE>\d+):(?P<SECOND>\d+(\.\d{1,6})?)",
+    ("HOUR", "MINUTE"): r"(?P<HOUR>\d+):(?P<MINUTE>\d+)",
+    ("HOUR", "SECOND"): r"(?P<HOUR>\d+):(?P<MINUTE>\d+):(?P<SECOND>\d+(\.\d{1,6})?)",
+    ("MINUTE", "SECOND"): r"(?P<MINUTE>\d+):(?P<SECOND>\d+(\.\d{1,6})?)",
 }
+_WHOLE_UNITS = {"QUARTER": "MONTH", "WEEK": "DAY", "MILLISECOND": "SECOND", "MICROSECOND": "SECOND"}
+_ORDER = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+_MOST_OF_PART = {"MONTH": 11, "HOUR": 23, "MINUTE": 59, "SECOND": 59}
+_MOST_MICROS = FEW_DAYS * 86_400_000_000
 
 
-def date_argument(value: Typed, takes: str, shown: str) -> str:
-    """DuckDB's SQL of an argument. Raises NeedsSpark if the function does not take its type."""
-    taken = accepted(value, takes)
-    if taken is None:
-        raise NeedsSpark(f"{shown} of {spark_name(value.type)}")
-    return taken.sql
+def interval_of(node: exp.Expr) -> Interval | None:
+    """A literal interval, or a sum of them as `INTERVAL 1 day 2 hours` is read; None for others.
+
+    Raises NeedsSpark for an interval that is not translated.
+    """
+    if isinstance(node, exp.Add) and is_interval(node):
+        left, right = interval_of(node.left), interval_of(node.right)
+        if left is None or right is None:
+            return None
+        if bool(left.months) != bool(right.months):
+            raise NeedsSpark(node.sql("spark"))
+        units = sorted((*left.ends, *right.ends), key=_ORDER.index)
+        return Interval(
+            left.months + right.months,
+            left.micros + right.micros,
+            left.days and right.days,
+            (units[0], units[-1]),
+        )
+    if not isinstance(node, exp.Interval):
+        return None
+    written, unit, sign = node.this, node.args.get("unit"), 1
+    if isinstance(written, exp.Neg):
+        written, sign = written.this, -1
+    if not isinstance(written, exp.Literal) or unit is None:
+        raise NeedsSpark(node.sql("spark"))
+    value = str(written.this).strip()
+    if value[:1] in "+-" and value:
+        value, sign = value[1:], -sign if value[0] == "-" else sign
+    if isinstance(unit, exp.IntervalSpan):
+        pattern = _SPANS.get((unit.this.name.upper(), unit.expression.name.upper()))
+        match = re.fullmatch(pattern, value) if pattern else None
+        given = {} if match is None else match.groupdict()
+        first = next(iter(given), "")
+        if not given or any(
+            Decimal(number) > _MOST_OF_PART[part] + (part == "SECOND")
+            for part, number in given.items()
+            if part != first
+        ):
+            raise NeedsSpark(node.sql("spark"))
+    else:
+        name = unit.name.upper()
+        name = name[:-1] if name.endswith("S") else name
+        if name not in _STEPS or not re.fullmatch(
+            r"\d{1,9}(\.\d{1,6})?" if name == "SECOND" else r"\d{1,9}", value
+        ):
+            raise NeedsSpark(node.sql("spark"))
+        given = {name: value}
+    months = micros = 0
+    for part, number in given.items():
+        kind, count = _STEPS[part]
+        months += int(number) * count * sign if kind == "months" else 0
+        micros += int(Decimal(number) * count) * sign if kind == "micros" else 0
+    days = {*given} <= {"DAY", "WEEK", "MONTH", "YEAR"}
+    if abs(months) > FEW_DAYS or abs(micros) > _MOST_MICROS:
+        raise NeedsSpark(node.sql("spark"))
+    units = [_WHOLE_UNITS.get(part, part) for part in given]
+    return Interval(months, micros, days, (units[0], units[-1]))
 
 
-def _literal(node: exp.Expr, shown: str) -> str:
-    if not isinstance(node, exp.Literal) or not node.is_string:
-        raise NeedsSpark(f"{shown} that is no literal")
-    return str(node.this)
+def is_interval(node: exp.Expr) -> bool:
+    """Whether it is written as a literal interval."""
+    if isinstance(node, exp.Add):
+        return is_interval(node.left) and is_interval(node.right)
+    return isinstance(node, exp.Interval)
 
 
-def parts_of_call(node: exp.Expr, *counts: int) -> list[exp.Expr]:
-    if len(node.expressions) not in counts:
-        raise NeedsSpark(f"{node.name} with {len(node.expressions)} arguments")
-    return list(node.expressions)
+def moved(value: Typed, by: Interval, back: bool = False) -> Typed:
+    """A date or timestamp and an interval; a date becomes a timestamp by parts of a day."""
+    sign = -1 if back else 1
+    if value.type not in (DATE, TIMESTAMP):
+        raise NeedsSpark(f"{spark_name(value.type)} and an interval")
+    kind = value.type if by.days else TIMESTAMP
+    given = cast(value, kind).sql
+    span = f"to_months({sign * by.months})"
+    if not by.months:
+        span = f"to_microseconds({sign * by.micros})"
+        if kind == DATE:
+            return Typed(f"CAST({given} + {sign * by.micros // 86_400_000_000} AS DATE)", DATE)
+    return Typed(f"CAST({given} + {span} AS {duckdb_type(kind)})", kind)
 
 
-def _field_of(translator: Translator, name: str, node: exp.Expr) -> Typed:
-    if name.upper() not in _FIELD_OF:
-        raise NeedsSpark(f"the part {name} of a date")
-    from acid_platform.engine.local.translation import intervals
+def part_of_interval(value: Typed, part: str) -> Typed:
+    """`extract` of a literal interval."""
+    interval = value.span
+    assert isinstance(interval, Interval)
+    months = interval.ends[0] in ("YEAR", "MONTH")
+    sign = -1 if interval.months + interval.micros < 0 else 1
+    micros = abs(interval.micros)
+    values: dict[tuple[str, bool], tuple[int | Decimal, str]] = {
+        ("YEAR", True): (abs(interval.months) // 12, "int"),
+        ("MONTH", True): (abs(interval.months) % 12, "tinyint"),
+        ("DAY", False): (micros // 86_400_000_000, "int"),
+        ("HOUR", False): (micros // 3_600_000_000 % 24, "tinyint"),
+        ("MINUTE", False): (micros // 60_000_000 % 60, "tinyint"),
+        ("SECOND", False): (Decimal(micros % 60_000_000) / 1_000_000, ""),
+    }
+    first, last = map(_ORDER.index, interval.ends)
+    if (part, months) not in values or not first <= _ORDER.index(part) <= last:
+        raise NeedsSpark(f"the {part} of an interval")
+    number, name = values[part, months]
+    kind = HiveType(name) if name else decimal(8, 6)
+    return Typed(f"CAST('{sign * number}' AS {duckdb_type(kind)})", kind)
 
-    if intervals.is_interval(node) and (interval := intervals.interval_of(node)) is not None:
-        return intervals.part_of(interval, _FIELD_OF[name.upper()])
-    sql, kind, takes, _ = _FIELDS[_FIELD_OF[name.upper()]]
-    given = date_argument(translator.value(node), takes, f"the {name}")
-    return Typed(f"CAST({sql.format(a=given)} AS {duckdb_type(kind)})", kind)
+
+def _months(a: str, b: str) -> str:
+    """Whole months from one timestamp to another: days count, and then times of the day."""
+    dates = [f"CAST({moment} AS DATE)" for moment in (a, b)]
+    times = [f"(epoch_us({x}) - epoch_us(date_trunc('day', {x})))" for x in (a, b)]
+    end = (
+        f"CASE WHEN {dates[1]} > {dates[0]} AND {times[1]} < {times[0]} THEN {dates[1]} - 1"
+        f" WHEN {dates[1]} < {dates[0]} AND {times[1]} > {times[0]} THEN {dates[1]} + 1"
+        f" ELSE {dates[1]} END"
+    )
+    packed = (
+        f"list_transform([CAST({day} AS DATE)],"
+        " lambda d: (year(d) * 12 + month(d)) * 32 + day(d))[1]"
+        for day in (end, dates[0])
+    )
+    return f"(({' - '.join(packed)}) // 32)"
 
 
-def extract(translator: Translator, node: exp.Extract) -> Typed:
-    return _field_of(translator, node.this.name, node.expression)
+_MONTHS_BETWEEN = _months("{0}", "{1}")
+
+# --- parts of dates, and dates by their parts -----------------------------------------------------
+
+# fmt: off
+_FIELDS = {
+    "YEAR Y YEARS YR YRS": ("int", "date", "year({0})"),
+    "YEAROFWEEK": ("int", "date", "isoyear({0})"),
+    "QUARTER QTR": ("int", "date", "quarter({0})"),
+    "MONTH MON MONS MONTHS": ("int", "date", "month({0})"),
+    "WEEK W WEEKS": ("int", "date", "week({0})"),
+    "DAY D DAYS": ("int", "date", "day({0})"),
+    "DAYOFWEEK DOW": ("int", "date", "dayofweek({0}) + 1"),
+    "DAYOFWEEK_ISO DOW_ISO": ("int", "date", "isodow({0})"),
+    "DOY": ("int", "date", "dayofyear({0})"),
+    "HOUR H HOURS HR HRS": ("int", "timestamp", "hour({0})"),
+    "MINUTE M MIN MINS MINUTES": ("int", "timestamp", "minute({0})"),
+}
+for _names, (_gives, _takes, _sql) in _FIELDS.items():
+    _call = "|".join(f"extract {name}" for name in _names.split())
+    add(f"{_call}({_takes})", _gives, _sql)
+    add(f"{_call}(interval)", "", partial(part_of_interval, part=_names.partition(" ")[0]))
+_SECONDS = "extract S|extract SEC|extract SECOND|extract SECONDS|extract SECS"
+add(f"{_SECONDS}(timestamp)", "", lambda value: Typed(
+    f"CAST(microsecond({value.sql}) * CAST('0.000001' AS DECIMAL(7,6)) AS DECIMAL(8,6))",
+    decimal(8, 6)))
+add(f"{_SECONDS}(interval)", "", partial(part_of_interval, part="SECOND"))
+_UNITS = {
+    **dict.fromkeys(("YEAR", "YYYY", "YY"), "year"),
+    **dict.fromkeys(("MONTH", "MM", "MON"), "month"),
+    **dict.fromkeys(("DAY", "DD"), "day"),
+    **{name: name.lower() for name in (
+        "QUARTER", "WEEK", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")},
+}
+for _name in ("hour", "minute", "second"):
+    add(f"{_name}(timestamp)", "int", f"{_name}({{0}})")
+for _name, _sql in {
+    "year": "year({0})", "quarter": "quarter({0})", "month": "month({0})",
+    "weekofyear": "week({0})", "day|dayofmonth": "day({0})", "dayofweek": "dayofweek({0}) + 1",
+    "dayofyear": "dayofyear({0})", "weekday": "isodow({0}) - 1",
+}.items():
+    add(f"{_name}(date)", "int", _sql)
+add("last_day(date)", "date", "last_day({0})")
+add("date_add|dateadd(date, int)", "date", shifted("{0} + {1}", "days"))
+add("date_sub(date, int)", "date", shifted("{0} - {1}", "days"))
+add("add_months(date, int)", "date", shifted("CAST({0} + to_months({1}) AS DATE)", "months"))
+add("date_diff|datediff(date, date)", "int", "{0} - {1}")
+add("date_from_unix_date(int)", "date",
+    shifted("DATE '1970-01-01' + {0}", "days").replace("{1}", "{0}"))
+add("unix_date(day)", "int", "{0} - DATE '1970-01-01'")
+add("dayname(date)", "string", "strftime({0}, '%a')")
+add("monthname(date)", "string", "strftime({0}, '%b')")
+add("unix_seconds(moment)", "bigint", floored("epoch_us({0})", 1_000_000))
+add("unix_millis(moment)", "bigint", floored("epoch_us({0})", 1000))
+add("unix_micros(moment)", "bigint", "epoch_us({0})")
+add("timestamp_seconds(integral)", "timestamp", moment_of(1_000_000))
+add("timestamp_millis(integral)", "timestamp", moment_of(1000))
+add("timestamp_micros(integral)", "timestamp", moment_of(1))
+add("make_timestamp|try_make_timestamp(timestamp)", "timestamp", "{0}")
+for _unit, (_kind, _count) in {**_STEPS, "DAYOFYEAR": _STEPS["DAY"]}.items():
+    _by = f"(CAST({{1}} AS HUGEINT) * {_count})".replace("{1}", "{0}")
+    _most = FEW_DAYS if _kind == "months" else 100_000_000_000_000_000
+    _span = f"to_{'months' if _kind == 'months' else 'microseconds'}(CAST({_by} AS BIGINT))"
+    add(f"dateadd {_unit}|timestampadd {_unit}(int, timestamp)", "timestamp",
+        f"CASE WHEN abs({_by}) > {_most} THEN {needs_spark('timestampadd by so much')}"
+        f" ELSE {{1}} + {_span} END")
+    add(f"datediff {_unit}|timestampdiff {_unit}(timestamp, timestamp)", "bigint",
+        f"(epoch_us({{1}}) - epoch_us({{0}})) // {_count}" if _kind == "micros"
+        else f"{_MONTHS_BETWEEN} // {_count}")
+# fmt: on
 
 
-def _date_part(translator: Translator, node: exp.Expr) -> Typed:
-    field, value = parts_of_call(node, 2)
-    return _field_of(translator, _literal(field, "a part of a date"), value)
+@row("date_trunc(word, timestamp)", gives="timestamp")
+def _truncated(unit: Typed, value: Typed) -> str:
+    """NULL for another unit, as in Spark."""
+    word = _UNITS.get(str(unit.literal).upper())
+    return "NULL" if word is None else f"date_trunc('{word}', {value.sql})"
 
 
-def _truncated(translator: Translator, node: exp.Expr) -> Typed:
-    """`date_trunc(unit, a)` of a timestamp, `trunc(a, unit)` of a date; another unit gives NULL."""
-    name, (first, second) = node.name.lower(), parts_of_call(node, 2)
-    kind, unit, node = (TIMESTAMP, first, second) if name == "date_trunc" else (DATE, second, first)
-    word = _UNITS.get(_literal(unit, f"a unit of {name}").upper())
-    takes: str = "timestamp" if kind == TIMESTAMP else "date"
-    given = date_argument(translator.value(node), takes, name)
-    if word is None or (kind == DATE and word not in ("year", "quarter", "month", "week")):
-        return Typed(f"CAST(NULL AS {duckdb_type(kind)})", kind)
-    return Typed(f"CAST(date_trunc('{word}', {given}) AS {duckdb_type(kind)})", kind)
+@row("trunc(date, word)", gives="date")
+def _truncated_date(value: Typed, unit: Typed) -> str:
+    word = _UNITS.get(str(unit.literal).upper())
+    is_long = word in ("year", "quarter", "month", "week")
+    return f"date_trunc('{word}', {value.sql})" if is_long else "NULL"
 
 
 _WEEKDAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
 
 
-def _next_day(translator: Translator, node: exp.Expr) -> Typed:
-    date, named = parts_of_call(node, 2)
-    name = _literal(named, "a day of next_day").upper()
+@row("next_day(date, word)", gives="date")
+def _next_day(date: Typed, named: Typed) -> str:
+    name = str(named.literal).upper()
     places = [i for i, day in enumerate(_WEEKDAYS, 1) if name in (day, day[:3], day[:2])]
     if not places:
         raise NeedsSpark(f"next_day to {name}")
-    given = date_argument(translator.value(date), "date", "next_day")
-    later = f"{given} + CAST((({places[0]} - isodow({given}) + 6) % 7) + 1 AS INTEGER)"
-    return Typed(f"CAST({later} AS DATE)", DATE)
+    return f"{date.sql} + CAST((({places[0]} - isodow({date.sql}) + 6) % 7) + 1 AS INTEGER)"
 
 
-def _months_between(translator: Translator, node: exp.Expr) -> Typed:
-    later, earlier, *rounds = parts_of_call(node, 2, 3)
-    if rounds and not isinstance(rounds[0], exp.Boolean):
-        raise NeedsSpark("months_between that rounds by anything but a literal")
-    a, b = (
-        date_argument(translator.value(part), "timestamp", "months_between")
-        for part in (later, earlier)
-    )
+@row(
+    "months_between(timestamp, timestamp)", "months_between(timestamp, timestamp, flag)",
+    gives="double",
+)  # fmt: skip
+def _months_between(later: Typed, earlier: Typed, rounds: Typed | None = None) -> str:
+    a, b = later.sql, earlier.sql
     months = f"((year({a}) - year({b})) * 12 + month({a}) - month({b}))"
     ends = " AND ".join(f"day({x}) = day(last_day({x}))" for x in (a, b))
     within = (
@@ -195,54 +351,40 @@ def _months_between(translator: Translator, node: exp.Expr) -> Typed:
         f" + (minute({a}) - minute({b})) * 60 + second({a}) - second({b}))"
     )
     total = f"(CAST({months} AS DOUBLE) + CAST({within} AS DOUBLE) / 2678400::DOUBLE)"
-    if not rounds or rounds[0].this:
+    if rounds is None or rounds.sql == "true":
         total = f"(floor({total} * 1e8::DOUBLE + 0.5::DOUBLE) / 1e8::DOUBLE)"
     whole = f"day({a}) = day({b}) OR ({ends})"
-    return Typed(f"(CASE WHEN {whole} THEN CAST({months} AS DOUBLE) ELSE {total} END)", DOUBLE)
+    return f"CASE WHEN {whole} THEN CAST({months} AS DOUBLE) ELSE {total} END"
 
 
-def _day_sql(year: str, month: str, day: str, failure: str) -> str:
-    """The cases of CASE that refuse what is no day, and the SQL of the day."""
-    beyond = needs_spark("a date beyond the years 1 to 9999")
-    first = f"make_date({year}, {month}, 1)"
-    return (
-        f"WHEN {year} NOT BETWEEN 1 AND 9999 THEN {beyond}"
-        f" WHEN {month} NOT BETWEEN 1 AND 12 OR {day} NOT BETWEEN 1 AND 31 THEN {failure}"
-        f" WHEN {day} > day(last_day({first})) THEN {failure}"
-    )
+@row("timestamp_seconds(decimal)", gives="timestamp")
+def _moment_of_decimal(value: Typed) -> str:
+    precision, scale = value.type.sizes
+    if scale > 6 or precision - scale > 12:
+        raise NeedsSpark(f"timestamp_seconds of {spark_name(value.type)}")
+    micros = f"CAST(CAST({value.sql} AS DECIMAL(24,6)) * 1000000::DECIMAL(7,0) AS BIGINT)"
+    return f"make_timestamp({micros})"
 
 
 _NO_DATE = "[DATETIME_FIELD_OUT_OF_BOUNDS] there is no such date or time"
 
 
-def _made(failing: bool, whole: bool) -> Callable[[Translator, exp.Expr], Typed]:
-    """`make_date`, or `make_timestamp` if `whole`; NULL instead of an error unless `failing`."""
-
-    def call(translator: Translator, node: exp.Expr) -> Typed:
-        few = (6,) if node.name.lower().endswith("_ltz") else (1, 6)
-        parts = parts_of_call(node, *(few if whole else (3,)))
-        values = [translator.value(part) for part in parts]
-        if len(values) == 1:
-            return Typed(date_argument(values[0], "timestamp", node.name), TIMESTAMP)
-        if any(value.type == VOID for value in values):
-            kind = TIMESTAMP if whole else DATE
-            return Typed(f"CAST(NULL AS {duckdb_type(kind)})", kind)
-        failure = no_value(_NO_DATE) if failing else "NULL"
-        year, month, day, *times = (date_argument(value, "int", node.name) for value in values[:5])
-        null = " OR ".join(f"{value.sql} IS NULL" for value in values)
-        cases = f"WHEN {null} THEN NULL {_day_sql(year, month, day, failure)}"
-        date = f"make_date({year}, {month}, {day})"
-        if not whole:
-            return Typed(f"CAST(CASE {cases} ELSE {date} END AS DATE)", DATE)
-        hour, minute = times
-        if values[5].type.kind not in (*INTEGRAL, "decimal"):
-            raise NeedsSpark(f"{node.name} with seconds of {spark_name(values[5].type)}")
-        exact = values[5].type.kind != "decimal" or (
-            values[5].type.sizes[1] <= 6 and sum(values[5].type.sizes) <= 16
-        )
-        if not exact:
-            raise NeedsSpark(f"{node.name} with seconds of {spark_name(values[5].type)}")
-        second = f"CAST({values[5].sql} AS DECIMAL(38,6))"
+def _made(*values: Typed, failing: bool = True) -> str:
+    """`make_date`, or `make_timestamp` of six values; NULL instead of an error unless `failing`."""
+    year, month, day, *times = (value.sql for value in values)
+    failure, beyond = no_value(_NO_DATE), needs_spark("a date beyond the years 1 to 9999")
+    failure = failure if failing else "NULL"
+    cases = (
+        f"WHEN {year} NOT BETWEEN 1 AND 9999 THEN {beyond}"
+        f" WHEN {month} NOT BETWEEN 1 AND 12 OR {day} NOT BETWEEN 1 AND 31 THEN {failure}"
+        f" WHEN {day} > day(last_day(make_date({year}, {month}, 1))) THEN {failure}"
+    )
+    made = f"make_date({year}, {month}, {day})"
+    if times:
+        hour, minute, second = *times[:2], f"CAST({times[2]} AS DECIMAL(38,6))"
+        kind = values[5].type
+        if kind.kind == "decimal" and (kind.sizes[1] > 6 or sum(kind.sizes) > 16):
+            raise NeedsSpark(f"a time with seconds of {spark_name(kind)}")
         cases += (
             f" WHEN {hour} NOT BETWEEN 0 AND 23 OR {minute} NOT BETWEEN 0 AND 59"
             f" OR {second} NOT BETWEEN 0 AND 60 THEN {failure}"
@@ -251,10 +393,19 @@ def _made(failing: bool, whole: bool) -> Callable[[Translator, exp.Expr], Typed]
             f"({hour} * 3600 + {minute} * 60)::BIGINT * 1000000"
             f" + CAST({second} * 1000000::DECIMAL(7,0) AS BIGINT)"
         )
-        made = f"CAST({date} AS TIMESTAMP) + to_microseconds({micros})"
-        return Typed(f"CAST(CASE {cases} ELSE {made} END AS TIMESTAMP)", TIMESTAMP)
+        made = f"CAST({made} AS TIMESTAMP) + to_microseconds({micros})"
+    return f"CASE {cases} ELSE {made} END"
 
-    return call
+
+add("make_date(int, int, int)", "date", _made, nulls="*")
+for _seconds in ("decimal", "bigint"):
+    _call = f"make_timestamp|make_timestamp_ltz(int, int, int, int, int, {_seconds})"
+    add(_call, "timestamp", _made, nulls="*")
+    _call = "|".join(f"try_{name}" for name in _call.split("|"))
+    add(_call, "timestamp", partial(_made, failing=False), nulls="*")
+
+
+# --- dates by a pattern --------------------------------------------------------------------------
 
 
 _PIECES = {
@@ -291,27 +442,9 @@ def _pattern(written: str) -> tuple[str, str]:
     return matches, formats
 
 
-def _parsed(kind: HiveType, failing: bool) -> Callable[[Translator, exp.Expr], Typed]:
-    """`to_date` and `to_timestamp` and their like; NULL instead of an error unless `failing`."""
-
-    def call(translator: Translator, node: exp.Expr) -> Typed:
-        first, *format_ = parts_of_call(node, 1, 2)
-        value = translator.value(first)
-        if value.type in (DATE, TIMESTAMP):
-            return cast(value, kind)
-        if not format_:
-            text_ = Typed(date_argument(value, "text", node.name), STRING, value.literal)
-            found = cast(text_, kind)
-            return found if failing else replace(found, sql=without_errors(found.sql))
-        sql = _read(value, _literal(format_[0], f"a pattern of {node.name}"), node.name, failing)
-        return Typed(f"CAST({sql} AS {duckdb_type(kind)})", kind)
-
-    return call
-
-
-def _read(value: Typed, pattern: str, shown: str, failing: bool = True) -> str:
-    given = date_argument(value, "text", shown)
-    matches, formats = _pattern(pattern)
+def _read(value: Typed, pattern: Typed | None = None, failing: bool = True) -> str:
+    given, written = value.sql, _DEFAULT if pattern is None else str(pattern.literal)
+    matches, formats = _pattern(written)
     failure = no_value("[CANNOT_PARSE_TIMESTAMP] '{}' is not of its pattern", given)
     failure = failure if failing else "NULL"
     unsure = needs_spark("a text that may be of the pattern of a date in another form")
@@ -325,59 +458,47 @@ def _read(value: Typed, pattern: str, shown: str, failing: bool = True) -> str:
     )
 
 
-def _seconds_of(translator: Translator, node: exp.Expr) -> Typed:
-    """`unix_timestamp` and `to_unix_timestamp`."""
-    first, *format_ = parts_of_call(node, 1, 2)
-    value = translator.value(first)
-    pattern = _literal(format_[0], f"a pattern of {node.name}") if format_ else _DEFAULT
-    if value.type in (DATE, TIMESTAMP):
-        read = cast(value, TIMESTAMP).sql
-    else:
-        read = _read(value, pattern, node.name)
-    return Typed(f"CAST(epoch_us({read}) // 1000000 AS BIGINT)", BIGINT)
-
-
 _DEFAULT = "yyyy-MM-dd HH:mm:ss"
 
 
-def _from_seconds(translator: Translator, node: exp.Expr) -> Typed:
-    first, *format_ = parts_of_call(node, 1, 2)
-    pattern = _literal(format_[0], "a pattern of from_unixtime") if format_ else _DEFAULT
-    seconds = date_argument(translator.value(first), "integral", "from_unixtime")
+def _cast_text(value: Typed, failing: bool, kind: HiveType) -> Typed:
+    found = cast(value, kind)
+    return found if failing else replace(found, sql=without_errors(found.sql))
+
+
+def _cast_moment(value: Typed, _: Typed | None = None, *, kind: HiveType) -> Typed:
+    return cast(value, kind)
+
+
+for _name, _type in (("date", DATE), ("timestamp", TIMESTAMP), ("timestamp_ltz", TIMESTAMP)):
+    for _word in ("", "try_") if _name != "timestamp_ltz" else ("",):
+        _call, _fails = f"{_word}to_{_name}", not _word
+        add(f"{_call}(when)", "", partial(_cast_moment, kind=_type))
+        add(f"{_call}(when, word)", "", partial(_cast_moment, kind=_type))
+        add(f"{_call}(text)", "", partial(_cast_text, failing=_fails, kind=_type))
+        add(f"{_call}(text, word)", str(_type), partial(_read, failing=_fails))
+
+
+@row(
+    "unix_timestamp|to_unix_timestamp(when)", "unix_timestamp|to_unix_timestamp(text)",
+    "unix_timestamp|to_unix_timestamp(when, word)", "unix_timestamp|to_unix_timestamp(text, word)",
+    gives="bigint",
+)  # fmt: skip
+def _seconds_of(value: Typed, pattern: Typed | None = None) -> str:
+    told = value.type in (DATE, TIMESTAMP)
+    read = cast(value, TIMESTAMP).sql if told else _read(value, pattern)
+    return f"epoch_us({read}) // 1000000"
+
+
+@row("from_unixtime(integral)", "from_unixtime(integral, word)", gives="string")
+def _from_seconds(seconds: Typed, pattern: Typed | None = None) -> str:
     beyond = needs_spark("the text of a date beyond the years 1 to 9999")
-    moment = f"make_timestamp(CAST({seconds} AS BIGINT) * 1000000)"
-    return Typed(
-        f"(CASE WHEN abs(CAST({seconds} AS HUGEINT)) > 300000000000 THEN {beyond}"
-        f" ELSE {formatted(moment, pattern)} END)",
-        STRING,
-    )
+    moment = f"make_timestamp(CAST({seconds.sql} AS BIGINT) * 1000000)"
+    shown = formatted(moment, _DEFAULT if pattern is None else str(pattern.literal))
+    limit = f"abs(CAST({seconds.sql} AS HUGEINT)) > 300000000000"
+    return f"CASE WHEN {limit} THEN {beyond} ELSE {shown} END"
 
 
-_DATES = "dates, timestamps, texts of them"
-_TIMES = "text; a literal pattern of yyyy MM dd HH mm ss"
-_CALLS: tuple[tuple[str, str, Callable[..., Typed]], ...] = (
-    ("date_part('year', a)", _DATES, _date_part),
-    ("datepart('year', a)", _DATES, _date_part),
-    ("date_trunc('year', a)", _DATES, _truncated),
-    ("trunc(a, 'year')", _DATES, _truncated),
-    ("next_day(a, 'MO')", f"{_DATES}; the day a literal", _next_day),
-    ("months_between(a, b, true)", _DATES, _months_between),
-    ("make_date(a, b, c)", "int", _made(True, False)),
-    ("make_timestamp(a, b, c, d, e, f)", "int; seconds also decimal", _made(True, True)),
-    ("make_timestamp_ltz(a, b, c, d, e, f)", "int; seconds also decimal", _made(True, True)),
-    ("try_make_timestamp(a, b, c, d, e, f)", "int; seconds also decimal", _made(False, True)),
-    ("try_make_timestamp_ltz(a, b, c, d, e, f)", "int; seconds also decimal", _made(False, True)),
-    ("to_date(a, 'pattern')", _TIMES, _parsed(DATE, True)),
-    ("to_timestamp(a, 'pattern')", _TIMES, _parsed(TIMESTAMP, True)),
-    ("to_timestamp_ltz(a, 'pattern')", _TIMES, _parsed(TIMESTAMP, True)),
-    ("try_to_date(a, 'pattern')", _TIMES, _parsed(DATE, False)),
-    ("try_to_timestamp(a, 'pattern')", _TIMES, _parsed(TIMESTAMP, False)),
-    ("unix_timestamp(a, 'pattern')", _TIMES, _seconds_of),
-    ("to_unix_timestamp(a, 'pattern')", _TIMES, _seconds_of),
-    ("from_unixtime(a, 'pattern')", "whole numbers", _from_seconds),
-)
-DATE_CALLS = {
-    shown.partition("(")[0]: Construct(shown, types, translate, ("this", "expressions"))
-    for shown, types, translate in _CALLS
-}
-"""By the name of the function, which sqlglot leaves as it is written."""
+@row("date_format(timestamp, word)", gives="string")
+def _formatted(value: Typed, pattern: Typed) -> str:
+    return formatted(value.sql, str(pattern.literal))

@@ -120,6 +120,12 @@ def take_room(characters: int) -> None:
         raise NeedsSpark("an expression that is nested so deeply that its SQL becomes too long")
 
 
+def array_of(kind: HiveType) -> HiveType:
+    if VOID in kind.walk():
+        raise NeedsSpark("an array of NULLs without a type")
+    return HiveType("array", (), (("element", kind),))
+
+
 def ordered(kind: HiveType) -> bool:
     """Whether both engines order the values of the type alike."""
     return not kind.nested and kind not in (VOID, VARIANT)

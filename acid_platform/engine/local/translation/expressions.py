@@ -15,17 +15,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from acid_platform.base.arguments import nearest_name
-from acid_platform.engine.local.translation import (
-    arithmetic,
-    arrays,
-    casts,
-    computed_calls,
-    dates,
-    intervals,
-    lambdas,
-    text_patterns,
-)
-from acid_platform.engine.local.translation.aggregates import AGGREGATES
+from acid_platform.engine.local.translation import arithmetic, arrays, casts, dates
 from acid_platform.engine.local.translation.casts import (
     Typed,
     as_condition,
@@ -49,10 +39,8 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     text,
     translating,
 )
-from acid_platform.engine.local.translation.functions import CALLS, FUNCTIONS, calls_of
-from acid_platform.engine.local.translation.library import SIGNATURES, library_call
-from acid_platform.engine.local.translation.library import call as library
-from acid_platform.engine.local.translation.signatures import Construct, Function, called
+from acid_platform.engine.local.translation.functions import call_of
+from acid_platform.engine.local.translation.signatures import SIGNATURES, Construct, called
 from acid_platform.errors import NeedsSpark, UnknownColumn
 from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType
 from acid_platform.predicates import literals
@@ -104,12 +92,9 @@ class Translator:
             *_CAST_PARTS
         }:
             return _within_room(self._cast(node))  # sqlglot's class for Spark's CAST
-        if (found := library_call(node, self._argument)) is not None:
-            return _within_room(found)
+        call = call_of(node)
         construct = CONSTRUCTS.get(type(node))
-        if isinstance(node, exp.Anonymous):
-            construct = CALLS.get(node.name.lower())
-        if construct is None:
+        if construct is None or (call is not None and call[0] in SIGNATURES):
             return _within_room(self.call(node))
         for name, part in node.args.items():
             if part and name not in construct.parts:  # an option that the translation ignores
@@ -187,12 +172,6 @@ class Translator:
     def resolve(self, parts: Sequence[str]) -> Typed:
         """The column that a name means."""
         return self.scope.resolve(parts)
-
-    def _argument(self, node: exp.Expr) -> Typed:
-        """An argument of a call: an interval has no value of its own."""
-        if intervals.is_interval(node):
-            return Typed("", HiveType("interval"), span=intervals.interval_of(node))
-        return self.value(node)
 
     def _paren(self, node: exp.Paren) -> Typed:
         return self.value(node.this)
@@ -293,29 +272,29 @@ class Translator:
         """IN with a subquery, where it may stand."""
         raise NeedsSpark(f"the subquery of {node.this.sql('spark')} IN here")
 
-    def _like(self, node: exp.Like | exp.ILike, escape: str = "\\") -> Typed:
-        like, ilike = computed_calls.like_pattern, computed_calls.ilike_pattern
-        match = like if isinstance(node, exp.Like) else ilike
-        matched = match(self.value(node.this), self.value(node.expression.unnest()), escape)
+    def _like(self, node: exp.Like | exp.ILike, *escape: Typed) -> Typed:
+        name = "like" if isinstance(node, exp.Like) else "ilike"
+        pattern = self.value(node.expression.unnest())
+        matched = called(name, self.value(node.this), pattern, *escape)
         return replace(matched, sql=f"(NOT {matched.sql})") if node.args.get("negate") else matched
 
     def _escape(self, node: exp.Escape) -> Typed:
         if not isinstance(node.this, exp.Like | exp.ILike) or node.this.args.get("negate"):
             raise NeedsSpark(node.sql("spark"))
-        return self._like(node.this, node.expression.name)
+        return self._like(node.this, self.value(node.expression))
 
     # --- arithmetic ----------------------------------------------------------------------------
 
     def _arithmetic(self, node: exp.Binary) -> Typed:
-        if isinstance(node, exp.Add | exp.Sub) and (by := intervals.interval_of(node.right)):
-            return intervals.moved(self.value(node.left), by, isinstance(node, exp.Sub))
-        if isinstance(node, exp.Add) and (by := intervals.interval_of(node.left)):
-            return intervals.moved(self.value(node.right), by)
+        if isinstance(node, exp.Add | exp.Sub) and (by := dates.interval_of(node.right)):
+            return dates.moved(self.value(node.left), by, isinstance(node, exp.Sub))
+        if isinstance(node, exp.Add) and (by := dates.interval_of(node.left)):
+            return dates.moved(self.value(node.right), by)
         left, right = self.value(node.left), self.value(node.right)
         if isinstance(node, exp.Add) and left.type == DATE and right.type.kind in INTEGRAL:
             if self.parameters:
                 raise NeedsSpark("a date + a number in a lambda")
-            return library("date_add", left, right)
+            return called("date_add", left, right)
         return arithmetic.binary(type(node), left, right)
 
     def _neg(self, node: exp.Neg) -> Typed:
@@ -334,7 +313,7 @@ class Translator:
     # --- text ----------------------------------------------------------------------------------
 
     def _concat(self, node: exp.DPipe) -> Typed:
-        return library("concat", *map(self.value, node.flatten()))
+        return called("concat", *map(self.value, node.flatten()))
 
     # --- casts and calls -----------------------------------------------------------------------
 
@@ -342,26 +321,32 @@ class Translator:
         value = cast(self.value(node.this), named_type(node.to))
         return replace(value, declared=None)  # no longer the CHAR column itself
 
+    def _subscript(self, node: exp.Bracket) -> Typed:
+        if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
+            raise NeedsSpark(node.sql("spark"))
+        return called("[]", self.value(node.this), self.value(node.expressions[0]))
+
     def call(self, node: exp.Expr, over: str = "") -> Typed:
-        """A call of a function of the tables."""
-        refused = None
-        for function, arguments in calls_of(node):
-            if function in AGGREGATES:
-                translating().varying += 1
-                self.require_aggregates(function.name)
-            values = {letter: self.argument(function, part) for letter, part in arguments.items()}
-            call = called(function, values, over)
-            if call is not None:
-                return call
-            types = ", ".join(spark_name(value.type) for value in values.values())
-            refused = f"{function.name}({types})"
-        raise NeedsSpark(refused or f"{node.sql('spark')}{_meant(node)}")
+        """A call of a function of the table; `over`: the FILTER or OVER clause of an aggregate."""
+        name, arguments = call_of(node) or ("", ())
+        aggregate = name in SIGNATURES and SIGNATURES[name][0].aggregate
+        if name not in SIGNATURES or (over and not aggregate):
+            raise NeedsSpark(f"{node.sql('spark')}{_meant(node)}")
+        if aggregate:
+            translating().varying += 1
+            self.require_aggregates(name)
+        return called(name, *(self.argument(part, aggregate) for part in arguments), over=over)
 
     def require_aggregates(self, name: str) -> None:
         """Raises NeedsSpark if no aggregate may stand here."""
         raise NeedsSpark(f"{name} here")
 
-    def argument(self, _: Function, node: exp.Expr) -> Typed:
+    def argument(self, node: exp.Expr, aggregate: bool) -> Typed:  # noqa: ARG002
+        """An argument of a call: intervals and lambdas have no value of their own."""
+        if isinstance(node, exp.Lambda):
+            return Typed("", HiveType("lambda"), span=arrays.Lambda(self, node))
+        if dates.is_interval(node):
+            return Typed("", HiveType("interval"), span=dates.interval_of(node))
         return self.value(node)
 
 
@@ -383,8 +368,7 @@ def _meant(node: exp.Expr) -> str:
     """A function here whose name is nearly that of a call which nobody knows."""
     if not isinstance(node, exp.Anonymous):
         return ""
-    names = {*SIGNATURES, *CALLS, *(function.name for function in FUNCTIONS)}
-    near = nearest_name(node.name.lower(), names, 0.8)
+    near = nearest_name(node.name.lower(), {*SIGNATURES}, 0.8)
     return f"; did you mean {near}?" if near else ""
 
 
@@ -393,8 +377,6 @@ def _meant(node: exp.Expr) -> str:
 
 _BRANCHING = (exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Nvl2)
 _CAST_PARTS = ("this", "to")
-_BRANCHES = ("this", "true", "false")
-_MEMBERS = ("this", "expressions", "safe", "ignore_nulls")
 _COMPARISONS = {
     **COMPARISONS,
     exp.NullSafeEQ: "IS NOT DISTINCT FROM",
@@ -416,12 +398,9 @@ CONSTRUCTS: dict[type[exp.Expr], Construct] = {
     exp.Identifier: Construct(
         "x -> x + 1", "a parameter of a lambda", _T._parameter, ("this", "quoted")
     ),
-    exp.Tuple: Construct("(a, b)", "all; fields in lower case", lambdas.struct, ("expressions",)),
-    exp.Array: Construct("array(a, b)", "all of one type", arrays.array, ("expressions",)),
     exp.Bracket: Construct(
-        "a[b]", "arrays by int, maps by their keys", arrays.subscript, ("this", "expressions")
+        "a[b]", "arrays by int, maps by their keys", _T._subscript, ("this", "expressions")
     ),
-    exp.Transform: Construct("transform(a, x -> b)", "arrays", lambdas.transform),
     exp.Paren: Construct("(a)", "all", _T._paren),
     exp.And: Construct("a AND b", "conditions", _T._and),
     exp.Or: Construct("a OR b", "conditions", _T._or),
@@ -448,30 +427,10 @@ CONSTRUCTS: dict[type[exp.Expr], Construct] = {
     ),
     exp.ILike: Construct("a ILIKE 'pattern'", _ESCAPED, _T._like, ("this", "expression", "negate")),
     exp.Escape: Construct("a LIKE 'pattern' ESCAPE '/'", _ESCAPED, _T._escape),
-    exp.RegexpLike: Construct("a RLIKE 'pattern'", _PATTERN, text_patterns.rlike),
-    exp.RegexpExtract: Construct(
-        "regexp_extract(a, 'pattern', group)",
-        f"{_PATTERN}; group a literal",
-        text_patterns.regexp_extract,
-        ("this", "expression", "group", "null_if_pos_overflow"),
-    ),
-    exp.RegexpReplace: Construct(
-        "regexp_replace(a, 'pattern', 'text')",
-        f"{_PATTERN} that matches no empty text",
-        text_patterns.regexp_replace,
-        ("this", "expression", "replacement", "position"),
-    ),
-    exp.TimeToStr: Construct(
-        "date_format(a, 'pattern')",
-        "date, timestamp, text; a literal pattern",
-        text_patterns.date_format,
-        ("this", "format"),
-    ),
     exp.Add: Construct("a + b", "numbers; a date and days or INTERVAL of months", _T._arithmetic),
     exp.Sub: Construct("a - b", "numbers; a date and days or INTERVAL of months", _T._arithmetic),
     exp.Mul: Construct("a * b", "numbers", _T._arithmetic),
     exp.Div: Construct("a / b", "numbers", _T._arithmetic),
-    exp.Extract: Construct("extract(year FROM a)", "dates; year to minute", dates.extract),
     exp.IntDiv: Construct("a DIV b", "whole numbers", _T._arithmetic),
     exp.Mod: Construct("a % b", "numbers", _T._arithmetic),
     exp.Neg: Construct("-a", "numbers", _T._neg),
@@ -486,14 +445,6 @@ CONSTRUCTS: dict[type[exp.Expr], Construct] = {
         casts.case,
         ("this", "ifs", "default"),
     ),
-    exp.If: Construct("if(a, b, c)", "all", casts.if_, _BRANCHES),
-    exp.Coalesce: Construct(
-        "coalesce(a, b), nvl(a, b), ifnull(a, b)", "all", casts.coalesce, _MEMBERS
-    ),
-    exp.Nullif: Construct("nullif(a, b)", _ORDERED, casts.nullif),
-    exp.Nvl2: Construct("nvl2(a, b, c)", "all", casts.nvl2, _BRANCHES),
-    exp.Greatest: Construct("greatest(a, b)", _ORDERED, casts.greatest, _MEMBERS),
-    exp.Least: Construct("least(a, b)", _ORDERED, casts.greatest, _MEMBERS),
     exp.Cast: Construct(
         "CAST(a AS type)", "but float and double to text or decimal", _T._cast, _CAST_PARTS
     ),

@@ -1,43 +1,42 @@
-"""Aggregates, and calls that are more than a text with their arguments in it.
+"""What a call names, and its arguments: as they were written, and as the table of functions has it.
 
-What is neither here, nor in library.py, nor among the operators of expressions.py needs Spark.
+What is neither there nor among the operators of expressions.py needs Spark.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Sequence
 
-import sqlglot
 from sqlglot import exp
 
-from acid_platform.engine.local.translation.aggregates import AGGREGATES
-from acid_platform.engine.local.translation.arrays import ARRAY_CALLS
-from acid_platform.engine.local.translation.dates import DATE_CALLS, MOMENTS
-from acid_platform.engine.local.translation.intervals import UNIT_CALLS
-from acid_platform.engine.local.translation.json_urls import TEXT_CALLS
-from acid_platform.engine.local.translation.lambdas import LAMBDA_CALLS
-from acid_platform.engine.local.translation.signatures import Function
-from acid_platform.predicates.grammar import ARGUMENTS, CALLED, SparkSql
+from acid_platform.engine.local.translation import (  # noqa: F401  which add to the table
+    arrays,
+    json_urls,
+    library,
+)
+from acid_platform.engine.local.translation.aggregates import MOMENTS
+from acid_platform.engine.local.translation.signatures import SIGNATURES
+from acid_platform.errors import NeedsSpark
+from acid_platform.predicates.grammar import ARGUMENTS, CALLED
 
-FUNCTIONS = (*MOMENTS, *AGGREGATES)
-CALLS = {**DATE_CALLS, **UNIT_CALLS, **ARRAY_CALLS, **LAMBDA_CALLS, **TEXT_CALLS}
-"""Calls that are more than a text with their arguments in it, by the name of the function."""
+Call = tuple[str, tuple[exp.Expr, ...]]
+_PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Overlay: ("this", "expression", "from_", "for_"),
+    exp.Substring: ("this", "start", "length"),
+    exp.Ceil: ("this", "decimals"),
+    exp.Floor: ("this", "decimals"),
+    exp.Initcap: ("this",),
+    exp.Decode: ("this", "charset"),
+    exp.Encode: ("this", "charset"),
+}
+"""The arguments of nodes that do not tell them, in their order."""
+_SKIPPING = ("first", "first_value", "any_value", "last", "last_value")
+"""What may stand before IGNORE NULLS as an aggregate."""
 
 
-def is_momentary(node: exp.Expr) -> bool:
-    """Whether the value depends on the moment of the statement."""
-    return any(function in MOMENTS for function, _ in calls_of(node))
-
-
-# --- finding the function of a node ---------------------------------------------------------------
-
-
-def arguments_of(node: exp.Expr) -> tuple[str, tuple[exp.Expr, ...]] | None:
+def arguments_of(node: exp.Expr) -> Call | None:
     """The name of a call as it was written, in lower case, and its arguments; None for others."""
     called, given = node.meta.get(CALLED), node.meta.get(ARGUMENTS)
-    parts: tuple[str, ...]
     match node:
         case exp.GroupConcat() if isinstance(node.this, exp.Order):
             return None
@@ -47,22 +46,14 @@ def arguments_of(node: exp.Expr) -> tuple[str, tuple[exp.Expr, ...]] | None:
             return node.name.lower(), tuple(node.expressions)
         case _ if called and given is not None:
             return called, tuple(given)
+        case exp.IgnoreNulls() if (inner := arguments_of(node.this)) and inner[0] in _SKIPPING:
+            return inner[0], (*inner[1], exp.true())
         case exp.Transform():
             return "transform", (node.this, node.expression)
-        case exp.Overlay():
-            parts = ("this", "expression", "from_", "for_")
         case exp.StrPosition() if called == "position":
-            called, parts = "locate", ("substr", "this")
-        case exp.Substring():
-            parts = ("this", "start", "length")
-        case exp.Ceil() | exp.Floor():
-            parts = ("this", "decimals")
-        case exp.Initcap():
-            parts = ("this",)
+            return "locate", (node.args["substr"], node.this)
         case exp.Chr() | exp.DecodeCase():
             return called or "", tuple(node.expressions)
-        case exp.Decode() | exp.Encode():
-            parts = ("this", "charset")
         case exp.Trim() if node.args.get("expression") or node.args.get("position"):
             word = (node.args.get("position") or "BOTH").upper()
             given = [node.args["expression"]] if node.args.get("expression") else []
@@ -72,85 +63,88 @@ def arguments_of(node: exp.Expr) -> tuple[str, tuple[exp.Expr, ...]] | None:
         case exp.BitwiseLeftShift() | exp.BitwiseRightShift():
             word = "<<" if isinstance(node, exp.BitwiseLeftShift) else ">>"
             return word, (node.this, node.expression)
-        case _:
-            return None
-    return called or "", tuple(node.args[part] for part in parts if node.args.get(part))
+        case exp.Any() if isinstance(node.this, exp.Paren):
+            return "any", (node.this.this,)
+        case exp.CurrentTimestamp() | exp.CurrentDate() if node.this is None:
+            return node.sql_name().lower(), ()
+    if type(node) not in _PARTS:
+        return None
+    return called or "", tuple(
+        node.args[part] for part in _PARTS[type(node)] if node.args.get(part)
+    )
 
 
-def calls_of(node: exp.Expr) -> Iterator[tuple[Function, dict[str, exp.Expr]]]:
-    """The functions whose call the node is, with the arguments by their letter."""
-    named, plain = _named(), True
-    if (written := arguments_of(node)) is not None and written[0] in named:
-        name, given = written
-        distinct = bool(given) and isinstance(given[0], exp.Distinct)
-        if distinct:
-            given = (*given[0].expressions, *given[1:])
-        if not any(isinstance(part, exp.Star) for part in given):
-            found = named[name].get((distinct, len(given)), ())
-            yield from ((function, dict(zip("abcdefg", given, strict=False))) for function in found)
-            if found:
-                return
-            plain = False
-    for pattern, function in _patterns().get(_kind(node), ()):
-        if _CALL.fullmatch(function.call) and (
-            not plain or (node.meta.get(CALLED) in named and node.meta[CALLED] != function.name)
-        ):
-            continue
-        arguments: dict[str, exp.Expr] = {}
-        if _matches(pattern, node, arguments):
-            yield function, arguments
+def call_of(node: exp.Expr) -> Call | None:
+    """As `arguments_of`, with the name and the arguments that the table of functions has."""
+    match node:
+        case exp.Extract():
+            return f"extract {node.this.name.upper()}", (node.expression,)
+        case exp.WithinGroup() if (inner := arguments_of(node.this)) is not None:
+            return _within(inner[0], node.expression, inner[1])
+        case exp.GroupConcat() if isinstance(node.this, exp.Order):
+            if node.args.get("separator") or node.this.this != node.this.expressions[0].this:
+                return None
+            return _within("listagg", node.this, ())
+        case exp.RegexpLike() if node.meta.get(ARGUMENTS) is None:
+            return "rlike", (node.this, node.expression)
+        case exp.Tuple():
+            return "named_struct", _named(node.expressions)
+    written = arguments_of(node)
+    if written is None:
+        return None
+    match written:
+        case ("struct", parts):
+            return "named_struct", _named(parts)
+        case ("arrays_zip", parts):
+            return "arrays_zip", _zipped(parts)
+        case (("date_part" | "datepart"), (exp.Literal(is_string=True) as field, value)):
+            return f"extract {field.name.upper()}", (value,)
+        case (("dateadd" | "timestampadd" | "datediff" | "timestampdiff") as name, (unit, *rest)):
+            if len(rest) == 2:
+                plain = isinstance(unit, exp.Var | exp.Column) and len(unit.name.split(".")) == 1
+                if not plain or (isinstance(unit, exp.Column) and len(unit.parts) > 1):
+                    raise NeedsSpark(f"the unit {unit.sql('spark')}")
+                return f"{name} {unit.name.upper()}", tuple(rest)
+        case (name, (exp.Star(),)):
+            return f"{name} *", ()
+        case (name, (exp.Distinct() as distinct, *others)):
+            return f"{name} distinct", (*distinct.expressions, *others)
+    return written
 
 
-_CALL = re.compile(r"(\w+)\((DISTINCT )?(?:a((?:, [b-g])*))?\)")
+def _within(name: str, order: exp.Order, arguments: Sequence[exp.Expr]) -> Call | None:
+    """A call WITHIN GROUP: its order is its first argument."""
+    [term, *others] = order.expressions
+    descends = bool(term.args.get("desc"))
+    if others or bool(term.args.get("nulls_first")) == descends:
+        return None
+    return f"{name} within{' desc' * descends}", (term.this, *arguments)
 
 
-@cache
-def _named() -> dict[str, dict[tuple[bool, int], list[Function]]]:
-    """The functions whose call has no other form than names and letters: by their name, whether of
-    distinct values, and how many arguments they take."""
-    named: dict[str, dict[tuple[bool, int], list[Function]]] = {}
-    for function in FUNCTIONS:
-        if match := _CALL.fullmatch(function.call):
-            count = 0 if match[3] is None else 1 + match[3].count(",")
-            by_count = named.setdefault(match[1], {})
-            by_count.setdefault((match[2] is not None, count), []).append(function)
-    return named
+def _named(parts: Sequence[exp.Expr]) -> tuple[exp.Expr, ...]:
+    """The fields of a struct behind their names."""
+    named: list[exp.Expr] = []
+    for position, part in enumerate(parts, 1):
+        tells = isinstance(part, exp.Alias | exp.Column | exp.Dot | exp.Identifier)
+        name = (part.alias or part.name) if tells else f"col{position}"
+        named += (exp.Literal.string(name), part.this if isinstance(part, exp.Alias) else part)
+    return tuple(named)
 
 
-def _kind(node: exp.Expr) -> tuple[type[exp.Expr], str]:
-    """The class of a node, and the name of a function that sqlglot leaves as it is written."""
-    return type(node), node.name.lower() if isinstance(node, exp.Anonymous) else ""
+def _zipped(parts: Sequence[exp.Expr]) -> tuple[exp.Expr, ...]:
+    if not all(isinstance(part, exp.Column | exp.Array) for part in parts):
+        raise NeedsSpark("arrays_zip of anything but columns and array(…)")
+    names = (p.name if isinstance(p, exp.Column) else str(i) for i, p in enumerate(parts))
+    pairs = zip(map(exp.Literal.string, names), parts, strict=True)
+    return tuple(node for pair in pairs for node in pair)
 
 
-@cache
-def _patterns() -> dict[tuple[type[exp.Expr], str], list[tuple[exp.Expr, Function]]]:
-    """The calls as sqlglot parses them, as they are written here and as it writes them itself."""
-    patterns: dict[tuple[type[exp.Expr], str], list[tuple[exp.Expr, Function]]] = {}
-    for function in FUNCTIONS:
-        written = sqlglot.parse_one(function.call, dialect=SparkSql)
-        again = sqlglot.parse_one(written.sql("spark"), dialect=SparkSql)
-        # sqlglot writes every percentile of a group as PERCENTILE_APPROX, which is another one.
-        same = written == again or isinstance(written, exp.WithinGroup)
-        for pattern in (written,) if same else (written, again):
-            patterns.setdefault(_kind(pattern), []).append((pattern, function))
-    return patterns
+def is_momentary(node: exp.Expr) -> bool:
+    """Whether the value depends on the moment of the statement."""
+    return (arguments_of(node) or ("",))[0] in MOMENTS
 
 
-def _matches(pattern: object, node: object, arguments: dict[str, exp.Expr]) -> bool:
-    if isinstance(pattern, exp.Column) and isinstance(node, exp.Expr):
-        if isinstance(node, exp.Distinct | exp.Star | exp.Order):
-            return False
-        return arguments.setdefault(pattern.name, node) == node
-    if isinstance(pattern, list) and isinstance(node, list):
-        return len(pattern) == len(node) and all(
-            _matches(a, b, arguments) for a, b in zip(pattern, node, strict=True)
-        )
-    if isinstance(pattern, exp.Expr) and type(pattern) is type(node):
-        assert isinstance(node, exp.Expr)
-        names = {name for name, value in (*pattern.args.items(), *node.args.items()) if value}
-        if isinstance(pattern, exp.Anonymous):  # its name, in the letter case that was written
-            names.discard("this")
-            if pattern.name.lower() != node.name.lower():
-                return False
-        return all(_matches(pattern.args.get(n), node.args.get(n), arguments) for n in names)
-    return pattern == node
+def is_aggregate(node: exp.Expr) -> bool:
+    """Whether it is a call of an aggregate of the table."""
+    call = call_of(node)
+    return call is not None and call[0] in SIGNATURES and SIGNATURES[call[0]][0].aggregate

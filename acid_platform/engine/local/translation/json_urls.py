@@ -1,4 +1,4 @@
-"""Calls about texts that are JSON or URLs.
+"""Calls about texts that are JSON or URLs, and variants, which are texts of JSON here.
 
 Java's parsers of both take more than the standards say. What DuckDB does not read is left to Spark,
 unless the standards leave no doubt.
@@ -7,108 +7,77 @@ unless the standards leave no doubt.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from sqlglot import exp
+from functools import partial
 
 from acid_platform.engine.local.translation.casts import Typed, cast
 from acid_platform.engine.local.translation.duckdb_sql import (
-    BIGINT,
-    BOOLEAN,
     DATE,
-    INT,
     STRING,
-    VARIANT,
+    duckdb_type,
     needs_spark,
     no_value,
     spark_name,
     text,
 )
-from acid_platform.engine.local.translation.signatures import Construct
+from acid_platform.engine.local.translation.signatures import add, row
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import INTEGRAL, HiveType
 
-if TYPE_CHECKING:
-    from acid_platform.engine.local.translation.expressions import Translator
-
-
-def _texts(translator: Translator, node: exp.Expr, *counts: int) -> list[Typed]:
-    values = [translator.value(part) for part in node.expressions]
-    if len(values) not in counts or any(value.type != STRING for value in values):
-        kinds = ", ".join(spark_name(value.type) for value in values)
-        raise NeedsSpark(f"{node.name}({kinds})")
-    return values
-
-
 # --- JSON ----------------------------------------------------------------------------------------
-
-_UNREAD = "a text that may be JSON in Java's eyes"
-
-
-def _length(translator: Translator, node: exp.Expr) -> Typed:
-    (value,) = (given.sql for given in _texts(translator, node, 1))
-    read = f"CASE WHEN TRY(json_type({value})) = 'ARRAY' THEN TRY(json_array_length({value})) END"
-    return Typed(f"CAST({_of_json(value, read)} AS INTEGER)", INT)
-
-
-def _keys(translator: Translator, node: exp.Expr) -> Typed:
-    (value,) = (given.sql for given in _texts(translator, node, 1))
-    kind = HiveType("array", (), (("element", STRING),))
-    read = f"CASE WHEN TRY(json_type({value})) = 'OBJECT' THEN TRY(json_keys({value})) END"
-    return Typed(f"CAST({_of_json(value, read)} AS VARCHAR[])", kind)
 
 
 def _of_json(value: str, read: str) -> str:
+    unread = needs_spark("a text that may be JSON in Java's eyes")
     return (
         f"CASE WHEN {value} IS NULL THEN NULL WHEN NOT json_valid({value})"
-        f" THEN {needs_spark(_UNREAD)} ELSE {read} END"
+        f" THEN {unread} ELSE {read} END"
     )
+
+
+for _name, _kind, _gives, _call in (
+    ("json_array_length", "ARRAY", "int", "json_array_length"),
+    ("json_object_keys", "OBJECT", "strings", "json_keys"),
+):
+    _read = f"CASE WHEN TRY(json_type({{0}})) = '{_kind}' THEN TRY({_call}({{0}})) END"
+    add(f"{_name}(text)", _gives, _of_json("{0}", _read))
 
 
 _STEP = re.compile(r"\.([A-Za-z_]\w*)|\['([A-Za-z_]\w*)'\]|\[(\d{1,6})\]", re.ASCII)
 
 
-def _at_path(translator: Translator, node: exp.Expr) -> Typed:
-    value, path = _texts(translator, node, 2)
-    written = path.literal
-    steps = "" if not isinstance(written, str) else written.removeprefix("$")
-    if not isinstance(written, str) or not re.fullmatch(rf"\$({_STEP.pattern})+", written):
-        raise NeedsSpark(f"get_json_object with the path {node.expressions[1].sql('spark')}")
-    inside = "".join(
+def _path(path: Typed, least: int) -> str:
+    """A path of names and numbers for DuckDB, of so many steps or more. Raises NeedsSpark."""
+    written = str(path.literal)
+    if not re.fullmatch(rf"\$({_STEP.pattern}){{{least},}}", written):
+        raise NeedsSpark(f"JSON at the path {written!r}")
+    steps = (
         f".{match[1] or match[2]}" if match[3] is None else f"[{match[3]}]"
-        for match in _STEP.finditer(steps)
+        for match in _STEP.finditer(written)
     )
-    return Typed(json_part(value.sql, f"${inside}"), STRING)
+    return text("$" + "".join(steps))
 
 
-def json_part(value: str, path: str) -> str:
+@row("get_json_object(text, word)", gives="string")
+def _at_path(value: Typed, path: Typed) -> str:
+    return json_part(value.sql, _path(path, 1))
+
+
+def json_part(value: str, at: str) -> str:
     """SQL of what stands at a path in a text that is JSON, as a text."""
-    at = text(path)
     unsure = needs_spark("a number or a value of JSON that Java writes in another form")
-    part = f"TRY(json_extract({value}, {at}))"
+    part = f"CAST(TRY(json_extract({value}, {at})) AS VARCHAR)"
+    inner = rf"CASE WHEN regexp_matches({part}, '\d[.eE]|\d{{18}}') THEN {unsure} ELSE {part} END"
     read = (
         f"CASE TRY(json_type({value}, {at})) WHEN 'DOUBLE' THEN {unsure}"
-        f" WHEN 'OBJECT' THEN {_compact(part, unsure)} WHEN 'ARRAY' THEN {_compact(part, unsure)}"
+        f" WHEN 'OBJECT' THEN {inner} WHEN 'ARRAY' THEN {inner}"
         f" ELSE TRY(json_extract_string({value}, {at})) END"
     )
     return f"CAST({_of_json(value, read)} AS VARCHAR)"
 
 
-def _compact(part: str, unsure: str) -> str:
-    return (
-        rf"CASE WHEN regexp_matches(CAST({part} AS VARCHAR), '\d[.eE]|\d{{18}}') THEN {unsure}"
-        f" ELSE CAST({part} AS VARCHAR) END"
-    )
-
-
-def _as_json(translator: Translator, node: exp.Expr) -> Typed:
-    if len(node.expressions) != 1:
-        raise NeedsSpark("to_json with options")
-    value = translator.value(node.expressions[0])
-    if not value.type.nested:
-        raise NeedsSpark(f"to_json of {spark_name(value.type)}")
-    return Typed(f"CAST({_written(value.sql, value.type, 0)} AS VARCHAR)", STRING)
+@row("to_json(nested)", gives="string")
+def _as_json(value: Typed) -> str:
+    return _written(value.sql, value.type, 0)
 
 
 def _written(value: str, kind: HiveType, depth: int) -> str:
@@ -146,67 +115,50 @@ def _written(value: str, kind: HiveType, depth: int) -> str:
     raise NeedsSpark(f"to_json of {spark_name(kind)}")
 
 
-def variant_part(value: Typed, path: Typed, kind: Typed | None = None) -> Typed:
-    """`variant_get`: what stands at a path, as a value of exactly that type."""
-    written = str(path.literal)
-    if not re.fullmatch(rf"\$({_STEP.pattern})*", written):
-        raise NeedsSpark(f"variant_get with the path {written!r}")
-    at = text(
-        "$"
-        + "".join(
-            f".{match[1] or match[2]}" if match[3] is None else f"[{match[3]}]"
-            for match in _STEP.finditer(written)
-        )
-    )
+@row("variant_get|try_variant_get(variant, word)", gives="variant")
+def _part_of_variant(value: Typed, path: Typed) -> str:
+    return f"CAST(json_extract({value.sql}, {_path(path, 0)}) AS VARCHAR)"
+
+
+@row("variant_get|try_variant_get(variant, word, word)")
+def _typed_part_of_variant(value: Typed, path: Typed, kind: Typed) -> Typed:
+    """What stands at a path, as a value of exactly that type."""
+    at, name = _path(path, 0), str(kind.literal).lower()
     part = f"json_extract({value.sql}, {at})"
-    if kind is None:
-        return Typed(f"CAST({part} AS VARCHAR)", VARIANT)
-    unsure = needs_spark("a part of a variant of another type")
-    found = {
-        "int": ("IN ('BIGINT', 'UBIGINT')", f"TRY(CAST({part} AS INTEGER))", INT),
-        "bigint": ("IN ('BIGINT', 'UBIGINT')", f"TRY(CAST({part} AS BIGINT))", BIGINT),
-        "string": ("= 'VARCHAR'", f"json_extract_string({value.sql}, {at})", STRING),
-        "boolean": ("= 'BOOLEAN'", f"CAST({part} AS BOOLEAN)", BOOLEAN),
-    }.get(str(kind.literal).lower())
-    if found is None:
+    tests = {"int": "IN ('BIGINT', 'UBIGINT')", "bigint": "IN ('BIGINT', 'UBIGINT')",
+             "string": "= 'VARCHAR'", "boolean": "= 'BOOLEAN'"}  # fmt: skip
+    if name not in tests:
         raise NeedsSpark(f"variant_get as {kind.literal}")
-    test, sql, own = found
-    own_kind = f"json_type({value.sql}, {at})"
+    own = HiveType(name)
+    sql = f"TRY(CAST({part} AS {duckdb_type(own)}))"
+    if own == STRING:
+        sql = f"json_extract_string({value.sql}, {at})"
+    unsure = needs_spark("a part of a variant of another type")
+    found = f"json_type({value.sql}, {at})"
     cases = (
-        f"WHEN {part} IS NULL OR {own_kind} = 'NULL' THEN NULL"
-        f" WHEN {own_kind} {test} THEN coalesce({sql}, {unsure}) ELSE {unsure}"
+        f"WHEN {part} IS NULL OR {found} = 'NULL' THEN NULL"
+        f" WHEN {found} {tests[name]} THEN coalesce({sql}, {unsure}) ELSE {unsure}"
     )
     return Typed(f"(CASE {cases} END)", own)
 
 
 # --- URLs ----------------------------------------------------------------------------------------
 
-
-def _encoded(translator: Translator, node: exp.Expr) -> Typed:
-    (value,) = (given.sql for given in _texts(translator, node, 1))
-    for theirs, javas in (("%20", "+"), ("%2A", "*"), ("~", "%7E")):
-        value = value if "url_encode" in value else f"url_encode({value})"
-        value = f"replace({value}, '{theirs}', '{javas}')"
-    return Typed(value, STRING)
-
-
-def _decoded(failing: bool) -> Callable[[Translator, exp.Expr], Typed]:
-    def call(translator: Translator, node: exp.Expr) -> Typed:
-        (value,) = (given.sql for given in _texts(translator, node, 1))
-        failure = no_value("[CANNOT_DECODE_URL] '{}' has a % without two digits", value)
-        unsure = needs_spark("url_decode of bytes that may be no text")
-        plain = f"regexp_full_match({value}, '([^%]|%[0-9A-Fa-f]{{2}})*', 's')"
-        ascii_only = f"NOT regexp_matches({value}, '%[089A-Fa-f]')"
-        return Typed(
-            f"CAST(CASE WHEN {value} IS NULL THEN NULL"
-            f" WHEN NOT {plain} THEN {failure if failing else unsure}"
-            f" WHEN {ascii_only} THEN url_decode(replace({value}, '+', ' ')) ELSE {unsure} END"
-            " AS VARCHAR)",
-            STRING,
-        )
-
-    return call
-
+_ENCODED = "url_encode({0})"
+for _theirs, _javas in (("%20", "+"), ("%2A", "*"), ("~", "%7E")):
+    _ENCODED = f"replace({_ENCODED}, '{_theirs}', '{_javas}')"
+add("url_encode(text)", "string", _ENCODED)
+for _name, _failure in (
+    ("url_decode", no_value("[CANNOT_DECODE_URL] '{}' has a % without two digits", "{0}")),
+    ("try_url_decode", needs_spark("url_decode of bytes that may be no text")),
+):
+    add(
+        f"{_name}(text)", "string",
+        "CASE WHEN {0} IS NULL THEN NULL WHEN NOT"
+        f" regexp_full_match({{0}}, '([^%]|%[0-9A-Fa-f]{{{{2}}}})*', 's') THEN {_failure}"
+        " WHEN NOT regexp_matches({0}, '%[089A-Fa-f]') THEN url_decode(replace({0}, '+', ' '))"
+        f" ELSE {needs_spark('url_decode of bytes that may be no text')} END",
+    )  # fmt: skip
 
 _URL = (
     r"([A-Za-z][A-Za-z0-9+.-]*)://(([A-Za-z0-9:._-]+)@)?"
@@ -216,64 +168,46 @@ _URL = (
 )
 """A URL without escapes whose parts Java finds as everybody does; quotes are those of SQL."""
 _URL_PARTS = {
-    "PROTOCOL": ("{1}", False),
-    "HOST": ("{4}", False),
-    "PATH": ("{7}", False),
-    "QUERY": ("substring({8}, 2)", True),
-    "REF": ("substring({9}, 2)", True),
-    "FILE": ("{7} || {8}", False),
-    "AUTHORITY": ("{2} || {4} || {6}", False),
-    "USERINFO": ("{3}", True),
+    "PROTOCOL": "{1}",
+    "HOST": "{4}",
+    "PATH": "{7}",
+    "QUERY": "substring({8}, 2)",
+    "REF": "substring({9}, 2)",
+    "FILE": "{7} || {8}",
+    "AUTHORITY": "{2} || {4} || {6}",
+    "USERINFO": "{3}",
 }
 _FROM_GROUP = {"QUERY": 8, "REF": 9, "USERINFO": 2}
 """Parts that are NULL unless this group matches."""
 
 
-def _part_of_url(failing: bool) -> Callable[[Translator, exp.Expr], Typed]:
-    def call(translator: Translator, node: exp.Expr) -> Typed:
-        url, part, *key = _texts(translator, node, 2, 3)
-        if not isinstance(part.literal, str) or part.literal not in _URL_PARTS:
-            raise NeedsSpark(f"{node.name} of {node.expressions[1].sql('spark')}")
+def _part_of_url(url: Typed, part: Typed, key: Typed | None = None, *, fails: bool) -> str:
+    word = str(part.literal)
+    failure = no_value("[INVALID_URL] '{}' is no URL", url.sql) if fails else "NULL"
+    if word not in _URL_PARTS:
+        raise NeedsSpark(f"parse_url of {word}")
 
-        def group(number: int) -> str:
-            return f"regexp_extract({url.sql}, '^{_URL}$', {number})"
+    def group(number: int) -> str:
+        return f"regexp_extract({url.sql}, '^{_URL}$', {number})"
 
-        sql = re.sub(r"\{(\d)\}", lambda m: group(int(m[1])), _URL_PARTS[part.literal][0])
-        absent = _FROM_GROUP.get(part.literal)
-        if absent is not None:
-            sql = f"CASE WHEN {group(absent)} <> '' THEN {sql} END"
-        if key:
-            wanted = key[0].literal
-            if part.literal != "QUERY" or not re.fullmatch(r"\w+", str(wanted), re.ASCII):
-                raise NeedsSpark(f"{node.name} with a key that is no literal word")
-            asked = f"regexp_extract({group(8)}, '[?&]{wanted}=([^&]*)', 1)"
-            sql = f"CASE WHEN regexp_matches({group(8)}, '[?&]{wanted}=') THEN {asked} END"
-        failure = no_value("[INVALID_URL] '{}' is no URL", url.sql)
-        unsure = needs_spark("a URL that Java may take apart in another way")
-        invalid = f"regexp_matches({url.sql}, '^[^#?]* ')"
-        return Typed(
-            f"CAST(CASE WHEN {url.sql} IS NULL THEN NULL"
-            f" WHEN regexp_full_match({url.sql}, '{_URL}') THEN {sql}"
-            f" WHEN {invalid} THEN {failure if failing else 'NULL'} ELSE {unsure} END AS VARCHAR)",
-            STRING,
-        )
-
-    return call
+    sql = re.sub(r"\{(\d)\}", lambda m: group(int(m[1])), _URL_PARTS[word])
+    absent = _FROM_GROUP.get(word)
+    if absent is not None:
+        sql = f"CASE WHEN {group(absent)} <> '' THEN {sql} END"
+    if key is not None:
+        wanted = key.literal
+        if word != "QUERY" or not re.fullmatch(r"\w+", str(wanted), re.ASCII):
+            raise NeedsSpark("parse_url with a key that is no literal word")
+        asked = f"regexp_extract({group(8)}, '[?&]{wanted}=([^&]*)', 1)"
+        sql = f"CASE WHEN regexp_matches({group(8)}, '[?&]{wanted}=') THEN {asked} END"
+    unsure = needs_spark("a URL that Java may take apart in another way")
+    return (
+        f"CASE WHEN {url.sql} IS NULL THEN NULL"
+        f" WHEN regexp_full_match({url.sql}, '{_URL}') THEN {sql}"
+        f" WHEN regexp_matches({url.sql}, '^[^#?]* ') THEN {failure} ELSE {unsure} END"
+    )
 
 
-_CALLS: tuple[tuple[str, str, Callable[..., Typed]], ...] = (
-    ("json_array_length(a)", "text", _length),
-    ("json_object_keys(a)", "text", _keys),
-    ("get_json_object(a, '$.b[0]')", "text; a literal path of names and numbers", _at_path),
-    ("to_json(a)", "arrays, maps and structs of text, whole numbers, dates, boolean", _as_json),
-    ("url_encode(a)", "text", _encoded),
-    ("url_decode(a)", "text", _decoded(True)),
-    ("try_url_decode(a)", "text", _decoded(False)),
-    ("parse_url(a, 'HOST', 'key')", "text; the part and the key literals", _part_of_url(True)),
-    ("try_parse_url(a, 'HOST', 'key')", "text; the part and the key literals", _part_of_url(False)),
-)
-TEXT_CALLS = {
-    shown.partition("(")[0]: Construct(shown, types, translate, ("this", "expressions"))
-    for shown, types, translate in _CALLS
-}
-"""By the name of the function, which sqlglot leaves as it is written."""
+for _more in ("", ", word"):
+    add(f"parse_url(text, word{_more})", "string", partial(_part_of_url, fails=True))
+    add(f"try_parse_url(text, word{_more})", "string", partial(_part_of_url, fails=False))

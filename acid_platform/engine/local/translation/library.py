@@ -1,22 +1,21 @@
 """Functions of Spark by the name and the arguments that were written: a line for each signature.
 
 Each line was computed in both engines over values of all its types (tests/engine/local). A call
-that no line accepts is not translated.
+that no line accepts is not translated. Those of arrays and maps, of dates, of patterns, of JSON and
+URLs, and the aggregates have modules of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 from sqlglot import exp
 
-from acid_platform.engine.local.translation import arithmetic, arrays
+from acid_platform.engine.local.translation import arithmetic
 from acid_platform.engine.local.translation import computed_calls as computed
 from acid_platform.engine.local.translation.casts import Typed, cast, compared
-from acid_platform.engine.local.translation.dates import floored, moment_of, shifted
 from acid_platform.engine.local.translation.duckdb_sql import (
     BIGINT,
-    BOOLEAN,
     INT,
     STRING,
     decimal,
@@ -24,41 +23,8 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     spark_name,
     text,
 )
-from acid_platform.engine.local.translation.functions import arguments_of
-from acid_platform.engine.local.translation.json_urls import variant_part
-from acid_platform.engine.local.translation.number_formats import as_text, read_number
-from acid_platform.engine.local.translation.signatures import STRINGS, Signature, refused
-
-SIGNATURES: dict[str, list[Signature]] = {}
-
-
-def _(call: str, gives: str, sql: str | Callable[..., Typed]) -> None:
-    """Adds a signature; a name that starts with `a|b` has the synonym b."""
-    names, _, kinds = call.rstrip(")").partition("(")
-    for name in names.split("|"):
-        takes = tuple(kinds.split(", ")) if kinds else ()
-        SIGNATURES.setdefault(name, []).append(Signature(name, takes, gives, sql))
-
-
-def library_call(node: exp.Expr, value: Callable[[exp.Expr], Typed]) -> Typed | None:
-    """The call by the first signature that takes its arguments; None if the table has no such name.
-
-    Raises NeedsSpark if it has the name for other arguments.
-    """
-    written = arguments_of(node)
-    if written is None or written[0] not in SIGNATURES:
-        return None
-    return call(written[0], *map(value, written[1]))
-
-
-def call(name: str, *values: Typed) -> Typed:
-    """The call of a function of the table. Raises NeedsSpark."""
-    for signature in SIGNATURES[name]:
-        fitted = signature.fitted(values)
-        if fitted is not None:
-            return signature.call(fitted)
-    raise refused(name, values)
-
+from acid_platform.engine.local.translation.signatures import add as _
+from acid_platform.engine.local.translation.signatures import called
 
 _ROUNDED = needs_spark("a number that C and Java may round differently")
 """For functions of doubles: what is exact is computed, any other value is Spark's."""
@@ -92,9 +58,8 @@ _("char|chr(bigint)", "string",
   "CASE WHEN {0} < 0 THEN '' ELSE chr(CAST({0} % 256 AS INTEGER)) END")
 _("concat_ws(string, string*)", "string", "concat_ws({all}, NULL)")
 _("concat()", "string", "''")
-_("concat(array, array*)", "", lambda *parts: arrays.concatenated(parts))
-_("concat(bytes, bytes*)", "binary", computed.joined("binary"))
-_("concat(string, string*)", "string", computed.joined("string"))
+_("concat(bytes, bytes*)", "", computed.joined)
+_("concat(string, string*)", "", computed.joined)
 _("contains(bytes, bytes)", "boolean", "contains(hex({0}), hex({1}))")
 _("startswith(bytes, bytes)", "boolean", "starts_with(hex({0}), hex({1}))")
 _("endswith(bytes, bytes)", "boolean", "ends_with(hex({0}), hex({1}))")
@@ -161,7 +126,7 @@ _("validate_utf8(bytes)", "string",
   "CASE WHEN acid_is_utf8({0}) THEN acid_valid_utf8({0}) WHEN {0} IS NOT NULL THEN "
   + needs_spark("bytes that are no UTF-8") + " END")
 # --- bytes and hashes -----------------------------------------------------------------------------
-_("base64(binary)", "string", "acid_base64_text({0})")
+_("base64(binary)", "string", "base64({0})")
 _("to_base32(binary)", "string", "acid_base32_text({0})")
 _("unbase64(text)", "binary", "acid_unbase64({0})")
 _("bin(bigint)", "string", "bin({0})")
@@ -182,7 +147,7 @@ _("hmac(binary, binary, word)", "binary", "acid_hmac_of({all})")
 _("hash(any, any*)", "int", lambda *values: computed.hashed_values('hash', INT, values))
 _("xxhash64(any, any*)", "bigint", lambda *values: computed.hashed_values('xx', BIGINT, values))
 _("bit_count(boolean)", "int", "CAST({0} AS INTEGER)")
-_("bit_count(bigint)", "int", "acid_bit_count({0})")
+_("bit_count(bigint)", "int", "bit_count({0})")
 _("getbit|bit_get(bigint, digits)", "tinyint", computed.bit_at)
 for _name, _sign, _word in (
     ("shiftleft", "<<", "left"),
@@ -239,7 +204,7 @@ _("format_number(bigint, integer)", "string",
 _("format_number(decimal, integer)", "string", computed.grouped_digits)
 _("format_number(double, integer)", "string", "acid_format_double({all})")
 _("width_bucket(double, double, double, bigint)", "bigint", "acid_width_bucket({all})")
-_("abs(number)", "", computed.absolute)
+_("abs(number)", "", arithmetic.absolute)
 _("isnan(double)", "boolean", "coalesce(isnan({0}), false)")
 for _name in ("ceil", "ceiling", "floor"):
     _word = _name.removesuffix("ing")
@@ -247,7 +212,7 @@ for _name in ("ceil", "ceiling", "floor"):
     _(f"{_name}(decimal)", "", lambda a, word=_word: computed.whole_of_decimal(a, word))
     _(f"{_name}(double)", "bigint", computed.whole_of_double(_word))
     _(f"{_name}(decimal, digits)", "", lambda a, to, word=_word: computed.rounded_to(a, to, word))
-_("round(decimal)", "", lambda a: arithmetic.rounded(a, 0))
+_("round(decimal)", "", lambda a: computed.rounded_to(a, None, "round"))
 _("round(decimal, digits)", "", lambda a, to: computed.rounded_to(a, to, "round"))
 _("round(integer)", "int", "{0}")
 _("round(long)", "bigint", "{0}")
@@ -266,10 +231,10 @@ _("negative(number)", "", arithmetic.negated)
 _("positive(number)", "0", "{0}")
 _("pmod(number, number)", "", computed.positive_rest)
 _("bround(decimal, digits)", "", lambda a, to: computed.rounded_to(a, to, "bround"))
-_("to_number|try_to_number(text, word)", "", read_number)
-_("to_char|to_varchar(any, word)", "", as_text)
-_("try_add(day, int)", "", lambda a, b: call("date_add", a, b))
-_("try_subtract(day, int)", "", lambda a, b: call("date_sub", a, b))
+_("to_number|try_to_number(text, word)", "", computed.read_number)
+_("to_char|to_varchar(any, word)", "", computed.as_text)
+_("try_add(day, int)", "", lambda a, b: called("date_add", a, b))
+_("try_subtract(day, int)", "", lambda a, b: called("date_sub", a, b))
 _("try_add(any, interval)", "", lambda a, by: computed.tried_move(a, by, False))
 _("try_subtract(any, interval)", "", lambda a, by: computed.tried_move(a, by, True))
 _("time_bucket(interval, moment)", "timestamp", computed.bucket_of)
@@ -301,61 +266,27 @@ _("parse_json(text)", "variant", "acid_variant({0})")
 _("is_valid_variant(variant)", "boolean", "CASE WHEN {0} IS NOT NULL THEN true END")
 _("is_variant_null(variant)", "boolean", "coalesce(json_type({0}) = 'NULL', false)")
 _("schema_of_variant(variant)", "string", "acid_variant_schema({0})")
-_("variant_get|try_variant_get(variant, word)", "variant", variant_part)
-_("variant_get|try_variant_get(variant, word, word)", "", variant_part)
-# --- patterns -------------------------------------------------------------------------------------
-_("regexp|rlike|regexp_like(text, word)", "boolean",
-  computed.by_pattern('regexp_matches({}, {})', BOOLEAN))
-_("regexp_count(text, word)", "int",
-  computed.by_pattern('CAST(len(regexp_extract_all({}, {})) AS INTEGER)', INT))
-_("regexp_substr(text, word)", "string",
-  computed.by_pattern('list_extract(regexp_extract_all({}, {}), 1)', STRING))
-_("regexp_instr(text, word)", "int", computed.found_at)
-_("regexp_extract_all(text, word)", "strings", lambda a, p: computed.all_groups(a, p, 1))
-_("regexp_extract_all(text, word, digits)", "strings",
-  lambda a, p, group: computed.all_groups(a, p, group.literal))
-_("split(text, word)", "strings",
-  computed.by_pattern('string_split_regex({}, {})', STRINGS))
-_("split(text, word, digits)", "strings", computed.split_by)
+# --- formats --------------------------------------------------------------------------------------
 _("to_binary|try_to_binary(text, word)", "binary", computed.as_binary)
 _("format_string|printf(word, any*)", "string", computed.printed_format)
-_("like(text, word)", "boolean", lambda a, p: computed.like_pattern(a, p, '\\'))
-_("ilike(text, word)", "boolean", lambda a, p: computed.ilike_pattern(a, p, '\\'))
-# --- dates and timestamps -------------------------------------------------------------------------
-for _name, _part in {
-    "year": "year({0})", "quarter": "quarter({0})", "month": "month({0})",
-    "weekofyear": "week({0})",
-    "day|dayofmonth": "day({0})", "dayofweek": "dayofweek({0}) + 1", "dayofyear": "dayofyear({0})",
-    "weekday": "isodow({0}) - 1",
-}.items():
-    _(f"{_name}(date)", "int", _part)
-for _name in ("hour", "minute", "second"):
-    _(f"{_name}(timestamp)", "int", f"{_name}({{0}})")
-_("last_day(date)", "date", "last_day({0})")
-_("date_add(date, int)", "date", shifted("{0} + {1}", "days"))
-_("date_sub(date, int)", "date", shifted("{0} - {1}", "days"))
-_("add_months(date, int)", "date", shifted("CAST({0} + to_months({1}) AS DATE)", "months"))
-_("date_diff(date, date)", "int", "{0} - {1}")
-_("date_from_unix_date(int)", "date",
-  shifted("DATE '1970-01-01' + {0}", "days").replace("{1}", "{0}"))
-_("unix_date(day)", "int", "{0} - DATE '1970-01-01'")
-_("dayname(date)", "string", "strftime({0}, '%a')")
-_("monthname(date)", "string", "strftime({0}, '%b')")
-_("unix_seconds(moment)", "bigint", floored("epoch_us({0})", 1_000_000))
-_("unix_millis(moment)", "bigint", floored("epoch_us({0})", 1000))
-_("unix_micros(moment)", "bigint", "epoch_us({0})")
-_("timestamp_seconds(integral)", "timestamp", moment_of(1_000_000))
-_("timestamp_seconds(decimal)", "timestamp", computed.moment_of_decimal)
-_("timestamp_millis(integral)", "timestamp", moment_of(1000))
-_("timestamp_micros(integral)", "timestamp", moment_of(1))
 # --- conditions and NULL --------------------------------------------------------------------------
 _("isnull(any)", "boolean", "{0} IS NULL")
 _("isnotnull(any)", "boolean", "{0} IS NOT NULL")
 _("equal_null(any, any)", "boolean", lambda a, b: compared('IS NOT DISTINCT FROM', a, b))
-_("nanvl(number, number)", "", computed.unless_nan)
-_("nullifzero(any)", "0", computed.null_if_zero)
+_("nanvl(wide, wide)", "double", "CASE WHEN isnan({0}) THEN {1} ELSE {0} END")
+_("nullifzero(number)", "0", "nullif({0}, 0)")
 _("zeroifnull(any)", "", computed.zero_for_null)
 _("typeof(any)", "string", lambda a: Typed(text(spark_name(a.type)), STRING))
 _("assert_true(boolean)", "void", computed.asserted)
+_("if(boolean, T, T)", "", lambda test, a, b: Typed(
+    f"(CASE WHEN {test.sql} THEN {a.sql} ELSE {b.sql} END)", a.type))
+_("coalesce(T, T*)", "", computed.first_known)
+_("nvl|ifnull(T, T)", "", computed.first_known)
+_("nvl2(any, T, T)", "", lambda test, a, b: Typed(
+    f"(CASE WHEN ({test.sql} IS NOT NULL) THEN {a.sql} ELSE {b.sql} END)", a.type))
+_("nullif(any, any)", "", lambda a, b: Typed(
+    f"(CASE WHEN {compared('=', a, b).sql} THEN NULL ELSE {a.sql} END)", a.type))
+for _name in ("greatest", "least"):
+    _(f"{_name}(T, T, T*)", "", partial(computed.extreme, _name))
 _("collation(text)", "string", "'SYSTEM.BUILTIN.UTF8_BINARY'")
 # fmt: on

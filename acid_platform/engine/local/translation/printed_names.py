@@ -10,9 +10,9 @@ from sqlglot import exp
 
 from acid_platform.engine.local.translation import arithmetic
 from acid_platform.engine.local.translation.casts import ntz_text
+from acid_platform.engine.local.translation.dates import interval_of, is_interval
 from acid_platform.engine.local.translation.duckdb_sql import take_room
-from acid_platform.engine.local.translation.functions import arguments_of, calls_of
-from acid_platform.engine.local.translation.intervals import interval_of, is_interval
+from acid_platform.engine.local.translation.functions import arguments_of, call_of
 from acid_platform.errors import InvalidExpression, NeedsSpark
 from acid_platform.predicates import literals
 from acid_platform.predicates.grammar import (
@@ -49,62 +49,62 @@ _UPPER = re.compile(
 )
 """Calls whose name Spark writes in upper case."""
 _FORMS = {
-    "trim both/1": "=trim({0})", "trim both/2": "=TRIM(BOTH {0} FROM {1})",
-    "trim leading/1": "=ltrim({0})", "trim leading/2": "=TRIM(LEADING {0} FROM {1})",
-    "trim trailing/1": "=rtrim({0})", "trim trailing/2": "=TRIM(TRAILING {0} FROM {1})",
-    "ltrim/2": "=TRIM(LEADING {0} FROM {1})", "rtrim/2": "=TRIM(TRAILING {0} FROM {1})",
-    "instr/3": "{all}, 1", "locate/2": "{all}, 1", "position/2": "{all}, 1", "lpad/2": "{all},  ",
-    "rpad/2": "{all},  ", "mask/1": "{0}, X, x, n, NULL", "mask/2": "{all}, x, n, NULL",
-    "mask/3": "{all}, n, NULL", "mask/4": "{all}, NULL", "overlay/3": "{all}, -1",
-    "replace/2": "{all}, ", "substr/2": "{all}, 2147483647", "substring/2": "{all}, 2147483647",
-    "hmac/2": "{all}, SHA-256", "<</2": "=({0} << {1})", ">>/2": "=({0} >> {1})",
-    ">>>/2": "=({0} >>> {1})", "round/1": "{0}, 0", "like/2": "={0} LIKE {1}",
-    "isnull/1": "=({0} IS NULL)", "isnotnull/1": "=({0} IS NOT NULL)",
-    "aes_decrypt/2": "{all}, GCM, DEFAULT, ", "aes_decrypt/3": "{all}, DEFAULT, ",
-    "aes_decrypt/4": "{all}, ", "aes_encrypt/2": "{all}, GCM, DEFAULT, , ",
-    "aes_encrypt/3": "{all}, DEFAULT, , ", "aes_encrypt/4": "{all}, , ", "aes_encrypt/5": "{all}, ",
-    "try_aes_decrypt/2": "{all}, GCM, DEFAULT, ", "try_aes_decrypt/3": "{all}, DEFAULT, ",
-    "any_value/2": "{0}", "first/2": "{0}", "first_value/2": "{0}", "last/2": "{0}",
-    "last_value/2": "{0}", "approx_top_k/1": "{0}, 5, 10000", "approx_top_k/2": "{all}, 10000",
-    "approx_top_k_accumulate/1": "{0}, 10000", "approx_top_k_estimate/1": "{0}, 5",
-    "array_agg/1": "=collect_list({0})", "ceil/1": "=CEIL({0})",
-    "floor/1": "=FLOOR({0})", "curdate/0": "=current_date()",
-    "current_database/0": "=current_schema()", "dateadd/2": "=date_add({all})",
-    "dateadd/3": "?", "date_diff/3": "?", "datediff/3": "?", "timestampadd/3": "?",
-    "timestampdiff/3": "?", "datepart/2": "{0} FROM {1}", "explode/1": "=col",
-    "explode_outer/1": "=col", "from_csv/2": "{0}", "from_csv/3": "{0}", "from_json/2": "{0}",
-    "from_json/3": "{0}", "from_xml/2": "{0}", "from_xml/3": "{0}", "to_csv/2": "{0}",
-    "to_json/2": "{0}", "to_xml/2": "{0}", "schema_of_json/2": "{0}", "schema_of_csv/2": "{0}",
-    "schema_of_xml/2": "{0}", "from_unixtime/1": "{0}, yyyy-MM-dd HH:mm:ss",
-        "lag/1": "{0}, 1, NULL",
-    "lag/2": "{all}, NULL", "lead/1": "{0}, 1, NULL", "lead/2": "{all}, NULL",
-    "listagg/1": "{0}, NULL", "string_agg/1": "{0}, NULL", "log/1": "=LOG(E(), {0})",
-    "log/2": "=LOG({all})", "make_dt_interval/1": "{all}, 0, 0, 0.000000",
-    "make_dt_interval/2": "{all}, 0, 0.000000", "make_dt_interval/3": "{all}, 0.000000",
-    **{f"{word}make_interval/{n}": "{all}" + ", 0" * (6 - n) + ", 0.000000"
-       for word in ("", "try_") for n in range(1, 7)},
-    "make_ym_interval/1": "{0}, 0", "mode/2": "?", "months_between/2": "{all}, true",
-    "percentile/2": "{all}, 1", "percentile_approx/2": "{all}, 10000",
-    "approx_percentile/2": "{all}, 10000", "mode/1": "{0}",
-    "positive/1": "=(+ {0})", "random/0": "=rand()",
-    "random/1": "=rand({0})", "regexp_instr/2": "{all}, 0", "regexp_replace/3": "{all}, 1",
-    "regexp_extract/2": "{all}, 1", "regexp_extract_all/2": "{all}, 1", "regexp_substr/2": "{all}",
-    "sort_array/1": "{0}, true", "sentences/1": "{0}, , ", "sentences/2": "{all}, ",
-    "split/2": "{all}, -1",
-    "str_to_map/1": "{0}, ,, :",
-    "str_to_map/2": "{all}, :", "to_varchar/2": "?", "to_char/2": "?",
-    "try_variant_get/3": "{0}, {1}", "variant_get/3": "{0}, {1}", "raise_error/1": "?",
-    "unix_timestamp/0": "current_timestamp(), yyyy-MM-dd HH:mm:ss",
-    "assert_true/1": "{0}, '{0}' is not true!",
-    "unix_timestamp/1": "{0}, yyyy-MM-dd HH:mm:ss", "to_unix_timestamp/1":
-    "{0}, yyyy-MM-dd HH:mm:ss", "try_make_timestamp/7": "?", "make_timestamp/7": "?",
-    **dict.fromkeys(("aggregate/3", "reduce/3"),
-                    "{all}, lambdafunction(namedlambdavariable(), namedlambdavariable())"),
-    "array_sort/1": "{0}, lambdafunction((IF((({v} IS NULL) AND ({v} IS NULL)), 0, (IF(({v} IS"
-    " NULL), 1, (IF(({v} IS NULL), -1, (IF(({v} < {v}), -1, (IF(({v} > {v}), 1, 0)))))))))),"
-    " {v}, {v})",
-    "time_bucket/2": "{all}, TIMESTAMP '1970-01-01 00:00:00'",
-    **dict.fromkeys(("current_time/0",), "?"),
+    call: form
+    for form, calls in {
+        "=trim({0})": "trim both/1",
+        "=TRIM(BOTH {0} FROM {1})": "trim both/2",
+        "=ltrim({0})": "trim leading/1",
+        "=TRIM(LEADING {0} FROM {1})": "trim leading/2, ltrim/2",
+        "=rtrim({0})": "trim trailing/1",
+        "=TRIM(TRAILING {0} FROM {1})": "trim trailing/2, rtrim/2",
+        "{all}, 1": "instr/3, locate/2, position/2, percentile/2, regexp_replace/3, "
+            "regexp_extract/2, regexp_extract_all/2",
+        "{all},  ": "lpad/2, rpad/2",
+        "{0}, X, x, n, NULL": "mask/1",
+        "{all}, x, n, NULL": "mask/2",
+        "{all}, n, NULL": "mask/3",
+        "{all}, NULL": "mask/4, lag/2, lead/2",
+        "{all}, -1": "overlay/3, split/2",
+        "{all}, ": "replace/2",
+        "{all}, 2147483647": "substr/2, substring/2",
+        "{all}, SHA-256": "hmac/2",
+        "=({0} << {1})": "<</2",
+        "=({0} >> {1})": ">>/2",
+        "=({0} >>> {1})": ">>>/2",
+        "{0}, 0": "round/1",
+        "={0} LIKE {1}": "like/2",
+        "=({0} IS NULL)": "isnull/1",
+        "=({0} IS NOT NULL)": "isnotnull/1",
+        "{0}": "any_value/2, first/2, first_value/2, last/2, last_value/2, to_json/2, mode/1",
+        "=collect_list({0})": "array_agg/1",
+        "=CEIL({0})": "ceil/1",
+        "=FLOOR({0})": "floor/1",
+        "=current_date()": "curdate/0",
+        "=date_add({all})": "dateadd/2",
+        "?": "dateadd/3, date_diff/3, datediff/3, timestampadd/3, timestampdiff/3, mode/2, "
+            "to_varchar/2, to_char/2",
+        "{0} FROM {1}": "datepart/2",
+        "{0}, yyyy-MM-dd HH:mm:ss": "from_unixtime/1, unix_timestamp/1, to_unix_timestamp/1",
+        "{0}, 1, NULL": "lag/1, lead/1",
+        "{0}, NULL": "listagg/1, string_agg/1",
+        "=LOG(E(), {0})": "log/1",
+        "{all}, true": "months_between/2",
+        "{all}, 10000": "percentile_approx/2, approx_percentile/2",
+        "=(+ {0})": "positive/1",
+        "{all}, 0": "regexp_instr/2",
+        "{0}, true": "sort_array/1",
+        "{0}, ,, :": "str_to_map/1",
+        "{all}, :": "str_to_map/2",
+        "{0}, {1}": "try_variant_get/3, variant_get/3",
+        "{0}, '{0}' is not true!": "assert_true/1",
+        "{all}, lambdafunction(namedlambdavariable(), namedlambdavariable())":
+            "aggregate/3, reduce/3",
+        "{0}, lambdafunction((IF((({v} IS NULL) AND ({v} IS NULL)), 0, (IF(({v} IS NULL), 1,"
+        " (IF(({v} IS NULL), -1, (IF(({v} < {v}), -1, (IF(({v} > {v}), 1, 0)))))))))), {v}, {v})":
+            "array_sort/1",
+        "{all}, TIMESTAMP '1970-01-01 00:00:00'": "time_bucket/2",
+    }.items()
+    for call in calls.split(", ")
 }  # fmt: skip
 """The parts in parentheses, by name and number of arguments, where they are not those written;
 with `=` the whole name, and `?` where Spark decides by their types."""
@@ -216,10 +216,8 @@ def _name_of(node: exp.Expr) -> str:
             return interval.printed
     written = arguments_of(node)
     if written is None:
-        return _entry_name(node)
+        return _within_group(node)
     called, arguments = written
-    if _UNNAMED.fullmatch(called):
-        raise _unknown(node)
     return _call_name(node, called, arguments)
 
 
@@ -254,10 +252,6 @@ def _form(called: str, arguments: Sequence[exp.Expr]) -> str:
     return _FORMS.get(f"{called}/{len(arguments)}", "{all}")
 
 
-_UNNAMED = re.compile(
-    r"variant_strip_nulls|tuple_.*|(try_)?variant_set|localtime|hll_.*|theta_.*|st_.*"
-)
-"""Calls of which nothing here knows the names."""
 _CASTS = (None, "cast", "try_cast", "int", "bigint", "smallint", "tinyint", "string", "boolean",
           "float", "double", "decimal", "date", "timestamp", "binary")  # fmt: skip
 """What a node for CAST was written as: with `::`, as a literal of a type, or as a call."""
@@ -298,7 +292,6 @@ def _window(node: exp.Window) -> str:
 
 def _lambda(node: exp.Lambda) -> str:
     parameters = {parameter.name.lower() for parameter in node.expressions}
-    body = node.this.copy()
 
     def renamed(part: exp.Expr) -> exp.Expr:
         if isinstance(part, exp.Identifier) and part.name.lower() in parameters:
@@ -311,14 +304,12 @@ def _lambda(node: exp.Lambda) -> str:
         plain = isinstance(part, exp.Column) and len(part.parts) == 1
         if plain and part.name.lower() in parameters:
             return exp.Anonymous(this="namedlambdavariable")
-        for name in (ARGUMENTS,):
-            if name in part.meta:
-                part.meta[name] = Written(
-                    each.copy().transform(renamed) for each in part.meta[name]
-                )
+        if ARGUMENTS in part.meta:
+            given = (each.copy().transform(renamed) for each in part.meta[ARGUMENTS])
+            part.meta[ARGUMENTS] = Written(given)
         return part
 
-    body = body.transform(renamed)
+    body = node.this.copy().transform(renamed)
     variables = ", ".join("namedlambdavariable()" for _ in node.expressions)
     return f"lambdafunction({name_of(body)}, {variables})"
 
@@ -415,17 +406,19 @@ def _type_name(kind: exp.DataType) -> str:
     return f"{name}(10,0)" if name == "DECIMAL" else name
 
 
-def _entry_name(node: exp.Expr) -> str:
-    """The name of a call that functions.py has."""
-    for function, arguments in calls_of(node):
-        names = {letter: name_of(argument) for letter, argument in arguments.items()}
-        pieces = _LETTER.split(function.column or function.call)
-        name = "".join(names.get(piece, piece) for piece in pieces)
-        return name
-    raise _unknown(node)
-
-
-_LETTER = re.compile(r"\b([a-g])\b")
+def _within_group(node: exp.Expr) -> str:
+    call = call_of(node) if isinstance(node, exp.WithinGroup | exp.GroupConcat) else None
+    if call is None:
+        raise _unknown(node)
+    word, _, way = call[0].partition(" within")
+    key, *arguments = map(name_of, call[1])
+    if word == "mode":  # which Spark turns around
+        return f"mode() WITHIN GROUP (ORDER BY {key}{'' if way else ' DESC'})"
+    order = f"{key}{way.upper()}"
+    if word == "listagg":
+        order = f"{key} {'DESC NULLS LAST' if way else 'ASC NULLS FIRST'}"
+        arguments = [key, "NULL"]
+    return f"{word}({', '.join(arguments)}) WITHIN GROUP (ORDER BY {order})"
 
 
 def _names(*nodes: exp.Expr) -> str:

@@ -7,11 +7,10 @@ from itertools import chain, combinations
 
 from sqlglot import exp
 
-from acid_platform.engine.local.translation.aggregates import AGGREGATES
 from acid_platform.engine.local.translation.casts import Typed
 from acid_platform.engine.local.translation.column_names import NameScope, ScopeColumn
 from acid_platform.engine.local.translation.duckdb_sql import ordered, spark_name
-from acid_platform.engine.local.translation.functions import calls_of
+from acid_platform.engine.local.translation.functions import is_aggregate
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import HiveType
 from acid_platform.predicates.grammar import SIGNED
@@ -217,8 +216,6 @@ def aggregated(node: exp.Expr | ScopeColumn | None) -> bool:
         parts = [*node.this.iter_expressions(), *(v for k, v in node.args.items() if k != "this")]
         inner = chain.from_iterable(part if isinstance(part, list) else [part] for part in parts)
         return any(aggregated(part) for part in inner)
-    if isinstance(node, exp.AggFunc) or any(
-        function in AGGREGATES for function, _ in calls_of(node)
-    ):
+    if isinstance(node, exp.AggFunc) or is_aggregate(node):
         return True
     return any(map(aggregated, node.iter_expressions()))

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
-from acid_platform.engine.local.translation.aggregates import AGGREGATES
-from acid_platform.engine.local.translation.casts import Typed, cast
+from acid_platform.engine.local.translation.casts import Typed
 from acid_platform.engine.local.translation.duckdb_sql import (
     BIGINT,
     BOOLEAN,
-    DOUBLE,
-    INT,
     TINYINT,
     duckdb_type,
     needs_spark,
@@ -22,40 +19,24 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     ordered,
     spark_name,
     translating,
-    wider,
 )
 from acid_platform.engine.local.translation.expressions import Translator, may_fail
+from acid_platform.engine.local.translation.functions import arguments_of
 from acid_platform.engine.local.translation.query_clauses import (
     QueryBlock,
     direction,
     require_parts,
     sortable,
 )
-from acid_platform.engine.local.translation.signatures import Function
+from acid_platform.engine.local.translation.signatures import SIGNATURES, called
 from acid_platform.errors import InvalidExpression, NeedsSpark
 from acid_platform.layout.types import of_value
 
 if TYPE_CHECKING:
     from acid_platform.engine.local.translation.selects import Select
 
-RANKS: dict[type[exp.Expr], str] = {
-    exp.RowNumber: "row_number",
-    exp.Rank: "rank",
-    exp.DenseRank: "dense_rank",
-    exp.PercentRank: "percent_rank",
-    exp.CumeDist: "cume_dist",
-}
-"""Their arguments, if they have any, mean nothing in Spark."""
-SHIFTS: dict[type[exp.Expr], str] = {exp.Lag: "lag", exp.Lead: "lead"}
-ENDS: dict[type[exp.Expr], str] = {
-    exp.FirstValue: "first_value",
-    exp.First: "first_value",
-    exp.AnyValue: "first_value",
-    exp.LastValue: "last_value",
-    exp.Last: "last_value",
-    exp.NthValue: "nth_value",
-}
-
+FRAMED = ("first", "first_value", "any_value", "last", "last_value", "nth_value")
+"""Functions of windows alone that take a frame."""
 OF_WHOLE_PARTITIONS = frozenset(
     ("listagg", "median", "mode", "percentile", "percentile_cont", "percentile_disc", "string_agg")
 )
@@ -149,8 +130,10 @@ class Expressions(Translator):
         if not self.aggregates:
             raise NeedsSpark(f"{name} here")
 
-    def argument(self, function: Function, node: exp.Expr) -> Typed:
-        value = (self._inside() if function in AGGREGATES else self).value(node)
+    def argument(self, node: exp.Expr, aggregate: bool) -> Typed:
+        if not aggregate:
+            return super().argument(node, aggregate)
+        value = self._inside().value(node)
         if self.filter and may_fail(value.sql):  # DuckDB computes it of the other rows, too
             return replace(value, sql=f"(CASE WHEN {self.filter} THEN {value.sql} END)")
         return value
@@ -176,7 +159,7 @@ class Expressions(Translator):
         grouped = self.select.grouped
         plain = Expressions(self.select, aggregates=grouped, queries="window")
         over = self._over(node, plain)
-        value = _ranked(node, over) or _shifted(node, over, plain)
+        value = _of_window(node, over, plain)
         if value is not None:
             return value
         if node.this.find(exp.Distinct):
@@ -309,54 +292,20 @@ def _is_frame(spec: exp.WindowSpec, ordered: bool) -> bool:
     return bounds[0] >= bounds[1] if sides == {"PRECEDING"} else bounds[0] <= bounds[1]
 
 
-def _ranked(window: exp.Window, clause: str) -> Typed | None:
-    """`row_number()`, `ntile(n)` and the like; None for other functions."""
-    node = window.this
-    if isinstance(node, exp.Ntile):
-        count = node.this
-        if not isinstance(count, exp.Literal) or not count.this.isdigit() or not int(count.this):
-            raise NeedsSpark(window.sql("spark"))
-        name, argument, kind = "ntile", count.this, INT
-    elif type(node) in RANKS:
-        name, argument = RANKS[type(node)], ""
-        kind = DOUBLE if name in ("percent_rank", "cume_dist") else INT
-    else:
+def _of_window(window: exp.Window, over: str, plain: Expressions) -> Typed | None:
+    """`row_number()`, `lag` and the like; None for what is an aggregate elsewhere."""
+    call, nulls = arguments_of(window.this), ""
+    if isinstance(window.this, exp.IgnoreNulls | exp.RespectNulls):
+        nulls = " IGNORE NULLS" if isinstance(window.this, exp.IgnoreNulls) else ""
+        call = arguments_of(window.this.this) or (call and (call[0], call[1][:1]))
+    if call is None or f"over {call[0]}" not in SIGNATURES:
         return None
-    if window.args.get("spec") or (isinstance(node, exp.RowNumber) and node.args.get("this")):
+    if not window.args.get("order") or (window.args.get("spec") and call[0] not in FRAMED):
+        raise NeedsSpark(f"{call[0]} without ORDER BY, or with a frame")
+    value = called(f"over {call[0]}", *map(plain.value, call[1]), over=over)
+    if nulls and "{nulls}" not in value.sql:
         raise NeedsSpark(window.sql("spark"))
-    _require_order(window)
-    return Typed(f"CAST({name}({argument}){clause} AS {duckdb_type(kind)})", kind)
-
-
-def _shifted(window: exp.Window, clause: str, plain: Expressions) -> Typed | None:
-    """`lag`, `lead`, `first_value`, `nth_value` and the like; None for other functions."""
-    node, nulls = window.this, ""
-    if isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
-        nulls = " IGNORE NULLS" if isinstance(node, exp.IgnoreNulls) else ""
-        node = node.this
-    name = {**SHIFTS, **ENDS}.get(type(node))
-    if name is None:
-        return None
-    _require_order(window)
-    if not {part for part, set_to in node.args.items() if set_to} <= {"this", "offset", "default"}:
-        raise NeedsSpark(window.sql("spark"))
-    column = plain.value(node.this)
-    arguments = [column.sql]
-    offset = node.args.get("offset")
-    if offset is not None:
-        arguments.append(_offset(offset, name))
-    if type(node) in SHIFTS:
-        if window.args.get("spec"):
-            raise NeedsSpark(f"{name} with a frame")
-        if node.args.get("default") is not None:
-            default = plain.value(node.args["default"])
-            if wider(column.type, default.type) != column.type:
-                raise NeedsSpark(f"{name} with a default of another type")
-            arguments.append(cast(default, column.type).sql)
-    elif name == "nth_value" and (offset is None or arguments[1] == "0"):
-        raise NeedsSpark(window.sql("spark"))
-    call = f"{name}({', '.join(arguments)}{nulls}){clause}"
-    return Typed(f"CAST({call} AS {duckdb_type(column.type)})", column.type)
+    return replace(value, sql=value.sql.replace("{nulls}", nulls))
 
 
 def _first_zero(window: exp.Window, value: Typed) -> Typed:
@@ -367,16 +316,3 @@ def _first_zero(window: exp.Window, value: Typed) -> Typed:
         raise NeedsSpark(window.sql("spark"))
     failure = needs_spark("which of the equal zeros is the first of a window")
     return replace(value, sql=f"(CASE WHEN {value.sql} = 0 THEN {failure} ELSE {value.sql} END)")
-
-
-def _offset(node: exp.Expr, name: str) -> str:
-    """A literal whole number, which may be negative but for `nth_value`."""
-    number = node.this if isinstance(node, exp.Neg) and name != "nth_value" else node
-    if not (isinstance(number, exp.Literal) and number.this.isdigit() and len(number.this) < 10):
-        raise NeedsSpark(f"{name} by anything but a literal")
-    return f"-{number.this}" if number is not node else str(number.this)
-
-
-def _require_order(window: exp.Window) -> None:
-    if not window.args.get("order"):
-        raise NeedsSpark("a window function without ORDER BY")

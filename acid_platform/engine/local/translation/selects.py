@@ -166,28 +166,26 @@ class Select:
     def _generated(self, item: exp.Expr) -> Iterator[tuple[str, ScopeColumn]]:
         """The columns of a call that makes rows, which stand beside those of FROM."""
         named = isinstance(item, exp.Alias | exp.Aliases)
-        call = generated(
-            Translator(self.relation.scope, self.queries.in_order), item.this if named else item
-        )
-        names = [name for name, _ in call.columns]
-        if named:
-            names = (
-                [item.alias]
-                if isinstance(item, exp.Alias)
-                else [name.name for name in item.expressions]
-            )
+        translator = Translator(self.relation.scope, self.queries.in_order)
+        call = generated(translator, item.this if named else item)
+        columns = call.type.children[0][1].children
+        names = [name for name, _ in columns]
+        if isinstance(item, exp.Alias):
+            names = [item.alias]
+        elif isinstance(item, exp.Aliases):
+            names = [name.name for name in item.expressions]
         count = sum(
             generator_name(part) is not None
             for other in self.node.expressions
             for part in other.find_all(exp.Func)
         )
-        if len(names) != len(call.columns) or count > 1 or self.node.args.get("group") is not None:
+        if len(names) != len(columns) or count > 1 or self.node.args.get("group") is not None:
             raise NeedsSpark(item.sql("spark"))
         alias = f"g{next(self.queries.numbers)}"
         rows = f"(SELECT unnest({call.sql}) AS e) AS {alias}"
         joined = f"{self.relation.sql} CROSS JOIN LATERAL {rows}" if self.relation.sql else rows
         self.relation = replace(self.relation, sql=joined, joined=True)
-        for position, (name, (_, kind)) in enumerate(zip(names, call.columns, strict=True)):
+        for position, (name, (_, kind)) in enumerate(zip(names, columns, strict=True)):
             yield name, ScopeColumn(name, kind, f"struct_extract({alias}.e, 'f{position}')")
 
     def _name(self, item: exp.Expr) -> str:

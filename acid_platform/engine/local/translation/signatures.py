@@ -1,11 +1,16 @@
-"""What an entry of the tables of functions is: Spark's call, its types, and DuckDB's SQL of it."""
+"""The table of functions: Spark's calls by the types that they take, and DuckDB's SQL of each.
+
+A row says a call with its kinds of arguments, the type of its result, its SQL, and which arguments
+give NULL where they are NULL. A call that no row takes is not translated.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import TypeVar
 
 from acid_platform.engine.local.translation.casts import Typed, cast
 from acid_platform.engine.local.translation.duckdb_sql import (
@@ -16,174 +21,133 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     DOUBLE,
     FLOAT,
     INT,
-    NTZ,
-    NUMERIC,
     SMALLINT,
     STRING,
     TIMESTAMP,
     TINYINT,
     VARIANT,
     VOID,
+    array_of,
     duckdb_type,
     ordered,
     spark_name,
     widest,
 )
 from acid_platform.errors import NeedsSpark
-from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType
+from acid_platform.layout.types import FLOATING, HiveType
 
-STRINGS = HiveType("array", (), (("element", STRING),))
-FLOATS = HiveType("array", (), (("element", FLOAT),))
-KINDS = {
-    "any": "any type",
-    "text": "text, or NULL",
-    "string": "text, and what becomes text by a cast: whole numbers, decimals, booleans, dates",
-    "bytes": "binary",
-    "binary": "binary, or text as UTF-8",
-    "int": "tinyint, smallint or int",
-    "integer": "int alone",
-    "long": "bigint",
-    "bigint": "any whole number, as a bigint",
-    "double": "any number, as a double",
-    "float": "double alone",
-    "fraction": "float or double, as a double",
-    "decimal": "decimal",
-    "number": "any number",
-    "boolean": "boolean",
-    "date": "a date, a timestamp as its date, or a text of one",
-    "timestamp": "a timestamp, a date as its midnight, or a text of one",
-    "day": "date alone",
-    "moment": "timestamp or timestamp_ntz",
-    "interval": "a literal interval",
-    "array": "arrays",
-    "floats": "arrays of float",
-    "real": "float alone",
-    "variant": "variant",
-    "same": "values of one type",
-    "word": "a literal text",
-    "option": "a literal character, or NULL",
-    "digits": "a literal whole number",
-    "count": "a literal whole number from 0 to 1,048,575",
-    "pad": "a literal text, not empty",
-    "condition": "boolean, and not NULL without a type",
-    "narrow": "tinyint, smallint or int, not NULL without a type",
-    "integral": "any whole number, not NULL without a type",
-    "ordered": "any type but arrays, maps and structs",
-    "exact": "as ordered, but no float and no double",
-    "exactly whole": "tinyint, smallint, int or NULL, as a bigint",
-    "small": "tinyint, smallint or int",
-    "exactly real": "a whole number of up to 32 bits, as a double",
-    "share": "a literal number from 0 to 1",
-    "shares": "a literal array of numbers from 0 to 1",
-    "null": "NULL without a type",
-    "accuracy": "a literal whole number, 4 or more",
+STRINGS, FLOATS = array_of(STRING), array_of(FLOAT)
+_SMALL = "tinyint smallint int"
+_WHOLE = f"{_SMALL} bigint"
+_NUMBER = f"{_WHOLE} decimal float double"
+_EXACT = f"{_WHOLE} decimal string boolean date timestamp timestamp_ntz binary"
+_TIME = "date timestamp timestamp_ntz string void"
+
+
+def _number_to_one(value: object) -> bool:
+    return isinstance(value, int | Decimal) and 0 <= value <= 1
+
+
+# fmt: off
+KINDS: dict[str, tuple[str, tuple[str, ...], HiveType | None, Callable[[Typed], bool]]] = {
+    name: (meaning, tuple(types.split()), becomes, test[0] if test else lambda _: True)
+    for name, meaning, types, becomes, *test in (
+        ("any", "any type", "", None),
+        ("text", "text, or NULL", "string void", STRING),
+        ("string", "text, and what becomes text by a cast: whole numbers, decimals, booleans,"
+         " dates", f"{_NUMBER} string boolean date timestamp void", STRING),
+        ("bytes", "binary", "binary", None),
+        ("binary", "binary, or text as UTF-8", "binary string void", BINARY),
+        ("int", "tinyint, smallint or int", f"{_SMALL} void", INT),
+        ("index", "tinyint, smallint or int, not NULL without a type", _SMALL, BIGINT),
+        ("integer", "int alone", "int", None),
+        ("long", "bigint", "bigint", None),
+        ("bigint", "any whole number, as a bigint", f"{_WHOLE} void", BIGINT),
+        ("double", "any number, as a double", f"{_NUMBER} void", DOUBLE),
+        ("float", "double alone", "double", None),
+        ("fraction", "float or double, as a double", "float double", DOUBLE),
+        ("wide", "a number but float, as a double", f"{_WHOLE} decimal double", DOUBLE),
+        ("decimal", "decimal", "decimal", None),
+        ("number", "any number", _NUMBER, None),
+        ("boolean", "boolean", "boolean void", BOOLEAN),
+        ("date", "a date, a timestamp as its date, or a text of one", _TIME, DATE),
+        ("timestamp", "a timestamp, a date as its midnight, or a text of one", _TIME, TIMESTAMP),
+        ("day", "date alone", "date", None),
+        ("when", "date or timestamp", "date timestamp", None),
+        ("moment", "timestamp or timestamp_ntz", "timestamp timestamp_ntz", TIMESTAMP),
+        ("interval", "a literal interval", "interval", None),
+        ("lambda", "a lambda", "lambda", None),
+        ("array", "arrays", "array", None),
+        ("map", "maps", "map", None),
+        ("key", "a key of the map, of the same type", _EXACT, None),
+        ("nested", "arrays, maps and structs", "array map struct", None),
+        ("T", "values that Spark brings into one type", "", None),
+        ("T[]", "arrays of such values", "array", None),
+        ("P", "as T, but neither NULL without a type nor float, double, array, map or struct",
+         _EXACT, None),
+        ("P[]", "arrays of such values", "array", None),
+        ("floats", "arrays of float", "array", None, lambda value: value.type == FLOATS),
+        ("strings", "arrays of text", "array", None, lambda value: value.type == STRINGS),
+        ("real", "float alone", "float", None),
+        ("variant", "variant", "variant void", VARIANT),
+        ("word", "a literal text", "", None, lambda value: isinstance(value.literal, str)),
+        ("option", "a literal character, or NULL", "string void", STRING,
+         lambda value: value.type == VOID or len(str(value.literal or "")) == 1),
+        ("digits", "a literal whole number", "", None,
+         lambda value: isinstance(value.literal, int)),
+        ("count", "a literal whole number from 0 to 1,048,575", "", None,
+         lambda value: isinstance(value.literal, int) and 0 <= value.literal < 1 << 20),
+        ("pad", "a literal text, not empty", "string", None,
+         lambda value: bool(value.literal)),
+        ("flag", "`true` or `false`", "boolean", None,
+         lambda value: value.sql in ("true", "false")),
+        ("condition", "boolean, and not NULL without a type", "boolean", None),
+        ("narrow", "tinyint, smallint or int, not NULL without a type", _SMALL, INT),
+        ("integral", "any whole number, not NULL without a type", _WHOLE, None),
+        ("ordered", "any type but arrays, maps and structs", f"{_EXACT} float double", None),
+        ("exact", "as ordered, but no float and no double", _EXACT, None),
+        ("exactly whole", "tinyint, smallint, int or NULL, as a bigint", f"{_SMALL} void", BIGINT),
+        ("small", "tinyint, smallint or int", _SMALL, None),
+        ("exactly real", "a whole number of up to 32 bits, as a double", _SMALL, DOUBLE),
+        ("share", "a literal number from 0 to 1", "", None,
+         lambda value: _number_to_one(value.literal)),
+        ("shares", "a literal array of numbers from 0 to 1", "array", None,
+         lambda value: isinstance(value.literal, tuple)
+         and all(map(_number_to_one, value.literal))),
+        ("null", "NULL without a type", "void", DOUBLE),
+        ("accuracy", "a literal whole number, 4 or more", "", None,
+         lambda value: isinstance(value.literal, int) and value.literal >= 4),
+    )
 }
-"""What an argument may be."""
+"""What an argument may be: in words, the types (all if none is said), the one to which Spark casts
+it, and what else has to be true of it."""
+# fmt: on
 
 
 def accepted(value: Typed, kind: str) -> Typed | None:
     """The value as a function takes it, cast as Spark casts arguments; None if it does not."""
-    own = value.type
-    whole = own.kind in INTEGRAL
-    if value.span is not None:
-        return value if kind == "interval" else None
+    _, types, becomes, fits = KINDS[kind]
+    own = value.type.kind
+    if (own not in types) if types else value.span is not None:
+        return None
+    if not fits(value):
+        return None
     match kind:
-        case "any":
-            return value
-        case "text" if own in (STRING, VOID):
-            return cast(value, STRING)
-        case "string" if not (own.nested or own == BINARY):
-            return cast(value, STRING)
-        case "bytes" if own == BINARY:
-            return value
-        case "binary" if own in (BINARY, VOID):
-            return cast(value, BINARY)
-        case "binary" if own == STRING:
+        case "binary" if own == "string":
             return Typed(f"encode({value.sql})", BINARY)
-        case "int" if (whole and own != BIGINT) or own == VOID:
-            return cast(value, INT)
-        case "exactly whole" if (whole and own != BIGINT) or own == VOID:
-            return cast(value, BIGINT)
-        case "small" if whole and own != BIGINT:
-            return value
-        case "narrow" if whole and own != BIGINT:
-            return cast(value, INT)
-        case "long" if own == BIGINT:
-            return value
-        case "integer" if own == INT:
-            return value
-        case "bigint" if whole or own == VOID:
-            return cast(value, BIGINT)
-        case "integral" if whole:
-            return value
-        case "double" if own.kind in (*NUMERIC, "void"):
-            return cast(value, DOUBLE)
-        case "float" if own == DOUBLE:
-            return value
-        case "fraction" if own.kind in FLOATING:
-            return cast(value, DOUBLE)
-        case "null" if own == VOID:
-            return cast(value, DOUBLE)
-        case "exactly real" if whole and own != BIGINT:
-            return cast(value, DOUBLE)
-        case "decimal" if own.kind == "decimal":
-            return value
-        case "boolean" if own in (BOOLEAN, VOID):
-            return cast(value, BOOLEAN)
-        case "condition" if own == BOOLEAN:
-            return value
-        case "number" if own.kind in NUMERIC:
-            return value
-        case "date" if own in (DATE, TIMESTAMP, NTZ, STRING, VOID):
-            return cast(value, DATE)
-        case "timestamp" if own in (DATE, TIMESTAMP, NTZ, STRING, VOID):
-            return cast(value, TIMESTAMP)
-        case "day" if own == DATE:
-            return value
-        case "moment" if own in (TIMESTAMP, NTZ):
-            return cast(value, TIMESTAMP)
-        case "array" if own.kind == "array":
-            return value
-        case "floats" if own == FLOATS:
-            return value
-        case "variant" if own in (VARIANT, VOID):
-            return cast(value, VARIANT)
-        case "real" if own == FLOAT:
-            return value
-        case "same" if not own.nested and own != VARIANT:
-            return value
-        case "ordered" if ordered(own):
-            return value
-        case "exact" if ordered(own) and own.kind not in FLOATING:
-            return value
-        case "option" if own == VOID or (
-            isinstance(value.literal, str) and len(value.literal) == 1
-        ):
-            return cast(value, STRING)
-        case "word" | "digits" if isinstance(value.literal, {"word": str, "digits": int}[kind]):
-            return value
-        case "count" if isinstance(value.literal, int) and 0 <= value.literal < 1 << 20:
-            return value
-        case "pad" if isinstance(value.literal, str) and value.literal:
-            return value
-        case "accuracy" if isinstance(value.literal, int) and value.literal >= 4:
-            return Typed(str(value.literal), own)
-        case "share" if isinstance(value.literal, int | Decimal) and 0 <= value.literal <= 1:
-            return Typed(str(value.literal), own)
-        case "shares" if isinstance(value.literal, tuple) and all(
-            0 <= share <= 1 for share in value.literal
-        ):
-            return Typed(f"[{', '.join(map(str, value.literal))}]", own)
-    return None
+        case "share" | "accuracy":
+            return Typed(str(value.literal), value.type)
+        case "shares" if isinstance(value.literal, tuple):
+            return Typed(f"[{', '.join(map(str, value.literal))}]", value.type)
+    return value if becomes is None else cast(value, becomes)
 
 
-# --- scalar functions -----------------------------------------------------------------------------
-
+_LITERAL = {name for name, (meaning, *_) in KINDS.items() if meaning.startswith("a literal")}
 _TYPES = {
     str(kind): kind
     for kind in (
         *(BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, FLOAT, INT, SMALLINT, STRING, TIMESTAMP, TINYINT),
-        VARIANT,
+        *(VARIANT, VOID),
     )
 } | {"strings": STRINGS, "floats": FLOATS}
 WANTED: set[str] = set()
@@ -195,106 +159,147 @@ _BATCH = re.compile(r"\bacid_\w+(?=\()")
 class Signature:
     """A call with arguments of these kinds, and its SQL, where {0} is the first argument.
 
-    `gives` is a type, or the number of the argument that has it. A last kind with `*` takes any
-    number of arguments.
+    A last kind with `*` takes any number of arguments. `gives` is a type, the number of the
+    argument that has it, `T` for the common type of the arguments of a kind T or P, or a part of
+    the first argument (`element`, `key`, `value`); with `[]` an array of that, and empty if the
+    SQL's function says it. `nulls` are the numbers of the arguments whose NULL gives NULL, or `*`.
+    In an aggregate, {over} is the place of FILTER and OVER.
     """
 
     name: str
     takes: tuple[str, ...]
     gives: str
-    sql: str | Callable[..., Typed]
+    sql: str | Callable[..., Typed | str]
+    nulls: str = ""
+    aggregate: bool = False
+    in_windows: bool = True
 
-    def fitted(self, values: Sequence[Typed]) -> list[Typed] | None:
-        """The values as it takes them; None if it does not."""
+    def fitted(self, values: Sequence[Typed]) -> tuple[list[Typed], HiveType] | None:
+        """The values as it takes them, and the type T; None if it does not."""
         takes = self.takes
         if takes and takes[-1].endswith("*"):
             last = takes[-1].removesuffix("*")
             takes = (*takes[:-1], *[last] * (len(values) - len(takes) + 1))
         if len(takes) != len(values):
             return None
-        fitted = [accepted(value, kind) for value, kind in zip(values, takes, strict=True)]
-        if any(value is None for value in fitted):
-            return None
-        return _unified([value for value in fitted if value is not None], takes)
+        fitted = []
+        for value, kind in zip(values, takes, strict=True):
+            taken = accepted(value, kind)
+            if taken is None or (kind == "key" and value.type != values[0].type.children[0][1]):
+                return None
+            fitted.append(taken)
+        return _unified(fitted, takes)
 
-    def call(self, values: Sequence[Typed]) -> Typed:
+    def call(self, values: Sequence[Typed], common: HiveType, over: str = "") -> Typed:
+        made: Typed | str
+        gives = self._given(values, common) if self.gives else None
         if callable(self.sql):
-            value: Typed = self.sql(*values)
-            sql, kind = value.sql, value.type
+            made = self.sql(*values)
         else:
             parts = [value.sql for value in values]
-            sql = self.sql.format(*parts, all=", ".join(parts))
-            kind = values[int(self.gives)].type if self.gives.isdigit() else _TYPES[self.gives]
-            sql = f"CAST({sql} AS {duckdb_type(kind)})"
+            of_type = duckdb_type(gives or VOID)
+            made = self.sql.format(*parts, all=", ".join(parts), type=of_type, over="{over}")
+        sql = made if isinstance(made, str) else made.sql
+        if self.nulls:
+            places = range(len(values)) if self.nulls == "*" else map(int, self.nulls)
+            sql = null_with([values[place] for place in places if place < len(values)], sql)
+        sql = sql.replace("{over}", over) if self.aggregate else sql
         if "acid_" in sql:
             WANTED.update(_BATCH.findall(sql))
-        return Typed(sql, kind)
+        if isinstance(made, Typed) and not self.nulls:
+            return replace(made, sql=sql)
+        kind = gives or (made.type if isinstance(made, Typed) else VOID)
+        if kind == BOOLEAN:  # without a CAST, which may fail
+            return Typed(f"({sql})", kind)
+        return Typed(f"CAST({sql} AS {duckdb_type(kind)})", kind)
+
+    def _given(self, values: Sequence[Typed], common: HiveType) -> HiveType:
+        word = self.gives.removesuffix("[]")
+        if word.isdigit():
+            kind = values[int(word)].type
+        elif word in ("element", "key", "value"):
+            kind = dict(values[0].type.children)[word]
+        else:
+            kind = common if word == "T" else _TYPES[word]
+        return kind if word == self.gives else array_of(kind)
 
 
-def _unified(values: list[Typed], takes: Sequence[str]) -> list[Typed] | None:
-    """With those arguments in one type that have to be of one."""
-    kind = widest(value.type for value, each in zip(values, takes, strict=True) if each == "same")
-    if kind is None:
-        return None
-    if kind == VOID:
-        return values
-    return [
-        cast(value, kind) if each == "same" else value
-        for value, each in zip(values, takes, strict=True)
+def null_with(values: Sequence[Typed], result: str) -> str:
+    """NULL where one of the values is, which DuckDB's functions of lists may skip."""
+    nulls = " OR ".join(f"{value.sql} IS NULL" for value in values)
+    return f"CASE WHEN {nulls} THEN NULL ELSE {result} END"
+
+
+def _unified(values: list[Typed], takes: Sequence[str]) -> tuple[list[Typed], HiveType] | None:
+    """With those arguments in one type that have to be of one, and that type."""
+    kinds = [
+        value.type.children[0][1] if take.endswith("[]") else value.type
+        for value, take in zip(values, takes, strict=True)
+        if take[0] in "TP"
     ]
-
-
-# --- aggregates -----------------------------------------------------------------------------------
-
-Gives = HiveType | Callable[[Sequence[HiveType]], HiveType]
-
-
-@dataclass(frozen=True, slots=True)
-class Function:
-    """An aggregate: Spark's call with the arguments a, b, c, and the same in DuckDB's SQL, where
-    `{over}` is the place of FILTER and OVER."""
-
-    call: str
-    takes: tuple[str, ...]
-    sql: str | Callable[[Sequence[HiveType]], str]
-    gives: Gives
-    column: str = ""
-    """Spark's name for the column of such a call, where it is not the call itself."""
-    in_windows: bool = True
-
-    @property
-    def name(self) -> str:
-        return self.call.partition("(")[0]
-
-
-def same_type(types: Sequence[HiveType]) -> HiveType:
-    return types[0]
-
-
-def called(function: Function, values: dict[str, Typed], over: str = "") -> Typed | None:
-    """The call, or None if the function does not take these values.
-
-    `over` is the FILTER or OVER clause.
-    """
-    if not function.in_windows and "OVER (" in over:
+    common = widest(kinds)
+    if common is None or (
+        any(take[0] == "P" for take in takes) and (VOID in kinds or not is_plain(common))
+    ):
         return None
-    taken = {}
-    for letter, takes in zip("abcdefg", function.takes, strict=False):
-        value = accepted(values[letter], takes)
-        if value is None:
-            return None
-        taken[letter] = value
-    parts = {letter: value.sql for letter, value in taken.items()}
-    types = [value.type for value in taken.values()]
-    template = function.sql if isinstance(function.sql, str) else function.sql(types)
-    sql = template.format(over=over, **parts)
-    gives = function.gives if isinstance(function.gives, HiveType) else function.gives(types)
-    return Typed(f"CAST({sql} AS {duckdb_type(gives)})", gives)
+    if kinds and common != VOID:
+        values = [
+            value
+            if take[0] not in "TP"
+            else cast(value, array_of(common) if take.endswith("[]") else common)
+            for value, take in zip(values, takes, strict=True)
+        ]
+    return values, common
 
 
-def refused(name: str, values: Sequence[Typed]) -> NeedsSpark:
-    """For a call that the table has for other types."""
-    return NeedsSpark(f"{name}({', '.join(spark_name(value.type) for value in values)})")
+def is_plain(kind: HiveType) -> bool:
+    """Whether values of the type are compared alike."""
+    return ordered(kind) and kind.kind not in FLOATING
+
+
+SIGNATURES: dict[str, list[Signature]] = {}
+"""By the name of the function as it is written, with words of its own form such as `trim both`."""
+Sql = str | Callable[..., Typed | str]
+
+
+def add(
+    call: str, gives: str, sql: Sql, nulls: str = "", aggregate: bool = False, windows: bool = True
+) -> None:
+    """Adds a row; a name that starts with `a|b` has the synonym b."""
+    names, _, kinds = call.rstrip(")").partition("(")
+    for name in names.split("|"):
+        takes = tuple(kinds.split(", ")) if kinds else ()
+        row = Signature(name, takes, gives, sql, nulls, aggregate, windows)
+        SIGNATURES.setdefault(name, []).append(row)
+
+
+_F = TypeVar("_F", bound=Callable[..., Typed | str])
+
+
+def row(*calls: str, gives: str = "", nulls: str = "") -> Callable[[_F], _F]:
+    """Adds rows for a function that makes their SQL."""
+
+    def register(sql: _F) -> _F:
+        for call in calls:
+            add(call, gives, sql, nulls)
+        return sql
+
+    return register
+
+
+def called(name: str, *values: Typed, over: str = "") -> Typed:
+    """The call of a function of the table. Raises NeedsSpark."""
+    for signature in SIGNATURES[name]:
+        fitted = signature.fitted(values)
+        if fitted is not None and (signature.in_windows or "OVER (" not in over):
+            return signature.call(*fitted, over)
+    kinds = ", ".join(spark_name(value.type) for value in values)
+    literal = any(
+        kind in _LITERAL and value.literal is None
+        for signature in SIGNATURES[name]
+        for value, kind in zip(values, signature.takes, strict=False)
+    )
+    raise NeedsSpark(f"{name}({kinds}){' of what is no literal' * literal}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,27 +8,14 @@ first alternative, then the longest (or shortest, with `?`) repetition.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NoReturn
 
-from sqlglot import exp
-
-from acid_platform.engine.local.translation.casts import Typed, cast
-from acid_platform.engine.local.translation.duckdb_sql import (
-    BOOLEAN,
-    DATE,
-    STRING,
-    TIMESTAMP,
-    needs_spark,
-    spark_name,
-    text,
-)
+from acid_platform.engine.local.translation.casts import Typed
+from acid_platform.engine.local.translation.duckdb_sql import BOOLEAN, needs_spark, text
+from acid_platform.engine.local.translation.signatures import add, row
 from acid_platform.errors import NeedsSpark
-from acid_platform.layout.types import HiveType
-from acid_platform.predicates.grammar import UNIT
-
-if TYPE_CHECKING:
-    from acid_platform.engine.local.translation.expressions import Translator
 
 LINE_ENDS = r"\n\r\x{85}\x{2028}\x{2029}"
 """What ends a line in Java, as members of a class. In RE2 only `\\n` does."""
@@ -250,59 +237,96 @@ class _Reader:
             self.refuse("this - in a class")
 
 
-def rlike(translator: Translator, node: exp.RegexpLike) -> Typed:
-    return _matched(translator, node, "RLIKE", "regexp_matches({}, {})", BOOLEAN)[0]
-
-
-def regexp_extract(translator: Translator, node: exp.RegexpExtract) -> Typed:
-    group = translator.value(node.args["group"]).literal
-    sql = f"regexp_extract({{}}, {{}}, {group})"
-    value, pattern = _matched(translator, node, "regexp_extract", sql, STRING)
-    if not isinstance(group, int) or not 0 <= group <= min(pattern.groups, 9):
-        raise NeedsSpark(f"{node.sql('spark')}, whose pattern has {pattern.groups} groups")
-    return value
-
-
-def regexp_replace(translator: Translator, node: exp.RegexpReplace) -> Typed:
-    new, first = node.args["replacement"], node.args.get("position")
-    if not (isinstance(new, exp.Literal) and new.is_string):
-        raise NeedsSpark("regexp_replace by anything but a literal text")
-    if first is not None and translator.value(first).literal != 1:
-        raise NeedsSpark("regexp_replace from another position than 1")
-    groups = _pattern_of(node, "regexp_replace").groups
-    by = text(re2_replacement(new.this, groups)).replace("{", "{{").replace("}", "}}")
-    sql = f"regexp_replace({{}}, {{}}, {by}, 'g')"
-    value, pattern = _matched(translator, node, "regexp_replace", sql, STRING)
-    if pattern.may_be_empty:
-        raise NeedsSpark(f"regexp_replace of {pattern.text!r}, which may match nothing")
-    return value
-
-
-def _matched(
-    translator: Translator, node: exp.Expr, shown: str, sql: str, kind: HiveType
-) -> tuple[Typed, Re2Pattern]:
-    """`sql` with the text and the pattern in its two places, and that pattern."""
-    value, pattern = translator.value(node.this), _pattern_of(node, shown)
-    if value.type != STRING:
-        raise NeedsSpark(f"{shown} of {spark_name(value.type)}")
-    result = unless_line_ends(pattern, value.sql, sql.format(value.sql, text(pattern.text)))
-    return Typed(f"({result})", kind), pattern
-
-
-def unless_line_ends(pattern: Re2Pattern, value: str, result: str) -> str:
-    """SQL of the result, which is left to Spark where `$` may match before a line's end."""
-    if not pattern.at_end:
+def _matched(value: Typed, pattern: Typed, sql: str) -> str:
+    """`sql` with the text and the pattern in its two places. Raises NeedsSpark."""
+    found = re2_pattern(str(pattern.literal))
+    if found.may_be_empty and not sql.startswith(("regexp_matches", "regexp_extract(")):
+        raise NeedsSpark(f"{pattern.literal!r}, which may match nothing")
+    first_only = sql.startswith(("regexp_matches", "CASE", "regexp_extract(", "regexp_replace"))
+    if re.search(r"(?<!\[)\^", found.text) and not first_only:
+        raise NeedsSpark(f"several matches of a pattern with ^: {pattern.literal!r}")
+    result = sql.format(value.sql, text(found.text))
+    if not found.at_end:
         return result
     unsure = needs_spark("$ in a pattern for a text that ends in the end of a line")
-    ended = f"regexp_matches({value}, '[{LINE_ENDS}]$')"
+    ended = f"regexp_matches({value.sql}, '[{LINE_ENDS}]$')"
     return f"CASE WHEN {ended} THEN {unsure} ELSE {result} END"
 
 
-def _pattern_of(node: exp.Expr, shown: str) -> Re2Pattern:
-    pattern = node.expression
-    if not (isinstance(pattern, exp.Literal) and pattern.is_string):
-        raise NeedsSpark(f"{shown} with a pattern that is no literal")
-    return re2_pattern(pattern.this)
+# fmt: off
+for _call, _gives, _sql in (
+    ("regexp|rlike|regexp_like", "boolean", "regexp_matches({}, {})"),
+    ("regexp_count", "int", "len(regexp_extract_all({}, {}))"),
+    ("regexp_substr", "string", "list_extract(regexp_extract_all({}, {}), 1)"),
+    ("regexp_instr", "int", "CASE WHEN regexp_matches({0}, {1}) THEN"
+     " length(list_extract(string_split_regex({0}, {1}), 1)) + 1 WHEN {0} IS NOT NULL THEN 0 END"),
+    ("split", "strings", "string_split_regex({}, {})"),
+):
+    add(f"{_call}(text, word)", _gives, partial(_matched, sql=_sql))
+# fmt: on
+
+
+@row("split(text, word, digits)", gives="strings")
+def _split(value: Typed, pattern: Typed, most: Typed) -> str:
+    if not isinstance(most.literal, int) or most.literal > 0:
+        raise NeedsSpark("split with a limit")
+    return _matched(value, pattern, "string_split_regex({}, {})")
+
+
+def _group(pattern: Typed, group: Typed | None) -> int:
+    groups = re2_pattern(str(pattern.literal)).groups
+    wanted = 1 if group is None else group.literal
+    if not isinstance(wanted, int) or not 0 <= wanted <= min(groups, 9):
+        raise NeedsSpark(
+            f"the group {wanted} of {pattern.literal!r}, whose pattern has {groups} groups"
+        )
+    return wanted
+
+
+@row("regexp_extract(text, word)", "regexp_extract(text, word, digits)", gives="string")
+def _extracted(value: Typed, pattern: Typed, group: Typed | None = None) -> str:
+    return _matched(value, pattern, f"regexp_extract({{}}, {{}}, {_group(pattern, group)})")
+
+
+@row("regexp_extract_all(text, word)", "regexp_extract_all(text, word, digits)", gives="strings")
+def _all_extracted(value: Typed, pattern: Typed, group: Typed | None = None) -> str:
+    found = f"regexp_extract_all({{}}, {{}}, {_group(pattern, group)})"
+    return _matched(value, pattern, f"list_transform({found}, lambda x: coalesce(x, ''))")
+
+
+@row("regexp_replace(text, word, word)", "regexp_replace(text, word, word, digits)", gives="string")
+def _replaced(value: Typed, pattern: Typed, new: Typed, first: Typed | None = None) -> str:
+    if first is not None and first.literal != 1:
+        raise NeedsSpark("regexp_replace from another position than 1")
+    groups = re2_pattern(str(pattern.literal)).groups
+    by = text(re2_replacement(str(new.literal), groups)).replace("{", "{{").replace("}", "}}")
+    return _matched(value, pattern, f"regexp_replace({{}}, {{}}, {by}, 'g')")
+
+
+@row("like(text, word)", "like(text, word, word)")
+def _like(value: Typed, pattern: Typed, by: Typed | None = None) -> Typed:
+    """LIKE with a literal pattern, in which only `_`, `%` and the escape may be escaped."""
+    written, escape = str(pattern.literal), "\\" if by is None else str(by.literal)
+    if len(escape) != 1 or escape in "_%":
+        raise NeedsSpark(f"LIKE with the escape {escape!r}")
+    sign = re.escape(escape)
+    if re.search(f"{sign}(?![_%{sign}])", re.sub(f"{sign}{sign}", "", written)):
+        raise NeedsSpark(f"LIKE with {written!r}, whose escape stands before another character")
+    end = f" ESCAPE {text(escape)}" if escape in written else ""
+    return Typed(f"({value.sql} LIKE {text(written)}{end})", BOOLEAN)
+
+
+@row("ilike(text, word)", "ilike(text, word, word)")
+def _ilike(value: Typed, pattern: Typed, by: Typed | None = None) -> Typed:
+    """As `like`, where letters of ASCII are equal in both cases. The rest is left to Spark."""
+    written = str(pattern.literal)
+    if not written.isascii():
+        raise NeedsSpark("ILIKE with a pattern that is not ASCII")
+    lower = replace(value, sql=f"lower({value.sql})")
+    found = _like(lower, replace(pattern, literal=written.lower()), by)
+    unsure = needs_spark("ILIKE of a text with other letters than those of ASCII")
+    beyond = f"regexp_matches({value.sql}, '[^\\x{{00}}-\\x{{7F}}]')"
+    return Typed(f"(CASE WHEN {beyond} THEN {unsure} ELSE {found.sql} END)", BOOLEAN)
 
 
 # --- dates ---------------------------------------------------------------------------------------
@@ -317,17 +341,6 @@ _STRFTIME = {
     "ss": "%S", "s": "%-S", "a": "%p",
 }  # fmt: skip
 _RESERVED = "[]{}#'"
-
-
-def date_format(translator: Translator, node: exp.TimeToStr) -> Typed:
-    time = node.this.this if isinstance(node.this, exp.TimeStrToTime) else node.this
-    value, pattern = translator.value(time), node.meta.get(UNIT)
-    if pattern is None:
-        raise NeedsSpark("date_format with a pattern that is no literal")
-    if value.type not in (DATE, TIMESTAMP, STRING):
-        raise NeedsSpark(f"date_format of {spark_name(value.type)}")
-    value = cast(value, TIMESTAMP)
-    return Typed(f"({formatted(value.sql, pattern)})", STRING)
 
 
 def formatted(timestamp: str, pattern: str) -> str:
