@@ -10,7 +10,6 @@ first to bind: unary `+ - ~`; `* / % DIV`; `+ - ||`; shifts; `&`; `^`; `|`; comp
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -87,10 +86,10 @@ _BITS: tuple[tuple[TokenType, type[exp.Binary]], ...] = (
 CALLED, ARGUMENTS, UNIT, IS_NOT = "called", "arguments", "unit", "is not"
 SIGNED, SUFFIXED = "signed", "suffixed"
 """What a node's `meta` says of the text, since Spark names columns by what was written: the name of
-the function in lower case and its arguments in their order, the unit of `date_trunc`, `trunc` and
-`extract` or the pattern of `date_format`, whether it is an `IS NOT`, whether a number has a plus
-sign, and of a type whether it was a number's suffix as in `1L`. sqlglot has one node for `nvl` and
-`coalesce`, and for `'month'` and `'MONTH'`, patterns of its own, and another order of arguments."""
+the function in lower case and its arguments in their order, the unit of `extract`, whether it is an
+`IS NOT`, whether a number has a plus sign, and of a type whether it was a number's suffix as in
+`1L`. sqlglot has one node for `nvl` and `coalesce`, patterns of its own, and another order of
+arguments."""
 _RUNS_CODE = ("java_method", "reflect", "try_reflect")
 """Functions of Spark that call any method of Java by its name (P67)."""
 
@@ -124,10 +123,9 @@ SCALARS = frozenset(
     """.upper().split()
 )
 AGGREGATES_AS_WRITTEN = frozenset(
-    """
-    APPROX_PERCENTILE EVERY MAX_BY MEAN MIN_BY PERCENTILE PERCENTILE_APPROX SOME STD TRY_AVG TRY_SUM
-    """.split()
-)
+    ("APPROX_PERCENTILE", "EVERY", "MAX_BY", "MEAN", "MIN_BY", "PERCENTILE", "PERCENTILE_APPROX",
+     "SOME", "STD", "TRY_AVG", "TRY_SUM")
+)  # fmt: skip
 """Scalar functions and aggregates whose calls keep their name and their arguments as they were
 written. sqlglot's own nodes reorder arguments, lose patterns of Java and the names of synonyms."""
 
@@ -352,18 +350,6 @@ class _Operators(Clauses):
         return True
 
 
-def _with_spelling(build: Callable[..., exp.Expr], index: int) -> Any:
-    def function(arguments: list[exp.Expr], **dialect: Any) -> exp.Expr:
-        written = arguments[index] if len(arguments) > index else None
-        spelling = written.name if isinstance(written, exp.Literal) and written.is_string else None
-        node = build(arguments, **dialect)  # sqlglot calls it again if it needs the dialect
-        if spelling is not None:
-            node.meta[UNIT] = spelling
-        return node
-
-    return function
-
-
 class SparkSql(Spark):
     """Spark's expressions."""
 
@@ -377,12 +363,9 @@ class SparkSql(Spark):
 
     class Parser(_Operators, SparkParser):
         FUNCTIONS: ClassVar = {
-            **{
-                name: build
-                for name, build in SparkParser.FUNCTIONS.items()
-                if name not in SCALARS | AGGREGATES_AS_WRITTEN
-            },
-            "DATE_FORMAT": _with_spelling(SparkParser.FUNCTIONS["DATE_FORMAT"], 1),
+            name: build
+            for name, build in SparkParser.FUNCTIONS.items()
+            if name not in SCALARS | AGGREGATES_AS_WRITTEN
         }
         FUNCTION_PARSERS: ClassVar = {
             name: parse

@@ -176,15 +176,12 @@ CONSTRUCTS: dict[type[exp.Expr], list[str]] = {
               "cast(da as decimal(38,2)) / cast(db as decimal(37,2))",
               "wa / cast(1234567890123456789012345678901234567 as decimal(38,0))"],
     exp.Identifier: ["transform(na, x -> x + 1)", "transform(array(ra), x -> x.p)"],
-    exp.Bracket: ["na[0]", "na[tb]", "na[5]", "oa[1]", "qa['a']", "qa[sb]", "array(na, nb)[0][1]"],
     exp.IntDiv: [*_pairs(_NUMBERS, "div"), "ia div 2"],
     exp.Mod: [*_pairs(_NUMBERS, "%"), "ia % 2", "mod(la, 3)"],
     exp.Neg: ["-5", "-1.5", *_of_each("-{a}", _NUMBERS)],
     exp.BitwiseAnd: list(_pairs(_WHOLE, "&")),
     exp.BitwiseOr: list(_pairs(_WHOLE, "|")),
     exp.BitwiseXor: list(_pairs(_WHOLE, "^")),
-    exp.BitwiseNot: list(_of_each("~{a}", _WHOLE)),
-    exp.DPipe: ["sa || sb", "sa || 'x' || ca", "sa || null"],
     exp.Case: [*_of_each("case when za then {a} else {b} end"), "case when za then ia else la end",
                "case when za then ia end", "case ia when 1 then 'a' when 5 then 'b' else sa end",
                "case when za then da else ia end", "case when za then fa else xa end",
@@ -326,6 +323,9 @@ CALLS: dict[str, list[str]] = {
               f"{name}(ua, 'QUERY', 'x')", f"{name}(ua, 'QUERY', 'y')"]
        for name in ("parse_url", "try_parse_url")},
     # conditions, patterns and what else had a form of its own
+    "concat": ["sa || sb", "sa || 'x' || ca", "sa || null"],
+    "~": list(_of_each("~{a}", _WHOLE)),
+    "[]": ["na[0]", "na[tb]", "na[5]", "oa[1]", "qa['a']", "qa[sb]", "array(na, nb)[0][1]"],
     "rlike": [f"{x} rlike '{p}'" for x in ("sa", "ca", "va") for p in _PATTERNS],
     "regexp_extract": [
         f"regexp_extract({x}, '{p}', {group})"
@@ -572,4 +572,6 @@ def _form(name: str, count: int) -> str:
             return f"{{0}} {name} {{1}}"
         case ["[]"]:
             return "{0}[{1}]"
+        case ["~"]:
+            return "~{0}"
     return f"{name}({{all}})"

@@ -7,7 +7,7 @@ from functools import partial
 
 from acid_platform.engine.interface import moment
 from acid_platform.engine.local.translation.arithmetic import mean_type, quotient, unscaled
-from acid_platform.engine.local.translation.casts import Typed, cast
+from acid_platform.engine.local.translation.casts import Typed, cast, typed_as
 from acid_platform.engine.local.translation.duckdb_sql import (
     ROUNDED,
     decimal,
@@ -29,7 +29,7 @@ def _sum_type(kind: HiveType) -> HiveType:
 
 def _sum_of_decimal(value: Typed) -> Typed:
     kind = _sum_type(value.type)
-    return Typed(f"CAST(sum({value.sql}){{over}} AS {duckdb_type(kind)})", kind)
+    return typed_as(f"sum({value.sql}){{over}}", kind)
 
 
 _BOUND = "greatest(abs(CAST(max({0}){over} AS HUGEINT)), abs(CAST(min({0}){over} AS HUGEINT)))"
@@ -69,7 +69,7 @@ def _mean_of_decimal(value: Typed) -> Typed:
     mean = quotient(f"({digits} * 10000::HUGEINT)", f"count({value.sql}){{over}}", kind)
     mark = ROUNDED if sum(total.sizes) + 4 > MOST_DIGITS else ""
     case = f"CASE WHEN count({value.sql}){{over}} > 0 THEN {mean} END{mark}"
-    return Typed(f"CAST({case} AS {duckdb_type(kind)})", kind)
+    return typed_as(f"{case}", kind)
 
 
 def _statistic(sql: str) -> str:

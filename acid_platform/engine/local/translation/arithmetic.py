@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from acid_platform.engine.local.translation.casts import Typed, cast
+from acid_platform.engine.local.translation.casts import Typed, cast, typed_as
 from acid_platform.engine.local.translation.duckdb_sql import (
     BIGINT,
     DOUBLE,
@@ -62,7 +62,7 @@ def negated(value: Typed, sign: str = "-") -> Typed:
     kind = value.type.kind
     if kind not in NUMERIC or (kind == "decimal" and value.type.sizes[0] > 34):  # Spark would round
         raise NeedsSpark(f"{sign} of {spark_name(value.type)}")
-    return Typed(f"CAST({sign}{value.sql} AS {duckdb_type(value.type)})", value.type)
+    return typed_as(f"{sign}{value.sql}", value.type)
 
 
 def absolute(value: Typed) -> Typed:
@@ -82,7 +82,7 @@ def binary(node: type[exp.Expr], left: Typed, right: Typed) -> Typed:
             raise _unknown(operator, left, right)
         a, b = cast(left, kind).sql, cast(right, kind).sql
         bits = f"xor({a}, {b})" if operator == "^" else f"({a} {operator} {b})"
-        return Typed(f"CAST({bits} AS {duckdb_type(kind)})", kind)
+        return typed_as(f"{bits}", kind)
     kinds = {left.type.kind, right.type.kind}
     if "decimal" in kinds and not kinds & set(FLOATING):
         return _of_decimals(operator, left, right)

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from acid_platform.engine.local.translation.casts import Typed, as_condition, cast, in_one_type
+from acid_platform.engine.local.translation.casts import (
+    Typed,
+    as_condition,
+    cast,
+    in_one_type,
+    typed_as,
+)
 from acid_platform.engine.local.translation.dates import Interval
 from acid_platform.engine.local.translation.duckdb_sql import (
     BIGINT,
@@ -43,10 +49,6 @@ MOST_MADE = 1_000_000
 
 def element_of(array: Typed) -> HiveType:
     return array.type.children[0][1]
-
-
-def typed_as(sql: str, kind: HiveType) -> Typed:
-    return Typed(f"CAST({sql} AS {duckdb_type(kind)})", kind)
 
 
 # --- arrays ---------------------------------------------------------------------------------------

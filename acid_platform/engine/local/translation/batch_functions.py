@@ -1,4 +1,5 @@
-"""Functions of Spark that DuckDB lacks, in Python: one value for the values of a row.
+"""Functions of Spark that DuckDB lacks, in Python: one value for the values of a row. Here are
+those of texts, XML and JSON.
 
 DuckDB calls them for rows whose arguments are no NULL, and for these gives NULL. A text in an error
 begins as in duckdb_sql.py. Java's rules are those of the methods that Spark calls.
@@ -6,16 +7,15 @@ begins as in duckdb_sql.py. Java's rules are those of the methods that Spark cal
 
 from __future__ import annotations
 
-import math
+import json
 import re
-import struct
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal, localcontext
 from functools import wraps
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
+from xml.etree import ElementTree
 
 import duckdb
 from duckdb.func import FunctionNullHandling
@@ -47,7 +47,7 @@ def batch_of(takes: str, gives: str, name: str = "", nulls: bool = False) -> Cal
     return register
 
 
-class _Failed(ValueError):
+class Failed(ValueError):
     """An error whose text begins as in duckdb_sql.py."""
 
 
@@ -60,7 +60,7 @@ def _guarded(name: str, batch: _Batch) -> Callable[..., Any]:
             return None
         try:
             return batch.compute(*values)
-        except _Failed:
+        except Failed:
             raise
         except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
             raise needs_spark_error(f"{name}, which failed: {error!r}") from error
@@ -74,7 +74,7 @@ _ADDING = threading.Lock()
 
 def add_functions(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:
     """Makes functions known to all connections of this database: each takes milliseconds, once."""
-    from acid_platform.engine.local.translation import batch_documents, batch_hashes  # noqa: F401
+    from acid_platform.engine.local.translation import batch_numbers  # noqa: F401
 
     with _ADDING:
         added = _ADDED.setdefault(connection, set())
@@ -91,18 +91,19 @@ def add_functions(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -
 
 
 def needs_spark_error(what: str) -> ValueError:
-    return _Failed(f"[NEEDS_SPARK] {what}")
+    return Failed(f"[NEEDS_SPARK] {what}")
 
 
-def _no_value(what: str) -> ValueError:
-    return _Failed(f"[NO_VALUE] {what}")
+def no_value(what: str) -> ValueError:
+    return Failed(f"[NO_VALUE] {what}")
 
 
 # --- text -----------------------------------------------------------------------------------------
 
 
-@batch_of("VARCHAR", "VARCHAR")
-def _reversed_text(text: str) -> str:
+@batch_of("VARCHAR", "VARCHAR", "reversed_text")
+@batch_of("BLOB", "BLOB", "reversed_bytes")
+def _reversed(text: Any) -> Any:
     return text[::-1]
 
 
@@ -144,7 +145,7 @@ def _substring_index(text: str, delimiter: str, count: int) -> str:
 @batch_of("VARCHAR, VARCHAR, BIGINT", "VARCHAR")
 def _split_part(text: str, delimiter: str, part: int) -> str:
     if part == 0:
-        raise _no_value("[INVALID_INDEX_OF_ZERO] the part 0 of split_part")
+        raise no_value("[INVALID_INDEX_OF_ZERO] the part 0 of split_part")
     parts = text.split(delimiter) if delimiter else [text]
     index = part - 1 if part > 0 else len(parts) + part
     return parts[index] if 0 <= index < len(parts) else ""
@@ -250,165 +251,122 @@ def _instr(text: str, part: str, start: int, occurrence: int) -> int:
     return position + 1
 
 
-# --- numbers and text -----------------------------------------------------------------------------
+# --- XML ------------------------------------------------------------------------------------------
+
+_PATH = re.compile(r"/?([A-Za-z_]\w*(?:/[A-Za-z_]\w*)*)(/text\(\)|/@[A-Za-z_]\w*)?", re.ASCII)
+_NUMBER = re.compile(r"\s*(-?\d{1,15}(?:\.\d{1,15})?)\s*", re.ASCII)
 
 
-@batch_of("DOUBLE, BIGINT", "VARCHAR", "format_double")
-@batch_of("DECIMAL(38,18), BIGINT", "VARCHAR", "format_decimal")
-def _format_number(value: Any, digits: int) -> str | None:
-    if digits < 0:
-        return None
-    if digits > 300:
-        raise needs_spark_error("format_number with so many digits")
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "∞" if value > 0 else "-∞"
-    exact = Decimal(value)
-    if isinstance(value, float):  # Java has the shortest digits, and rounds by the exact number
-        shortest = Decimal(repr(value))
-        exponent = shortest.as_tuple().exponent
-        if isinstance(exponent, int) and -exponent <= digits:
-            exact = shortest
-    with localcontext(prec=400, rounding=ROUND_HALF_EVEN):
-        return format(exact, f",.{digits}f")
+def _found(xml: str, path: str) -> tuple[list[ElementTree.Element], str]:
+    """The elements at a path of names, and what is asked of them."""
+    match = _PATH.fullmatch(path)
+    if match is None:
+        raise needs_spark_error(f"the path {path!r} of XML")
+    if re.search(r"<[!?]|&|xmlns|</?[^>\s]*:", xml):
+        raise needs_spark_error("XML with entities, declarations, comments or namespaces")
+    try:
+        root = ElementTree.fromstring(xml)
+    except ElementTree.ParseError:
+        raise needs_spark_error("a text that is no XML") from None
+    first, *names = match[1].split("/")
+    found = [root] if root.tag == first else []
+    for name in names:
+        found = [child for element in found for child in element if child.tag == name]
+    return found, match[2] or ""
 
 
-_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+def _texts(xml: str, path: str) -> list[str | None]:
+    """The value of each node, which an element has not."""
+    found, asked = _found(xml, path)
+    if not asked:
+        return [None] * len(found)
+    if asked.startswith("/@"):
+        return [element.attrib[asked[2:]] for element in found if asked[2:] in element.attrib]
+    parts = ((element.text, *(child.tail for child in element)) for element in found)
+    return [part for several in parts for part in several if part]
 
 
-@batch_of("VARCHAR, BIGINT, BIGINT", "VARCHAR")
-def _conv(text: str, base: int, to: int) -> str | None:
-    if not (2 <= base <= 36 and 2 <= abs(to) <= 36):
-        return None
-    text = text.strip(" ")
-    if not text:
-        return None
-    negative = text.startswith("-")
-    value = 0
-    for char in text[negative:].upper():
-        digit = _DIGITS.find(char)
-        if not 0 <= digit < base:
-            break
-        value = value * base + digit
-        if value >= 1 << 64:
-            raise needs_spark_error("conv of a number beyond 64 bits")
-    if negative and to > 0:
-        if value >= 1 << 63:
-            raise needs_spark_error("conv of a negative number beyond 63 bits")
-        value = -value & ((1 << 64) - 1)
-    sign = ""
-    if to < 0:
-        if value >= 1 << 63:
-            raise needs_spark_error("conv of a number beyond 63 bits to a signed one")
-        sign = "-" if negative else ""
-    digits = ""
-    while True:
-        value, rest = divmod(value, abs(to))
-        digits = _DIGITS[rest] + digits
-        if not value:
-            return sign + digits
+def _strings(xml: str, path: str) -> list[str]:
+    """The text of each node, with all that is inside of it."""
+    found, asked = _found(xml, path)
+    if asked:
+        return [part for part in _texts(xml, path) if part is not None]
+    return ["".join(element.itertext()) for element in found]
 
 
-@batch_of("DOUBLE, BIGINT", "DOUBLE")
-def _round_double(value: float, digits: int) -> float:
-    return _rounded(value, digits, ROUND_HALF_UP)
+@batch_of("VARCHAR, VARCHAR", "VARCHAR[]")
+def _xpath(xml: str, path: str) -> list[str | None]:
+    return _texts(xml, path)
 
 
-@batch_of("DOUBLE, BIGINT", "DOUBLE")
-def _bround_double(value: float, digits: int) -> float:
-    return _rounded(value, digits, ROUND_HALF_EVEN)
+@batch_of("VARCHAR, VARCHAR", "BOOLEAN")
+def _xpath_boolean(xml: str, path: str) -> bool:
+    return bool(_strings(xml, path))
 
 
-def _rounded(value: float, digits: int, rounding: str) -> float:
-    if not math.isfinite(value):
-        return value
-    if not -400 < digits < 400:
-        raise needs_spark_error("round to so many digits")
-    with localcontext(prec=800, rounding=rounding):
-        return float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits))) + 0.0
+@batch_of("VARCHAR, VARCHAR", "VARCHAR")
+def _xpath_string(xml: str, path: str) -> str:
+    return (_strings(xml, path) or [""])[0]
 
 
-@batch_of("BIGINT, BIGINT, BIGINT", "BIGINT")
-def _round_whole(value: int, digits: int, even: int) -> int:
-    if digits >= 0:
-        return value
-    unit = int(10 ** min(-digits, 40))
-    whole, rest = divmod(abs(value), unit)
-    up = 2 * rest > unit or (2 * rest == unit and (not even or whole % 2 == 1))
-    result = (whole + up) * unit * (1 if value >= 0 else -1)
-    if not -(1 << 63) <= result < 1 << 63:
-        raise _Failed("[WRONG_TYPE] [ARITHMETIC_OVERFLOW] overflow")
-    return result
+@batch_of("VARCHAR, VARCHAR", "DOUBLE")
+def _xpath_number(xml: str, path: str) -> float:
+    """A sum, or the first node; a number that is no whole one may be another in Java's XPath."""
+    inner = re.fullmatch(r"sum\((.*)\)", path)
+    texts = _strings(xml, inner[1]) if inner else _strings(xml, path)[:1]
+    numbers = [_NUMBER.fullmatch(text) for text in texts]
+    if not numbers or None in numbers or (len(numbers) > 1 and "." in "".join(texts)):
+        raise needs_spark_error("XPath of a text that is no plain number")
+    return float(sum(float(number[1]) for number in numbers if number))
 
 
-def _with_high(value: float, high: int, low: int | None = None) -> float:
-    """The number with these upper 32 bits, and those lower ones or its own."""
-    bits = struct.unpack("<Q", struct.pack("<d", value))[0] & 0xFFFFFFFF
-    whole = high << 32 | (bits if low is None else low)
-    return float(struct.unpack("<d", struct.pack("<Q", whole))[0])
+# --- variants -------------------------------------------------------------------------------------
 
 
-def _high(value: float) -> int:
-    return int(struct.unpack("<Q", struct.pack("<d", value))[0] >> 32)
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key twice")
+    return found
 
 
-@batch_of("DOUBLE", "DOUBLE")
-def _cbrt(value: float) -> float:
-    """Java's, which is fdlibm's: that of C may differ in the last bit."""
-    if not math.isfinite(value) or value == 0:
-        return value
-    x = abs(value)
-    if x < 2.2250738585072014e-308:
-        t = _with_high(0.0, _high(2.0**54 * x) // 3 + 696219795)
-    else:
-        t = _with_high(0.0, _high(x) // 3 + 715094163)
-    r = t * t / x
-    s = 19 / 35 + r * t
-    t *= 5 / 14 + 45 / 28 / (s + 99 / 70 + -864 / 1225 / s)
-    t = _with_high(t, _high(t) + 1, 0)
-    r = x / (t * t)
-    t += t * ((r - t) / (t + t + r))
-    return math.copysign(t, value)
+def _read(text: str) -> Any:
+    def refuse(word: str) -> Any:
+        raise ValueError(word)
+
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=refuse)
+    except (ValueError, RecursionError):
+        raise needs_spark_error("a text that may be JSON in Java's eyes") from None
 
 
-@batch_of("DOUBLE, DOUBLE", "DOUBLE")
-def _pow(value: float, power: float) -> float:
-    """A whole number to a whole power, if a double holds the result: all of that is exact."""
-    if power == 0:
-        return 1.0
-    whole = value.is_integer() and power.is_integer() and 0 <= power <= 1023
-    if not whole or abs(value) > 1 << 53 or value == 0:
-        raise needs_spark_error("a power that C and Java may round differently")
-    result = int(value) ** int(power)
-    if abs(result) > 1 << 53:
-        raise needs_spark_error("a power that C and Java may round differently")
-    return float(result)
+@batch_of("VARCHAR", "VARCHAR")
+def _variant(text: str) -> str:
+    """The JSON of a variant, if it has no key twice."""
+    _read(text)
+    return text
 
 
-@batch_of("DOUBLE, DOUBLE", "DOUBLE")
-def _hypot(a: float, b: float) -> float:
-    """The hypotenuse of whole numbers, if it is a whole number."""
-    if not (a.is_integer() and b.is_integer() and abs(a) < 1e15 and abs(b) < 1e15):
-        raise needs_spark_error("a hypotenuse that C and Java may round differently")
-    squares = int(a) ** 2 + int(b) ** 2
-    if math.isqrt(squares) ** 2 != squares:
-        raise needs_spark_error("a hypotenuse that C and Java may round differently")
-    return float(math.isqrt(squares))
+@batch_of("VARCHAR", "VARCHAR")
+def _variant_schema(text: str) -> str:
+    return _schema(_read(text))
 
 
-@batch_of("DOUBLE, DOUBLE, DOUBLE, BIGINT", "BIGINT")
-def _width_bucket(value: float, low: float, high: float, count: int) -> int | None:
-    if (
-        count <= 0
-        or count == (1 << 63) - 1
-        or math.isnan(value)
-        or low == high
-        or not (math.isfinite(low) and math.isfinite(high))
-    ):
-        return None
-    if low < high:
-        if value < low:
-            return 0
-        return count + 1 if value >= high else int(count * (value - low) / (high - low)) + 1
-    if value > low:
-        return 0
-    return count + 1 if value <= high else int(count * (low - value) / (low - high)) + 1
+def _schema(value: Any) -> str:
+    match value:
+        case None:
+            return "VOID"
+        case bool():
+            return "BOOLEAN"
+        case int() if -(1 << 63) <= value < 1 << 63:
+            return "BIGINT"
+        case str():
+            return "STRING"
+        case dict() if all(re.fullmatch(r"[A-Za-z_]\w*", key, re.ASCII) for key in value):
+            fields = (f"{key}: {_schema(value[key])}" for key in sorted(value))
+            return f"OBJECT<{', '.join(fields)}>"
+        case [first, *others]:
+            inner = _schema(first)
+            if all(_schema(other) == inner for other in others):
+                return f"ARRAY<{inner}>"
+    raise needs_spark_error("the schema of such a variant")

@@ -15,13 +15,9 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     BOOLEAN,
     DATE,
     DOUBLE,
-    FLOAT,
-    INT,
     NTZ,
-    SMALLINT,
     STRING,
     TIMESTAMP,
-    TINYINT,
     VARIANT,
     VOID,
     decimal,
@@ -60,33 +56,32 @@ class Typed:
     """Whether it is a field of a column, which a result shows as a string."""
 
 
+def typed_as(sql: str, kind: HiveType) -> Typed:
+    return Typed(f"CAST({sql} AS {duckdb_type(kind)})", kind)
+
+
 def named_type(to: exp.DataType) -> HiveType:
     """The type that a CAST names. Raises NeedsSpark for one that is not translated."""
-    types = {
-        exp.DType.BOOLEAN: BOOLEAN,
-        exp.DType.TINYINT: TINYINT,
-        exp.DType.SMALLINT: SMALLINT,
-        exp.DType.INT: INT,
-        exp.DType.BIGINT: BIGINT,
-        exp.DType.FLOAT: FLOAT,
-        exp.DType.DOUBLE: DOUBLE,
-        exp.DType.TEXT: STRING,
-        exp.DType.DATE: DATE,
-        exp.DType.TIMESTAMPTZ: TIMESTAMP,  # sqlglot's name for Spark's TIMESTAMP
-        exp.DType.TIMESTAMPLTZ: TIMESTAMP,
-        exp.DType.TIMESTAMP: TIMESTAMP,  # as a call
-        exp.DType.TIMESTAMPNTZ: NTZ,
-    }
     if to.this == exp.DType.DECIMAL:
         sizes = [int(size.name) for size in to.expressions]
         precision, scale = (*sizes, *(10, 0)[len(sizes) :])
         if 1 <= precision <= 38 and 0 <= scale <= precision:
             return decimal(precision, scale)
-    elif to.this in types and not to.expressions:
-        return types[to.this]
+    elif to.this in _NAMED and not to.expressions:
+        return HiveType(_NAMED[to.this])
     raise NeedsSpark(f"the type {to.sql('spark')}")
 
 
+_NAMED = {
+    **{
+        exp.DType[name.upper()]: name
+        for name in ("boolean", *INTEGRAL, *FLOATING, "date", "timestamp")
+    },
+    exp.DType.TEXT: "string",
+    exp.DType.TIMESTAMPTZ: "timestamp",  # sqlglot's name for Spark's TIMESTAMP, but for a call
+    exp.DType.TIMESTAMPLTZ: "timestamp",
+    exp.DType.TIMESTAMPNTZ: "timestamp_ntz",
+}
 _EXACT_DOUBLE, _EXACT_FLOAT = 15, 7
 """Digits of a decimal up to which DuckDB's division by a power of ten gives the nearest number."""
 _BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
@@ -185,7 +180,7 @@ def _constant(value: Typed, target: HiveType) -> Typed | None:
             constant = text(f"{Decimal(literal):f}")
     if constant is None:
         return None
-    return Typed(f"CAST({constant} AS {duckdb_type(target)})", target)
+    return typed_as(f"{constant}", target)
 
 
 def ntz_text(literal: str) -> str | None:
@@ -369,7 +364,7 @@ def _literal_as(value: Typed, other: Typed) -> Typed:
 
 
 def _typed_text(written: str, kind: HiveType) -> Typed:
-    return Typed(f"CAST({text(written)} AS {duckdb_type(kind)})", kind)
+    return typed_as(f"{text(written)}", kind)
 
 
 def _with_own_digits(value: Typed, whole: bool, exact: bool) -> Typed:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from acid_platform.engine.local.translation import arithmetic
-from acid_platform.engine.local.translation.casts import Typed, cast, compared
+from acid_platform.engine.local.translation.casts import Typed, cast, compared, typed_as
 from acid_platform.engine.local.translation.dates import Interval, floored, moved
 from acid_platform.engine.local.translation.duckdb_sql import (
     BIGINT,
@@ -75,7 +75,7 @@ def positive_rest(left: Typed, right: Typed) -> Typed:
 def whole_of_decimal(value: Typed, function: str) -> Typed:
     precision, scale = value.type.sizes
     kind = decimal(min(MOST_DIGITS, precision - scale + 1), 0) if scale else value.type
-    return Typed(f"CAST({function}({value.sql}) AS {duckdb_type(kind)})", kind)
+    return typed_as(f"{function}({value.sql})", kind)
 
 
 def whole_of_double(function: str) -> str:
@@ -99,7 +99,7 @@ def rounded_to(value: Typed, digits: Typed | None, function: str) -> Typed:
         raise NeedsSpark(f"{function} to {to} digits of {spark_name(value.type)}")
     kind = decimal(room, shorter)
     if plain:
-        return Typed(f"CAST({value.sql} AS {duckdb_type(kind)})", kind)
+        return typed_as(f"{value.sql}", kind)
     if to >= scale:
         return cast(value, kind)
     digits_, step = arithmetic.unscaled(value.sql, value.type), 10 ** (scale - to)
@@ -113,7 +113,7 @@ def rounded_to(value: Typed, digits: Typed | None, function: str) -> Typed:
     }[function]
     whole = f"({digits_} // {step}::HUGEINT + {up})"
     if to <= 0:
-        return Typed(f"CAST({whole} * {10**-to}::HUGEINT AS {duckdb_type(kind)})", kind)
+        return typed_as(f"{whole} * {10**-to}::HUGEINT", kind)
     unit = f"CAST('0.{'0' * (to - 1)}1' AS DECIMAL({to},{to}))"
     return Typed(
         f"CAST(CAST({whole} AS DECIMAL({38 - to},0)) * {unit} AS {duckdb_type(kind)})", kind
@@ -254,7 +254,7 @@ def hashed_values(prefix: str, kind: HiveType, values: Sequence[Typed]) -> Typed
             sql = f"acid_{prefix}_bytes{several}({given}, {sql})"
         else:
             raise NeedsSpark(f"a hash of {spark_name(own)}")
-    return Typed(f"CAST({sql} AS {duckdb_type(kind)})", kind)
+    return typed_as(sql, kind)
 
 
 def bit_at(value: Typed, at: Typed) -> Typed:

@@ -9,12 +9,11 @@ from functools import partial
 
 from sqlglot import exp
 
-from acid_platform.engine.local.translation.casts import Typed, cast
+from acid_platform.engine.local.translation.casts import Typed, cast, typed_as
 from acid_platform.engine.local.translation.duckdb_sql import (
     DATE,
     TIMESTAMP,
     decimal,
-    duckdb_type,
     needs_spark,
     no_value,
     spark_name,
@@ -197,7 +196,7 @@ def moved(value: Typed, by: Interval, back: bool = False) -> Typed:
         span = f"to_microseconds({sign * by.micros})"
         if kind == DATE:
             return Typed(f"CAST({given} + {sign * by.micros // 86_400_000_000} AS DATE)", DATE)
-    return Typed(f"CAST({given} + {span} AS {duckdb_type(kind)})", kind)
+    return typed_as(f"{given} + {span}", kind)
 
 
 def part_of_interval(value: Typed, part: str) -> Typed:
@@ -220,7 +219,7 @@ def part_of_interval(value: Typed, part: str) -> Typed:
         raise NeedsSpark(f"the {part} of an interval")
     number, name = values[part, months]
     kind = HiveType(name) if name else decimal(8, 6)
-    return Typed(f"CAST('{sign * number}' AS {duckdb_type(kind)})", kind)
+    return typed_as(f"'{sign * number}'", kind)
 
 
 def _months(a: str, b: str) -> str:

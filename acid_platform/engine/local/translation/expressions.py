@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from sqlglot import exp
 
@@ -32,9 +33,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     STRING,
     VOID,
     Constant,
-    duckdb_type,
     in_proportion,
-    spark_name,
     take_room,
     text,
     translating,
@@ -111,14 +110,8 @@ class Translator:
             return Typed(text(node.this), STRING, literal=str(node.this))
         return arithmetic.number(literals.number(node.this), node.this)
 
-    def _boolean(self, node: exp.Boolean) -> Typed:
-        return Typed("true" if node.this else "false", BOOLEAN)
-
     def _binary(self, node: exp.HexString) -> Typed:
         return Typed(f"unhex('{'0' * (len(node.this) % 2)}{node.this}')", BINARY)
-
-    def _null(self, _: exp.Null) -> Typed:
-        return Typed("NULL", VOID)
 
     def _column(self, node: exp.Column) -> Typed:
         if isinstance(node.this, exp.Star):
@@ -173,19 +166,10 @@ class Translator:
         """The column that a name means."""
         return self.scope.resolve(parts)
 
-    def _paren(self, node: exp.Paren) -> Typed:
-        return self.value(node.this)
-
     # --- conditions ----------------------------------------------------------------------------
 
-    def _and(self, node: exp.And) -> Typed:
-        return self._connected(node, "AND", "NOT", "false")
-
-    def _or(self, node: exp.Or) -> Typed:
-        return self._connected(node, "OR", "", "true")
-
-    def _connected(self, node: exp.Connector, word: str, ends: str, result: str) -> Typed:
-        parts = [self._operand(part) for part in node.flatten()]
+    def _connected(self, node: exp.Connector, ends: str, result: str) -> Typed:
+        word, parts = type(node).__name__.upper(), [*map(self._operand, node.flatten())]
         whole = "(" + f" {word} ".join(part.sql for part in parts) + ")"
         if self.in_order and any(may_fail(part.sql) for part in parts[1:]):
             cases = " ".join(f"WHEN {ends} {part.sql} THEN {result}" for part in parts[:-1])
@@ -208,10 +192,6 @@ class Translator:
             truth = "TRUE" if node.expression.this else "FALSE"
             return Typed(f"({condition.sql} IS {truth})", BOOLEAN)
         raise NeedsSpark(node.sql("spark"))
-
-    def _comparison(self, node: exp.Binary) -> Typed:
-        operator = _COMPARISONS[type(node)]
-        return compared(operator, self.value(node.left), self.value(node.right))
 
     def _between(self, node: exp.Between) -> Typed:
         if node.args.get("symmetric"):
@@ -304,27 +284,13 @@ class Translator:
             return arithmetic.number(value, f"-{inner.this}")
         return arithmetic.negated(self.value(inner))
 
-    def _complement(self, node: exp.BitwiseNot) -> Typed:
-        value = self.value(node.this)
-        if value.type.kind not in INTEGRAL:
-            raise NeedsSpark(f"~ of {spark_name(value.type)}")
-        return Typed(f"CAST(~{value.sql} AS {duckdb_type(value.type)})", value.type)
-
     # --- text ----------------------------------------------------------------------------------
-
-    def _concat(self, node: exp.DPipe) -> Typed:
-        return called("concat", *map(self.value, node.flatten()))
 
     # --- casts and calls -----------------------------------------------------------------------
 
     def _cast(self, node: exp.Cast) -> Typed:
         value = cast(self.value(node.this), named_type(node.to))
         return replace(value, declared=None)  # no longer the CHAR column itself
-
-    def _subscript(self, node: exp.Bracket) -> Typed:
-        if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
-            raise NeedsSpark(node.sql("spark"))
-        return called("[]", self.value(node.this), self.value(node.expressions[0]))
 
     def call(self, node: exp.Expr, over: str = "") -> Typed:
         """A call of a function of the table; `over`: the FILTER or OVER clause of an aggregate."""
@@ -368,7 +334,7 @@ def _meant(node: exp.Expr) -> str:
     """A function here whose name is nearly that of a call which nobody knows."""
     if not isinstance(node, exp.Anonymous):
         return ""
-    near = nearest_name(node.name.lower(), {*SIGNATURES}, 0.8)
+    near = nearest_name(node.name.lower(), {n for n in SIGNATURES if " " not in n}, 0.8)
     return f"; did you mean {near}?" if near else ""
 
 
@@ -384,69 +350,50 @@ _COMPARISONS = {
 }
 _T = Translator
 _ORDERED = "types that have an order"
-_PATTERN = "text; a literal pattern"
-_ESCAPED = f"{_PATTERN}, where `_`, `%` and the escape alone are escaped"
-CONSTRUCTS: dict[type[exp.Expr], Construct] = {
-    exp.Literal: Construct(
-        "1, 1.5, 1e3, 'text'", "numbers and text", _T._literal, ("this", "is_string")
+_ESCAPED = "text; a literal pattern, where `_`, `%` and the escape alone are escaped"
+_MOVED = "numbers; a date and days or INTERVAL of months"
+_NUMBERS = {"+": _MOVED, "-": _MOVED, **dict.fromkeys("*/%", "numbers")}
+_COMPARED = (
+    _ORDERED,
+    lambda translator, node: compared(
+        _COMPARISONS[type(node)], translator.value(node.left), translator.value(node.right)
     ),
+)
+# fmt: off
+CONSTRUCTS: dict[type[exp.Expr], Construct] = {
+    exp.Literal: Construct("1, 1.5, 1e3, 'text'", "numbers and text", _T._literal,
+                           ("this", "is_string")),
     exp.HexString: Construct("X'0AFF'", "binary", _T._binary, ("this", "is_integer")),
-    exp.Boolean: Construct("true, false", "boolean", _T._boolean),
-    exp.Null: Construct("NULL", "all", _T._null),
+    exp.Boolean: Construct("true, false", "boolean",
+                           lambda _, node: Typed("true" if node.this else "false", BOOLEAN)),
+    exp.Null: Construct("NULL", "all", lambda *_: Typed("NULL", VOID)),
     exp.Column: Construct("a, t.a, a.field", "all", _T._column, ("this", "table", "db", "catalog")),
     exp.Dot: Construct("t.a.field", "structs", _T._dot),
-    exp.Identifier: Construct(
-        "x -> x + 1", "a parameter of a lambda", _T._parameter, ("this", "quoted")
-    ),
-    exp.Bracket: Construct(
-        "a[b]", "arrays by int, maps by their keys", _T._subscript, ("this", "expressions")
-    ),
-    exp.Paren: Construct("(a)", "all", _T._paren),
-    exp.And: Construct("a AND b", "conditions", _T._and),
-    exp.Or: Construct("a OR b", "conditions", _T._or),
+    exp.Identifier: Construct("x -> x + 1", "a parameter of a lambda", _T._parameter,
+                              ("this", "quoted")),
+    exp.Paren: Construct("(a)", "all", lambda translator, node: translator.value(node.this)),
+    exp.And: Construct("a AND b", "conditions", partial(_T._connected, ends="NOT", result="false")),
+    exp.Or: Construct("a OR b", "conditions", partial(_T._connected, ends="", result="true")),
     exp.Not: Construct("NOT a", "conditions", _T._not),
-    **{
-        kind: Construct(f"a {sign} b", _ORDERED, _T._comparison)
-        for kind, sign in COMPARISONS.items()
-    },
-    exp.NullSafeEQ: Construct("a <=> b", _ORDERED, _T._comparison),
-    exp.NullSafeNEQ: Construct("a IS DISTINCT FROM b", _ORDERED, _T._comparison),
+    **{kind: Construct(f"a {sign} b", *_COMPARED) for kind, sign in COMPARISONS.items()},
+    exp.NullSafeEQ: Construct("a <=> b", *_COMPARED),
+    exp.NullSafeNEQ: Construct("a IS DISTINCT FROM b", *_COMPARED),
     exp.Is: Construct("a IS NULL, a IS TRUE, a IS FALSE", "all", _T._is),
     exp.Between: Construct("a BETWEEN b AND c", _ORDERED, _T._between, ("this", "low", "high")),
-    exp.In: Construct(
-        "a IN (b, c)",
-        f"{_ORDERED}; tuples of exactly the same types",
-        _T._in,
-        ("this", "expressions", "query"),
-    ),
-    exp.Like: Construct(
-        "a LIKE 'pattern'",
-        _ESCAPED,
-        _T._like,
-        ("this", "expression", "negate"),
-    ),
+    exp.In: Construct("a IN (b, c)", f"{_ORDERED}; tuples of exactly the same types", _T._in,
+                      ("this", "expressions", "query")),
+    exp.Like: Construct("a LIKE 'pattern'", _ESCAPED, _T._like, ("this", "expression", "negate")),
     exp.ILike: Construct("a ILIKE 'pattern'", _ESCAPED, _T._like, ("this", "expression", "negate")),
     exp.Escape: Construct("a LIKE 'pattern' ESCAPE '/'", _ESCAPED, _T._escape),
-    exp.Add: Construct("a + b", "numbers; a date and days or INTERVAL of months", _T._arithmetic),
-    exp.Sub: Construct("a - b", "numbers; a date and days or INTERVAL of months", _T._arithmetic),
-    exp.Mul: Construct("a * b", "numbers", _T._arithmetic),
-    exp.Div: Construct("a / b", "numbers", _T._arithmetic),
-    exp.IntDiv: Construct("a DIV b", "whole numbers", _T._arithmetic),
-    exp.Mod: Construct("a % b", "numbers", _T._arithmetic),
+    **{
+        kind: Construct(f"a {sign} b", _NUMBERS.get(sign, "whole numbers"), _T._arithmetic)
+        for kind, sign in arithmetic.OPERATORS.items()
+    },
     exp.Neg: Construct("-a", "numbers", _T._neg),
-    exp.BitwiseAnd: Construct("a & b", "whole numbers", _T._arithmetic),
-    exp.BitwiseOr: Construct("a | b", "whole numbers", _T._arithmetic),
-    exp.BitwiseXor: Construct("a ^ b", "whole numbers", _T._arithmetic),
-    exp.BitwiseNot: Construct("~a", "whole numbers", _T._complement),
-    exp.DPipe: Construct("a || b", "text", _T._concat),
-    exp.Case: Construct(
-        "CASE WHEN a THEN b ELSE c END, CASE a WHEN b THEN c END",
-        "all",
-        casts.case,
-        ("this", "ifs", "default"),
-    ),
-    exp.Cast: Construct(
-        "CAST(a AS type)", "but float and double to text or decimal", _T._cast, _CAST_PARTS
-    ),
+    exp.Case: Construct("CASE WHEN a THEN b ELSE c END, CASE a WHEN b THEN c END", "all",
+                        casts.case, ("this", "ifs", "default")),
+    exp.Cast: Construct("CAST(a AS type)", "but float and double to text or decimal", _T._cast,
+                        _CAST_PARTS),
 }
+# fmt: on
 """Every operator and form that was shown to mean the same in both engines."""

@@ -87,6 +87,12 @@ def call_of(node: exp.Expr) -> Call | None:
             return _within("listagg", node.this, ())
         case exp.RegexpLike() if node.meta.get(ARGUMENTS) is None:
             return "rlike", (node.this, node.expression)
+        case exp.DPipe():
+            return "concat", tuple(node.flatten())
+        case exp.BitwiseNot():
+            return "~", (node.this,)
+        case exp.Bracket(expressions=[key]) if not isinstance(key, exp.Slice):
+            return "[]", (node.this, key)
         case exp.Tuple():
             return "named_struct", _named(node.expressions)
     written = arguments_of(node)

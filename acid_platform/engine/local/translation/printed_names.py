@@ -271,13 +271,11 @@ def _window(node: exp.Window) -> str:
     parts.append(f"ORDER BY {', '.join(terms)}")
     call, frame = node.this, "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
     match call:
-        case exp.RowNumber():
-            name, frame = "row_number()", frame.replace("RANGE", "ROWS")
-        case exp.Rank() | exp.DenseRank() | exp.PercentRank():
-            name = {"rank": "RANK", "dense_rank": "DENSE_RANK"}.get(call.sql_name().lower(), "")
-            name, frame = f"{name or 'PERCENT_RANK'}()", frame.replace("RANGE", "ROWS")
         case exp.Ntile():
             name, frame = name_of(call), frame.replace("RANGE", "ROWS")
+        case exp.RowNumber() | exp.Rank() | exp.DenseRank() | exp.PercentRank():
+            name = f"{name_of(call).partition('(')[0]}()"  # whatever its arguments
+            frame = frame.replace("RANGE", "ROWS")
         case exp.Lag() | exp.Lead():
             offset = call.args.get("offset")
             if offset is not None and not (isinstance(offset, exp.Literal) and offset.is_int):

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
-from acid_platform.engine.local.translation.casts import Typed
+from acid_platform.engine.local.translation.casts import Typed, typed_as
 from acid_platform.engine.local.translation.duckdb_sql import (
     BIGINT,
     BOOLEAN,
     TINYINT,
-    duckdb_type,
     needs_spark,
     not_volatile,
     ordered,
@@ -263,7 +262,7 @@ class Expressions(Translator):
         kind = block.columns[0][1]
         if len(block.columns) != 1 or kind != of_value(kind):
             raise NeedsSpark(f"a scalar subquery of {kind}, or of several columns")
-        return Typed(f"CAST(({block.sql}) AS {duckdb_type(kind)})", kind)
+        return typed_as(f"({block.sql})", kind)
 
     def _grouping(self, node: exp.Grouping | exp.GroupingId) -> Typed:
         """Which keys the set of a row lacks: 1 for such a key, or a bit for each."""
@@ -275,7 +274,7 @@ class Expressions(Translator):
         if not keys or not self.aggregates or not right:
             raise NeedsSpark(node.sql("spark"))
         call = f"grouping({', '.join(given or keys)})"
-        return Typed(f"CAST({call} AS {duckdb_type(kind)})", kind)
+        return typed_as(f"{call}", kind)
 
 
 def _is_frame(spec: exp.WindowSpec, ordered: bool) -> bool:

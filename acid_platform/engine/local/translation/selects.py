@@ -128,9 +128,7 @@ class Select:
         named: list[exp.Expr] = [] if where is None else [where]
         reads = set()
         for term in order_of(self.node):
-            position = ordinal(term.this, len(self.items))
-            if position is None and isinstance(term.this, exp.Column):
-                position = self._alias(term.this.name)
+            position = self._position(term.this)
             item = term.this if position is None else self.items[position - 1][1]
             if isinstance(item, ScopeColumn):
                 reads.add(item.name.lower())
@@ -293,14 +291,9 @@ class Select:
         return as_key(value)
 
     def _key(self, node: exp.Expr) -> Typed:
-        position = ordinal(node, len(self.items))
-        if (
-            position is None
-            and isinstance(node, exp.Column)
-            and len(node.parts) == 1
-            and self.relation.scope.find([node.name]) is None
-        ):
-            position = self._alias(node.name)
+        single = isinstance(node, exp.Column) and len(node.parts) == 1
+        named = single and self.relation.scope.find([node.name]) is not None
+        position = None if named else self._position(node)
         translator = Expressions(self, aggregates=False, queries="values")
         if position is None:
             return translator.value(node)
@@ -325,9 +318,7 @@ class Select:
         terms, by_values = [], []
         for term in order_of(self.node):
             node = term.this
-            position = ordinal(node, len(values))
-            if position is None and isinstance(node, exp.Column) and len(node.parts) == 1:
-                position = self._alias(node.name)
+            position = self._position(node)
             if position is not None:
                 sortable(values[position - 1])
                 terms.append(f"{position}{direction(term)}")
@@ -379,6 +370,12 @@ class Select:
                 raise NeedsSpark("DISTRIBUTE BY of DISTINCT rows")
             node = term.this if isinstance(term, exp.Ordered) else term
             Expressions(self, by_alias=True).value(node)
+
+    def _position(self, node: exp.Expr) -> int | None:
+        """The position, from 1, of the column of the result that a number or an alias means."""
+        if isinstance(node, exp.Column) and len(node.parts) == 1:
+            return self._alias(node.name)
+        return ordinal(node, len(self.items))
 
     def _alias(self, name: str) -> int | None:
         """The position, from 1, of the column of the result with that name."""
