@@ -45,7 +45,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     in_proportion,
 )
 from acid_platform.engine.local.translation.expressions import translate_value
-from acid_platform.engine.local.translation.functions import is_momentary
+from acid_platform.engine.local.translation.library import is_momentary
 from acid_platform.engine.local.translation.queries import QueryTranslator
 from acid_platform.engine.local.translation.query_clauses import QueryBlock, TopRows
 from acid_platform.engine.spark_pieces import frame_of

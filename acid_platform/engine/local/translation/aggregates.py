@@ -187,10 +187,10 @@ def _mode_of(value: Typed, ends: Typed) -> str:
     return sql.format(value.sql, over="{over}")
 
 
-def _end_of(value: Typed, ignores: Typed, place: str) -> str:
+def _end_of(value: Typed, ignores: Typed, end: str) -> str:
     if ignores.sql != "true":
-        return f"{'first' if place == '1' else 'last'}({value.sql}){{over}}"
-    return f"list_filter(list({value.sql}){{over}}, lambda x: x IS NOT NULL)[{place}]"
+        return f"{'first' if end == '1' else 'last'}({value.sql}){{over}}"
+    return f"list_filter(list({value.sql}){{over}}, lambda x: x IS NOT NULL)[{end}]"
 
 
 # fmt: off
@@ -245,7 +245,7 @@ _("mode within(exact)", "0", _mode("min"))
 _("mode within desc(exact)", "0", _mode("max"))
 for _name, _end in (("first|first_value|any_value", "1"), ("last|last_value", "-1")):
     _(f"{_name}(any)", "0", "first({0}){over}" if _end == "1" else "last({0}){over}")
-    _(f"{_name}(any, flag)", "0", partial(_end_of, place=_end))
+    _(f"{_name}(any, flag)", "0", partial(_end_of, end=_end))
 for _name, _gives in (("rank", "int"), ("dense_rank", "int"), ("percent_rank", "double"),
                       ("cume_dist", "double")):
     _(f"over {_name}(any*)", _gives, f"{_name}(){{over}}")  # arguments mean nothing

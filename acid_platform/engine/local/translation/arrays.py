@@ -282,10 +282,9 @@ def _tested(array: Typed, given: Typed, found: str, otherwise: str) -> str:
     return f"list_transform([CAST({tests} AS BOOLEAN[])], lambda t: {decided})[1]"
 
 
-_EXISTS = partial(_tested, found="true", otherwise="false")
-_FORALL = partial(_tested, found="false", otherwise="true")
-add("exists(array, lambda)", "boolean", _EXISTS, nulls="0")
-add("forall(array, lambda)", "boolean", _FORALL, nulls="0")
+for _name, _ends in (("exists", ("true", "false")), ("forall", ("false", "true"))):
+    _test = partial(_tested, found=_ends[0], otherwise=_ends[1])
+    add(f"{_name}(array, lambda)", "boolean", _test, nulls="0")
 
 
 @row(

@@ -47,7 +47,7 @@ def batch_of(takes: str, gives: str, name: str = "", nulls: bool = False) -> Cal
     return register
 
 
-class Failed(ValueError):
+class FailedBatch(ValueError):
     """An error whose text begins as in duckdb_sql.py."""
 
 
@@ -60,7 +60,7 @@ def _guarded(name: str, batch: _Batch) -> Callable[..., Any]:
             return None
         try:
             return batch.compute(*values)
-        except Failed:
+        except FailedBatch:
             raise
         except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
             raise needs_spark_error(f"{name}, which failed: {error!r}") from error
@@ -91,11 +91,11 @@ def add_functions(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -
 
 
 def needs_spark_error(what: str) -> ValueError:
-    return Failed(f"[NEEDS_SPARK] {what}")
+    return FailedBatch(f"[NEEDS_SPARK] {what}")
 
 
 def no_value(what: str) -> ValueError:
-    return Failed(f"[NO_VALUE] {what}")
+    return FailedBatch(f"[NO_VALUE] {what}")
 
 
 # --- text -----------------------------------------------------------------------------------------

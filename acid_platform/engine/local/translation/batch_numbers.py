@@ -14,7 +14,7 @@ from typing import Any
 
 from acid_platform.engine.local.translation.batch_functions import (
     BATCHES,
-    Failed,
+    FailedBatch,
     batch_of,
     needs_spark_error,
 )
@@ -105,7 +105,7 @@ def _round_whole(value: int, digits: int, even: int) -> int:
     up = 2 * rest > unit or (2 * rest == unit and (not even or whole % 2 == 1))
     result = (whole + up) * unit * (1 if value >= 0 else -1)
     if not -(1 << 63) <= result < 1 << 63:
-        raise Failed("[WRONG_TYPE] [ARITHMETIC_OVERFLOW] overflow")
+        raise FailedBatch("[WRONG_TYPE] [ARITHMETIC_OVERFLOW] overflow")
     return result
 
 

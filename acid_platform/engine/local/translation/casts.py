@@ -351,20 +351,16 @@ def _literal_as(value: Typed, other: Typed) -> Typed:
         if kind.kind in INTEGRAL:
             whole = literals.whole_number(written, written)
             if not literals.beyond_bigint(whole):
-                return _typed_text(str(whole), BIGINT)
+                return typed_as(text(str(whole)), BIGINT)
         elif kind.kind in ("float", "double", "decimal"):
-            return _typed_text(repr(literals.finite_float(written, written)), DOUBLE)
+            return typed_as(text(repr(literals.finite_float(written, written))), DOUBLE)
         elif kind == DATE:
-            return _typed_text(literals.date(written, written).isoformat(), DATE)
+            return typed_as(text(literals.date(written, written).isoformat()), DATE)
         elif kind == TIMESTAMP:
-            return _typed_text(literals.timestamp(written, written).isoformat(" "), TIMESTAMP)
+            return typed_as(text(literals.timestamp(written, written).isoformat(" ")), TIMESTAMP)
     except InvalidExpression:
         pass
     raise NeedsSpark(f"a comparison of {spark_name(kind)} with {written!r}")
-
-
-def _typed_text(written: str, kind: HiveType) -> Typed:
-    return typed_as(f"{text(written)}", kind)
 
 
 def _with_own_digits(value: Typed, whole: bool, exact: bool) -> Typed:

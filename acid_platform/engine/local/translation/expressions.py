@@ -1,7 +1,7 @@
 """From an expression of Spark's SQL to DuckDB's SQL, with the type that Spark gives it.
 
-Only what stands in CONSTRUCTS, in library.py and in functions.py is translated; everything else
-raises NeedsSpark, which names it.
+Only what stands in CONSTRUCTS and in the table of functions is translated; everything else raises
+NeedsSpark, which names it.
 Types are cast explicitly wherever Spark casts, so that DuckDB has nothing to decide.
 """
 
@@ -38,7 +38,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     text,
     translating,
 )
-from acid_platform.engine.local.translation.functions import call_of
+from acid_platform.engine.local.translation.library import call_of
 from acid_platform.engine.local.translation.signatures import SIGNATURES, Construct, called
 from acid_platform.errors import NeedsSpark, UnknownColumn
 from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType

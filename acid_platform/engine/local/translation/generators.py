@@ -23,8 +23,8 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     text,
 )
 from acid_platform.engine.local.translation.expressions import Translator
-from acid_platform.engine.local.translation.functions import arguments_of
 from acid_platform.engine.local.translation.json_urls import json_part
+from acid_platform.engine.local.translation.library import arguments_of
 from acid_platform.engine.local.translation.signatures import SIGNATURES, add, called, row
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import HiveType
@@ -54,7 +54,9 @@ def _rows(sql: str, columns: Columns) -> Typed:
 
 
 def _struct(cells: Sequence[str]) -> str:
-    return f"struct_pack({', '.join(f'f{place} := {cell}' for place, cell in enumerate(cells))})"
+    return (
+        f"struct_pack({', '.join(f'f{position} := {cell}' for position, cell in enumerate(cells))})"
+    )
 
 
 def _exploded(value: Typed, name: str) -> Typed:
@@ -107,8 +109,8 @@ def _stacked(count: Typed, *values: Typed) -> Typed:
         array_of(kind)  # which has a type
     missing = [Typed("NULL", VOID)] * (rows * width - len(values))
     cells = [
-        cast(value, columns[place % width][1]).sql
-        for place, value in enumerate((*values, *missing))
+        cast(value, columns[position % width][1]).sql
+        for position, value in enumerate((*values, *missing))
     ]
     made = (_struct(cells[start : start + width]) for start in range(0, len(cells), width))
     return _rows(f"[{', '.join(made)}]", columns)
@@ -120,4 +122,6 @@ def _json_fields(value: Typed, *given: Typed) -> Typed:
     if not all(re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) for name in names):
         raise NeedsSpark(f"json_tuple of {', '.join(names)}")
     cells = [json_part(value.sql, text(f"$.{name}")) for name in names]
-    return _rows(f"[{_struct(cells)}]", [(f"c{place}", STRING) for place in range(len(names))])
+    return _rows(
+        f"[{_struct(cells)}]", [(f"c{position}", STRING) for position in range(len(names))]
+    )

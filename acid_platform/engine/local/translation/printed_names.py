@@ -12,7 +12,7 @@ from acid_platform.engine.local.translation import arithmetic
 from acid_platform.engine.local.translation.casts import ntz_text
 from acid_platform.engine.local.translation.dates import interval_of, is_interval
 from acid_platform.engine.local.translation.duckdb_sql import take_room
-from acid_platform.engine.local.translation.functions import arguments_of, call_of
+from acid_platform.engine.local.translation.library import arguments_of, call_of
 from acid_platform.errors import InvalidExpression, NeedsSpark
 from acid_platform.predicates import literals
 from acid_platform.predicates.grammar import (

@@ -10,7 +10,7 @@ from sqlglot import exp
 from acid_platform.engine.local.translation.casts import Typed
 from acid_platform.engine.local.translation.column_names import NameScope, ScopeColumn
 from acid_platform.engine.local.translation.duckdb_sql import ordered, spark_name
-from acid_platform.engine.local.translation.functions import is_aggregate
+from acid_platform.engine.local.translation.library import is_aggregate
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import HiveType
 from acid_platform.predicates.grammar import SIGNED

@@ -20,7 +20,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     translating,
 )
 from acid_platform.engine.local.translation.expressions import Translator, may_fail
-from acid_platform.engine.local.translation.functions import arguments_of
+from acid_platform.engine.local.translation.library import arguments_of
 from acid_platform.engine.local.translation.query_clauses import (
     QueryBlock,
     direction,

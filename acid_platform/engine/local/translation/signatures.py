@@ -202,7 +202,7 @@ class Signature:
         sql = made if isinstance(made, str) else made.sql
         if self.nulls:
             places = range(len(values)) if self.nulls == "*" else map(int, self.nulls)
-            sql = null_with([values[place] for place in places if place < len(values)], sql)
+            sql = null_with([values[number] for number in places if number < len(values)], sql)
         sql = sql.replace("{over}", over) if self.aggregate else sql
         if "acid_" in sql:
             WANTED.update(_BATCH.findall(sql))
