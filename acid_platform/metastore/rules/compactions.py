@@ -1,5 +1,6 @@
-"""What a Worker does with a compaction that it took, until it ends (C28 to C32, P21); requests to
-erase rows, which compactions fulfil: nothing here erases anything.
+"""What a Worker does with a compaction that it took, until it ends (C28 to C32, P21), and how long
+it stays in the history (C57); requests to erase rows, which compactions fulfil: nothing here erases
+anything.
 
 While the output of a compaction comes into place, no other engine reads (P46): it would see a
 compacted directory as soon as it is there, since Trino ignores the `_v…` of its name. So a Worker
@@ -12,13 +13,16 @@ it: the Worker itself, or the Cleaner.
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import field, replace
+from typing import TypeVar
 
-from acid_platform.compaction.states import CompactionState
+from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.errors import AcidError, CompactionLost, InvalidDefinition
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.operations.compaction import (
     CompactionTask,
+    DropTask,
     ErasureTask,
     QueuedTask,
     Unpublication,
@@ -28,7 +32,7 @@ from acid_platform.metastore.rules import locking, snapshots
 from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.locking import LockRemoved
 from acid_platform.metastore.rules.snapshots import compactor_list, snapshot
-from acid_platform.metastore.rules.state import Component, LockEntry, State
+from acid_platform.metastore.rules.state import Component, Entity, LockEntry, State, Txn
 from acid_platform.metastore.rules.turn import Event, Past, Turn, handles
 from acid_platform.metastore.rules.txns import granted, open_txn, require_open
 from acid_platform.metastore.rules.write_set import Aborted, close_txn, place_directory
@@ -90,18 +94,24 @@ def begun(state: State, past: Past, ticket: ops.CompactionTicket) -> ops.Compact
     return ops.CompactionGranted(replace(answer, valid_txns=own), merged, row)
 
 
+def _running(
+    turn: Turn, operation: ops.CommitCompaction | ops.EndCompaction | ops.RequestPublication
+) -> tuple[CompactionTask, Txn]:
+    """The row, and its open transaction. Raises CompactionLost, TxnAborted."""
+    row, txn = owned(turn.state, operation), require_open(turn, operation.txn)
+    if row.txn_id != txn.txn_id:
+        raise CompactionLost(f"compaction {row.id} runs in transaction {row.txn_id} now")
+    return row, txn
+
+
 @handles(ops.CommitCompaction)
 def commit(turn: Turn, operation: ops.CommitCompaction) -> int:
     """Raises CompactionLost or TxnAborted; then nothing has changed, and the output has to be
     dropped."""
-    row = owned(turn.state, operation)
-    txn = require_open(turn, operation.txn)
-    if row.txn_id != txn.txn_id:
-        raise CompactionLost(f"compaction {row.id} runs in transaction {row.txn_id} now")
+    row, txn = _running(turn, operation)
     # Compared by the name that it locked: a client may have renamed the table since.
     if any(
-        (txn.needs.get(write.table), write.partition) != (row.table_id, row.partition)
-        for write in operation.writes
+        (txn.needs.get(write.table), write.partition) != row.entity for write in operation.writes
     ):
         raise InvalidDefinition(f"compaction {row.id} may only report {row.table} {row.partition}")
     directories = tuple(RecordedDirectory.of(report, txn.txn_id) for report in operation.writes)
@@ -112,8 +122,7 @@ def commit(turn: Turn, operation: ops.CommitCompaction) -> int:
 @handles(ops.EndCompaction)
 def nothing_to_do(turn: Turn, operation: ops.EndCompaction) -> None:
     """Raises CompactionLost, TxnAborted."""
-    row = owned(turn.state, operation)
-    require_open(turn, operation.txn)
+    row, _ = _running(turn, operation)
     state = _R if operation.to_cleaning else CompactionState.REFUSED
     _finish(turn, row, state, (), operation.reason, operation.again)
 
@@ -206,16 +215,6 @@ class CompactionCommitted(Event, kind="compacted"):
             to_history(state, replace(ended, worker=row.worker, ended=at))
 
 
-def to_history(state: State, row: QueuedTask) -> None:
-    state.queue.pop(row.id, None)
-    state.timers.row_since.pop(row.id, None)
-    state.timers.retry_row.pop(row.id, None)
-    if isinstance(row, CompactionTask):
-        state.past.setdefault(row.entity, []).append(row)
-    else:
-        state.past_drops.setdefault(row.entity, []).append(row)
-
-
 class CompactionEnded(Event, kind="compaction_ended"):
     id: int
     state: CompactionState
@@ -240,10 +239,7 @@ class CompactionRevoked(Event, kind="revoked"):
 def publish(turn: Turn, operation: ops.RequestPublication) -> ops.Ticket:
     """Raises Parked while other engines hold locks on the entity, LockTimeout if it may not wait,
     CompactionLost (P21) and TxnAborted."""
-    row = owned(turn.state, operation)
-    txn = require_open(turn, operation.txn)
-    if row.txn_id != txn.txn_id:
-        raise CompactionLost(f"compaction {row.id} runs in transaction {row.txn_id} now")
+    row, txn = _running(turn, operation)
     locking.stand_in_line(turn, _entry(turn, row, operation), ())
     return ops.Ticket(txn.txn_id, turn.state.next_lock - 1)
 
@@ -318,6 +314,80 @@ def unpublished(turn: Turn, _operation: ops.GetUnpublished) -> list[Unpublicatio
                 )
             )
     return tasks
+
+
+# --- the history ----------------------------------------------------------------------------------
+
+
+def to_history(state: State, row: QueuedTask) -> None:
+    state.queue.pop(row.id, None)
+    state.timers.row_since.pop(row.id, None)
+    state.timers.retry_row.pop(row.id, None)
+    if isinstance(row, CompactionTask):
+        state.past.setdefault(row.entity, []).append(row)
+    else:
+        state.past_drops.setdefault(row.entity, []).append(row)
+
+
+_KEPT = {
+    CompactionState.SUCCEEDED: "succeeded",
+    CompactionState.FAILED: "failed",
+    CompactionState.REFUSED: "refused",
+    CompactionState.DID_NOT_INITIATE: "did.not.initiate",
+    CompactionState.ABORTED: "did.not.initiate",
+}
+
+
+def purge_history(turn: Turn) -> None:
+    if any(True for _ in _surplus(turn.state, turn.now)):
+        turn.record(HistoryPurged())
+
+
+def _surplus(state: State, now: int) -> Iterator[QueuedTask]:
+    """History rows to delete: beyond the newest of their state, or older than a success (C57)."""
+    settings = state.settings
+    oldest = now - settings.integer("hive.compactor.history.retention.timeout")
+    keep = {
+        compaction_state: settings.integer(f"hive.compactor.history.retention.{name}")
+        for compaction_state, name in _KEPT.items()
+    }
+    least = settings.integer("hive.compactor.initiator.failed.compacts.threshold")
+    keep[CompactionState.FAILED] = max(keep[CompactionState.FAILED], least)
+    past: Iterable[tuple[Entity, Sequence[QueuedTask]]]
+    past = (*state.past.items(), *state.past_drops.items())
+    for (table_id, _), rows in past:
+        counts = dict.fromkeys(CompactionState, 0)
+        later: set[CompactionKind] = set()
+        for row in reversed(rows):
+            kind = row.kind if isinstance(row, CompactionTask) else CompactionKind.MAJOR
+            counts[row.state] += 1
+            outdated = row.state is not CompactionState.SUCCEEDED and (
+                CompactionKind.MAJOR in later or kind in later
+            )
+            if counts[row.state] > keep[row.state] or (
+                row.ended < oldest and (outdated or table_id not in state.tables)
+            ):
+                yield row
+            if row.state is CompactionState.SUCCEEDED:
+                later.add(kind)
+
+
+class HistoryPurged(Event, kind="history_purged"):
+    def apply(self, state: State, at: int) -> None:
+        gone = {row.id for row in _surplus(state, at)}
+        state.past = _without(state.past, gone)
+        state.past_drops = _without(state.past_drops, gone)
+
+
+_Row = TypeVar("_Row", CompactionTask, DropTask)
+
+
+def _without(past: dict[Entity, list[_Row]], gone: Container[int]) -> dict[Entity, list[_Row]]:
+    left = {entity: [row for row in rows if row.id not in gone] for entity, rows in past.items()}
+    return {entity: rows for entity, rows in left.items() if rows}
+
+
+# --- requests to erase ----------------------------------------------------------------------------
 
 
 @handles(ops.RequestErasure)

@@ -8,28 +8,24 @@ T16, T43 to T45, C57). `Schedule` decides when each part is due.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TypeVar
 
 from acid_platform.base.clock import Moment
 from acid_platform.base.config import Settings
-from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.errors import AcidError, MetastoreDamaged
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore import rules
 from acid_platform.metastore.messages import (
     OPERATIONS,
     Answer,
-    JsonObject,
     MetastoreOperation,
     decode,
     encode,
     write_answer,
 )
-from acid_platform.metastore.operations.compaction import CompactionTask, DropTask, QueuedTask
 from acid_platform.metastore.records import NO_HEARTBEAT
 from acid_platform.metastore.rules import (
     compactions,
@@ -152,7 +148,8 @@ class Machine:
         try:
             answer = HANDLERS[kind](turn, operation)
             txn = getattr(answer, "txn", txn)
-            reply = {"value": _recorded_answer(kind, answer)}
+            whole = kind.outcome is None
+            reply = {"value": write_answer(kind, answer) if whole else encode(answer)}
         except Parked:
             reply = None
         except AcidError as error:
@@ -212,13 +209,6 @@ class Machine:
         return Handled(turn.events, replies)
 
 
-def _recorded_answer(kind: type[MetastoreOperation[object]], answer: object) -> JsonObject:
-    return write_answer(kind, answer) if kind.outcome is None else encode(answer)
-
-
-Row = TypeVar("Row", CompactionTask, DropTask)
-
-
 @dataclass(slots=True)
 class Schedule:
     """When each part ran last, by the steady clock (P29).
@@ -251,8 +241,7 @@ def tick(turn: Turn, last: Schedule) -> None:
         purge(turn)
         last.purged = now
     if now >= last.history + settings.integer("hive.compactor.history.reaper.interval"):
-        if any(True for _ in surplus(turn.state, turn.now)):
-            turn.record(HistoryPurged())
+        compactions.purge_history(turn)
         last.history = now
 
 
@@ -320,7 +309,9 @@ def _min_writer(state: State) -> int:
 def _forgettable(state: State, table: TableState, low: int) -> set[int]:
     """Aborted write ids that a base of every entity hides from all possible readers (P4)."""
     entities = table.entities()
-    if not table.aborted or not entities or _dropping(state, table):
+    # Snapshots from before the drop of a partition may still read its files (P22).
+    dropping = any(drop.table_id == table.record.table_id for drop in state.drops())
+    if not table.aborted or not entities or dropping:
         return set()
     later = {past.txn_id for past in table.commits}
     top = min(_safe_base(state, entity, low, later) for entity in entities)
@@ -335,11 +326,6 @@ def _forgettable(state: State, table: TableState, low: int) -> set[int]:
     unsettled = [row.write_id - 1 for row in table.writes if row.txn_id >= low]
     top = min(top, *unsettled) if unsettled else top
     return {write_id for write_id in table.aborted if write_id <= top} - mapped - waiting
-
-
-def _dropping(state: State, table: TableState) -> bool:
-    """Whether snapshots from before a partition's drop may still read its files (P22)."""
-    return any(drop.table_id == table.record.table_id for drop in state.drops())
 
 
 def _safe_base(state: State, entity: Entity, low: int, later: Container[int] = ()) -> int:
@@ -431,58 +417,6 @@ def _still_seen(state: State) -> list[Departed]:
     """Departed writers that the snapshot of an open transaction still lists (S4)."""
     first = first_snapshot(state)
     return [departed for departed in state.departed if first(departed.txn_id) < departed.gone]
-
-
-# --- history ------------------------------------------------------------------------------------
-
-_KEPT = {
-    CompactionState.SUCCEEDED: "succeeded",
-    CompactionState.FAILED: "failed",
-    CompactionState.REFUSED: "refused",
-    CompactionState.DID_NOT_INITIATE: "did.not.initiate",
-    CompactionState.ABORTED: "did.not.initiate",
-}
-
-
-def surplus(state: State, now: int) -> Iterator[QueuedTask]:
-    """History rows to delete: beyond the newest of their state, or older than a success (C57)."""
-    settings = state.settings
-    oldest = now - settings.integer("hive.compactor.history.retention.timeout")
-    keep = {
-        compaction_state: settings.integer(f"hive.compactor.history.retention.{name}")
-        for compaction_state, name in _KEPT.items()
-    }
-    least = settings.integer("hive.compactor.initiator.failed.compacts.threshold")
-    keep[CompactionState.FAILED] = max(keep[CompactionState.FAILED], least)
-    past: Iterable[tuple[Entity, Sequence[QueuedTask]]]
-    past = (*state.past.items(), *state.past_drops.items())
-    for (table_id, _), rows in past:
-        counts = dict.fromkeys(CompactionState, 0)
-        later: set[CompactionKind] = set()
-        for row in reversed(rows):
-            kind = row.kind if isinstance(row, CompactionTask) else CompactionKind.MAJOR
-            counts[row.state] += 1
-            outdated = row.state is not CompactionState.SUCCEEDED and (
-                CompactionKind.MAJOR in later or kind in later
-            )
-            if counts[row.state] > keep[row.state] or (
-                row.ended < oldest and (outdated or table_id not in state.tables)
-            ):
-                yield row
-            if row.state is CompactionState.SUCCEEDED:
-                later.add(kind)
-
-
-class HistoryPurged(Event, kind="history_purged"):
-    def apply(self, state: State, at: int) -> None:
-        gone = {row.id for row in surplus(state, at)}
-        state.past = _without(state.past, gone)
-        state.past_drops = _without(state.past_drops, gone)
-
-
-def _without(past: dict[Entity, list[Row]], gone: Container[int]) -> dict[Entity, list[Row]]:
-    left = {entity: [row for row in rows if row.id not in gone] for entity, rows in past.items()}
-    return {entity: rows for entity, rows in left.items() if rows}
 
 
 class TimeoutKnown(Event, kind="timeout_known"):
