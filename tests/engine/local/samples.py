@@ -566,12 +566,14 @@ def _form(name: str, count: int) -> str:
         case [call, "within", *way]:
             given = ", ".join(f"{{{place}}}" for place in range(1, count))
             return f"{call}({given}) WITHIN GROUP (ORDER BY {{0}} {' '.join(way)})"
-        case [call, unit]:
-            return f"{call}({unit}, {{all}})"
         case ["<<" | ">>" | ">>>"]:
             return f"{{0}} {name} {{1}}"
         case ["[]"]:
             return "{0}[{1}]"
+        case [call, "escape"]:
+            return f"{{0}} {call} {{1}} ESCAPE '/'"
+        case [call, unit]:
+            return f"{call}({unit}, {{all}})"
         case ["~"]:
             return "~{0}"
     return f"{name}({{all}})"

@@ -255,6 +255,7 @@ class Translator:
     def _like(self, node: exp.Like | exp.ILike, *escape: Typed) -> Typed:
         name = "like" if isinstance(node, exp.Like) else "ilike"
         pattern = self.value(node.expression.unnest())
+        name += " escape" * bool(escape)
         matched = called(name, self.value(node.this), pattern, *escape)
         return replace(matched, sql=f"(NOT {matched.sql})") if node.args.get("negate") else matched
 

@@ -303,7 +303,7 @@ def _replaced(value: Typed, pattern: Typed, new: Typed, first: Typed | None = No
     return _matched(value, pattern, f"regexp_replace({{}}, {{}}, {by}, 'g')")
 
 
-@row("like(text, word)", "like(text, word, word)")
+@row("like(text, word)", "like escape(text, word, word)")
 def _like(value: Typed, pattern: Typed, by: Typed | None = None) -> Typed:
     """LIKE with a literal pattern, in which only `_`, `%` and the escape may be escaped."""
     written, escape = str(pattern.literal), "\\" if by is None else str(by.literal)
@@ -316,7 +316,7 @@ def _like(value: Typed, pattern: Typed, by: Typed | None = None) -> Typed:
     return Typed(f"({value.sql} LIKE {text(written)}{end})", BOOLEAN)
 
 
-@row("ilike(text, word)", "ilike(text, word, word)")
+@row("ilike(text, word)", "ilike escape(text, word, word)")
 def _ilike(value: Typed, pattern: Typed, by: Typed | None = None) -> Typed:
     """As `like`, where letters of ASCII are equal in both cases. The rest is left to Spark."""
     written = str(pattern.literal)
