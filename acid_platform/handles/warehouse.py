@@ -351,8 +351,8 @@ class Warehouse(ClosedAfter):
                 refused = error
         if refused and not ids:
             raise refused
-        waiting = set(ids)
-        while wait and waiting:
+        ended: dict[int, dict[str, Any]] = {}
+        while wait and (waiting := [request for request in ids if request not in ended]):
             outcome = worker.work_once(self)
             if outcome is None:  # another worker has them
                 time.sleep(0.2)
@@ -360,11 +360,12 @@ class Warehouse(ClosedAfter):
                 raise CompactionFailed(
                     f"compaction {outcome.task.id} of {table} failed: {outcome.reason}"
                 )
-            waiting = {
-                request
-                for request in waiting
-                if not self.metastore.call(ops.ShowCompaction(request)).ended
-            }
+            for request in waiting:
+                shown = self.metastore.call(ops.ShowCompaction(request))
+                if shown.ended:
+                    ended[request] = shown.row
+        if wait:
+            return [ended[request] for request in ids]
         return [row for row in self.metastore.compactions() if row["compactionid"] in ids]
 
     # --- showing -------------------------------------------------------------------------------

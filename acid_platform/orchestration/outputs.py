@@ -228,9 +228,8 @@ def write(
     SourceRowsAmbiguous, InvalidDefinition, NoSuchPartition, NeedsSpark.
     """
     rows = plain_rows(rows)
-    ensure_table(warehouse, out, rows)
-    table = txn.table(out.name)
-    if out.write_mode in ("upsert", "delete+insert") and are_none(rows):
+    table = _table_of(warehouse, txn, out, rows)
+    if out.write_mode in KEYED_MODES and are_none(rows):
         return Quarantined()
     _match_columns(table, out, rows)
     rows = table.filled(rows)
@@ -274,6 +273,18 @@ def write(
             if name not in written and (scope is None or scope.holds(name)):
                 table.truncate(name)
     return quarantined
+
+
+def _table_of(warehouse: Warehouse, txn: Transaction, out: AcidOut, rows: Rows) -> TransactionTable:
+    """The output's table as the transaction sees it; one that is not there is made."""
+    try:
+        record = txn.view.table(out.name)
+    except NoSuchTable:
+        ensure_table(warehouse, out, rows)
+    else:
+        if out.declaration.columns is not None:
+            _refuse_other_declaration(record, out, parse_columns(out.declaration.columns))
+    return txn.table(out.name)
 
 
 def ensure_table(warehouse: Warehouse, out: AcidOut, rows: Rows | None = None) -> None:

@@ -131,9 +131,7 @@ class CompactionRun:
         partitions = chosen_partitions(self._layout, only=self.task.partition or "")
         listings = recorded_listings(self._layout, self.txn, partitions)
         directory, write_ids = select_compactable(self._layout, listings, *lists)
-        settings = CompactionSettings.of(
-            metastore.in_force, self.task.properties, record.properties
-        )
+        settings = CompactionSettings.of(self.txn.settings, self.task.properties, record.properties)
         plan = plan_compaction(directory, self.task.kind, write_ids, self.txn.id, settings)
         if isinstance(plan, NothingToDo):
             metastore.call(

@@ -30,7 +30,7 @@ from acid_platform.orchestration import (
 from acid_platform.orchestration.materialize import Uncommitted
 from acid_platform.orchestration.outputs import ensure_table
 from acid_platform.orchestration.resources import WarehouseResource
-from tests.orchestration.conftest import Place, failure, run
+from tests.orchestration.conftest import Place, failure, run, succeeded
 from tests.orchestration.local_writes import insert
 
 POSITIVE = Expectation(
@@ -114,19 +114,40 @@ def test_a_table_that_was_declared_otherwise_is_refused(
     assert message in failure(run(place, t))
 
 
-def test_a_table_that_is_there_costs_one_message(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place.warehouse.create_table("db.t", "id int", ["day date"])
-    asked, call = [], Link.call
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The messages to the metastore, by their names."""
+    names, call = list[str](), Link.call
 
     def noted(link: Link, operation: Any) -> Any:
-        asked.append(operation.op)
+        names.append(operation.op)
         return call(link, operation)
 
     monkeypatch.setattr(Link, "call", noted)
+    return names
+
+
+def test_a_table_that_is_there_costs_one_message(place: Place, asked: list[str]) -> None:
+    place.warehouse.create_table("db.t", "id int", ["day date"])
+    asked.clear()
     ensure_table(place.warehouse, AcidOut(TableDeclaration("db.t", "id int", ("day date",))))
     assert asked == ["table"]
+
+
+@pytest.mark.parametrize("columns", ["id int", None])
+def test_a_run_asks_for_its_table_before_within_and_after_its_transaction(
+    place: Place, asked: list[str], columns: str | None
+) -> None:
+    @acid_asset(table=TableDeclaration("db.t", columns), write_mode="append")
+    def t() -> list[dict[str, int]]:
+        return [{"id": 1}]
+
+    for _ in range(2):
+        asked.clear()
+        assert succeeded(run(place, t, engine="local"))
+    begun = asked.index("begin")
+    before, after = asked[:begun].count("table"), asked[begun:].count("table")
+    assert (before, after) == (0 if columns is None else 1, 2)
 
 
 @pytest.mark.more

@@ -151,6 +151,18 @@ def test_a_verb_sends_three_messages(
     assert dict(sent) == VERB
 
 
+def test_a_compaction_asks_for_nothing_twice(warehouse: Warehouse, sent: Counter[str]) -> None:
+    table = warehouse.create_table("db.c", "id int")
+    for number in (1, 2):
+        table.insert([{"id": number}])
+    sent.clear()
+    [row] = table.compact("major")
+    assert (row["state"], row["type"]) == ("ready for cleaning", "MAJOR")
+    asked = {"GetTable": 2, "GetManifest": 1, "GetEntities": 1, "ShowCompaction": 1}
+    begun = {"RequestCompaction": 1, "TakeCompaction": 1, "BeginCompaction": 1}
+    assert dict(sent) == {**asked, **begun, "HeartbeatOne": 1, "CommitCompaction": 1}
+
+
 def test_a_verb_checks_itself_once(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     checked, check = [], UpdateRows.check
 
