@@ -28,6 +28,7 @@ from acid_platform.orchestration import (
     acid_asset,
     acid_multi_asset,
 )
+from acid_platform.orchestration.outputs import KEYED_MODES
 from acid_platform.orchestration.resources import SparkResource
 from acid_platform.services import cleaner
 from tests.orchestration.conftest import Place, failure, run, stored, succeeded
@@ -229,7 +230,7 @@ def test_rows_that_a_mode_can_t_place_change_nothing(lake: Place) -> None:
         declared = acid_asset(
             table=TableDeclaration("db.t", "id int, v string"),
             write_mode=mode,
-            key=["id"] if mode in ("upsert", "delete+insert") else [],
+            key=["id"] if mode in KEYED_MODES else [],
         )
         result = run(lake, declared(answering(given)))
         assert not result.success and why in failure(result)
