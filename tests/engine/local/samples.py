@@ -41,6 +41,8 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "variant": ("parse_json(ja)",),
     "T": ("ia", "lb", "da"),
     "T[]": ("na", "array(ib, lb)"),
+    "S": ("ia", "lb", "da", "null"),
+    "S[]": ("na", "array(ib, lb)", "array(da, db)"),
     "P": ("ia", "lb"),
     "P[]": ("na", "array(ib, lb)"),
     "strings": ("oa", "ob"),
@@ -400,7 +402,7 @@ def of_pairs() -> list[str]:
     return [call for row in _aggregates() if "exactly whole" in row.takes for call in of_row(row)]
 
 
-_OF_ORDER = ("collect", "first", "last", "any_value", "listagg", "string_agg")
+_OF_ORDER = ("collect", "array_agg", "first", "last", "any_value", "listagg", "string_agg")
 
 
 def without_order() -> list[str]:
@@ -455,10 +457,14 @@ WINDOWS: dict[str, tuple[str, ...]] = {
 """Window functions with the frames that they take."""
 
 
+_MOMENTS = ("now", "current_timestamp")
+"""Which have another value in each statement."""
+
+
 def signatures() -> Iterator[tuple[str, list[str]]]:
     """Calls of every row of the table: each argument of each kind, beside others."""
     for name, rows in SIGNATURES.items():
-        if rows[0].aggregate or name.startswith("rows of "):
+        if rows[0].aggregate or name.startswith("rows of ") or name in _MOMENTS:
             continue
         calls = []
         for row in rows:

@@ -89,8 +89,8 @@ add("array_contains(P[], P)", "boolean", "CASE WHEN list_contains({0}, {1}) THEN
     + _has("{0}") + " THEN NULL ELSE false END", nulls="*")
 add("array_position(P[], P)", "bigint", "coalesce(list_position({0}, {1}), 0)", nulls="*")
 add("array_remove(P[], P)", "T[]", "list_filter({0}, lambda e: e IS NULL OR e <> {1})", nulls="*")
-add("array_append(T[], T)", "T[]", "list_concat({0}, [{1}])", nulls="0")
-add("array_prepend(T[], T)", "T[]", "list_concat([{1}], {0})", nulls="0")
+add("array_append(S[], S)", "T[]", "list_concat({0}, [{1}])", nulls="0")
+add("array_prepend(S[], S)", "T[]", "list_concat([{1}], {0})", nulls="0")
 for _name, _sql in {
     "union": "list_concat({0}, {1})",
     "intersect": "list_filter({0}, lambda e: " + _has("{1}", "e") + ")",
@@ -140,7 +140,7 @@ def _array(*given: Typed) -> Typed:
     return replace(made, literal=numbers) if len(numbers) == len(values) else made
 
 
-@row("array_insert(T[], index, T)", gives="T[]", nulls="01")
+@row("array_insert(S[], index, S)", gives="T[]", nulls="01")
 def _inserted(array: Typed, position: Typed, value: Typed) -> str:
     given, index, size = array.sql, position.sql, f"len({array.sql})"
     unsure = needs_spark(f"array_insert beyond {MOST_MADE} elements")

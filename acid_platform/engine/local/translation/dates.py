@@ -297,7 +297,7 @@ add("unix_micros(moment)", "bigint", "epoch_us({0})")
 add("timestamp_seconds(integral)", "timestamp", moment_of(1_000_000))
 add("timestamp_millis(integral)", "timestamp", moment_of(1000))
 add("timestamp_micros(integral)", "timestamp", moment_of(1))
-add("make_timestamp|try_make_timestamp(timestamp)", "timestamp", "{0}")
+add("make_timestamp|try_make_timestamp(day)", "timestamp", "{0}")
 for _unit, (_kind, _count) in {**_STEPS, "DAYOFYEAR": _STEPS["DAY"]}.items():
     _by = f"(CAST({{1}} AS HUGEINT) * {_count})".replace("{1}", "{0}")
     _most = FEW_DAYS if _kind == "months" else 100_000_000_000_000_000
@@ -305,9 +305,10 @@ for _unit, (_kind, _count) in {**_STEPS, "DAYOFYEAR": _STEPS["DAY"]}.items():
     add(f"dateadd {_unit}|timestampadd {_unit}(int, timestamp)", "timestamp",
         f"CASE WHEN abs({_by}) > {_most} THEN {needs_spark('timestampadd by so much')}"
         f" ELSE {{1}} + {_span} END")
-    add(f"datediff {_unit}|timestampdiff {_unit}(timestamp, timestamp)", "bigint",
-        f"(epoch_us({{1}}) - epoch_us({{0}})) // {_count}" if _kind == "micros"
-        else f"{_MONTHS_BETWEEN} // {_count}")
+    if _unit != "DAYOFYEAR":  # which Spark refuses here
+        add(f"datediff {_unit}|timestampdiff {_unit}(timestamp, timestamp)", "bigint",
+            f"(epoch_us({{1}}) - epoch_us({{0}})) // {_count}" if _kind == "micros"
+            else f"{_MONTHS_BETWEEN} // {_count}")
 # fmt: on
 
 
@@ -382,9 +383,11 @@ def _made(*values: Typed, failing: bool = True) -> str:
     if times:
         hour, minute, second = *times[:2], f"CAST({times[2]} AS DECIMAL(38,6))"
         kind = values[5].type
-        if kind.kind == "decimal" and (kind.sizes[1] > 6 or sum(kind.sizes) > 16):
+        if kind.kind == "decimal" and (kind.sizes[1] > 6 or kind.sizes[0] - kind.sizes[1] > 10):
             raise NeedsSpark(f"a time with seconds of {spark_name(kind)}")
-        cases += (
+        too_many = needs_spark("more seconds than a decimal(16,6) has")
+        cases = (
+            f"WHEN abs(CAST({second} AS DECIMAL(38,6))) >= 10000000000 THEN {too_many} {cases}"
             f" WHEN {hour} NOT BETWEEN 0 AND 23 OR {minute} NOT BETWEEN 0 AND 59"
             f" OR {second} NOT BETWEEN 0 AND 60 THEN {failure}"
         )

@@ -83,6 +83,8 @@ KINDS: dict[str, tuple[str, tuple[str, ...], HiveType | None, Callable[[Typed], 
         ("nested", "arrays, maps and structs", "array map struct", None),
         ("T", "values that Spark brings into one type", "", None),
         ("T[]", "arrays of such values", "array", None),
+        ("S", "as T, but decimals only beside decimals of the same digits", "", None),
+        ("S[]", "arrays of such values", "array", None),
         ("P", "as T, but neither NULL without a type nor float, double, array, map or struct",
          _EXACT, None),
         ("P[]", "arrays of such values", "array", None),
@@ -160,7 +162,7 @@ class Signature:
     """A call with arguments of these kinds, and its SQL, where {0} is the first argument.
 
     A last kind with `*` takes any number of arguments. `gives` is a type, the number of the
-    argument that has it, `T` for the common type of the arguments of a kind T or P, or a part of
+    argument that has it, `T` for the common type of the arguments of a kind T, S or P, or a part of
     the first argument (`element`, `key`, `value`); with `[]` an array of that, and empty if the
     SQL's function says it. `nulls` are the numbers of the arguments whose NULL gives NULL, or `*`.
     In an aggregate, {over} is the place of FILTER and OVER.
@@ -235,9 +237,11 @@ def _unified(values: list[Typed], takes: Sequence[str]) -> tuple[list[Typed], Hi
     kinds = [
         value.type.children[0][1] if take.endswith("[]") else value.type
         for value, take in zip(values, takes, strict=True)
-        if take[0] in "TP"
+        if take[0] in "TSP"
     ]
     common = widest(kinds)
+    if any(take[0] == "S" for take in takes) and any(kind.kind == "decimal" for kind in kinds):
+        common = common if {*kinds} <= {common, VOID} else None
     if common is None or (
         any(take[0] == "P" for take in takes) and (VOID in kinds or not is_plain(common))
     ):
@@ -245,7 +249,7 @@ def _unified(values: list[Typed], takes: Sequence[str]) -> tuple[list[Typed], Hi
     if kinds and common != VOID:
         values = [
             value
-            if take[0] not in "TP"
+            if take[0] not in "TSP"
             else cast(value, array_of(common) if take.endswith("[]") else common)
             for value, take in zip(values, takes, strict=True)
         ]
