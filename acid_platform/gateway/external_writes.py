@@ -89,20 +89,28 @@ def looked_for(
     """The rows that the transaction looked for, as far as its locks tell, and those that it
     brought; nothing unless there are both (P51).
 
-    A lock for UPDATE, DELETE or an overwrite is for all rows of its partition, or of the table.
+    A lock for UPDATE, DELETE or an overwrite is for all rows of its partition, or of the table; if
+    all new rows are beside deleted ones, as those of an UPDATE are, of their partitions alone.
     Updated rows count as new ones, since nobody knows which of their columns were assigned.
     """
     sought: list[tuple[str, Region]] = []
     inserted: list[tuple[str, Region]] = []
     records: dict[str, TableRecord] = {}
+    kinds = [(write, is_deletes(write.directory)) for write in writes if write.rows]
+    changed = {(write.table, write.partition) for write, deletes in kinds if deletes}
+    new = {(write.table, write.partition) for write, deletes in kinds if not deletes}
     for touched in metastore.call(ops.GetTouched(txn)):
         if touched.write_id:
             record = records.setdefault(touched.table, metastore.table(touched.table))
             _, keys = columns_of_record(record)
+            updated = {partition for table, partition in changed if table == touched.table}
+            if not updated.issuperset(p for table, p in new if table == touched.table):
+                updated = set()
             sought += [
-                (touched.table, region_of_partition(entity.partition, keys))
+                (touched.table, region_of_partition(partition, keys))
                 for entity in touched.entities
                 if entity.operation in _REPLACES
+                for partition in (entity.partition is None and updated) or {entity.partition}
             ]
     for write in writes:
         if write.rows and not is_deletes(write.directory) and write.table in records:
