@@ -313,6 +313,7 @@ def test_P67_a_file_of_delta_that_became_a_link_is_refused(tmp_path: Path) -> No
         list(source.batches(source.rows([])))
 
 
+@pytest.mark.more
 def test_P65_texts_of_duckdb_that_unpack_to_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,6 +341,7 @@ def test_P67_what_lies_beside_a_file_of_duckdb_is_looked_at(
         DuckDBSource(str(tmp_path / "x.duckdb"), "t")
 
 
+@pytest.mark.more
 def test_P65_rows_of_duckdb_come_in_batches_of_few_bytes(tmp_path: Path) -> None:
     file = str(tmp_path / "wide.duckdb")
     with duckdb.connect(file) as database:

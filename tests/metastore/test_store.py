@@ -649,6 +649,7 @@ def test_P67_a_snapshot_has_the_tables_that_we_make(tmp_path: Path, harm: str, t
         StateTables(State(), Origin(1, 1, 1, "h"), path)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("rows, text", [(200_000, "x"), (200, "x" * 300_000)])
 def test_P65_a_backup_whose_rows_are_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, text: str

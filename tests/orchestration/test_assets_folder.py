@@ -583,6 +583,7 @@ def test_what_dg_scaffolds_loads_and_runs(folder: Path, place: Place) -> None:
         assert (registered.get_description() or "").startswith("A table ")
 
 
+@pytest.mark.more
 def test_P65_a_file_of_an_asset_is_bounded_too(tmp_path: Path) -> None:
     small, large = tmp_path / "small.parquet", tmp_path / "large.parquet"
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * 9_000, pa.int32()), ["x" * (1 << 20)])

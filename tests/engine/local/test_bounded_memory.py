@@ -106,7 +106,9 @@ def after(path: Path, kind: str, change: str) -> tuple[list[dict[str, Any]], lis
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("kind", [*KINDS])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.more] * (kind != "both")) for kind in KINDS]
+)
 def test_P59_a_change_in_parts_writes_what_it_writes_at_once(
     tmp_path: Path, kind: str, change: str
 ) -> None:
