@@ -144,12 +144,12 @@ class Warehouse(ClosedAfter):
                 from acid_platform.engine.spark import jvm, session
                 from acid_platform.engine.spark.failures import install_expiry
 
-                ran_before, began = jvm.current() is not None, time.monotonic()
+                was_there, began = jvm.is_there(), time.monotonic()
                 caller = self._spark_or_start
                 own = caller() if callable(caller) else caller
                 self._spark = session.check_session(own) if own else session.start_session()
                 install_expiry(self._spark)
-                if not ran_before:
+                if jvm.is_there() and not was_there:
                     took = time.monotonic() - began
                     self.notice(f"Spark started in {took:.1f} s: {self.engines.reason_here}")
             return self._spark

@@ -161,8 +161,8 @@ def _sorted(parts: list[Any]) -> DeleteKeys:
 
 
 def _joined(parts: list[Any]) -> list[np.ndarray]:
-    """The four columns of `_NO_KEYS` of all parts, which are forgotten: there may be tens of
-    millions of keys, so that each copy counts."""
+    """Write ids, bucket properties, rowIds and the mask of all parts. Empties `parts`: there may be
+    tens of millions of keys, so that each copy counts."""
     if len(parts) < 2:
         return list(parts.pop() if parts else _NO_KEYS)
     columns = [list(column) for column in zip(*parts, strict=True)]

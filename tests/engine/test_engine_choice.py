@@ -276,9 +276,14 @@ def test_P33_who_starts_spark_is_told_what_for(
     monkeypatch.setattr(warehouse, "_spark", None)
     monkeypatch.setattr(session, "start_session", SimpleNamespace)
     monkeypatch.setattr(failures, "install_expiry", lambda _: None)
-    monkeypatch.setattr(jvm, "current", lambda: None)
+    there = iter((False, True, True, True))
+    monkeypatch.setattr(jvm, "is_there", lambda: next(there))
     with pytest.raises(AttributeError):
         warehouse.sql(ONLY_SPARK)
     assert len(told) == 1 and re.fullmatch(
         r"Spark started in \d\.\d s: (?i:.*aes_encrypt.*)", told[0]
     )
+    monkeypatch.setattr(warehouse, "_spark", None)
+    with pytest.raises(AttributeError):  # a JVM was there: nobody waited for a start
+        warehouse.sql(ONLY_SPARK)
+    assert len(told) == 1

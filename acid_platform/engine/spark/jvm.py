@@ -202,6 +202,11 @@ def current() -> _Watched | None:
     return None if gateway is None else _watched.get(gateway._gateway_client)
 
 
+def is_there() -> bool:
+    """Whether this process has a JVM of Spark's, whoever started it; Spark Connect has none."""
+    return SparkContext._gateway is not None
+
+
 def require_alive(spark: SparkSession) -> None:
     """Raises SparkLost if the JVM of this session is gone, so that no other one starts in vain for
     a frame of it."""
