@@ -259,8 +259,8 @@ def render_locks() -> str:
         " What can't be told so counts as any row: a function of a column,"
         " floating point numbers, timestamps, more than a quarter of `acid.conflict.rows.bytes`"
         " each. In Spark, of a source that is no row of this process the lowest and highest keys"
-        " are known. Of a writer of another engine that locked for UPDATE or DELETE, the partition"
-        " that it locked.\n",
+        " are known. Of a writer of another engine, what it locked for UPDATE, DELETE or an"
+        " overwrite, and for SELECT in tables that it does not update.\n",
         "A single statement begins again, up to `hive.txn.max.retrysnapshot.count` times.\n",
     ]
     return "\n".join(parts)

@@ -90,8 +90,9 @@ def looked_for(
     brought; nothing unless there are both (P51).
 
     A lock for UPDATE, DELETE or an overwrite is for all rows of its partition, or of the table; if
-    all new rows are beside deleted ones, as those of an UPDATE are, of their partitions alone.
-    Updated rows count as new ones, since nobody knows which of their columns were assigned.
+    all new rows are beside deleted ones, as those of an UPDATE are, of their partitions alone. Of
+    other tables, a lock for SELECT says what a query has read. Updated rows count as new ones,
+    since nobody knows which of their columns were assigned.
     """
     sought: list[tuple[str, Region]] = []
     inserted: list[tuple[str, Region]] = []
@@ -99,21 +100,19 @@ def looked_for(
     kinds = [(write, is_deletes(write.directory)) for write in writes if write.rows]
     changed = {(write.table, write.partition) for write, deletes in kinds if deletes}
     new = {(write.table, write.partition) for write, deletes in kinds if not deletes}
-    for touched in metastore.call(ops.GetTouched(txn)):
-        if touched.write_id:
-            record = records.setdefault(touched.table, metastore.table(touched.table))
-            _, keys = columns_of_record(record)
-            updated = {partition for table, partition in changed if table == touched.table}
-            if not updated.issuperset(p for table, p in new if table == touched.table):
-                updated = set()
-            sought += [
-                (touched.table, region_of_partition(partition, keys))
-                for entity in touched.entities
-                if entity.operation in _REPLACES
-                for partition in (entity.partition is None and updated) or {entity.partition}
-            ]
+    for touched in metastore.call(ops.GetTouched(txn)) if new else ():
+        record = records.setdefault(touched.table, metastore.table(touched.table))
+        _, keys = columns_of_record(record)
+        replaced = [each.partition for each in touched.entities if each.operation in _REPLACES]
+        updated, filled = ({p for t, p in some if t == touched.table} for some in (changed, new))
+        if None in replaced and updated and filled <= updated:
+            replaced = [*({*replaced} - {None} | updated)]
+        sought += [
+            (touched.table, region_of_partition(partition, keys))
+            for partition in replaced or touched.read
+        ]
     for write in writes:
-        if write.rows and not is_deletes(write.directory) and write.table in records:
+        if write.rows and not is_deletes(write.directory):
             own, keys = columns_of_record(records[write.table])
             region = region_of_files(write.contents, own)
             both = region.both(region_of_partition(write.partition, keys))

@@ -384,6 +384,8 @@ def _lock(component: Any, settings: LockSettings) -> LockRequest:
         lock = max(lock, ours, key=_STRENGTH.index)
     elif operation is None and lock in (LockType.SHARED_WRITE, LockType.EXCL_WRITE):
         operation = RowOperation.UPDATE
+    if operation is RowOperation.INSERT and component.type == LOCK_NUMBERS[LockType.EXCL_WRITE]:
+        operation = RowOperation.UPDATE  # a MERGE of Hive under hive.txn.xlock.mergeinsert (T34)
     table = f"{component.dbname}.{component.tablename or '*'}"
     return LockRequest(
         table,

@@ -221,3 +221,4 @@ def test_P34_touched_says_what_was_locked_and_what_was_not(world: World) -> None
         "default.u": [],
     }
     assert touched["default.u"]["write_id"] == 1
+    assert [one.get("read", []) for one in touched.values()] == [[], [], [None]]

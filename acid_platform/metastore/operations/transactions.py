@@ -348,15 +348,17 @@ class TouchedEntity:
 
 @dataclass(frozen=True, slots=True)
 class TouchedTable:
-    """A table in which an open transaction has a write id (0: none) or locks of writes.
+    """A table in which an open transaction has a write id (0: none) or locks.
 
-    `unfinished`: its engine says when all its files are written, and has not said so yet.
+    `unfinished`: its engine says when all its files are written, and has not said so yet. `read`:
+    the partitions, or the table (None), that it locked for SELECT.
     """
 
     table: str
     write_id: int
     entities: tuple[TouchedEntity, ...]
     unfinished: bool = False
+    read: tuple[str | None, ...] = field(default=(), metadata=BRIEF)
 
 
 class RequestLock(MetastoreOperation[LockProgress], op="request_lock"):
@@ -407,7 +409,7 @@ class GetWriteIdsUnder(Unrecorded[list[ValidWriteIdList]], op="write_ids_under",
 
 
 class GetTouched(Unrecorded[list[TouchedTable]], op="touched", answers="tables"):
-    """The tables in which an open transaction has a write id or a lock of a write."""
+    """The tables in which an open transaction has a write id or a lock."""
 
     txn: int
 

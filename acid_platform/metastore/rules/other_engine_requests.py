@@ -26,7 +26,7 @@ from acid_platform.metastore.rules.timers import dead, patience, touch
 from acid_platform.metastore.rules.turn import Event, Parked, Turn, handles
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.metastore.rules.write_set import Aborted
-from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+from acid_platform.transactions import RowOperation, ValidTxnList, ValidWriteIdList
 
 _WAIT = 24 * 3600.0
 """Seconds. A request ends much earlier if its transaction, or the request itself, gets no heartbeat
@@ -129,7 +129,9 @@ def touched(turn: Turn, operation: ops.GetTouched) -> list[ops.TouchedTable]:
     """Raises TxnAborted, SnapshotExpired, NoSuchTxn."""
     state, txn = turn.state, require_open(turn, operation.txn)
     components = state.components.get(txn.txn_id, ())
-    table_ids = dict.fromkeys((*(component.table_id for component in components), *txn.wrote))
+    read = _locked_for_reading(state, txn)
+    written = (component.table_id for component in components)
+    table_ids = dict.fromkeys((*written, *txn.wrote, *read))
     return [
         ops.TouchedTable(
             state.name_of(table_id),
@@ -140,10 +142,22 @@ def touched(turn: Turn, operation: ops.GetTouched) -> list[ops.TouchedTable]:
                 if component.table_id == table_id
             ),
             txn.unfinished,
+            tuple(read.get(table_id, ())),
         )
         for table_id in table_ids
         if table_id in state.tables
     ]
+
+
+def _locked_for_reading(state: State, txn: Txn) -> dict[int, dict[str | None, None]]:
+    """The partitions of each table, or the table (None), for which it has locks of a SELECT."""
+    found: dict[int, dict[str | None, None]] = {}
+    for entry in (state.locks[ext] for ext in state.locks_by_txn.get(txn.txn_id, ())):
+        for component in entry.components if entry.acquired else ():
+            table_id = entry.tables.get(f"{component.db}.{component.table}")
+            if table_id is not None and component.operation is RowOperation.SELECT:
+                found.setdefault(table_id, {})[component.partition] = None
+    return found
 
 
 @handles(ops.GetConflict)
