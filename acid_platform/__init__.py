@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from acid_platform.handles.table import Table
     from acid_platform.handles.transaction import Transaction
     from acid_platform.handles.warehouse import Warehouse
-    from acid_platform.layout.constraints import Constraint
+    from acid_platform.layout.types import Constraint
     from acid_platform.transactions import ValidTxnList, ValidWriteIdList
     from acid_platform.values.coercion import ValuesCoerced
 
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Constraint": "layout.constraints",
+    "Constraint": "layout.types",
     "DeltaSource": "handles.lake_sources",
     "DuckDBSource": "handles.import_sources",
     "FolderSource": "handles.folder_source",

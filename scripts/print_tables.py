@@ -17,7 +17,7 @@ from acid_platform.cli.main import main
 from acid_platform.engine.local.translation import queries  # noqa: F401  which fills the table
 from acid_platform.engine.local.translation.expressions import CONSTRUCTS
 from acid_platform.engine.local.translation.signatures import KINDS, SIGNATURES
-from acid_platform.engine.spark.spark_versions import VERSIONS
+from acid_platform.engine.spark import VERSIONS
 from acid_platform.layout.table_properties import TABLE_PROPERTIES
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.concurrency import (

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from acid_platform.formats.orc import orc_schema
-from acid_platform.layout.partition_names import partition_name
+from acid_platform.layout.names import partition_name
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.scan.open import TableLayout
 from acid_platform.storage.files import Files

@@ -19,10 +19,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from acid_platform.base import store_faults
+from acid_platform.base import s3
 from acid_platform.base.paths import parts_of_url
-from acid_platform.base.s3 import HADOOP
-from acid_platform.base.store_faults import opening
+from acid_platform.base.s3 import HADOOP, opening
 from acid_platform.errors import AcidError, InvalidDefinition, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -255,7 +254,7 @@ def log_settings(uri: str) -> tuple[dict[str, Any], str]:
 
 
 def _refused(where: str, text: str) -> StoreRefused:
-    return store_faults.refused(
+    return s3.refused(
         where,
         text,
         f"correct the credentials ({_NAMES[0]} with {_ACCOUNT_KEYS[0]}, {_STRING}, or an identity),"
@@ -264,4 +263,4 @@ def _refused(where: str, text: str) -> StoreRefused:
 
 
 def _failed(where: str, text: str) -> StoreUnavailable:
-    return store_faults.failed(where, text, f"the name of the account ({_NAMES[0]})")
+    return s3.failed(where, text, f"the name of the account ({_NAMES[0]})")

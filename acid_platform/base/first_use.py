@@ -13,6 +13,22 @@ from importlib import import_module
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 
+class _ArrowFunctions:
+    """Arrow's functions (`pyarrow.compute`), which are made when one of them is first called.
+
+    Arrow makes 300 of them, each with a documentation of its own. A count from records needs none.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        import pyarrow.compute
+
+        function = vars(self)[name] = getattr(pyarrow.compute, name)
+        return function
+
+
+arrow_functions = _ArrowFunctions()
+
+
 class Closable(Protocol):
     def close(self) -> None: ...
 

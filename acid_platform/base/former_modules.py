@@ -1,6 +1,6 @@
 """Names of modules of 0.1.0, by which what was built on them still finds their contents.
 
-0.1.0 had 461 modules, of which 206 became parts of others. Importing one gives a module with the
+0.1.0 had 461 modules, of which 219 became parts of others. Importing one gives a module with the
 names of those that hold its contents now, and a DeprecationWarning. This module goes with 0.2.0.
 """
 
@@ -75,12 +75,14 @@ def _modules() -> dict[str, list[str]]:
 
 _PARSED: dict[str, list[str]] = {}
 _TABLE = """
+base.arrow_functions: base.first_use
 base.cores: base.first_use
 base.disk: base.local_files
 base.metrics_page: base.ports
 base.per_process: base.first_use
 base.recent: base.first_use
 base.similar_names: base.arguments
+base.store_faults: base.s3
 base.table_properties: layout.table_properties
 base.tracing: base.logs
 base.visible: errors base.logs
@@ -101,7 +103,7 @@ display.costs: display.timeline_chart
 display.looks: display.listing
 display.progress: display.listing
 engine.arrow_values: values.fitting scan.text_values handles.csv_files
-engine.assignments: engine.merge_clauses scan.file_pruning
+engine.assignments: engine.merge_clauses scan.recorded_ranges
 engine.coercion: values.coercion
 engine.compaction_choice: engine.choice
 engine.exact_values: values.coercion
@@ -129,13 +131,18 @@ engine.spark.acid_columns: engine.spark.row_keys
 engine.spark.cache: engine.spark.few_calls
 engine.spark.change_frames: engine.spark.scan
 engine.spark.char_varchar: engine.spark.spark_types formats.orc.writer_clocks
+engine.spark.compact: engine.spark.spark_engine
 engine.spark.compaction_tasks: engine.spark.task_body
 engine.spark.deleted_rows: engine.spark.row_keys
-engine.spark.jobs: engine.spark.engine
-engine.spark.merge: engine.spark.dml
+engine.spark.dml: engine.spark.spark_dml
+engine.spark.engine: engine.spark.spark_engine
+engine.spark.jobs: engine.spark.spark_engine
+engine.spark.merge: engine.spark.spark_dml
 engine.spark.plain_files: engine.spark.task_writing
+engine.spark.spark_versions: engine.spark
+engine.spark_pieces: values.row_streams
 engine.struct_fields: values.fitting
-gateway.bounds: gateway.workers
+gateway.bounds: gateway.client_connection
 gateway.call_handler: gateway.authorization
 gateway.call_table: gateway.gateway
 gateway.caller: gateway.authorization
@@ -152,6 +159,7 @@ gateway.shapes: gateway.protocol
 gateway.statistics_calls: gateway.partition_calls
 gateway.status: gateway.gateway_process
 gateway.users: gateway.logins
+gateway.workers: gateway.client_connection
 handles.column_totals: handles.imports
 handles.constraint_checks: tables.table_constraints
 handles.database_sources: handles.import_sources
@@ -161,9 +169,11 @@ handles.held_snapshot: handles.snapshot_views handles.read_verbs
 handles.left_out_columns: handles.write_verbs
 handles.snapshot_comparison: handles.past_rows
 handles.snapshot_view: handles.snapshot_views
+layout.constraints: layout.types
 layout.declarable: layout.names
 layout.external_formats: layout.formats
-layout.moments: layout.partition_names
+layout.moments: layout.names
+layout.partition_names: layout.names
 layout.schema: layout.acid_keys formats.orc.events engine.spark.scan
 metastore.client.heartbeats: metastore.client.open_transaction
 metastore.client.start: metastore.client.target
@@ -210,7 +220,7 @@ orc.protobuf: formats.orc.protobuf
 orc.pyorc_rows: formats.orc.strange_files
 orc.ranges: formats.orc.column_statistics
 orc.runs: formats.orc.runs
-orc.stored_columns: formats.orc.stored_columns
+orc.stored_columns: formats.orc.writer
 orc.tail: formats.orc.tail base.file_bounds
 orc.writer: formats.orc.writer
 orc.writer_zones: formats.orc.writer_clocks formats.orc.strange_files
@@ -228,13 +238,16 @@ orchestration.service_definitions: orchestration.sensors
 orchestration.suites: orchestration.checks
 orchestration.write_modes: orchestration.outputs
 predicates.char_literals: predicates.grammar
+predicates.literals: predicates.analysis
 scan.arrow_scan: scan.scans
 scan.change_rows: scan.change_scan
 scan.data_files: scan.selection
 scan.event_keys: services.fsck.content
+scan.file_pruning: scan.recorded_ranges
 scan.json_lines: scan.text_lines
 scan.kept_keys: scan.deletes
 scan.number_texts: scan.text_values
+scan.recorded_values: scan.recorded_ranges
 scan.result_columns: scan.decode
 scan.row_counts: formats.file_access formats.parquet_files
 scan.row_keys: formats.data_file
@@ -251,6 +264,7 @@ sql.magic: sql.answers
 sql.parameters: sql.scripts
 sql.partition_specs: sql.column_lists
 sql.present: sql.answers
+sql.pruning: sql.scopes
 sql.qualified_names: sql.column_references
 sql.recorded_answers: sql.run_queries
 sql.run_databases: sql.run_definitions

@@ -15,10 +15,9 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from acid_platform.base import store_faults
+from acid_platform.base import s3
 from acid_platform.base.paths import parts_of_url, without_credentials
-from acid_platform.base.s3 import HADOOP
-from acid_platform.base.store_faults import bucket_in, opening, require_bucket
+from acid_platform.base.s3 import HADOOP, bucket_in, opening, require_bucket
 from acid_platform.errors import AcidError, InvalidDefinition, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -148,7 +147,7 @@ def log_settings(_uri: str) -> tuple[dict[str, Any], str]:
 
 
 def _refused(where: str, text: str) -> StoreRefused:
-    return store_faults.refused(
+    return s3.refused(
         where,
         text,
         "set GOOGLE_APPLICATION_CREDENTIALS to a file with credentials or run `gcloud auth"
@@ -157,4 +156,4 @@ def _refused(where: str, text: str) -> StoreRefused:
 
 
 def _failed(where: str, text: str) -> StoreUnavailable:
-    return store_faults.failed(where, text, "STORAGE_EMULATOR_HOST")
+    return s3.failed(where, text, "STORAGE_EMULATOR_HOST")

@@ -14,8 +14,7 @@ from pathlib import Path
 from acid_platform.base.location import Location
 from acid_platform.errors import AcidError, InvalidDefinition, RebuildRefused
 from acid_platform.handles.warehouse import Warehouse
-from acid_platform.layout.names import is_hidden, parse_directory
-from acid_platform.layout.partition_names import partition_segment
+from acid_platform.layout.names import is_hidden, parse_directory, partition_segment
 from acid_platform.layout.table_properties import FILE_FORMAT, TRANSACTIONAL_KIND
 from acid_platform.storage.files import Files
 from acid_platform.tables.adoption import Survey, survey

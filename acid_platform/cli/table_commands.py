@@ -27,8 +27,7 @@ from acid_platform.cli.console import (
 )
 from acid_platform.display.listing import cursor_rows, progress, sink_rows, tag_rows
 from acid_platform.errors import NoSuchTable
-from acid_platform.layout.names import is_hidden
-from acid_platform.layout.partition_names import parse_partition
+from acid_platform.layout.names import is_hidden, parse_partition
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations import listings

@@ -26,7 +26,7 @@ from acid_platform.compaction.rewrite import Rewrite, Rewritten, rewrite_bucket
 from acid_platform.compaction.states import CompactionKind, Layout
 from acid_platform.errors import CompactionFailed, CompactionRefused, StoreRefused, StoreUnavailable
 from acid_platform.formats.file_access import reading, recorded_file, type_text
-from acid_platform.layout import names as names
+from acid_platform.layout import names
 from acid_platform.layout.file_entries import NO_RANGES, FileEntry, RecordedFiles
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import BaseName, BucketFile, DeltaName, temporary_name

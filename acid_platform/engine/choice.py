@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from acid_platform.compaction.execution import Compaction, CompactionEngine
     from acid_platform.engine.local.engine import LocalEngine
-    from acid_platform.engine.spark.engine import SparkEngine
+    from acid_platform.engine.spark.spark_engine import SparkEngine
 
 Preference = Literal["auto", "spark", "local"]
 """`auto`: the local engine for what it can do, Spark for everything else, and where there is a
@@ -126,7 +126,7 @@ class Engines:
 
     @property
     def spark(self) -> SparkEngine:
-        from acid_platform.engine.spark.engine import SparkEngine
+        from acid_platform.engine.spark.spark_engine import SparkEngine
 
         with self._guard:
             self._spark = self._spark or SparkEngine(self._session)
@@ -298,6 +298,6 @@ def choose(engines: Engines, compaction: Compaction) -> CompactionChoice:
 
 
 def _spark(engines: Engines, compaction: Compaction, reason: str) -> CompactionChoice:
-    from acid_platform.engine.spark.compact import SparkCompaction
+    from acid_platform.engine.spark.spark_engine import SparkCompaction
 
     return CompactionChoice(SparkCompaction(engines.spark.spark, compaction), reason)

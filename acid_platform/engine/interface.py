@@ -14,14 +14,13 @@ import pyarrow as pa
 
 from acid_platform.base.arguments import require_limit
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts, SourceKeys
-from acid_platform.engine.spark_pieces import frame_of
 from acid_platform.errors import AcidError, visible
 from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.scan.decode import PLACE
 from acid_platform.scan.scans import Scan
 from acid_platform.values.arrow_types import declared_columns
-from acid_platform.values.row_streams import far_dates_named, polars_frame, to_frame
+from acid_platform.values.row_streams import far_dates_named, frame_of, polars_frame, to_frame
 from acid_platform.values.rows import ComputedRows, Rows
 from acid_platform.values.stored_values import instants
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory

@@ -390,7 +390,7 @@ class SourceKeys:
         if clause.values is None:
             return own == self.pairs[own]
         from acid_platform.predicates.analysis import parsed
-        from acid_platform.scan.file_pruning import qualified
+        from acid_platform.scan.recorded_ranges import qualified
 
         values = {name.lower(): text for name, text in clause.values.items()}
         try:

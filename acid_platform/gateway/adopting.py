@@ -24,8 +24,7 @@ from acid_platform.gateway.definition_calls import (
 from acid_platform.gateway.hive_client import Hive, HiveRefused
 from acid_platform.gateway.protocol import load
 from acid_platform.gateway.registering import ABORTED, FROM, QUIET
-from acid_platform.layout.names import table_name
-from acid_platform.layout.partition_names import parse_partition
+from acid_platform.layout.names import parse_partition, table_name
 from acid_platform.layout.table_properties import (
     BUCKETING_VERSION,
     FIELD_DELIMITER,

@@ -20,8 +20,13 @@ from acid_platform.gateway import protocol
 from acid_platform.gateway.authorization import CallHandler, limited
 from acid_platform.gateway.partition_calls import counts_of
 from acid_platform.gateway.protocol import INSERT_ONLY_TABLES, load
-from acid_platform.layout.names import DeltaName, parse_directory, table_name
-from acid_platform.layout.partition_names import DEFAULT_PARTITION, parse_partition
+from acid_platform.layout.names import (
+    DEFAULT_PARTITION,
+    DeltaName,
+    parse_directory,
+    parse_partition,
+    table_name,
+)
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import TableRecord, ViewRecord
 from acid_platform.storage.durability import make_root

@@ -17,10 +17,9 @@ from acid_platform.gateway.authorization import LOCATIONS, CallHandler
 from acid_platform.gateway.catalog_calls import VIEW
 from acid_platform.gateway.partition_calls import COUNTS, drop, keep_counts, truncate
 from acid_platform.gateway.protocol import USER, load
-from acid_platform.layout.constraints import DECLARED_ONLY, Constraint, ConstraintKind
 from acid_platform.layout.names import table_name
 from acid_platform.layout.table_properties import FILE_FORMAT, TRANSACTIONAL
-from acid_platform.layout.types import Column, parse_type
+from acid_platform.layout.types import DECLARED_ONLY, Column, Constraint, ConstraintKind, parse_type
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import OwnerKind, TableRecord
 from acid_platform.storage.durability import make_root

@@ -42,9 +42,10 @@ from acid_platform.layout.names import (
     is_hidden,
     parse_bucket_file,
     parse_directory,
+    parse_partition,
+    partition_name,
     temporary_name,
 )
-from acid_platform.layout.partition_names import parse_partition, partition_name
 from acid_platform.layout.types import Column
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
@@ -338,7 +339,7 @@ def _require_constraints(record: TableRecord, directory: str, report: WriteRepor
     checks = row_checks(record)
     if not checks.constraints:
         return
-    from acid_platform.scan.file_pruning import proves  # the parser takes long
+    from acid_platform.scan.recorded_ranges import proves  # the parser takes long
 
     own, _ = columns_of_record(record)
     for constraint in checks.constraints:

@@ -30,7 +30,7 @@ from acid_platform.gateway.protocol import (
     load,
 )
 from acid_platform.gateway.transaction_calls import CompactionCalls, TransactionCalls
-from acid_platform.layout.constraints import ConstraintKind
+from acid_platform.layout.types import ConstraintKind
 
 CallMethod = Callable[..., Any]
 

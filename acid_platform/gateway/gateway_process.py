@@ -24,9 +24,9 @@ from acid_platform.base.paths import is_uri, local_path
 from acid_platform.base.ports import registry_of
 from acid_platform.errors import AcidError, InvalidDefinition
 from acid_platform.gateway.authorization import LOCATIONS, Authorizer, GrantFile, imported
+from acid_platform.gateway.client_connection import Bounds
 from acid_platform.gateway.gateway_server import Entry
 from acid_platform.gateway.logins import Tls, Users
-from acid_platform.gateway.workers import Bounds
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import is_loopback

@@ -24,10 +24,15 @@ from acid_platform.base.ports import FewLines, Pace, Strangers, most_connections
 from acid_platform.errors import AcidError, InvalidDefinition
 from acid_platform.gateway import framing, logins
 from acid_platform.gateway.authorization import Caller
-from acid_platform.gateway.client_connection import ClientConnection
+from acid_platform.gateway.client_connection import (
+    Bounds,
+    CallRates,
+    ClientConnection,
+    Work,
+    Workers,
+)
 from acid_platform.gateway.gateway import Gateway, Later
 from acid_platform.gateway.logins import Proof, Tls, Users
-from acid_platform.gateway.workers import Bounds, CallRates, Work, Workers
 
 _LOG = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.2

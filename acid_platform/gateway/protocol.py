@@ -16,7 +16,7 @@ from typing import Any
 from acid_platform.base.paths import absolute, as_uri, is_uri, local_path
 from acid_platform.errors import InvalidDefinition, NoSuchPartition, UnsupportedStatement
 from acid_platform.layout.formats import FileFormat
-from acid_platform.layout.partition_names import DEFAULT_PARTITION, parse_partition, partition_name
+from acid_platform.layout.names import DEFAULT_PARTITION, parse_partition, partition_name
 from acid_platform.layout.table_properties import (
     FIELD_DELIMITER,
     NULL_TEXT,

@@ -43,8 +43,7 @@ from acid_platform.handles.transaction import autocommit
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.formats import FileFormat, is_insert_only
-from acid_platform.layout.names import BaseName, original_bucket
-from acid_platform.layout.partition_names import partition_values
+from acid_platform.layout.names import BaseName, original_bucket, partition_values
 from acid_platform.layout.table_properties import (
     FIELD_DELIMITER,
     FILE_FORMAT,

@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from acid_platform.base import arrow_functions as pc
 from acid_platform.base.file_bounds import LONGEST_ROW, MOST_COLUMNS, MOST_FIELDS
+from acid_platform.base.first_use import arrow_functions as pc
 from acid_platform.layout.types import INTEGRAL, Column, HiveType, struct_of
 from acid_platform.values.arrow_types import arrow_type, filled
 

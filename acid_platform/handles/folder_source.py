@@ -31,8 +31,7 @@ from acid_platform.handles.csv_files import (
     type_of,
 )
 from acid_platform.handles.import_sources import ImportSource, OwnFiles, chosen_fields
-from acid_platform.layout.names import is_hidden
-from acid_platform.layout.partition_names import partition_segment
+from acid_platform.layout.names import is_hidden, partition_segment
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.scan import text_values
 from acid_platform.scan.text_lines import fitting, require_few

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base import arrow_functions as pc
+from acid_platform.base.first_use import arrow_functions as pc
 from acid_platform.errors import (
     AcidError,
     ImportRefused,

@@ -62,7 +62,7 @@ class LookedFor:
         found = _of_where(record, pruning_part(where))
 
         def region() -> Region:
-            from acid_platform.scan.file_pruning import columns_read  # sqlglot
+            from acid_platform.scan.recorded_ranges import columns_read  # sqlglot
 
             if isinstance(where, Condition):
                 compared = where.columns or ()
@@ -80,7 +80,7 @@ class LookedFor:
         """Notes a MERGE that has run; `every_row`: it also looked at rows without a match."""
 
         def region() -> Region:
-            from acid_platform.scan.file_pruning import columns_read, region_of_condition
+            from acid_platform.scan.recorded_ranges import columns_read, region_of_condition
 
             columns, (own, source) = all_columns_of(record), keys.aliases
             conditions = [on, *(clause.condition for clause in keys.clauses if clause.condition)]
@@ -167,7 +167,7 @@ def pruning_part(where: Where) -> str | None:
 
 def _of_where(record: TableRecord, where: str | None) -> _Condition:
     def region() -> Region:
-        from acid_platform.scan.file_pruning import region_of_condition  # sqlglot
+        from acid_platform.scan.recorded_ranges import region_of_condition  # sqlglot
 
         return region_of_condition(where, all_columns_of(record))
 

@@ -28,7 +28,7 @@ from acid_platform.handles.looked_for import pruning_part
 from acid_platform.handles.snapshot_views import ignored
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.layout.formats import is_insert_only
-from acid_platform.layout.partition_names import partition_name, partition_values, written_values
+from acid_platform.layout.names import partition_name, partition_values, written_values
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import UNNAMED, require_columns
 from acid_platform.metastore.records import TableRecord
@@ -238,7 +238,7 @@ class MergeRows(RowStatement[MergeCounts]):
                 require_columns(clause.values or (), all_columns_of(record), record.name)
 
     def run(self, work: TransactionWork, record: TableRecord) -> MergeCounts:
-        from acid_platform.scan.file_pruning import equal_columns  # sqlglot takes long
+        from acid_platform.scan.recorded_ranges import equal_columns  # sqlglot takes long
 
         work.lock(record, self.lock)
         work.refuse_together(record)
@@ -282,7 +282,7 @@ class MergeRows(RowStatement[MergeCounts]):
         if clause.action is not MergeAction.UPDATE or clause.values is not None:
             return clause
         from acid_platform.engine.merge_clauses import values_of_all
-        from acid_platform.scan.file_pruning import equal_columns
+        from acid_platform.scan.recorded_ranges import equal_columns
 
         buckets = bucketing(record)
         placing = {column.name for column in columns_of_record(record)[1]}

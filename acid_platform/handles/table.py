@@ -22,10 +22,9 @@ from acid_platform.handles.row_statements import Partition, RowStatement
 from acid_platform.handles.snapshot_views import SnapshotView
 from acid_platform.handles.transaction import Transaction, autocommit, locks_at_begin
 from acid_platform.handles.write_verbs import Writes
-from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.formats import FileFormat
-from acid_platform.layout.names import table_name
-from acid_platform.layout.partition_names import partition_name, partition_values
+from acid_platform.layout.names import partition_name, partition_values, table_name
+from acid_platform.layout.types import Constraint
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import AsOf, SnapshotName, Tag
 from acid_platform.metastore.records import LockRequest, TableRecord, refuse_names_of_views

@@ -35,10 +35,9 @@ from acid_platform.handles.read_verbs import Snapshot
 from acid_platform.handles.snapshot_views import Leases
 from acid_platform.handles.table import Table
 from acid_platform.handles.transaction import Transaction
-from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.names import table_name
 from acid_platform.layout.table_properties import COMMENT, require_property_texts
-from acid_platform.layout.types import parse_columns
+from acid_platform.layout.types import Constraint, parse_columns
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations import listings

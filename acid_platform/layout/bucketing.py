@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base import arrow_functions as pc
+from acid_platform.base.first_use import arrow_functions as pc
 from acid_platform.errors import InvalidDefinition, WrongType
 from acid_platform.layout.types import HiveType
 

@@ -19,9 +19,9 @@ from typing import Any, Self
 
 from acid_platform.base.paths import absolute, is_uri
 from acid_platform.errors import InvalidDefinition
-from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.layout.names import AcidName, BaseName, parse_directory
+from acid_platform.layout.types import Constraint
 from acid_platform.metastore.pasts import Cursor, Pin, TableCommit
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.concurrency import LockType

@@ -15,10 +15,9 @@ from typing import Any
 import dagster as dg
 
 from acid_platform.errors import InvalidDefinition, visible
-from acid_platform.layout.constraints import Constraint, ConstraintKind
 from acid_platform.layout.names import table_name
 from acid_platform.layout.table_properties import check
-from acid_platform.layout.types import parse_columns
+from acid_platform.layout.types import Constraint, ConstraintKind, parse_columns
 from acid_platform.metastore.operations.compaction import EntityState
 from acid_platform.metastore.records import TableRecord
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from acid_platform.errors import InvalidDefinition, NoSuchPartition
-from acid_platform.layout.partition_names import DEFAULT_PARTITION, as_written, parse_partition
+from acid_platform.layout.names import DEFAULT_PARTITION, as_written, parse_partition
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import INTEGRAL, Column
 

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from acid_platform.errors import UnsupportedStatement
 from acid_platform.layout.types import FLOATING, INTEGRAL, LOCAL_ZONE, HiveType
-from acid_platform.predicates import literals
-from acid_platform.predicates.literals import refused_blanks
+from acid_platform.predicates import analysis
+from acid_platform.predicates.analysis import refused_blanks
 from acid_platform.values.arrow_types import arrow_type, scalar_of
 
 Datum: TypeAlias = pa.Array | pa.Scalar
@@ -89,14 +89,14 @@ def _common_number(a: Term, b: Term, shown: str) -> pa.DataType:
         side.type
         and side.kind in INTEGRAL
         and isinstance(other.value, int | Decimal)
-        and literals.beyond_bigint(other.value)
+        and analysis.beyond_bigint(other.value)
         for side, other in ((a, b), (b, a))
     ):
         raise UnsupportedStatement(
             f"to_arrow can't evaluate {shown!r}: Spark decides it by the literal alone,"
             " even for NULL; compare with a number that fits a bigint, or use read()"
         )
-    if not literals.compared_exactly(filter(None, map(digits_of, (a, b)))):
+    if not analysis.compared_exactly(filter(None, map(digits_of, (a, b)))):
         raise UnsupportedStatement(
             f"to_arrow can't evaluate {shown!r}: no decimal has room for the digits of"
             " both sides, so Spark rounds; write a literal that fits the column, or use"
@@ -105,11 +105,11 @@ def _common_number(a: Term, b: Term, shown: str) -> pa.DataType:
     return _exact(a, b) or _WIDE
 
 
-def digits_of(term: Term) -> literals.Digits | None:
+def digits_of(term: Term) -> analysis.Digits | None:
     if term.type is not None:
-        return literals.digits_of_type(term.type)
+        return analysis.digits_of_type(term.type)
     if isinstance(term.value, int | Decimal) and term.kind in ("bigint", "decimal"):
-        return literals.digits_of_value(Decimal(term.value))
+        return analysis.digits_of_value(Decimal(term.value))
     return None
 
 
@@ -188,12 +188,12 @@ _PLAIN: dict[str, Callable[[Datum, Datum], Datum]] = {
 
 
 _FROM_TEXT: dict[str, tuple[str, Callable[[str, str], object]]] = {
-    **{kind: ("bigint", literals.whole_number) for kind in INTEGRAL},
-    "decimal": ("double", literals.finite_float),
-    "float": ("double", literals.finite_float),
-    "double": ("double", literals.finite_float),
-    "date": ("date", literals.date),
-    "timestamp": ("timestamp", literals.timestamp),
-    LOCAL_ZONE: ("timestamp", literals.timestamp),
+    **{kind: ("bigint", analysis.whole_number) for kind in INTEGRAL},
+    "decimal": ("double", analysis.finite_float),
+    "float": ("double", analysis.finite_float),
+    "double": ("double", analysis.finite_float),
+    "date": ("date", analysis.date),
+    "timestamp": ("timestamp", analysis.timestamp),
+    LOCAL_ZONE: ("timestamp", analysis.timestamp),
 }
 """How a string literal is parsed when compared with a column of another type: (kind, parser)."""

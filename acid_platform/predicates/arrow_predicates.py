@@ -21,7 +21,7 @@ from sqlglot import exp
 
 from acid_platform.errors import InvalidExpression, UnknownColumn, UnsupportedStatement
 from acid_platform.layout.types import FLOATING, INTEGRAL, Column, HiveType, unknown_column
-from acid_platform.predicates import literals
+from acid_platform.predicates import analysis
 from acid_platform.predicates.analysis import columns_of, parsed, shallow
 from acid_platform.predicates.arrow_compare import (
     Datum,
@@ -153,7 +153,7 @@ class _Builder:
         numbers = [digits_of(term) for term in (needle, *members)]
         if len(kinds) > 1 and (kinds != {"bigint", "decimal"} or needle.kind in FLOATING):
             raise self._unsupported(node)
-        if len(kinds) > 1 and not literals.compared_exactly(digits for digits in numbers if digits):
+        if len(kinds) > 1 and not analysis.compared_exactly(digits for digits in numbers if digits):
             raise self._unsupported(node)
 
     def _null_safe(self, node: exp.NullSafeEQ) -> Evaluate:
@@ -216,13 +216,13 @@ class _Builder:
                     and inner.kind != "boolean"
                     and isinstance(inner.value, int | float | Decimal)
                 ):
-                    return Term(inner.kind, None, literals.negated(inner.value))
+                    return Term(inner.kind, None, analysis.negated(inner.value))
             case exp.Cast() if (
                 type(node) is exp.Cast
                 and isinstance(node.this, exp.Literal)
                 and node.this.is_string
             ):
-                for kind, parser in (("date", literals.date), ("timestamp", literals.timestamp)):
+                for kind, parser in (("date", analysis.date), ("timestamp", analysis.timestamp)):
                     if node.to.this.name in _CASTS[kind]:
                         return Term(kind, None, parser(node.this.this, node.sql("spark")))
             case exp.Column() | exp.Dot():
@@ -288,7 +288,7 @@ def _literal(node: exp.Literal) -> Term:
     text = str(node.this)
     if node.is_string:
         return Term("string", None, text)
-    value = literals.number(text)
+    value = analysis.number(text)
     if isinstance(value, float):
         return Term("double", None, value)
     if isinstance(value, Decimal):

@@ -23,7 +23,7 @@ from acid_platform.layout.acid_keys import codec_versions
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.file_entries import EntityListing, RecordedFiles
 from acid_platform.layout.formats import ACID_FORMAT, FileFormat
-from acid_platform.layout.partition_names import parse_partition
+from acid_platform.layout.names import parse_partition
 from acid_platform.layout.types import Column, require_columns
 from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.scan.decode import Predicate
@@ -160,7 +160,7 @@ def open_entity(
     """
     sources = resolve(files, directory)
     if where is not None:  # the parser of predicates takes long to import
-        from acid_platform.scan.file_pruning import pruned
+        from acid_platform.scan.recorded_ranges import pruned
 
         sources = pruned(sources, where, columns)
     infos = require_recorded(files, (*sources.inserts, *sources.deletes), what)

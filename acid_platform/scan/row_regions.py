@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import reduce
 
 from acid_platform.layout.file_entries import ColumnRange, RangeKind, RecordedFiles
-from acid_platform.layout.partition_names import parse_partition
+from acid_platform.layout.names import parse_partition
 from acid_platform.layout.types import Column
 from acid_platform.transactions.row_sets import EVERY, ColumnSpans, Region, Value
 from acid_platform.values.arrow_types import FIRST_GREGORIAN

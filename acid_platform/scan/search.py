@@ -16,7 +16,7 @@ from acid_platform.errors import AcidError, UnsupportedLayout
 from acid_platform.formats.data_file import FilePath
 from acid_platform.formats.file_access import open_file, reading
 from acid_platform.layout import names
-from acid_platform.layout.partition_names import partition_segment
+from acid_platform.layout.names import partition_segment
 from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate, may_match
 from acid_platform.scan.open import TableLayout
 from acid_platform.scan.scans import ArrowScan, EntityScan, Scan

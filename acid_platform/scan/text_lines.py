@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base import arrow_functions as pc
 from acid_platform.base.file_bounds import BATCH_VALUES, LONGEST_ROW, MOST_OF_A_ROW
+from acid_platform.base.first_use import arrow_functions as pc
 from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.layout.formats import (
     ESCAPE,

@@ -20,8 +20,8 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base import arrow_functions as pc
 from acid_platform.base.file_bounds import LONGEST_ROW
+from acid_platform.base.first_use import arrow_functions as pc
 from acid_platform.layout.types import INTEGRAL, HiveType
 from acid_platform.values.arrow_types import arrow_type, from_numpy, values_of
 

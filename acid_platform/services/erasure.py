@@ -24,7 +24,7 @@ from acid_platform.errors import (
     NoSuchPartition,
     UnsupportedStatement,
 )
-from acid_platform.layout.partition_names import partition_name, partition_values
+from acid_platform.layout.names import partition_name, partition_values
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.operations.compaction import CompactionTask
 from acid_platform.metastore.records import Holder

@@ -21,8 +21,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from acid_platform.engine.spark import installed_version
 from acid_platform.engine.spark.spark_types import spark_schema
-from acid_platform.engine.spark.spark_versions import installed_version
 from acid_platform.errors import InvalidDefinition, PublicationFailed
 from acid_platform.layout.types import Column
 from acid_platform.metastore.pasts import SinkBatch

@@ -27,9 +27,8 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import PastTable, TableRecord, ViewRecord
 from acid_platform.scan.scans import Scan
 from acid_platform.sql.column_references import resolve
-from acid_platform.sql.pruning import NamedColumns
 from acid_platform.sql.query_tables import ViewQuery, one_more
-from acid_platform.sql.scopes import full_name, stored_tables
+from acid_platform.sql.scopes import NamedColumns, full_name, stored_tables
 from acid_platform.sql.text import Edit, Query, edited, place, query, span
 from acid_platform.sql.time_travel import changes_between, unmarked
 from acid_platform.tables.declaration import wider

@@ -16,15 +16,14 @@ from typing import Any
 from sqlglot import Token, TokenType, exp
 
 from acid_platform.errors import InvalidExpression, NoSuchPartition, UnsupportedStatement
-from acid_platform.layout.constraints import DECLARED_ONLY, Constraint, ConstraintKind
-from acid_platform.layout.partition_names import (
+from acid_platform.layout.names import (
     DEFAULT_PARTITION,
     as_written,
     parse_partition,
     partition_name,
     written_values,
 )
-from acid_platform.layout.types import Column
+from acid_platform.layout.types import DECLARED_ONLY, Column, Constraint, ConstraintKind
 from acid_platform.metastore.records import TableRecord
 from acid_platform.predicates.grammar import HiveSql
 from acid_platform.sql.text import Parts, depth_change, expression, parsed, tokens_of, word

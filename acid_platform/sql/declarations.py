@@ -12,11 +12,10 @@ from sqlglot import exp
 
 from acid_platform.errors import InvalidDefinition, InvalidExpression, UnsupportedStatement
 from acid_platform.handles.warehouse import Warehouse
-from acid_platform.layout.constraints import Constraint, ConstraintKind
 from acid_platform.layout.formats import ESCAPE, FIELD, ITEM, KEY, NULL, SERDE_OF, stated_options
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.table_properties import COMMENT, FIELD_DELIMITER, FILE_FORMAT, NULL_TEXT
-from acid_platform.layout.types import LOCAL_ZONE
+from acid_platform.layout.types import LOCAL_ZONE, Constraint, ConstraintKind
 from acid_platform.metastore.operations.listings import Shown
 from acid_platform.metastore.records import ExternalFiles, TableRecord, ViewRecord
 from acid_platform.predicates.grammar import HiveSql

@@ -12,8 +12,14 @@ from acid_platform.errors import InvalidDefinition, UnsupportedStatement
 from acid_platform.layout.acid_keys import VIRTUAL_COLUMNS
 from acid_platform.layout.sql_text import quoted
 from acid_platform.sql.column_references import resolve
-from acid_platform.sql.pruning import NamedColumns, conditions
-from acid_platform.sql.scopes import ColumnsOf, direct_tables, full_name, stored_tables
+from acid_platform.sql.scopes import (
+    ColumnsOf,
+    NamedColumns,
+    conditions,
+    direct_tables,
+    full_name,
+    stored_tables,
+)
 from acid_platform.sql.text import (
     Edit,
     Query,

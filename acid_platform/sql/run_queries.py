@@ -27,13 +27,12 @@ from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column
 from acid_platform.metastore.operations.listings import Shown
 from acid_platform.predicates.known_columns import unresolved_column
-from acid_platform.scan.recorded_values import RecordedFile, recorded_count, recorded_extreme
+from acid_platform.scan.recorded_ranges import RecordedFile, recorded_count, recorded_extreme
 from acid_platform.scan.scans import ArrowScan
 from acid_platform.sql.catalog import tables_read
 from acid_platform.sql.column_references import refuse_unknown_names
-from acid_platform.sql.pruning import bare_condition
 from acid_platform.sql.query_tables import Bound, QueryTable, bind
-from acid_platform.sql.scopes import full_name, stored_tables
+from acid_platform.sql.scopes import bare_condition, full_name, stored_tables
 from acid_platform.sql.statements import Change, rows_read
 from acid_platform.sql.text import Query
 from acid_platform.sql.text import query as parsed_query

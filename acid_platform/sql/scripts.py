@@ -20,7 +20,7 @@ from sqlglot.errors import SqlglotError
 
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.layout.sql_text import pieces, sql_string
-from acid_platform.predicates.literals import MOST_DIGITS
+from acid_platform.predicates.analysis import MOST_DIGITS
 from acid_platform.sql.parse import parse, split
 from acid_platform.sql.scopes import ColumnsOf, full_name, stored_tables
 from acid_platform.sql.statements import Change, names_read

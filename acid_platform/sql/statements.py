@@ -24,8 +24,8 @@ from sqlglot import exp
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.engine.merge_clauses import MergeAction
 from acid_platform.errors import InvalidExpression
-from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.sql_text import quoted
+from acid_platform.layout.types import Constraint
 from acid_platform.metastore.records import OwnerKind, TableRecord
 from acid_platform.sql.answers import Done
 from acid_platform.sql.column_lists import PartitionSpec, arguments, partition_specs

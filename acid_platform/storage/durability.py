@@ -23,8 +23,7 @@ from pyarrow import fs
 from acid_platform.base import local_files
 from acid_platform.errors import MalformedName, PublicationFailed
 from acid_platform.layout import names
-from acid_platform.layout.names import BaseName
-from acid_platform.layout.partition_names import partition_segment
+from acid_platform.layout.names import BaseName, partition_segment
 from acid_platform.storage.files import Files, in_threads
 
 _ATTEMPTS = 10

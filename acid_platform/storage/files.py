@@ -33,7 +33,7 @@ from acid_platform.errors import (
 )
 from acid_platform.layout import names
 from acid_platform.layout.file_entries import EntityListing, FileEntry
-from acid_platform.layout.partition_names import partition_segment
+from acid_platform.layout.names import partition_segment
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")

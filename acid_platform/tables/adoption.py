@@ -29,10 +29,10 @@ from acid_platform.layout.names import (
     BaseName,
     is_hidden,
     parse_directory,
+    parse_partition,
     refuse_names,
     temporary_owner,
 )
-from acid_platform.layout.partition_names import parse_partition
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Home

@@ -15,7 +15,6 @@ from acid_platform.errors import InvalidDefinition, UnknownColumn
 from acid_platform.layout import table_properties
 from acid_platform.layout.acid_keys import VIRTUAL_COLUMNS
 from acid_platform.layout.bucketing import refuse_unhashable
-from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.formats import KEYED_FORMATS, FileFormat
 from acid_platform.layout.names import BACKTICK
 from acid_platform.layout.sql_text import quoted
@@ -24,6 +23,7 @@ from acid_platform.layout.types import (
     CHAR_TYPES,
     UNNAMED,
     Column,
+    Constraint,
     HiveType,
     folded,
     parse_columns,

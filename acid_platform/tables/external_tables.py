@@ -35,8 +35,7 @@ from acid_platform.formats.file_access import (
 )
 from acid_platform.formats.parquet_files import open_parquet
 from acid_platform.layout.formats import FileFormat, readable_columns
-from acid_platform.layout.names import is_hidden
-from acid_platform.layout.partition_names import parse_partition, partition_segment
+from acid_platform.layout.names import is_hidden, parse_partition, partition_segment
 from acid_platform.layout.types import (
     LOCAL_ZONE,
     TIMESTAMPS,

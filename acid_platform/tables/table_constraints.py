@@ -22,10 +22,19 @@ from acid_platform.errors import (
     UnsupportedStatement,
     WrongType,
 )
-from acid_platform.layout.constraints import DECLARED_ONLY, Constraint, ConstraintKind, RowChecks
 from acid_platform.layout.names import table_name
 from acid_platform.layout.sql_text import canonical, quoted
-from acid_platform.layout.types import CHAR_TYPES, LOCAL_ZONE, Column, HiveType, require_columns
+from acid_platform.layout.types import (
+    CHAR_TYPES,
+    DECLARED_ONLY,
+    LOCAL_ZONE,
+    Column,
+    Constraint,
+    ConstraintKind,
+    HiveType,
+    RowChecks,
+    require_columns,
+)
 from acid_platform.metastore.records import TableRecord
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.values.fitting import LONGEST_SHOWN, constraint_violated

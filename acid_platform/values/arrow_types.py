@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base import arrow_functions as pc
+from acid_platform.base.first_use import arrow_functions as pc
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import TEXTS, Column, HiveType, parse_type, struct_of

@@ -15,7 +15,7 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
 import numpy as np
 
-from acid_platform.layout.partition_names import moment_of_text
+from acid_platform.layout.names import moment_of_text
 from acid_platform.layout.types import CHAR_TYPES, FLOATING, INTEGRAL, TEXTS, TIMESTAMPS, HiveType
 
 _MOMENT = re.compile(

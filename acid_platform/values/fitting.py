@@ -17,8 +17,8 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base import arrow_functions as pc
 from acid_platform.base.arguments import nearest_name
+from acid_platform.base.first_use import arrow_functions as pc
 from acid_platform.errors import (
     AcidError,
     ConstraintViolated,

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.errors import NeedsSpark
-from acid_platform.layout.partition_names import (
+from acid_platform.layout.names import (
     DEFAULT_PARTITION,
     partition_name,
     partition_segment,

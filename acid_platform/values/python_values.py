@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base import arrow_functions as pc
 from acid_platform.base.arguments import has_half_character
+from acid_platform.base.first_use import arrow_functions as pc
 from acid_platform.layout.types import CHAR_TYPES, FLOATING, INTEGRAL, TEXTS, TIMESTAMPS, HiveType
 from acid_platform.values.arrow_types import DIGITS, arrow_type, filled, from_numpy, values_of
 from acid_platform.values.coercion import Coerced, Coercion, NoCast, cast, whole_value

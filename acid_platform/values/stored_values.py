@@ -12,7 +12,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base import arrow_functions as pc
+from acid_platform.base.first_use import arrow_functions as pc
 from acid_platform.errors import (
     CorruptFile,
     InvalidDefinition,

@@ -32,11 +32,10 @@ from acid_platform.formats.file_access import WRITTEN_FORMATS, new_file, open_fi
 from acid_platform.layout import names
 from acid_platform.layout.acid_keys import MAX_STATEMENT
 from acid_platform.layout.bucketing import Bucketing
-from acid_platform.layout.constraints import NO_CHECKS, RowChecks
 from acid_platform.layout.file_entries import NOTHING, RecordedFiles
 from acid_platform.layout.formats import ACID_FORMAT, FileFormat
 from acid_platform.layout.names import BaseName, DeltaName
-from acid_platform.layout.types import Column
+from acid_platform.layout.types import NO_CHECKS, Column, RowChecks
 from acid_platform.storage.durability import publish, used_twice
 from acid_platform.storage.files import Files, asking
 from acid_platform.transactions.row_sets import RowSet

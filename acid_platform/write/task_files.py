@@ -27,8 +27,7 @@ from acid_platform.formats.file_access import new_file, to_be_stored
 from acid_platform.layout.acid_keys import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.layout.file_entries import FileEntry, RecordedFiles
 from acid_platform.layout.formats import ACID_FORMAT, FileFormat
-from acid_platform.layout.names import BucketFile
-from acid_platform.layout.partition_names import DEFAULT_PARTITION, partition_name
+from acid_platform.layout.names import DEFAULT_PARTITION, BucketFile, partition_name
 from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files, asking
 from acid_platform.values.arrow_types import arrow_type, from_numpy, values_of

@@ -20,7 +20,7 @@ PYTHON_PARTS: Mapping[str, str] = {
     "acid_platform.engine.spark.row_keys": "delete keys",
     "acid_platform.storage.files": "listing and reading small files",
     "acid_platform.scan.selection": "choosing files",
-    "acid_platform.scan.file_pruning": "choosing files",
+    "acid_platform.scan.recorded_ranges": "choosing files",
     "acid_platform.sql": "SQL text",
     "sqlglot": "SQL text",
 }

@@ -168,7 +168,7 @@ def test_the_code_location_of_the_services_loads_no_engine() -> None:
 import definitions
 import acid_platform.orchestration
 """)
-    engines = ("acid_platform.engine.spark.engine", "acid_platform.engine.local.engine")
+    engines = ("acid_platform.engine.spark.spark_engine", "acid_platform.engine.local.engine")
     assert not loaded & {"pandas", "great_expectations", "duckdb", "sqlglot", *engines}
 
 

@@ -22,7 +22,7 @@ from acid_platform.compaction.plan import CompactionPlan, CompactionSettings, pl
 from acid_platform.compaction.profiles import MODULUS, compare, row_id_checksum
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.engine.local.compact import LocalCompaction
-from acid_platform.engine.spark.compact import SparkCompaction
+from acid_platform.engine.spark.spark_engine import SparkCompaction
 from acid_platform.formats.orc import AcidWriter, acid_schema
 from acid_platform.layout.types import parse_columns
 from acid_platform.scan.selection import select

@@ -14,7 +14,7 @@ from pyarrow import orc
 from acid_platform import Table, Warehouse
 from acid_platform.compaction.execution import Records
 from acid_platform.engine.local.compact import LocalCompaction
-from acid_platform.engine.spark.compact import SparkCompaction
+from acid_platform.engine.spark.spark_engine import SparkCompaction
 from acid_platform.formats.file_access import recorded_file
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.services.worker import work_once

@@ -18,7 +18,7 @@ from acid_platform import (
     UnsupportedStatement,
     Warehouse,
 )
-from acid_platform.engine.spark.spark_versions import minor_of
+from acid_platform.engine.spark import minor_of
 from acid_platform.layout.sql_text import for_spark, quoted, sql_string
 from tests.conftest import temporary_warehouse
 from tests.layout.test_sql_text import LITERALS

@@ -27,10 +27,9 @@ from acid_platform import (
     UnknownColumn,
     UnsupportedLayout,
 )
-from acid_platform.engine.spark import session
+from acid_platform.engine.spark import minor_of, session
 from acid_platform.engine.spark.failures import of_files, translated
 from acid_platform.engine.spark.session import socket_settings, spark_config
-from acid_platform.engine.spark.spark_versions import minor_of
 
 SCRIPT = """
 import sys, time

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, cast
 from xml.sax.saxutils import quoteattr
 
+import pyspark
 import pytest
 
 from acid_platform import SparkMisconfigured
-from acid_platform.engine.spark import session, spark_versions
-from acid_platform.engine.spark.spark_versions import VERSIONS, spark_version
+from acid_platform.engine.spark import VERSIONS, session, spark_version, version_of
 from tests.sparks import report
 from tests.sparks.environments import needed
 
@@ -58,10 +58,10 @@ def test_P17_a_client_and_a_server_of_two_versions_have_what_both_have(
     class Server:
         version = "4.1.4"
 
-    monkeypatch.setattr(spark_versions.pyspark, "__version__", "4.3.0")
-    assert spark_versions.version_of(cast(Any, Server())) is VERSIONS[4, 1]
+    monkeypatch.setattr(pyspark, "__version__", "4.3.0")
+    assert version_of(cast(Any, Server())) is VERSIONS[4, 1]
     Server.version = "4.9.0"
-    assert spark_versions.version_of(cast(Any, Server())) is VERSIONS[4, 3]
+    assert version_of(cast(Any, Server())) is VERSIONS[4, 3]
 
 
 class Executors:

@@ -36,7 +36,7 @@ from acid_platform.gateway.gateway import Gateway
 from acid_platform.handles.csv_files import CsvFormat, TypeOfTexts, type_of
 from acid_platform.layout import names, table_properties
 from acid_platform.layout.formats import FileFormat, compression
-from acid_platform.layout.partition_names import (
+from acid_platform.layout.names import (
     DEFAULT_PARTITION,
     parse_partition,
     partition_name,
@@ -57,7 +57,7 @@ from acid_platform.predicates import analysis
 from acid_platform.predicates.arrow_predicates import arrow_predicate, may_match
 from acid_platform.scan import text_values
 from acid_platform.scan.deletes import load_keys
-from acid_platform.scan.file_pruning import proves
+from acid_platform.scan.recorded_ranges import proves
 from acid_platform.scan.scans import ArrowScan, EntityScan, Scan
 from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.scan.text_lines import fitting

@@ -11,9 +11,9 @@ import pytest
 
 from acid_platform import Warehouse
 from acid_platform.gateway.authorization import Authorizer
+from acid_platform.gateway.client_connection import Bounds
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.gateway_server import Entry, GatewayServer
-from acid_platform.gateway.workers import Bounds
 from tests.conftest import a_warehouse
 from tests.gateway.clients import connected
 

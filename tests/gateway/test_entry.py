@@ -17,11 +17,11 @@ from thriftpy2.thrift import TApplicationException
 from acid_platform import AcidError, InvalidDefinition, MetastoreUnavailable, Warehouse
 from acid_platform.cli.main import main
 from acid_platform.gateway import framing, logins
+from acid_platform.gateway.client_connection import Bounds, CallRates
 from acid_platform.gateway.gateway_process import GatewaySettings
 from acid_platform.gateway.gateway_server import Entry, GatewayServer
 from acid_platform.gateway.hive_client import PASSWORD, Address, Hive, HiveRefused
 from acid_platform.gateway.logins import Tls, Users
-from acid_platform.gateway.workers import Bounds, CallRates
 from tests.gateway.certificates import Authority, Pair
 from tests.gateway.clients import connected, m
 from tests.gateway.conftest import serving

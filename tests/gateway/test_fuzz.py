@@ -20,11 +20,10 @@ import pytest
 from acid_platform.base.ports import FewLines
 from acid_platform.gateway import framing
 from acid_platform.gateway.authorization import Caller
-from acid_platform.gateway.client_connection import ClientConnection
+from acid_platform.gateway.client_connection import Bounds, ClientConnection
 from acid_platform.gateway.framing import Limits
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.logins import Proof
-from acid_platform.gateway.workers import Bounds
 from acid_platform.metastore.client.metastore import Metastore
 from tests.gateway.calls import any_call
 from tests.gateway.test_protocol import CALLS, _Silent, framed

@@ -17,11 +17,11 @@ from thriftpy2.transport import TMemoryBuffer
 
 from acid_platform import Warehouse
 from acid_platform.gateway.authorization import Caller
+from acid_platform.gateway.client_connection import Bounds
 from acid_platform.gateway.framing import Cutter, Limits, MalformedMessage
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.gateway_server import GatewayServer
 from acid_platform.gateway.protocol import Call, known_calls
-from acid_platform.gateway.workers import Bounds
 from tests.gateway.clients import connected, m
 from tests.gateway.conftest import serving
 from tests.metastore.local import local_metastore

@@ -24,10 +24,10 @@ from acid_platform.gateway.authorization import (
     Guard,
     parse_grants,
 )
+from acid_platform.gateway.client_connection import Bounds, CallRates
 from acid_platform.gateway.gateway import CALLS, Gateway
 from acid_platform.gateway.needs import Need, needs_of_commit
 from acid_platform.gateway.protocol import Call
-from acid_platform.gateway.workers import Bounds, CallRates
 from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.transactions import GetLocks

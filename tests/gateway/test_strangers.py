@@ -33,11 +33,10 @@ from acid_platform.base.ports import (
     serve_metrics,
 )
 from acid_platform.gateway import framing, logins
-from acid_platform.gateway.client_connection import ClientConnection
+from acid_platform.gateway.client_connection import Bounds, ClientConnection, Workers
 from acid_platform.gateway.gateway_server import Entry, GatewayServer
 from acid_platform.gateway.hive_client import PASSWORD, Hive
 from acid_platform.gateway.logins import Tls, Users
-from acid_platform.gateway.workers import Bounds, Workers
 from tests.crowds import held
 from tests.gateway.certificates import Authority
 from tests.gateway.clients import EXCL_WRITE, UPDATE, WAITING, Statement, connected, m

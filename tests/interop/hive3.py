@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from acid_platform import AlreadyScheduled, Table, Warehouse
-from acid_platform.layout.partition_names import parse_partition
+from acid_platform.layout.names import parse_partition
 from acid_platform.services import cleaner
 from tests.conftest import temporary_warehouse
 from tests.interop.hive import OPEN, jars

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform import NeedsSpark, Warehouse
-from acid_platform.layout.partition_names import DEFAULT_PARTITION
+from acid_platform.layout.names import DEFAULT_PARTITION
 
 
 def our_rows(warehouse: Warehouse, table: str) -> tuple[list[str], pa.Schema]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acid_platform import NoSuchPartition
-from acid_platform.layout.partition_names import (
+from acid_platform.layout.names import (
     DEFAULT_PARTITION,
     escape,
     parse_partition,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from acid_platform.formats.file_access import recorded_file
 from acid_platform.layout.file_entries import ColumnRange, RangeKind
 from acid_platform.layout.types import parse_columns
-from acid_platform.scan.file_pruning import proves, pruned
+from acid_platform.scan.recorded_ranges import proves, pruned
 from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile
 from acid_platform.storage.files import Files
 from tests.acid_files import AcidTable, P, arrow_scan

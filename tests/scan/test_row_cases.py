@@ -14,7 +14,7 @@ from acid_platform import CorruptFile, NotEnoughHistory
 from acid_platform.compaction.plan import CompactionSettings, NothingToDo, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.formats.orc import open_orc
-from acid_platform.layout.partition_names import partition_name
+from acid_platform.layout.names import partition_name
 from acid_platform.scan.selection import select
 from acid_platform.storage.files import Files
 from tests.acid_files import B1, AcidTable, P, read_keys

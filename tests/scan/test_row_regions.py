@@ -23,7 +23,7 @@ from acid_platform.layout.file_entries import (
 )
 from acid_platform.layout.types import parse_columns
 from acid_platform.predicates.arrow_predicates import arrow_predicate
-from acid_platform.scan.file_pruning import columns_read, equal_columns, region_of_condition
+from acid_platform.scan.recorded_ranges import columns_read, equal_columns, region_of_condition
 from acid_platform.scan.row_regions import FIRST_DAY, region_of_files, region_of_partition
 from acid_platform.transactions import row_sets
 from acid_platform.transactions.row_sets import EVERY, ColumnSpans, KeyHashes, Region, Span, united

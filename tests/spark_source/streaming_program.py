@@ -10,7 +10,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from acid_platform.engine.spark.spark_versions import installed_version
+from acid_platform.engine.spark import installed_version
 
 if __name__ == "__main__":
     warehouse, checkpoint, files = sys.argv[1:]

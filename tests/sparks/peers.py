@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pyspark
 
-from acid_platform.engine.spark.spark_versions import minor_of
+from acid_platform.engine.spark import minor_of
 from benchmarks.peers.versions import IN_SPARK, REPOSITORIES, cache_directory
 
 JARS: Mapping[tuple[int, int], Mapping[str, str]] = {

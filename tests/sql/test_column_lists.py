@@ -8,8 +8,7 @@ import pytest
 
 from acid_platform import InvalidDefinition, InvalidExpression, UnsupportedStatement
 from acid_platform.errors import AcidError, UnknownColumn
-from acid_platform.layout.constraints import Constraint, ConstraintKind
-from acid_platform.layout.types import parse_columns
+from acid_platform.layout.types import Constraint, ConstraintKind, parse_columns
 from acid_platform.metastore.records import TableRecord
 from acid_platform.predicates.analysis import parsed
 from acid_platform.predicates.grammar import SparkSql

@@ -20,10 +20,9 @@ from acid_platform import (
 )
 from acid_platform.base.object_store import BY_SCHEME
 from acid_platform.base.s3 import HADOOP, PACKAGES
-from acid_platform.engine.spark import jvm, session
+from acid_platform.engine.spark import installed_version, jvm, session, spark_version
 from acid_platform.engine.spark.failures import of_files
 from acid_platform.engine.spark.jvm import store_settings
-from acid_platform.engine.spark.spark_versions import installed_version, spark_version
 from scripts import spark_connect
 from tests.stores.conftest import Bucket
 

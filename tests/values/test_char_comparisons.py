@@ -18,7 +18,7 @@ import pytest
 
 from acid_platform import InvalidDefinition, NeedsSpark, UnsupportedStatement, Warehouse
 from acid_platform.layout.types import parse_columns
-from acid_platform.predicates.literals import refuse_blanks
+from acid_platform.predicates.analysis import refuse_blanks
 from tests.conftest import temporary_warehouse
 
 Row = dict[str, Any]

@@ -21,7 +21,6 @@ import pytest
 from pyarrow import parquet
 
 from acid_platform import NeedsSpark, Table, Transaction, Warehouse, WriteConflict, WrongType
-from acid_platform.engine import spark_pieces
 from acid_platform.engine.local import merge, placed_rows
 from acid_platform.errors import LockTimeout, RowsTaken, SnapshotOutdated
 from acid_platform.handles.transaction import autocommit
@@ -326,9 +325,9 @@ class Frame:
 def test_P59_many_rows_come_to_spark_by_files_or_piece_by_piece(
     monkeypatch: pytest.MonkeyPatch, master: str
 ) -> None:
-    monkeypatch.setattr(spark_pieces, "_HELD_BYTES", 2000)
-    monkeypatch.setattr(spark_pieces, "_PIECE_BYTES", 700)
-    monkeypatch.setattr(spark_pieces, "_FILE_BYTES", 1000)
+    monkeypatch.setattr(row_streams, "_HELD_BYTES", 2000)
+    monkeypatch.setattr(row_streams, "_PIECE_BYTES", 700)
+    monkeypatch.setattr(row_streams, "_FILE_BYTES", 1000)
     read: list[Path] = []
 
     def parquet_of(directory: str) -> Frame:
@@ -348,10 +347,10 @@ def test_P59_many_rows_come_to_spark_by_files_or_piece_by_piece(
         return Frame(few)
 
     moments = TABLE.append_column("t", TABLE["id"].cast(pa.timestamp("us")))
-    with spark_pieces.removed_afterwards():
+    with row_streams.removed_afterwards():
         tables = (moments.slice(start, 100) for start in range(0, ROWS, 100))
-        frame: Any = spark_pieces.frame_of(spark, tables, make)
-        few: Any = spark_pieces.frame_of(spark, [moments.slice(0, 9)], make)
+        frame: Any = row_streams.frame_of(spark, tables, make)
+        few: Any = row_streams.frame_of(spark, [moments.slice(0, 9)], make)
     assert few.rows.num_rows == 9
     stored = frame.rows.set_column(3, "t", frame.rows["t"].cast(pa.timestamp("us")))
     assert stored.to_pylist() == moments.to_pylist()

@@ -15,9 +15,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from acid_platform.base import arrow_functions as pc
 from acid_platform.base.arguments import require_limit
 from acid_platform.base.first_use import Recent
+from acid_platform.base.first_use import arrow_functions as pc
 from acid_platform.engine.interface import (
     ChangeRead,
     EngineName,
@@ -48,7 +48,6 @@ from acid_platform.engine.local.translation.expressions import translate_value
 from acid_platform.engine.local.translation.library import is_momentary
 from acid_platform.engine.local.translation.queries import QueryTranslator
 from acid_platform.engine.local.translation.query_clauses import QueryBlock, TopRows
-from acid_platform.engine.spark_pieces import frame_of
 from acid_platform.errors import (
     AcidError,
     InvalidDefinition,
@@ -63,6 +62,7 @@ from acid_platform.layout.sql_text import canonical
 from acid_platform.layout.types import INTEGRAL, Column, HiveType, of_value
 from acid_platform.predicates.grammar import SparkSql
 from acid_platform.values.arrow_types import HIVE_TYPE, arrow_type, declared_columns, values_of
+from acid_platform.values.row_streams import frame_of
 from acid_platform.values.stored_values import instants
 
 if TYPE_CHECKING:

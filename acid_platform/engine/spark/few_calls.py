@@ -29,8 +29,8 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 from pyspark.sql.pandas.functions import PythonEvalType, pandas_udf
 
 from acid_platform.base.first_use import Recent
+from acid_platform.engine.spark import version_of
 from acid_platform.engine.spark.failures import analysed, raise_as_ours
-from acid_platform.engine.spark.spark_versions import version_of
 from acid_platform.errors import InvalidExpression, SparkMisconfigured
 from acid_platform.layout.sql_text import for_spark, quoted
 

@@ -23,14 +23,13 @@ from acid_platform.engine.spark.spark_types import (
     type_text,
     with_limited_texts,
 )
-from acid_platform.engine.spark_pieces import frame_of
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.layout.types import matched_columns
 from acid_platform.values.arrow_types import declared_columns
 from acid_platform.values.local_rows import local_parts, local_table
-from acid_platform.values.row_streams import RowStream
+from acid_platform.values.row_streams import RowStream, frame_of
 from acid_platform.values.rows import Rows
 from acid_platform.values.stored_values import in_full_batches
 from acid_platform.write.task_files import files_needed

@@ -30,7 +30,7 @@ from pyspark.sql import SparkSession
 
 from acid_platform.base.clock import elapsed_seconds
 from acid_platform.base.object_store import BY_SCHEME, STORES
-from acid_platform.engine.spark.spark_versions import installed_version
+from acid_platform.engine.spark import installed_version
 from acid_platform.errors import SparkLost
 
 _IN_SPARK = ("org.slf4j:slf4j-api", "commons-logging:commons-logging")

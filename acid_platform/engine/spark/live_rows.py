@@ -35,6 +35,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
+from acid_platform.engine.spark import version_of
 from acid_platform.engine.spark.few_calls import java_class, parsed, passed, selected
 from acid_platform.engine.spark.row_keys import (
     ENTITY,
@@ -50,7 +51,6 @@ from acid_platform.engine.spark.spark_types import (
     marked,
     spark_schema,
 )
-from acid_platform.engine.spark.spark_versions import version_of
 from acid_platform.layout.acid_keys import FILE_NAME_COLUMN
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column

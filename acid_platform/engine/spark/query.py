@@ -35,9 +35,9 @@ from acid_platform.engine.spark.spark_types import marked_columns, marked_type, 
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.layout.sql_text import canonical, quoted
 from acid_platform.layout.types import Column, require_columns
+from acid_platform.predicates.analysis import refuse_blanks
 from acid_platform.predicates.grammar import SparkSql
 from acid_platform.predicates.known_columns import require_names, unresolved_column
-from acid_platform.predicates.literals import refuse_blanks
 from acid_platform.scan.scans import Scan
 from acid_platform.values.arrow_types import is_utf8
 from acid_platform.values.stored_values import wall_clocks

@@ -32,8 +32,7 @@ from acid_platform.errors import CorruptFile, SnapshotExpired
 from acid_platform.layout.acid_keys import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
-from acid_platform.predicates.analysis import columns_of
-from acid_platform.predicates.literals import refuse_blanks
+from acid_platform.predicates.analysis import columns_of, refuse_blanks
 from acid_platform.scan.change_scan import ChangeReader, ChangeScan, FileChanges
 from acid_platform.scan.deletes import UnreadKeys
 from acid_platform.scan.scans import Scan, partition_scalars

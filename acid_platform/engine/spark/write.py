@@ -16,18 +16,18 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from acid_platform.engine.spark import version_of
 from acid_platform.engine.spark.failures import UNSTORED_DAY, UNSTORED_TIME, VIOLATED, raise_as_ours
 from acid_platform.engine.spark.few_calls import expression, selected, sorted_within
 from acid_platform.engine.spark.row_keys import BUCKET, KEYS, WRITE_ID
 from acid_platform.engine.spark.spark_types import changed_parts
-from acid_platform.engine.spark.spark_versions import version_of
 from acid_platform.engine.spark.task_writing import in_large_batches, write_by_spark, write_in_tasks
 from acid_platform.errors import PublicationFailed
 from acid_platform.formats.file_access import WRITTEN_CODECS, require_codec
 from acid_platform.layout.acid_keys import number_in_sql
 from acid_platform.layout.bucketing import Bucketing, bucket_ids
 from acid_platform.layout.file_entries import FileEntry, RecordedFiles
-from acid_platform.layout.partition_names import DEFAULT_PARTITION
+from acid_platform.layout.names import DEFAULT_PARTITION
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import FLOATING, TIMESTAMPS, Column, HiveType
 from acid_platform.storage.files import in_threads

@@ -19,9 +19,14 @@ from acid_platform.formats.orc.orc_file import (
     open_orc,
     open_strange_orc,
 )
-from acid_platform.formats.orc.stored_columns import WRITTEN_CODECS, require_codec, written_codec
 from acid_platform.formats.orc.strange_files import orc_fields, orc_schema, reading
-from acid_platform.formats.orc.writer import AcidWriter, OrcWriter
+from acid_platform.formats.orc.writer import (
+    WRITTEN_CODECS,
+    AcidWriter,
+    OrcWriter,
+    require_codec,
+    written_codec,
+)
 from acid_platform.formats.orc.writer_clocks import to_be_stored
 
 __all__ = [

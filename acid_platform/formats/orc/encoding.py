@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base import arrow_functions as pc
+from acid_platform.base.first_use import arrow_functions as pc
 from acid_platform.formats.orc.column_statistics import ColumnStatistics, float_bounds
 from acid_platform.formats.orc.runs import Runs, bits, integers, octets, seek_bit, varints
 from acid_platform.layout.types import HiveType

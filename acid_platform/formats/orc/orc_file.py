@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
-from acid_platform.base import arrow_functions as pc
 from acid_platform.base.first_use import Recent
+from acid_platform.base.first_use import arrow_functions as pc
 from acid_platform.base.object_store import store_fault
 from acid_platform.errors import CompactionRefused, CorruptFile, UnsupportedLayout
 from acid_platform.formats.data_file import (

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from acid_platform.base.config import PATHS, Settings
 from acid_platform.base.first_use import ClosedAfter
 from acid_platform.base.paths import user_path
-from acid_platform.layout.constraints import Constraint
+from acid_platform.layout.types import Constraint
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.client.open_transaction import (

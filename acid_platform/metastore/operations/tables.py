@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from acid_platform.layout.constraints import Constraint
+from acid_platform.layout.types import Constraint
 from acid_platform.metastore.messages import MetastoreOperation, Unrecorded
 from acid_platform.metastore.pasts import AsOf, CursorRow, KeptHistory, SinkRow, Tag
 from acid_platform.metastore.records import (

@@ -16,8 +16,13 @@ from acid_platform.errors import (
     TableExists,
 )
 from acid_platform.layout import table_properties
-from acid_platform.layout.names import refuse_path_trouble, refuse_shared_name, table_name
-from acid_platform.layout.partition_names import parse_partition, partition_name
+from acid_platform.layout.names import (
+    parse_partition,
+    partition_name,
+    refuse_path_trouble,
+    refuse_shared_name,
+    table_name,
+)
 from acid_platform.layout.table_properties import refuse_promises
 from acid_platform.layout.types import folded
 from acid_platform.metastore import operations as ops

@@ -15,8 +15,13 @@ from dataclasses import dataclass
 
 from acid_platform.errors import AcidError, NoSuchTable
 from acid_platform.layout.file_entries import EntityListing
-from acid_platform.layout.names import claims_to_be_acid, is_hidden, span, temporary_owner
-from acid_platform.layout.partition_names import parse_partition
+from acid_platform.layout.names import (
+    claims_to_be_acid,
+    is_hidden,
+    parse_partition,
+    span,
+    temporary_owner,
+)
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
 from acid_platform.metastore.messages import range_text, ranges

@@ -19,7 +19,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
 from acid_platform.engine.local.translation.signatures import add
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import HiveType
-from acid_platform.predicates.literals import MOST_DIGITS
+from acid_platform.predicates.analysis import MOST_DIGITS
 
 
 def _sum_type(kind: HiveType) -> HiveType:

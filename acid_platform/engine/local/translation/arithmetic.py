@@ -26,7 +26,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
 )
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType
-from acid_platform.predicates.literals import MOST_DIGITS
+from acid_platform.predicates.analysis import MOST_DIGITS
 
 OPERATORS: dict[type[exp.Expr], str] = {
     exp.Add: "+",

@@ -31,8 +31,8 @@ from acid_platform.engine.local.translation.duckdb_sql import (
 )
 from acid_platform.errors import InvalidExpression, NeedsSpark
 from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType, of_value
-from acid_platform.predicates import literals
-from acid_platform.predicates.literals import refused_blanks
+from acid_platform.predicates import analysis
+from acid_platform.predicates.analysis import refused_blanks
 
 if TYPE_CHECKING:
     from acid_platform.engine.local.translation.expressions import Translator
@@ -154,7 +154,7 @@ def _constant(value: Typed, target: HiveType) -> Typed | None:
         constant = text(cut)
     elif isinstance(literal, str):
         if target in (DATE, TIMESTAMP):
-            read = literals.date if target == DATE else literals.timestamp
+            read = analysis.date if target == DATE else analysis.timestamp
             if target == TIMESTAMP and re.fullmatch(_TEXTS["timestamp"] + "Z", literal):
                 literal = literal.removesuffix("Z")
             try:
@@ -174,7 +174,7 @@ def _constant(value: Typed, target: HiveType) -> Typed | None:
         if -limit <= literal < limit and literal == int(literal):
             constant = str(int(literal))
     elif literal is not None and target.kind == "decimal":
-        digits = literals.digits_of_value(Decimal(literal))
+        digits = analysis.digits_of_value(Decimal(literal))
         precision, scale = target.sizes
         if digits.whole <= precision - scale and digits.scale <= scale:
             constant = text(f"{Decimal(literal):f}")
@@ -188,7 +188,7 @@ def ntz_text(literal: str) -> str | None:
     if not re.fullmatch(_TEXTS["timestamp"].replace("1,6", "1,9"), literal):
         return None
     try:
-        return literals.timestamp(literal[:26], literal).isoformat(" ")
+        return analysis.timestamp(literal[:26], literal).isoformat(" ")
     except InvalidExpression:
         return None
 
@@ -196,7 +196,7 @@ def ntz_text(literal: str) -> str | None:
 def _day_of(literal: str) -> str | None:
     """The date of a text that is a timestamp."""
     try:
-        return text(literals.timestamp(literal, literal).date().isoformat())
+        return text(analysis.timestamp(literal, literal).date().isoformat())
     except InvalidExpression:
         return None
 
@@ -334,7 +334,7 @@ def common(values: Sequence[Typed]) -> list[Typed]:
     for value in values if kind.kind == "decimal" else ():
         if (
             isinstance(value.literal, int | Decimal)
-            and literals.digits_of_value(Decimal(value.literal)).scale > kind.sizes[1]
+            and analysis.digits_of_value(Decimal(value.literal)).scale > kind.sizes[1]
         ):  # a scan leaves out files by the number as it is written
             raise NeedsSpark(f"a comparison that rounds {value.literal}")
     return [cast(value, kind) for value in values]
@@ -349,15 +349,15 @@ def _literal_as(value: Typed, other: Typed) -> Typed:
     written, kind = value.literal, other.type
     try:
         if kind.kind in INTEGRAL:
-            whole = literals.whole_number(written, written)
-            if not literals.beyond_bigint(whole):
+            whole = analysis.whole_number(written, written)
+            if not analysis.beyond_bigint(whole):
                 return typed_as(text(str(whole)), BIGINT)
         elif kind.kind in ("float", "double", "decimal"):
-            return typed_as(text(repr(literals.finite_float(written, written))), DOUBLE)
+            return typed_as(text(repr(analysis.finite_float(written, written))), DOUBLE)
         elif kind == DATE:
-            return typed_as(text(literals.date(written, written).isoformat()), DATE)
+            return typed_as(text(analysis.date(written, written).isoformat()), DATE)
         elif kind == TIMESTAMP:
-            return typed_as(text(literals.timestamp(written, written).isoformat(" ")), TIMESTAMP)
+            return typed_as(text(analysis.timestamp(written, written).isoformat(" ")), TIMESTAMP)
     except InvalidExpression:
         pass
     raise NeedsSpark(f"a comparison of {spark_name(kind)} with {written!r}")
@@ -371,7 +371,7 @@ def _with_own_digits(value: Typed, whole: bool, exact: bool) -> Typed:
     """
     if not isinstance(value.literal, int | Decimal):
         return value
-    if whole and literals.beyond_bigint(value.literal):
+    if whole and analysis.beyond_bigint(value.literal):
         raise NeedsSpark(f"a comparison with {value.literal}, which is beyond bigint")
     if exact and isinstance(value.literal, int):
         return cast(value, decimal(len(str(abs(value.literal))), 0))

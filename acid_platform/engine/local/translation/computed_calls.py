@@ -38,7 +38,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
 from acid_platform.engine.local.translation.text_patterns import formatted
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import INTEGRAL, HiveType
-from acid_platform.predicates.literals import MOST_DIGITS
+from acid_platform.predicates.analysis import MOST_DIGITS
 
 _MAY_FAIL = re.compile(r"error\(|acid_|CAST\((?!['\d])")
 

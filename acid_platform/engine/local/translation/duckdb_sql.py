@@ -25,7 +25,7 @@ from acid_platform.errors import (
     WrongType,
 )
 from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType, of_value
-from acid_platform.predicates.literals import MOST_DIGITS, digits_of_type
+from acid_platform.predicates.analysis import MOST_DIGITS, digits_of_type
 
 VOID = HiveType("void")
 BOOLEAN = HiveType("boolean")

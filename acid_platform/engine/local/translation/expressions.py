@@ -42,7 +42,7 @@ from acid_platform.engine.local.translation.library import call_of
 from acid_platform.engine.local.translation.signatures import SIGNATURES, Construct, called
 from acid_platform.errors import NeedsSpark, UnknownColumn
 from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType
-from acid_platform.predicates import literals
+from acid_platform.predicates import analysis
 from acid_platform.predicates.analysis import parsed
 from acid_platform.predicates.grammar import COMPARISONS
 from acid_platform.predicates.known_columns import is_word
@@ -108,7 +108,7 @@ class Translator:
     def _literal(self, node: exp.Literal) -> Typed:
         if node.is_string:
             return Typed(text(node.this), STRING, literal=str(node.this))
-        return arithmetic.number(literals.number(node.this), node.this)
+        return arithmetic.number(analysis.number(node.this), node.this)
 
     def _binary(self, node: exp.HexString) -> Typed:
         return Typed(f"unhex('{'0' * (len(node.this) % 2)}{node.this}')", BINARY)
@@ -281,7 +281,7 @@ class Translator:
     def _neg(self, node: exp.Neg) -> Typed:
         inner = node.this
         if isinstance(inner, exp.Literal) and not inner.is_string:
-            value = literals.negated(literals.number(inner.this))
+            value = analysis.negated(analysis.number(inner.this))
             return arithmetic.number(value, f"-{inner.this}")
         return arithmetic.negated(self.value(inner))
 

@@ -14,7 +14,7 @@ from acid_platform.engine.local.translation.dates import interval_of, is_interva
 from acid_platform.engine.local.translation.duckdb_sql import take_room
 from acid_platform.engine.local.translation.library import arguments_of, call_of
 from acid_platform.errors import InvalidExpression, NeedsSpark
-from acid_platform.predicates import literals
+from acid_platform.predicates import analysis
 from acid_platform.predicates.grammar import (
     ARGUMENTS,
     CALLED,
@@ -324,7 +324,7 @@ def _is_fraction(node: exp.Expr) -> bool:
 
 def _number(written: str) -> str:
     """A literal number as Spark writes it."""
-    value = literals.number(written)
+    value = analysis.number(written)
     return _java_double(value) if isinstance(value, float) else str(value)
 
 
@@ -387,11 +387,11 @@ def _cast(node: exp.Cast) -> str:
     try:
         match kind.this:
             case exp.DType.DATE:
-                return f"DATE '{literals.date(written, written).isoformat()}'"
+                return f"DATE '{analysis.date(written, written).isoformat()}'"
             case exp.DType.TIMESTAMPNTZ if (moment := ntz_text(written)) is not None:
                 return f"TIMESTAMP_NTZ '{moment.rstrip('0') if '.' in moment else moment}'"
             case exp.DType.TIMESTAMPTZ | exp.DType.TIMESTAMPLTZ:
-                moment = literals.timestamp(written, written).isoformat(" ")
+                moment = analysis.timestamp(written, written).isoformat(" ")
                 return f"TIMESTAMP '{moment.rstrip('0') if '.' in moment else moment}'"
     except InvalidExpression:
         pass

@@ -18,7 +18,6 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     translating,
 )
 from acid_platform.engine.local.translation.expressions import Translator
-from acid_platform.engine.local.translation.generators import generated, generator_name
 from acid_platform.engine.local.translation.printed_names import column_name
 from acid_platform.engine.local.translation.query_clauses import (
     QueryBlock,
@@ -33,7 +32,11 @@ from acid_platform.engine.local.translation.query_clauses import (
     require_parts,
     sortable,
 )
-from acid_platform.engine.local.translation.select_expressions import Expressions
+from acid_platform.engine.local.translation.select_expressions import (
+    Expressions,
+    generated,
+    generator_name,
+)
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import FLOATING
 from acid_platform.scan.decode import PLACE

@@ -58,8 +58,7 @@ from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.layout.types import HiveType
-from acid_platform.predicates.analysis import columns_of
-from acid_platform.predicates.literals import refuse_blanks
+from acid_platform.predicates.analysis import columns_of, refuse_blanks
 from acid_platform.scan.scans import Scan
 from acid_platform.values.fitting import source_rows_ambiguous
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
