@@ -22,13 +22,11 @@ MOST_OF_A_ROW = 1 << 23
 """Values in the structs of a row of text, of which an empty one has as many as any other."""
 LARGEST_PIECE = 1 << 30
 """Bytes of the values of a row group or stripe that takes fewer bytes in the file than
-`MOST_UNPACKED` says."""
+`MOST_UNPACKED` says. Numbers beyond it, of which columns of nothing but NULL have as many, are read
+in pieces."""
 LARGEST_DATABASE = 4 * LARGEST_PIECE
 """Bytes that another library may take for a file of somebody else: DuckDB unpacks 2,048 rows
 together, and pyiceberg a row group of Parquet."""
-LARGEST_NUMBERS = 8 * LARGEST_PIECE
-"""Bytes of the values of a fixed width in a stripe, of which columns of nothing but NULL have as
-many. Row groups of Parquet are read in pieces."""
 MOST_REPEATED = 1 << 20
 """Values of a column for each byte that it takes in the file: one that all rows have, as NULL,
 takes far less than a bit."""

@@ -217,7 +217,7 @@ orc.dump: formats.orc.dump
 orc.encoding: formats.orc.encoding
 orc.orc_file: formats.orc.orc_file formats.orc.strange_files formats.data_file
 orc.protobuf: formats.orc.protobuf
-orc.pyorc_rows: formats.orc.strange_files
+orc.pyorc_rows: formats.orc.pyorc_rows formats.orc.strange_files
 orc.ranges: formats.orc.column_statistics
 orc.runs: formats.orc.runs
 orc.stored_columns: formats.orc.writer

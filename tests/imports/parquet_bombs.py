@@ -1,4 +1,5 @@
-"""Parquet files of some hundred bytes, written by hand, that take gigabytes if they are believed.
+"""Parquet files of some hundred bytes, written by hand, that take gigabytes if they are believed,
+and sound ones of little but NULL.
 
 `python -m tests.imports.parquet_bombs DIRECTORY` reads each in all ways and prints, in JSON, what
 became of it, and the most memory that the process had by then.
@@ -6,6 +7,7 @@ became of it, and the most memory that the process had by then.
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -179,8 +181,26 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
     "no metadata of the column": (lambda: file(b"", 1, metadata=False), "encrypted"),
     "more NULL than can be": (lambda: nulls(1 << 30), "would"),
 }
-READ = {"NULL in one column": lambda: nulls(MANY // 8), "of twenty": lambda: nulls(MANY // 20, 20)}
-"""Files that are right, and have to be read in pieces; rows by their names."""
+
+
+def orc_of_nulls(rows: int, columns: int) -> bytes:
+    import pyarrow as pa
+    from pyarrow import orc
+
+    content = io.BytesIO()
+    batch = pa.table({f"c{n}": pa.nulls(1 << 20, pa.int64()) for n in range(columns)})
+    with orc.ORCWriter(content, stripe_size=1 << 34, compression="zstd") as writer:
+        for at in range(0, rows, 1 << 20):
+            writer.write(batch.slice(0, rows - at))
+    return content.getvalue()
+
+
+READ: dict[str, tuple[str, int, Callable[[int], bytes]]] = {
+    "NULL in one column": ("parquet", MANY // 8, nulls),
+    "of twenty": ("parquet", MANY // 20, lambda rows: nulls(rows, 20)),
+    "of twenty in a stripe": ("orc", MANY // 20, lambda rows: orc_of_nulls(rows, 20)),
+}
+"""Files that are right, and have to be read in pieces: their formats and rows."""
 
 
 def highest_memory() -> int:
@@ -200,7 +220,7 @@ def main(directory: Path) -> None:
 
     def decoded(path: str) -> int:
         files, inside = Files.of(path)
-        opened = open_file(files, FilePath(inside, "parquet"))
+        opened = open_file(files, FilePath(inside, Path(path).suffix[1:]), strange=True)
         pieces = range(len(opened.piece_rows))
         return sum(len(opened.decode(piece, opened.names)[opened.names[0]]) for piece in pieces)
 
@@ -215,7 +235,8 @@ def main(directory: Path) -> None:
         return parquet_rows(content, "a.parquet", parse_columns("v bigint")).num_rows
 
     for path in sorted(directory.iterdir()):
-        ways = [decoded, imported, *([in_memory] if path.stem in BOMBS else [])]
+        ways = [decoded, *([imported] if path.suffix == ".parquet" else [])]
+        ways += [in_memory] if path.stem in BOMBS else []
         for way in ways:
             try:
                 told: object = way(str(path))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
+import hashlib
 import io
 import json
 import subprocess
 import sys
+import zoneinfo
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyorc
 import pytest
 from pyarrow import parquet
 
@@ -24,9 +28,10 @@ def test_P65_nothing_of_a_parquet_file_is_decoded_before_it_is_looked_at(tmp_pat
     """In a process of its own, whose memory is measured; each of the bombs would take 2 to 8 GB."""
     for name, (make, _) in parquet_bombs.BOMBS.items():
         (tmp_path / f"{name}.parquet").write_bytes(make())
-    for name, sound in parquet_bombs.READ.items():
-        (tmp_path / f"{name}.parquet").write_bytes(sound())
     assert max(file.stat().st_size for file in tmp_path.iterdir()) < 3000
+    for name, (suffix, rows, sound) in parquet_bombs.READ.items():
+        (tmp_path / f"{name}.{suffix}").write_bytes(sound(rows))
+    assert max(file.stat().st_size for file in tmp_path.iterdir()) < 100_000
     run = [sys.executable, "-m", "tests.imports.parquet_bombs", str(tmp_path)]
     done = subprocess.run(run, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
@@ -38,7 +43,7 @@ def test_P65_nothing_of_a_parquet_file_is_decoded_before_it_is_looked_at(tmp_pat
     counts = {
         name: {rows for bomb, _, rows, _ in told if bomb == name} for name in parquet_bombs.READ
     }
-    assert counts == {"NULL in one column": {37_500_000}, "of twenty": {15_000_000}}
+    assert counts == {name: {rows} for name, (_, rows, _) in parquet_bombs.READ.items()}
     assert max(most for *_, most in told) < 1300, told
 
 
@@ -104,3 +109,49 @@ def test_P65_a_row_group_of_little_but_null_is_read_in_pieces(
     file = ParquetData(files, path)
     each = [[file.decode(n, [name])[name] for name in "ab"] for n in range(len(file.piece_rows))]
     assert pa.chunked_array([a for a, _ in each]).equals(pa.chunked_array([b for _, b in each]))
+
+
+@pytest.mark.parametrize("clock", [False, True])
+def test_P65_a_stripe_of_little_but_null_is_read_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: bool
+) -> None:
+    """Also with times of the writer's clock, and days before the Gregorian calendar."""
+    from acid_platform.formats.orc import open_orc, tail
+    from acid_platform.formats.orc import strange_files as pieces
+    from acid_platform.storage.files import Files
+
+    day = datetime.datetime(1999, 12, 31) if clock else datetime.date(1066, 10, 14)
+    kind, zone = "timestamp" if clock else "date", zoneinfo.ZoneInfo("America/New_York")
+    with (tmp_path / "a.orc").open("wb") as content:
+        row = "struct<a:bigint,b:struct<x:string,y:bigint>,c:array<string>,d:" + kind + ">"
+        writer = pyorc.Writer(content, row, stripe_size=1 << 16, batch_size=3000, timezone=zone)
+        for n in range(9000):
+            some = 4000 <= n < 4100
+            text = hashlib.shake_128(bytes([n % 256])).hexdigest(1000) * some
+            writer.write((n if some else None, (text, n) if some else None, ["v"] * some, day))
+        writer.close()
+    files, path = Files.of(str(tmp_path / "a.orc"))
+    whole = open_orc(files, path)
+    assert len(whole.piece_rows) == 2
+    names = ["a", "b", "c", "d"]
+    rows = pa.concat_tables(pa.table(whole.decode(n, names)) for n in (0, 1))
+    monkeypatch.setattr(pieces, "LARGEST_PIECE", 1 << 16)
+    monkeypatch.setattr(tail, "LARGEST_PIECE", 1 << 16)
+    monkeypatch.setattr(tail, "MOST_UNPACKED", 1)
+
+    def read(order: Any, *columns: str) -> pa.Table:
+        file = open_orc(files, path)
+        assert len(file.piece_rows) > 10 and sum(file.piece_rows) == 9000
+        found = {n: file.decode(n, columns) for n in order(range(len(file.piece_rows)))}
+        return pa.concat_tables(pa.table(found[n]) for n in sorted(found))
+
+    for columns in (["a"], ["c", "a"], names):
+        assert read(list, *columns).equals(rows.select(columns))
+        assert read(reversed, *columns).equals(rows.select(columns))
+    file = open_orc(files, path)
+    each = [[file.decode(n, [name])[name] for name in "ad"] for n in range(len(file.piece_rows))]
+    assert pa.chunked_array([a for a, _ in each]).equals(rows["a"])
+    assert pa.chunked_array([d for _, d in each]).equals(rows["d"])
+    fields = [file.decode(n, ["b.y"])["b.y"] for n in range(len(file.piece_rows))]
+    known = pa.concat_arrays([whole.decode(n, ["b.y"])["b.y"] for n in (0, 1)])
+    assert pa.concat_arrays(fields).equals(known)

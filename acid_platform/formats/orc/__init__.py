@@ -13,13 +13,13 @@ from acid_platform.formats.orc.events import (
     user_metadata,
 )
 from acid_platform.formats.orc.orc_file import (
-    BATCH_ROWS,
     OrcFile,
     finish_plain_file,
     open_orc,
     open_strange_orc,
 )
-from acid_platform.formats.orc.strange_files import orc_fields, orc_schema, reading
+from acid_platform.formats.orc.pyorc_rows import orc_fields, orc_schema
+from acid_platform.formats.orc.strange_files import BATCH_ROWS, reading
 from acid_platform.formats.orc.writer import (
     WRITTEN_CODECS,
     AcidWriter,

@@ -11,14 +11,8 @@ from typing import Any
 import pyorc
 
 from acid_platform.formats.orc.orc_file import OrcFile, open_strange_orc
-from acid_platform.formats.orc.strange_files import (
-    JAVA_SCALE,
-    TIMESTAMPS,
-    lone_stripe,
-    parsing,
-    reading,
-    require_shallow_types,
-)
+from acid_platform.formats.orc.pyorc_rows import JAVA_SCALE, TIMESTAMPS, parsing
+from acid_platform.formats.orc.strange_files import lone_stripe, reading, require_shallow_types
 from acid_platform.formats.orc.tail import is_proleptic
 from acid_platform.formats.orc.writer_clocks import shown_day
 from acid_platform.storage.files import Files

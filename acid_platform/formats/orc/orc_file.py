@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -31,18 +30,19 @@ from acid_platform.formats.data_file import (
 )
 from acid_platform.formats.orc.column_statistics import column_ranges, key_ranges
 from acid_platform.formats.orc.events import KEY_INDEX, RAW_TEXT, UPDATES, index_flaw, is_acid
+from acid_platform.formats.orc.pyorc_rows import has_nanoseconds, in_microseconds, wide_timestamps
 from acid_platform.formats.orc.strange_files import (
+    BATCH_ROWS,
+    StripePieces,
     beyond_nanoseconds,
     exact_decimals,
-    has_nanoseconds,
-    in_microseconds,
     lone_stripe,
     reading,
     replace_footer,
     require_bounded_stripes,
     require_found_by_name,
     require_shallow_types,
-    wide_timestamps,
+    scanned,
 )
 from acid_platform.formats.orc.tail import (
     Postscript,
@@ -53,7 +53,6 @@ from acid_platform.formats.orc.tail import (
     is_ours,
     is_proleptic,
     read_updates,
-    stripes,
 )
 from acid_platform.formats.orc.writer_clocks import (
     as_written,
@@ -71,9 +70,6 @@ from acid_platform.layout.file_entries import (
 from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_types import filled, has_ancient, has_leaf, leaves, values_of
-
-BATCH_ROWS = 1 << 17
-"""Rows to decode at a time; a stripe may have millions."""
 
 
 class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
@@ -125,7 +121,11 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
 
     @property
     def piece_rows(self) -> list[int]:
-        return [stripe.rows for stripe in islice(stripes(self.footer), self.nstripes)]
+        return [piece.rows for piece in self._pieces.all]
+
+    @cached_property
+    def _pieces(self) -> StripePieces:
+        return StripePieces(self)
 
     @property
     def ranges(self) -> Mapping[str, ColumnRange]:
@@ -180,7 +180,7 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
         self, piece: int, columns: Collection[ColumnOfFile], as_stored: bool = False
     ) -> dict[ColumnOfFile, pa.Array]:
         names = {column: self._stored_name(column) for column in columns}
-        batch = self.stripe(piece, list(names.values()), as_stored)
+        batch = self._pieces.decode(piece, list(names.values()), as_stored)
         return {column: _column(batch, name) for column, name in names.items()}
 
     def acid_columns(self) -> list[str]:
@@ -208,17 +208,17 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
         bounds = column_ranges(self.footer, acid=False).get(name.lower())
         if bounds is not None and isinstance(bounds.low, int) and isinstance(bounds.high, int):
             return bounds.low, bounds.high
-        (values,) = self._ids(self.read(columns=[name]))
-        if not len(values):
+        every = [values for (values,) in self.key_parts(part) if len(values)]
+        if not every:
             raise CorruptFile(f"{self.path} has no row that tells {name}; restore the file")
-        return int(values.min()), int(values.max())
+        return min(int(each.min()) for each in every), max(int(each.max()) for each in every)
 
     @property
     def has_key_index(self) -> bool:  # type: ignore[override]
         return KEY_INDEX.encode() in (self.metadata or {})
 
     def key_index_flaw(self, ids: Sequence[np.ndarray]) -> tuple[str, bool] | None:
-        ends = np.cumsum(self.piece_rows) - 1
+        ends = np.cumsum([stripe.rows for stripe in self._pieces.stripes]) - 1
         text = (self.metadata or {}).get(KEY_INDEX.encode(), b"").decode()
         return index_flaw(text, list(zip(*(part[ends].tolist() for part in ids), strict=True)))
 
@@ -227,9 +227,10 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
 
     def holds_deletes(self) -> bool:
         operation, *_, row = self.acid_columns()
-        if pc.unique(self.read(columns=[operation]).column(0)).to_pylist() != [DELETE_EVENT]:
+        kinds = (pc.unique(batch.column(0)).to_pylist() for batch in self.batches([operation]))
+        if {kind for each in kinds for kind in each} != {DELETE_EVENT}:
             return False
-        rows = (self.stripe(index, [row]).column(0) for index in range(self.nstripes))
+        rows = (batch.column(0) for batch in self.batches([row], "us"))
         if any(row.null_count < len(row) for row in rows):
             raise UnsupportedLayout(
                 f"{self.path} holds delete events with values, which no writer of ACID version 2"
@@ -254,7 +255,7 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
             for name, array in decoded.items()
             if in_microseconds(array.type)
         ]
-        if self._stripe_has_nanoseconds(piece, cut):
+        if self._stripe_has_nanoseconds(self._pieces.all[piece].stripe, cut):
             raise mixed_times(self.path)
         return {}
 
@@ -303,19 +304,31 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
 
     def stripe(self, index: int, names: Sequence[str], as_stored: bool = False) -> pa.RecordBatch:
         """These columns (`root` or `root.field`) of one stripe, as `decode` returns them."""
-        batch = self._decoded(index, names)
+        return self._by_calendar(self._decoded(index, names), as_stored)
+
+    def zone(self, index: int, names: Sequence[str]) -> str:
+        """The zone of the writer of a stripe, if one of these columns has times of its clock."""
+        return zone_of(self, index) if self._with_wall_clocks(names) else ""
+
+    def in_time(self, batch: pa.RecordBatch, zone: str, as_stored: bool) -> pa.RecordBatch:
+        """Rows of Arrow's with the times that the writer meant."""
+        batch = on_the_clock(batch, zone, self.path) if zone else batch
+        return self._by_calendar(batch, as_stored)
+
+    def _by_calendar(self, batch: pa.RecordBatch, as_stored: bool) -> pa.RecordBatch:
         if as_stored or not any(map(has_ancient, batch.columns)) or is_proleptic(self.footer):
             return batch
         return as_written(batch)
 
     def _decoded(self, index: int, names: Sequence[str]) -> pa.RecordBatch:
-        if self._with_old_decimals(names):
+        if self.with_old_decimals(names):
             return exact_decimals(lambda scale: self._scaled(index, names, scale), self.path)
         return self._scaled(index, names)
 
     def _scaled(self, index: int, names: Sequence[str], scale: int | None = None) -> pa.RecordBatch:
+        self._pieces.require_room(index, names)
         file, content, stripe = self, None, index
-        zone = zone_of(self, index) if self._with_wall_clocks(names) else ""
+        zone = self.zone(index, names)
         if zone or scale is not None:
             content = lone_stripe(self, index, bool(zone), scale)
             file, stripe = orc.ORCFile(pa.BufferReader(content)), 0
@@ -338,7 +351,7 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
         if any("." in name for name in names):
             require_found_by_name(self._value_fields, self.path)
         zoned = self._with_wall_clocks(names) and self._has_zones()
-        if timestamps == "us" or zoned or self._with_old_decimals(names):
+        if timestamps == "us" or zoned or self.with_old_decimals(names):
             for index in range(self.nstripes):
                 batch = self._decoded(index, names)
                 if timestamps == "ns" and any(map(in_microseconds, batch.schema.types)):
@@ -351,20 +364,7 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
                 if self.nrows:
                     yield self.read_stripe(0, columns=list(names)).select(list(names))
                 return
-            from pyarrow import dataset  # imports pandas, which takes long
-
-            content = _content(self.files, self.path, self.length)
-            yield from (
-                dataset.OrcFileFormat()
-                .make_fragment(content)
-                .to_batches(
-                    columns=list(names),
-                    batch_size=BATCH_ROWS,
-                    batch_readahead=1,
-                    fragment_readahead=1,
-                    use_threads=False,
-                )
-            )
+            yield from scanned(_content(self.files, self.path, self.length), names, BATCH_ROWS)
         except pa.ArrowInvalid as error:
             if beyond_nanoseconds(error):
                 raise WideTimestamps from error
@@ -373,6 +373,7 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
     def _stripe_has_nanoseconds(self, index: int, names: Sequence[str]) -> bool:
         if not names:
             return False
+        self._pieces.require_room(index, names)
         content = lone_stripe(self, index, True) if zone_of(self, index) else None
         file = self if content is None else orc.ORCFile(pa.BufferReader(content))
         try:
@@ -408,14 +409,14 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
         return any(zone_of(self, index) for index in range(self.nstripes))
 
     def _with_wall_clocks(self, names: Sequence[str]) -> bool:
-        return any(map(has_wall_clocks, self._types(names)))
+        return any(map(has_wall_clocks, self.types(names)))
 
-    def _with_old_decimals(self, names: Sequence[str]) -> bool:
+    def with_old_decimals(self, names: Sequence[str]) -> bool:
         """Footers are long: that of a file of which no decimal is read isn't looked through."""
-        decimals = any(has_leaf(kind, pa.types.is_decimal) for kind in self._types(names))
+        decimals = any(has_leaf(kind, pa.types.is_decimal) for kind in self.types(names))
         return decimals and self.has_old_decimals
 
-    def _types(self, names: Sequence[str]) -> Iterator[pa.DataType]:
+    def types(self, names: Sequence[str]) -> Iterator[pa.DataType]:
         """The types of columns (`root` or `root.field`)."""
         for name in names:
             if name in self.schema.names:

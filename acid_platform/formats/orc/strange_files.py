@@ -1,5 +1,5 @@
 """ORC files that others wrote, where Arrow's reader needs care (P64): checks before one is opened,
-errors of damaged ones, other footers, a stripe as a file of its own, and rows through pyorc.
+errors of damaged ones, other footers, a stripe as a file of its own, and in parts.
 
 ORC's library for C++ is right only about files that say enough of themselves. What others left out
 is told here: that timestamps are to be taken for UTC (`writer_clocks`), and the scale of decimals.
@@ -7,20 +7,20 @@ is told here: that timestamps are to be taken for UTC (`writer_clocks`), and the
 
 from __future__ import annotations
 
-import io
 import itertools
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyorc
 
-from acid_platform.base.file_bounds import LARGEST_FOOTER, LARGEST_PIECE, MOST_UNPACKED
+from acid_platform.base.file_bounds import LARGEST_FOOTER, LARGEST_PIECE
 from acid_platform.base.object_store import store_fault
-from acid_platform.errors import CorruptFile, InvalidDefinition, UnsupportedLayout
+from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.formats.orc.protobuf import (
     UnreadableMessage,
     delimited,
@@ -28,6 +28,7 @@ from acid_platform.formats.orc.protobuf import (
     number,
     unpacked,
 )
+from acid_platform.formats.orc.pyorc_rows import JAVA_SCALE
 from acid_platform.formats.orc.runs import StoredRun, unsigned_runs
 from acid_platform.formats.orc.tail import (
     KIND,
@@ -47,9 +48,8 @@ from acid_platform.formats.orc.tail import (
     value_of,
     with_scale,
 )
-from acid_platform.layout.types import HiveType, parse_type
 from acid_platform.storage.files import Files
-from acid_platform.values.arrow_types import has_leaf, leaves
+from acid_platform.values.arrow_types import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,7 +125,7 @@ def require_bounded_stripes(file: OrcFile) -> None:
                 raise CorruptFile(
                     f"{file.path}: stripe {index} can't be read: {error}; restore the file"
                 ) from error
-            if size > max(MOST_UNPACKED * stripe.stored, LARGEST_PIECE):
+            if stripe.unpacks_to_much(size):
                 raise stripe.too_large(index, size, file.path)
 
 
@@ -246,8 +246,6 @@ _HEADER_LENGTH, _CONTENT_LENGTH = 1, 2
 _LEFT_OUT = (_HEADER_LENGTH, _CONTENT_LENGTH, STRIPES, USER_METADATA, ROWS, STATISTICS)
 ZONE = 3
 """The field of a stripe's footer that names the zone of its timestamps."""
-JAVA_SCALE = 10
-"""ORC's library for Java reads decimals without a scale as decimal(38,10)."""
 
 
 def stripe_footer(file: OrcFile, index: int) -> tuple[Stripe, bytes]:
@@ -339,181 +337,119 @@ def _numbers(decimals: pa.Array) -> list[int]:
     ]
 
 
-_ROWS_AT_ONCE = 10_000
-"""Rows to hold as Python objects, which are large, before they become Arrow arrays."""
-
-
 def beyond_nanoseconds(error: pa.ArrowInvalid) -> bool:
     """Whether Arrow gave up on a timestamp that its nanoseconds can't hold."""
     return "nanosecond" in str(error)
 
 
-@contextmanager
-def parsing(path: str) -> Iterator[None]:
-    """pyorc's errors inside the block become CorruptFile with the file and the next step, or
-    StoreRefused and StoreUnavailable if the store is to blame.
+BATCH_ROWS = 1 << 17
+"""Rows to decode at a time; a stripe may have millions."""
 
-    pyorc passes errors of the C++ library on as RuntimeError, e.g. for bytes that can't be
-    decompressed.
-    """
-    try:
-        yield
-    except (pyorc.ParseError, RuntimeError, UnicodeDecodeError, OSError) as error:
-        if fault := store_fault(error, path):
-            raise fault from error
-        if isinstance(error, OSError):
+
+def scanned(content: pa.NativeFile, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    """These root columns of a file, so many rows of a stripe at a time."""
+    from pyarrow import dataset  # imports pandas, which takes long
+
+    fragment = dataset.OrcFileFormat().make_fragment(content)
+    yield from fragment.to_batches(
+        columns=list(names),
+        batch_size=rows,
+        batch_readahead=1,
+        fragment_readahead=1,
+        use_threads=False,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stripe by its number, or a part of it."""
+
+    stripe: int
+    rows: int
+    part: int | None = None
+
+
+class StripePieces:
+    """The stripes of a file; those whose values would take far more memory than they have bytes, as
+    those of nothing but NULL, in parts."""
+
+    def __init__(self, file: OrcFile) -> None:
+        self._file = file
+        self._next: tuple[Any, ...] = ()
+        self._parts: Iterator[pa.RecordBatch] = iter(())
+        self.stripes = list(itertools.islice(stripes(file.footer), file.nstripes))
+
+    @cached_property
+    def all(self) -> list[Piece]:
+        """What can be decoded by itself."""
+        pieces = list[Piece]()
+        for index, stripe in enumerate(self.stripes):
+            if self._too_large(index, self._file.schema.types) is None:
+                pieces.append(Piece(index, stripe.rows))
+                continue
+            most = self._rows_of_a_part
+            starts = enumerate(range(0, stripe.rows, most))
+            pieces += [Piece(index, min(most, stripe.rows - at), part) for part, at in starts]
+        return pieces
+
+    @cached_property
+    def _rows_of_a_part(self) -> int:
+        width = 8 * sum(map(_stored_columns, self._file.schema.types))
+        return max(1, min(BATCH_ROWS, LARGEST_PIECE // 4 // width))
+
+    def _too_large(self, index: int, types: Iterable[pa.DataType]) -> int | None:
+        """The bytes that such columns of a stripe take, if that is far more than it has."""
+        stripe = self.stripes[index]
+        size = 8 * stripe.rows * sum(map(_stored_columns, types))
+        return size if stripe.unpacks_to_much(size) else None
+
+    def require_room(self, index: int, names: Sequence[str]) -> None:
+        """Raises CorruptFile if these columns of a stripe are too large to be decoded whole."""
+        if (size := self._too_large(index, self._file.types(names))) is not None:
+            raise self.stripes[index].too_large(index, size, self._file.path)
+
+    def decode(self, number: int, names: Sequence[str], as_stored: bool) -> pa.RecordBatch:
+        """These columns of a piece, of a part perhaps with others. The part after it goes on from
+        there, others begin anew."""
+        piece = self.all[number]
+        key = (piece.stripe, *names, as_stored)
+        if piece.part is None:
+            return self._file.stripe(piece.stripe, names, as_stored)
+        if self._next != (number, key):
+            parts = self._parts_of(piece.stripe, names, as_stored)
+            self._parts = itertools.islice(parts, piece.part, None)
+        self._next = (number + 1, key)
+        part = next(self._parts, None)
+        if part is None or part.num_rows != piece.rows:
+            raise CorruptFile(
+                f"{self._file.path}: stripe {piece.stripe} has other rows than its footer says;"
+                " restore it or drop its transaction"
+            )
+        return part
+
+    def _parts_of(
+        self, index: int, names: Sequence[str], as_stored: bool
+    ) -> Iterator[pa.RecordBatch]:
+        file, rows = self._file, self._rows_of_a_part
+        if self._too_large(index, file.types(names)) is None:
+            whole = file.stripe(index, names, as_stored)
+            yield from (whole.slice(at, rows) for at in range(0, whole.num_rows, rows))
+            return
+        if file.with_old_decimals(names):
+            self.require_room(index, names)
+        schema = file.schema.names
+        roots = [name if name in schema else name.partition(".")[0] for name in names]
+        zone = file.zone(index, names)
+        stripe = pa.BufferReader(lone_stripe(file, index, bool(zone)))
+        try:
+            for batch in scanned(stripe, list(dict.fromkeys(roots)), rows):
+                yield file.in_time(batch, zone, as_stored)
+        except pa.ArrowInvalid as error:
+            if beyond_nanoseconds(error):
+                self.require_room(index, names)
             raise
-        raise CorruptFile(
-            f"{path} can't be read as ORC: {error}; restore it or drop its transaction"
-        ) from error
 
 
-TIMESTAMPS = (pyorc.TypeKind.TIMESTAMP, pyorc.TypeKind.TIMESTAMP_INSTANT)
-
-
-class _Days(pyorc.converters.ORCConverter):
-    """Days since 1970 as integers: Python's date can't hold days before the year 1."""
-
-    @staticmethod
-    def from_orc(days: int) -> int:
-        return days
-
-    @staticmethod
-    def to_orc(value: int) -> int:
-        return value
-
-
-class _Microseconds(pyorc.converters.ORCConverter):
-    """Microseconds since 1970 as integers: Python's datetime can't hold years after 9999."""
-
-    @staticmethod
-    def from_orc(seconds: int, nanoseconds: int, _: object) -> int:
-        return seconds * 1_000_000 + nanoseconds // 1000
-
-    @staticmethod
-    def to_orc(value: int, _: object) -> tuple[int, int]:
-        return value // 1_000_000, value % 1_000_000 * 1000
-
-
-def wide_timestamps(
-    content: bytes,
-    path: str,
-    stripe: int,
-    schema: pa.Schema,
-    names: Sequence[str],
-) -> pa.RecordBatch:
-    """The result of `ORCFile.read_stripe(stripe, names)`, with timestamps in microseconds.
-
-    Decodes row by row, for years that Arrow's nanoseconds can't hold. `schema` is the file's Arrow
-    schema; `names` are root columns or `root.field`; `content`: the file of this path. Raises
-    CorruptFile.
-    """
-    fields_of_roots: dict[str, list[str]] = {}
-    for name in names:
-        root, _, field = name.partition(".")
-        whole = root not in schema.names or not field
-        fields_of_roots.setdefault(name if whole else root, []).extend([] if whole else [field])
-    with parsing(path):
-        kinds = {
-            root: _in_microseconds(
-                pa.struct([schema.field(root).type.field(name) for name in fields])
-                if fields
-                else schema.field(root).type
-            )
-            for root, fields in fields_of_roots.items()
-        }
-        reader = pyorc.Reader(
-            io.BytesIO(content),
-            struct_repr=pyorc.StructRepr.DICT,
-            converters={pyorc.TypeKind.DATE: _Days, **dict.fromkeys(TIMESTAMPS, _Microseconds)},
-        )
-        rows = iter(reader.read_stripe(stripe))
-        parts = []
-        while block := list(itertools.islice(rows, _ROWS_AT_ONCE)):
-            parts.append(
-                pa.RecordBatch.from_arrays(
-                    [
-                        pa.array([_for_arrow(row[root], kind) for row in block], kind)
-                        for root, kind in kinds.items()
-                    ],
-                    list(kinds),
-                )
-            )
-    return pa.concat_batches(parts)
-
-
-def has_nanoseconds(content: bytes, path: str, roots: set[str]) -> bool:
-    """Whether a timestamp in these root columns has digits below the microsecond.
-
-    Decodes row by row, as `wide_timestamps` does. Raises CorruptFile.
-    """
-    finer: list[bool] = []
-
-    class Watch(_Microseconds):
-        @staticmethod
-        def from_orc(_seconds: int, nanoseconds: int, _zone: object) -> int:
-            if nanoseconds % 1000:
-                finer.append(True)
-            return 0
-
-    with parsing(path):
-        reader = pyorc.Reader(
-            io.BytesIO(content),
-            column_names=sorted(roots),
-            converters=dict.fromkeys(TIMESTAMPS, Watch),
-        )
-        return any(finer for _ in reader)
-
-
-def _in_microseconds(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz)
-    if pa.types.is_struct(kind):
-        return pa.struct([(field.name, _in_microseconds(field.type)) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(_in_microseconds(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(_in_microseconds(kind.key_type), _in_microseconds(kind.item_type))
-    return kind
-
-
-def in_microseconds(kind: pa.DataType) -> bool:
-    """Whether the type is or contains a timestamp in microseconds."""
-    return has_leaf(kind, lambda leaf: pa.types.is_timestamp(leaf) and leaf.unit == "us")
-
-
-def _for_arrow(value: Any, kind: pa.DataType) -> Any:
-    """The value as Arrow takes it: a map as pairs, a struct with only the fields of its type."""
-    if value is None:
-        return None
-    if pa.types.is_struct(kind):
-        return {field.name: _for_arrow(value[field.name], field.type) for field in kind}
-    if pa.types.is_list(kind):
-        return [_for_arrow(item, kind.value_type) for item in value]
-    if pa.types.is_map(kind):
-        return [
-            (_for_arrow(key, kind.key_type), _for_arrow(item, kind.item_type))
-            for key, item in value.items()
-        ]
-    return value
-
-
-def orc_schema(files: Files, path: str, length: int | None = None) -> str:
-    """The file's type in ORC's notation, e.g. `struct<operation:int,…>`.
-
-    `length` is the committed length of the file. Raises CorruptFile.
-    """
-    with parsing(path), files.open(path) as stream:
-        reader = pyorc.Reader(stream if length is None else io.BytesIO(stream.read(length)))
-        return str(reader.schema).replace("decimal(0,0)", f"decimal(38,{JAVA_SCALE})")
-
-
-def orc_fields(files: Files, path: str) -> tuple[tuple[str, HiveType], ...]:
-    """The names and types of the file's columns. Raises CorruptFile, UnsupportedLayout."""
-    text = orc_schema(files, path)
-    if text == "struct<>":
-        raise UnsupportedLayout(f"{path} is an ORC file without columns; remove it")
-    try:
-        return parse_type(text).children
-    except InvalidDefinition as error:
-        raise UnsupportedLayout(f"{path} has columns that no table has: {error}") from error
+def _stored_columns(kind: pa.DataType) -> int:
+    """The columns that ORC stores for a column of this type."""
+    return 1 + sum(_stored_columns(kind.field(at).type) for at in range(kind.num_fields))

@@ -23,10 +23,11 @@ import pyarrow as pa
 
 from acid_platform.base.file_bounds import (
     LARGEST_FOOTER,
-    LARGEST_NUMBERS,
+    LARGEST_PIECE,
     LONGEST_ROW,
     MOST_NESTED,
     MOST_PARTS,
+    MOST_REPEATED,
     MOST_UNPACKED,
 )
 from acid_platform.errors import CorruptFile, UnsupportedLayout
@@ -304,9 +305,8 @@ def require_bounds(footer: bytes, size: int, path: str) -> None:
                 f"{path}: its footer says that stripe {index} ends at byte"
                 f" {stripe.offset + stripe.stored:,}, and it has {size:,}; restore it"
             )
-        numbers = 8 * stripe.rows * columns
-        if numbers > max(MOST_UNPACKED * stripe.stored, LARGEST_NUMBERS):
-            raise stripe.too_large(index, numbers, path)
+        if stripe.rows > MOST_REPEATED * stripe.stored:
+            raise stripe.too_large(index, 8 * stripe.rows * columns, path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +327,10 @@ class Stripe:
     def stored(self) -> int:
         """Its bytes in the file."""
         return self.index + self.data + self.footer
+
+    def unpacks_to_much(self, size: int) -> bool:
+        """Whether values of so many bytes are far more than it has."""
+        return size > max(MOST_UNPACKED * self.stored, LARGEST_PIECE)
 
     def too_large(self, number: int, size: int, path: str) -> CorruptFile:
         """The error for the stripe of this number, whose values would take so many bytes."""
