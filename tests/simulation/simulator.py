@@ -212,6 +212,8 @@ class Simulation:
         self.counts[request.op] += 1
         if self.leaders is None or not self.leaders.mislead(request):
             self.process.submit(request)
+            if self.leaders is not None:  # who asked the replaced leader first has left it
+                self.leaders.other.connected.discard(request.id)
 
     def forget(self, request_id: str) -> None:
         """The client of this request is gone."""
