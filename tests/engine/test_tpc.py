@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.more
+@pytest.mark.timeout(1200)
 def test_all_of_tpc_without_a_jvm(tmp_path: Path, spark: SparkSession) -> None:
     """Names, types and rows of every query, at scale 0.1."""
     try:
