@@ -82,7 +82,11 @@ def gateway(
     if click.get_current_context().invoked_subcommand is not None:
         return
     from acid_platform.gateway.gateway import Gateway
-    from acid_platform.gateway.gateway_process import GatewaySettings, GatewayStatus
+    from acid_platform.gateway.gateway_process import (
+        GatewaySettings,
+        GatewayStatus,
+        share_memory,
+    )
     from acid_platform.gateway.gateway_server import GatewayServer
 
     try:
@@ -90,6 +94,7 @@ def gateway(
     except InvalidDefinition as error:
         raise InvalidDefinition(f"--listen HOST:PORT: {error}") from error
     log_to(logging.StreamHandler(), "%(asctime)s")
+    share_memory()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
