@@ -26,7 +26,14 @@ from pyarrow import parquet
 
 from acid_platform import CorruptFile, FolderSource, NeedsSpark, UnsupportedLayout, Warehouse
 from acid_platform.errors import AcidError, NoSuchTable, WrongType
-from acid_platform.formats.orc import dump, open_orc, open_strange_orc, orc_file, strange_files
+from acid_platform.formats.orc import (
+    dump,
+    open_orc,
+    open_strange_orc,
+    orc_file,
+    strange_files,
+    tail,
+)
 from acid_platform.formats.orc.protobuf import delimited, fields, number, varint
 from acid_platform.formats.orc.strange_files import replace_footer
 from acid_platform.formats.orc.tail import stripes
@@ -570,8 +577,8 @@ def test_P65_the_lengths_of_a_file_in_a_store_are_looked_at_once(
     for _ in range(2):
         open_strange_orc(far, "a.orc")
     assert stripe_count > 1 and len(asked) == stripe_count
-    monkeypatch.setattr(strange_files, "LARGEST_PIECE", 1000)
-    monkeypatch.setattr(strange_files, "MOST_UNPACKED", 0)
+    monkeypatch.setattr(tail, "LARGEST_PIECE", 1000)
+    monkeypatch.setattr(tail, "MOST_UNPACKED", 0)
     orc_file._LOOKED_AT.clear()
     with pytest.raises(CorruptFile, match="values would take"):
         open_strange_orc(far, "a.orc")
