@@ -11,15 +11,18 @@ import re
 import subprocess
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
-from acid_platform import Warehouse
+from acid_platform import Transaction, Warehouse
+from acid_platform.errors import WriteConflict
 from acid_platform.orchestration import SparkResource, WarehouseResource
 from tests.conftest import temporary_warehouse
 
@@ -146,6 +149,75 @@ def test_a_file_of_a_load_has_its_effect_once(
     commits = len(warehouse.table("raw.people").history())
     pipeline.run(variables["people"])  # nothing is newer than dlt's state
     assert len(warehouse.table("raw.people").history()) == commits
+
+
+@pytest.fixture
+def load_of(
+    warehouse: Warehouse, variables: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., None]:
+    """Hands a file of a load to the page's destination, as dlt does, which need not be there."""
+    state: dict[str, str] = {}
+    current = types.SimpleNamespace(load_package_state=lambda: state)
+    dlt = types.SimpleNamespace(destination=lambda **_: lambda made: made, current=current)
+    monkeypatch.setitem(sys.modules, "dlt", dlt)  # type: ignore[arg-type]
+    typed(blocks("python", DLT)[1], variables)
+
+    def load(number: int, disposition: str, ids: Sequence[int], tries: int = 3) -> None:
+        state["load_id"] = load_id = f"1764000000.{number}"
+        path = tmp_path / f"{number}-{ids[0]}.parquet"
+        rows = [{"id": n, "_dlt_load_id": load_id, "_dlt_id": f"{number}-{n}"} for n in ids]
+        parquet.write_table(pa.Table.from_pylist(rows), path)
+        columns = {"id": {"name": "id", "primary_key": disposition == "merge"}}
+        table = {"name": "events", "write_disposition": disposition, "columns": columns}
+        try:
+            variables["acid"](str(path), table)
+        except WriteConflict:
+            assert tries
+            load(number, disposition, ids, tries - 1)
+
+    return load
+
+
+def events(warehouse: Warehouse) -> list[tuple[Any, ...]]:
+    return [
+        (int(load.partition(".")[2]), id)
+        for load, id in rows_of(warehouse, "raw.events", "_dlt_load_id", "id")
+    ]
+
+
+@pytest.mark.parametrize(
+    "order", [[(1, 1), (2, 1), (1, 2), (2, 2)], [(2, 1), (1, 1), (2, 2), (1, 2)]], ids=str
+)
+def test_of_two_loads_that_replace_a_table_the_later_one_stays_whole(
+    warehouse: Warehouse, load_of: Callable[..., None], order: list[tuple[int, int]]
+) -> None:
+    load_of(0, "replace", [7])
+    for number, id in order:
+        load_of(number, "replace", [id])
+    assert events(warehouse) == [(2, 1), (2, 2)]
+
+
+@pytest.mark.parametrize("disposition", ["merge", "append"])
+def test_P51_two_loads_at_once_leave_what_one_after_the_other_leaves(
+    warehouse: Warehouse,
+    load_of: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    disposition: str,
+) -> None:
+    """The second load's file is committed while that of the first is about to be."""
+    load_of(0, disposition, [7])
+    commit, commits = Transaction.commit, list[Transaction]()
+
+    def late(txn: Transaction) -> None:
+        commits.append(txn)
+        if len(commits) == 1:
+            load_of(2, disposition, [1])
+        commit(txn)
+
+    monkeypatch.setattr(Transaction, "commit", late)
+    load_of(1, disposition, [1])
+    ids = [id for _, id in events(warehouse)]
+    assert ids == {"merge": [7, 1], "append": [7, 1, 1]}[disposition]
 
 
 # --- dbt ----------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from acid_platform.orchestration import (
     outside_commits,
 )
 from acid_platform.orchestration.outside_commits import CommitCursor, commit_sensor
-from tests.orchestration.conftest import Place, quiet
+from tests.orchestration.conftest import Place, quiet, run, succeeded
 
 ORDERS, STAFF = asset_key("shop.orders"), asset_key("hr.staff")
 
@@ -126,24 +126,39 @@ def test_what_runs_show_is_not_repeated(place: Place, daemon: Daemon) -> None:
 
 
 @pytest.mark.more
+def test_a_run_of_another_code_location_that_fills_the_table_is_shown(
+    place: Place, daemon: Daemon
+) -> None:
+    @dg.asset(key=["shop", "Orders"])
+    def others() -> list[dict[str, int]]:
+        return [{"id": 5}]
+
+    result = run(place, others)
+    assert succeeded(result)
+    daemon.tick()
+    [event] = daemon.events()
+    assert (event["run id"], event["overwrites"]) == (result.run_id, True)
+
+
+@pytest.mark.more
 def test_a_commit_whose_run_died_before_its_event_is_shown_when_the_run_has_ended(
     place: Place, daemon: Daemon
 ) -> None:
-    run = daemon.instance.create_run_for_job(
+    dead = daemon.instance.create_run_for_job(
         daemon.definitions.resolve_implicit_global_asset_job_def(),
         status=dg.DagsterRunStatus.STARTED,
     )
-    with place.resource.open(run.run_id) as opened:
+    with place.resource.open(dead.run_id) as opened:
         opened.table("shop.orders").insert([{"id": 1}])
     after = insert(place)
     daemon.tick()
     daemon.tick()
     assert daemon.transactions() == [after]
-    daemon.instance.report_run_failed(run)
+    daemon.instance.report_run_failed(dead)
     daemon.tick()
     daemon.tick()
     assert daemon.transactions() == [after, after - 1]
-    assert daemon.events()[1]["run id"] == run.run_id
+    assert daemon.events()[1]["run id"] == dead.run_id
 
 
 @pytest.mark.more
