@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from acid_platform import AcidError, InvalidDefinition, Table, Transaction, Warehouse, WriteConflict
+from acid_platform import InvalidDefinition, Table, Transaction, Warehouse, WriteConflict
 from acid_platform.storage.files import Files
 from acid_platform.write.publishing import deleted_rows
 from tests.conftest import a_warehouse, temporary_warehouse
+from tests.history.model import History
 
 ROWS = [{"id": number, "v": "new", "p": number % 2} for number in range(8)]
 
@@ -142,38 +138,7 @@ def test_P38_a_misspelt_detection_is_refused(warehouse: Warehouse, name: str) ->
         warehouse.create_table("db.x", "id int", properties={"acid.conflict.detection": name})
 
 
-# --- against a naive model -----------------------------------------------------------------------
-
-
-@dataclass
-class Naive:
-    """A transaction on rows that are keyed by id, as they were when it began."""
-
-    txn: Transaction
-    seen: dict[int, str]
-    began: int
-    changed: set[int] = field(default_factory=set)
-    """The ids that it updated or deleted, among those that it saw."""
-    own: dict[int, str | None] = field(default_factory=dict)
-    """What it leaves of each id that it touched; None: deleted."""
-    ran: bool = False
-    """Whether it ran an UPDATE or DELETE, even one that matched no row (T38)."""
-
-
-ids = st.sets(st.integers(0, 7), min_size=1, max_size=3)
-steps = st.lists(
-    st.tuples(
-        st.integers(0, 2),
-        st.sampled_from(["update", "update", "delete", "insert", "commit", "commit", "compact"]),
-        ids,
-    ),
-    min_size=6,
-    max_size=18,
-)
-
 shared = a_warehouse("local")
-
-_NUMBERS = itertools.count()
 
 
 def test_P38_the_files_name_the_rows_that_the_writer_has_named(shared: Warehouse) -> None:
@@ -194,66 +159,21 @@ def test_P38_the_files_name_the_rows_that_the_writer_has_named(shared: Warehouse
     assert not named
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(steps, st.sampled_from(["row", "partition"]))
+@pytest.mark.parametrize("detection", ["row", "partition"])
 def test_P38_any_history_of_transactions_gives_what_a_naive_model_says(
-    shared: Warehouse, history: list[tuple[int, str, set[int]]], detection: str
+    shared: Warehouse, detection: str
 ) -> None:
-    """A commit succeeds if and only if no other changed its rows (or any row) since it began; no
-    update is lost, and no row becomes two."""
-    name = f"db.t{next(_NUMBERS)}"
-    properties = {"acid.conflict.detection": detection}
-    table = shared.create_table(name, "id int, v string", properties=properties)
-    table.insert([{"id": number, "v": "new"} for number in range(8)])
-    rows = dict.fromkeys(range(8), "new")
-    commits: list[tuple[set[int], bool]] = []
-    """The ids that each commit changed, and whether it ran an UPDATE or DELETE."""
-    open_now: dict[int, Naive] = {}
-    for number, (actor, verb, chosen) in enumerate(history):
-        if verb == "compact":
-            with suppress(AcidError):
-                table.compact("major" if len(chosen) > 1 else "minor")
-            continue
-        if actor not in open_now:
-            open_now[actor] = Naive(shared.transaction(), dict(rows), len(commits))
-        naive = open_now[actor]
-        view = naive.seen | naive.own
-        mine = naive.txn.table(name)
-        where = f"id in ({', '.join(map(str, chosen))})"
-        matched = {key for key in chosen if view.get(key) is not None}
-        if verb == "insert":
-            naive.own[100 + number] = "inserted"
-            mine.insert([{"id": 100 + number, "v": "inserted"}])
-        elif verb == "update":
-            assert mine.update({"v": f"'{number}'"}, where) == len(matched)
-            naive.own |= dict.fromkeys(matched, str(number))
-            naive.changed |= matched
-            naive.ran = True
-        elif verb == "delete":
-            assert mine.delete(where) == len(matched)
-            naive.own |= dict.fromkeys(matched)
-            naive.changed |= matched
-            naive.ran = True
-        else:
-            del open_now[actor]
-            missed = commits[naive.began :]
-            lost = any(changed & naive.changed for changed, _ in missed)
-            if detection == "partition":
-                lost = naive.ran and any(ran for _, ran in missed)
-            if lost:
-                with pytest.raises(WriteConflict):
-                    naive.txn.commit()
-                continue
-            naive.txn.commit()
-            commits.append((naive.changed, naive.ran))
-            for key, value in naive.own.items():
-                if value is None:
-                    rows.pop(key, None)
-                else:
-                    rows[key] = value
-            assert values(table) == rows
-    for naive in open_now.values():
-        naive.txn.abort()
-    assert values(table) == rows
+    history = History(shared, 1, detection=detection)
+    history.play(["insert", "insert", *["crossed"] * 5])
+    assert history.refused and history.joined, "a commit of each kind"
+    history.require(history.table.to_arrow().to_pylist())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("detection", ["row", "partition"])
+@pytest.mark.parametrize("seed", range(2, 6))
+def test_P38_many_histories_of_transactions(shared: Warehouse, seed: int, detection: str) -> None:
+    history = History(shared, seed, detection=detection)
+    for _ in range(10):
+        history.play(["insert", "crossed"])
+        history.require(history.table.to_arrow().to_pylist())

@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 from acid_platform import SnapshotExpired, Warehouse
 from acid_platform.services import cleaner
 from tests.conftest import temporary_warehouse
-from tests.history.test_changes import KINDS, STEPS, History
+from tests.history.model import KINDS
+from tests.history.test_changes import STEPS, ChangedHistory
 
 pytestmark = pytest.mark.spark
 
@@ -120,7 +121,7 @@ def test_P39_both_engines_write_and_read_the_same_changes(
         assert wh.table("local").changes(None, columns=["id"]).count() == wh.table("local").count()
 
 
-class MixedHistory(History):
+class MixedHistory(ChangedHistory):
     """Each statement and compaction is executed by one of the engines, at random."""
 
     def step(self, what: str) -> None:

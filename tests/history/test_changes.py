@@ -6,11 +6,9 @@ these copies alone: the feed has to say the same, whatever was compacted and cle
 
 from __future__ import annotations
 
-import random
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,7 +21,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acid_platform import (
-    AlreadyScheduled,
     CorruptFile,
     InvalidDefinition,
     NoSuchPast,
@@ -37,9 +34,9 @@ from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.services import cleaner
 from tests.acid_files import AcidTable
 from tests.conftest import a_warehouse, temporary_warehouse
+from tests.history.model import KINDS, SERVICES, WRITES, History, Rows
 
-Row = tuple[str, int]
-Change = tuple[str, int, str, int]
+Change = tuple[str, int, str | None, int]
 """Type, id, text, partition."""
 
 warehouse = a_warehouse("local")
@@ -51,212 +48,11 @@ def own(tmp_path: Path) -> Iterator[Warehouse]:
         yield opened
 
 
-STEPS = (
-    *["insert"] * 4,
-    *["update"] * 3,
-    *["delete"] * 2,
-    *["merge"] * 3,
-    *["transaction"] * 3,
-    *["crossed"] * 2,
-    "abort",
-    "overwrite",
-    "truncate",
-    "drop partition",
-    "rollback",
-    *["minor"] * 2,
-    *["major"] * 2,
-    *["clean"] * 3,
-    "add column",
-)
-KINDS = ("plain", "partitioned", "bucketed")
-DECLARED = {
-    "plain": "",
-    "partitioned": "",
-    "bucketed": "CLUSTERED BY (id) INTO 2 BUCKETS",
-}
+STEPS = (*WRITES, "rollback", *SERVICES, "add column")
 
 
-class History:
-    """A table, and the rows after each of its commits."""
-
-    def __init__(self, warehouse: Warehouse, seed: int, kind: str, retention: str) -> None:
-        self.warehouse, self.random = warehouse, random.Random(seed)
-        self.name = f"default.c{len(warehouse.tables())}_{seed}"
-        self.kind = kind
-        columns = "(id int, v string)" if kind == "partitioned" else "(id int, v string, p int)"
-        parted = " PARTITIONED BY (p int)" if kind == "partitioned" else ""
-        kept = f" TBLPROPERTIES ('acid.history.retention'='{retention}')" if retention else ""
-        warehouse.sql(f"CREATE TABLE {self.name} {columns}{parted} {DECLARED[kind]}{kept}")
-        self.table = warehouse.table(self.name)
-        self.rows: dict[int, Row] = {}
-        self.next = 1
-        self.past: list[tuple[int, dict[int, Row]]] = [(0, {})]
-        """Write ids in the order of their commits, and the rows after each."""
-        self.whole: set[int] = set()
-        """Write ids that replace rows: equal rows are deleted and inserted too."""
-        self.added = 0
-
-    def last(self) -> int:
-        return self.warehouse.metastore.call(GetLastWriteId(self.table.record.table_id))
-
-    def fresh(self, count: int = 3) -> dict[int, Row]:
-        new = {self.next + i: (f"n{self.next + i}", (self.next + i) % 2) for i in range(count)}
-        self.next += count
-        return new
-
-    def some(self) -> list[int]:
-        return [id for id in sorted(self.rows) if self.random.random() < 0.4]
-
-    def arrow(self, rows: dict[int, Row]) -> pa.Table:
-        return pa.table(
-            {
-                "id": pa.array(list(rows), pa.int32()),
-                "v": pa.array([v for v, _ in rows.values()], pa.string()),
-                "p": pa.array([p for _, p in rows.values()], pa.int32()),
-            }
-        )
-
-    def committed(self, write_id: int | None = None) -> None:
-        self.past.append((write_id or self.last(), dict(self.rows)))
-
-    def step(self, what: str) -> None:
-        getattr(self, what.replace(" ", "_"))()
-
-    def insert(self) -> None:
-        new = self.fresh()
-        self.table.insert(self.arrow(new))
-        self.rows |= new
-        self.committed()
-
-    def changed(self, chosen: list[int]) -> dict[int, Row]:
-        return {id: (f"u{self.random.randrange(10**6)}", self.rows[id][1]) for id in chosen}
-
-    def update(self) -> None:
-        chosen, text = self.some(), f"u{self.random.randrange(10**6)}"
-        self.table.update({"v": f"'{text}'"}, f"id IN ({_listed(chosen)})")
-        self.rows |= {id: (text, self.rows[id][1]) for id in chosen}
-        self.committed()
-
-    def delete(self) -> None:
-        chosen = self.some()
-        self.table.delete(f"id IN ({_listed(chosen)})")
-        self.rows = {id: row for id, row in self.rows.items() if id not in chosen}
-        self.committed()
-
-    def merge(self) -> None:
-        chosen, new = self.some(), self.fresh(2)
-        changed = self.changed(chosen)
-        self.table.merge(
-            self.arrow(changed | new),
-            "t.id = s.id",
-            when_matched_update={"v": "s.v"},
-            when_matched_delete="s.id % 3 = 0",
-            when_not_matched_insert="*",
-        )
-        self.rows |= {id: row for id, row in changed.items() if id % 3}
-        self.rows = {id: row for id, row in self.rows.items() if id not in chosen or id % 3}
-        self.rows |= new
-        self.committed()
-
-    def transaction(self) -> None:
-        """Rows are inserted, changed twice and removed by statements of one transaction."""
-        with self.warehouse.transaction() as txn:
-            table = txn.table(self.name)
-            for _ in range(self.random.randrange(2, 5)):
-                match self.random.choice(["insert", "update", "update", "delete", "merge"]):
-                    case "insert":
-                        new = self.fresh(2)
-                        table.insert(self.arrow(new))
-                        self.rows |= new
-                    case "update":
-                        chosen, text = self.some(), f"t{self.random.randrange(10**6)}"
-                        table.update({"v": f"'{text}'"}, f"id IN ({_listed(chosen)})")
-                        self.rows |= {id: (text, self.rows[id][1]) for id in chosen}
-                    case "delete":
-                        chosen = self.some()
-                        table.delete(f"id IN ({_listed(chosen)})")
-                        self.rows = {i: row for i, row in self.rows.items() if i not in chosen}
-                    case "merge":
-                        chosen, new = self.some(), self.fresh(1)
-                        changed = self.changed(chosen)
-                        table.merge(
-                            self.arrow(changed | new),
-                            "t.id = s.id",
-                            when_matched_update={"v": "s.v"},
-                            when_not_matched_insert="*",
-                        )
-                        self.rows |= changed | new
-        self.committed()
-
-    def crossed(self) -> None:
-        """The commit of the higher write id comes first."""
-        before, first, second = self.last(), self.fresh(1), self.fresh(1)
-        a, b = self.warehouse.transaction(), self.warehouse.transaction()
-        a.table(self.name).insert(self.arrow(first))
-        b.table(self.name).insert(self.arrow(second))
-        b.commit()
-        self.rows |= second
-        self.committed(before + 2)
-        a.commit()
-        self.rows |= first
-        self.committed(before + 1)
-
-    def abort(self) -> None:
-        with suppress(ZeroDivisionError), self.warehouse.transaction() as txn:
-            table = txn.table(self.name)
-            table.insert(self.arrow({-1: ("aborted", 1)}))
-            table.delete("id % 2 = 0")
-            raise ZeroDivisionError
-
-    def overwrite(self) -> None:
-        new = {id: (v, 1) for id, (v, _) in self.fresh(2).items()}
-        if self.kind == "partitioned":
-            self.table.overwrite(self.arrow(new), "p=1")
-            self.rows = {id: row for id, row in self.rows.items() if row[1] != 1}
-        else:
-            self.table.overwrite(self.arrow(new))
-            self.rows = {}
-        self.rows |= new
-        self.committed()
-
-    def truncate(self) -> None:
-        self.table.truncate()
-        self.rows = {}
-        self.committed()
-
-    def drop_partition(self) -> None:
-        if "p=0" in self.table.partitions():
-            self.table.drop_partition("p=0")
-            self.rows = {id: row for id, row in self.rows.items() if row[1] != 0}
-            self.committed()
-
-    def rollback(self) -> None:
-        write_id, rows = self.random.choice(self.past[-4:])
-        try:
-            self.table.rollback_to(write_id)
-        except NotEnoughHistory:
-            return
-        self.rows = dict(rows)
-        if self.last() != max(each for each, _ in self.past):
-            self.whole.add(self.last())
-            self.committed()
-
-    def minor(self) -> None:
-        with suppress(AlreadyScheduled):  # nothing was written since the last one
-            self.table.compact("minor")
-
-    def major(self) -> None:
-        with suppress(AlreadyScheduled):
-            self.table.compact("major")
-
-    def clean(self) -> None:
-        for result in cleaner.run(self.warehouse.metastore):
-            assert not result.error, result
-
-    def add_column(self) -> None:
-        if self.added < 2:
-            self.added += 1
-            self.table.add_columns(f"c{self.added} int")
+class ChangedHistory(History):
+    """Compares the feed of changes with the rows after each commit."""
 
     def check(self, forever: bool, pairs: int = 4) -> int:
         """Compares the changes between some snapshots; returns how many could be read."""
@@ -296,12 +92,8 @@ class History:
         assert [times[each] for each in order] == sorted(set(times.values()))
 
 
-def _listed(ids: list[int]) -> str:
-    return ", ".join(map(str, ids)) or "-1"
-
-
-def _changes(before: dict[int, Row], after: dict[int, Row]) -> Iterator[Change]:
-    """The naive answer: ids are never used twice, so each row is followed by its id."""
+def _changes(before: Rows, after: Rows) -> Iterator[Change]:
+    """The naive answer."""
     for id in before.keys() | after.keys():
         if id not in after:
             yield ("delete", id, *before[id])
@@ -313,8 +105,8 @@ def _changes(before: dict[int, Row], after: dict[int, Row]) -> Iterator[Change]:
 
 
 def live(warehouse: Warehouse, seed: int, kind: str, retention: str, steps: int = 14) -> None:
-    history = History(warehouse, seed, kind, retention)
-    history.insert()
+    history = ChangedHistory(warehouse, seed, kind, retention)
+    history.step("insert")
     for _ in range(steps):
         what = history.random.choice(STEPS)
         history.step(what)

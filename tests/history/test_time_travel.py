@@ -23,18 +23,9 @@ from acid_platform.metastore.operations.compaction import GetCleanings
 from acid_platform.metastore.operations.tables import GetKept, PlaceTag, RemoveTag
 from acid_platform.services import cleaner
 from tests.conftest import a_warehouse
-from tests.history.test_changes import KINDS, History, Row
+from tests.history.model import KINDS, SERVICES, WRITES, History, Rows
 
-STEPS = (
-    *["insert"] * 4,
-    *["update"] * 3,
-    *["delete"] * 3,
-    *["merge", "transaction", "crossed"],
-    *["overwrite", "truncate", "drop partition"],
-    *["minor", "major"],
-    *["clean"] * 2,
-    *["tag", "drop tag", "add column"],
-)
+STEPS = (*WRITES, *SERVICES, *["tag", "drop tag", "add column"] * 2)
 
 warehouse = a_warehouse("local")
 own = a_warehouse("local", scope="function")
@@ -45,7 +36,7 @@ class Past(History):
 
     def __init__(self, warehouse: Warehouse, seed: int, kind: str, retention: str) -> None:
         super().__init__(warehouse, seed, kind, retention)
-        self.tags: dict[str, dict[int, Row]] = {}
+        self.tags: dict[str, Rows] = {}
         self.columns: dict[int | str, int] = {0: 3}
 
     def committed(self, write_id: int | None = None) -> None:
@@ -54,12 +45,12 @@ class Past(History):
 
     def tag(self) -> None:
         name = f"tag {len(self.columns)}"
-        self.warehouse.metastore.call(PlaceTag(self.name, name))
+        self.warehouse.metastore.call(PlaceTag(self.table.name, name))
         self.tags[name], self.columns[name] = dict(self.rows), 3 + self.added
 
     def drop_tag(self) -> None:
         for name in list(self.tags)[:1]:
-            self.warehouse.metastore.call(RemoveTag(self.name, name))
+            self.warehouse.metastore.call(RemoveTag(self.table.name, name))
             del self.tags[name]
 
     def check_past(self, forever: bool) -> int:
@@ -72,8 +63,7 @@ class Past(History):
                 assert not forever and isinstance(as_of, int)
                 assert "history begins at" in str(error)
                 continue
-            stored = sorted((row["id"], row["v"]) for row in found.to_pylist())
-            assert stored == sorted((id, row[0]) for id, row in rows.items()), as_of
+            self.require(found.to_pylist(), rows)
             assert len(found.column_names) == self.columns[as_of], as_of
             assert self.table.count(as_of=as_of) == len(rows)
             read += 1
