@@ -34,8 +34,9 @@ from acid_platform.engine.choice import Engines
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.operations.compaction import RevokeWorkers
+from acid_platform.metastore.operations.tables import AdoptTable
 from acid_platform.metastore.operations.transactions import AbortMany, CommitContents
-from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
+from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord, WriteReport
 from acid_platform.scan.open import Listings, TableLayout, chosen_partitions
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun
@@ -144,11 +145,21 @@ class History:
     def __post_init__(self) -> None:
         self.metastore = local_metastore(self.world)
         self.metastore.create_database("db")
-        kind = {"transactional": "true"}
-        declare(self.metastore, TABLE, str(self.root), [("v", "string")], properties=kind)
         # Aborted data goes as soon as nobody can see it (C50).
         self.metastore.set("hive.compactor.abortedtxn.threshold", "0")
         self.root.mkdir(parents=True)
+        kind = {"transactional": "true"}
+        if self.random.random() < 0.7:
+            declare(self.metastore, TABLE, str(self.root), [("v", "string")], properties=kind)
+            return
+        # It had rows before it was a table: files without keys, whose rows have the write id 0.
+        keys = [(0, P, row) for row in range(3)]
+        self.files.raw("o", [str(key) for key in keys])
+        self.inserted = dict.fromkeys(keys, 0)
+        where = self.metastore.places.inward(str(self.root))
+        record = TableRecord(0, TABLE, where, (("v", "string"),), (), properties=kind)
+        files = WriteReport(TABLE, None, RowOperation.INSERT, "", contents_of(self.root))
+        self.metastore.call(AdoptTable(record, 0, 0, (), (), (files,)))
 
     @cached_property
     def files(self) -> AcidTable:
