@@ -184,10 +184,9 @@ lab-sim: packages #: simulate the metastore: a run (SEED=, N= steps), or many ru
 	@$(PY) -m tests.simulation $(or $(SEED),0) $(or $(N),0)
 
 .PHONY: lab-soak
-lab-soak: setup #: more of the slow tests, N=2000 random histories, then writers and services for 30 minutes (MINUTES=)
+lab-soak: setup #: more of the slow tests, then N=2000 random histories
 	@$(TEST_STATE) $(PY) -m pytest $(SHARED) -m soak && \
-	    $(PY) -m tests.compaction.histories 0 $(or $(N),2000) && \
-	    exec $(PY) -m tests.soak --minutes $(or $(MINUTES),30)
+	    exec $(PY) -m tests.compaction.histories 0 $(or $(N),2000)
 
 .PHONY: lab-fuzz
 lab-fuzz: setup #: inputs that coverage guides for each door, or one, for MINUTES=1 each (DOOR=orc); fetches atheris once
@@ -227,10 +226,6 @@ lab-interop: setup #: real engines on our tables through the gateway; fetches 82
 .PHONY: lab-interop-direct
 lab-interop-direct: setup #: acid register and adopt with a real metastore of Hive; fetches 130 MB once
 	@$(TEST_STATE) exec $(PY) -m tests.interop.direct $(ARGS)
-
-.PHONY: lab-interop-latency
-lab-interop-latency: setup #: the gateway's latency beside Hive's own metastore; fetches 950 MB once
-	@$(TEST_STATE) exec $(PY) -m tests.interop.latency $(ARGS)
 
 .PHONY: check
 check: lint types layers names ## lint, types, layers and names; then which numbers got worse
