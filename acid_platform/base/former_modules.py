@@ -1,6 +1,6 @@
 """Names of modules of 0.1.0, by which what was built on them still finds their contents.
 
-0.1.0 had 461 modules, of which 219 became parts of others. Importing one gives a module with the
+0.1.0 had 461 modules, of which 220 became parts of others. Importing one gives a module with the
 names of those that hold its contents now, and a DeprecationWarning. This module goes with 0.2.0.
 """
 
@@ -108,6 +108,7 @@ engine.coercion: values.coercion
 engine.compaction_choice: engine.choice
 engine.exact_values: values.coercion
 engine.local.partition_texts: values.partition_texts
+engine.local.placed_rows: engine.local.event_files
 engine.local.query_sources: engine.local.computation
 engine.local.row_checks: engine.local.dml
 engine.local.running: engine.local.engine
@@ -120,7 +121,7 @@ engine.local.translation.java_patterns: engine.local.translation.text_patterns
 engine.local.translation.relations: engine.local.translation.query_clauses scan.deletes
 engine.local.translation.scope: engine.local.translation.query_clauses
 engine.local.translation.select_clauses: engine.local.translation.selects
-engine.local.write: engine.local.dml engine.local.placed_rows
+engine.local.write: engine.local.dml engine.local.event_files
 engine.moment: engine.interface
 engine.python_values: values.python_values values.coercion
 engine.reads: engine.interface

@@ -25,7 +25,7 @@ from acid_platform import (
     WriteConflict,
     WrongType,
 )
-from acid_platform.engine.local import dml, placed_rows
+from acid_platform.engine.local import dml, event_files
 from acid_platform.handles.folder_source import FolderSource
 from acid_platform.handles.import_sources import DuckDBSource, ImportSource
 from acid_platform.handles.imports import Imported, ImportRows, import_table
@@ -488,7 +488,7 @@ def test_P50_a_stored_value_that_differs_is_found_before_the_commit(
 def test_a_partitioned_table_gets_its_rows_in_parts(
     place: Place, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(placed_rows, "_SORTED_BYTES", most)
+    monkeypatch.setattr(event_files, "_SORTED_BYTES", most)
     place.warehouse.create_table(place.table, "id bigint", ["month int"])
     batches = [range(start, start + 100) for start in range(0, 1000, 100)]
     told: list[tuple[str, int, int | None]] = []
@@ -503,7 +503,7 @@ def test_a_partitioned_table_gets_its_rows_in_parts(
 
 
 def test_a_large_table_has_several_files(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placed_rows, "_FILE_BYTES", 1)
+    monkeypatch.setattr(event_files, "_FILE_BYTES", 1)
     monkeypatch.setattr(local_rows, "_PART_BYTES", 1)  # else small batches are put together
     imported(place, Versions([1, 2], [3], [4]))
     assert ids(place) == [1, 2, 3, 4]

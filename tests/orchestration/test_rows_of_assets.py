@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from acid_platform import Constraint, Transaction, ValuesCoerced
-from acid_platform.engine.local import placed_rows
+from acid_platform.engine.local import event_files
 from acid_platform.orchestration import Expectation, TableDeclaration, acid_asset
 from acid_platform.values import local_rows, row_streams
 from tests.orchestration.conftest import Place, run
@@ -146,7 +146,7 @@ def test_P59_a_stream_of_rows_is_written_as_one(
     """The rows are many for the limits of memory that the test sets; twice, as runs come again."""
     monkeypatch.setattr(row_streams, "HELD_BYTES", 100)
     monkeypatch.setattr(row_streams, "_SPILLED_BYTES", 200)
-    monkeypatch.setattr(placed_rows, "_SORTED_BYTES", 300)
+    monkeypatch.setattr(event_files, "_SORTED_BYTES", 300)
     monkeypatch.setattr(local_rows, "_PART_BYTES", 100)
     kind, column = "ExpectColumnValuesToNotBeNull", {"column": "amount"}
     given = Expectation("amounts_are_given", kind, column, quarantine=True)

@@ -21,7 +21,7 @@ import pytest
 from pyarrow import parquet
 
 from acid_platform import NeedsSpark, Table, Transaction, Warehouse, WriteConflict, WrongType
-from acid_platform.engine.local import merge, placed_rows
+from acid_platform.engine.local import event_files, merge
 from acid_platform.errors import LockTimeout, RowsTaken, SnapshotOutdated
 from acid_platform.handles.transaction import autocommit
 from acid_platform.services.fsck import examine
@@ -59,7 +59,7 @@ def warehouse(opened: Warehouse, monkeypatch: pytest.MonkeyPatch) -> Warehouse:
     monkeypatch.setattr(local_rows, "_PART_BYTES", 900)
     monkeypatch.setattr(local_rows, "_PART_ROWS", 70)
     monkeypatch.setattr(merge, "_PART_BYTES", 700)
-    monkeypatch.setattr(placed_rows, "_SORTED_BYTES", 3000)
+    monkeypatch.setattr(event_files, "_SORTED_BYTES", 3000)
     monkeypatch.setattr(task_files, "_ROWS_PER_FILE", 300)
     return opened
 

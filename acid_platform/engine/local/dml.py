@@ -21,14 +21,12 @@ from acid_platform.engine.local import engine
 from acid_platform.engine.local.event_files import (
     EventFiles,
     Keys,
-    publish_events,
-    require_writable,
-)
-from acid_platform.engine.local.placed_rows import (
     PlacedDeletes,
     PlacedRows,
     buckets_of,
     in_files,
+    publish_events,
+    require_writable,
 )
 from acid_platform.engine.merge_clauses import wanted_assignments
 from acid_platform.errors import NeedsSpark, PublicationFailed, UnsupportedLayout

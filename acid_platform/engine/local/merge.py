@@ -23,11 +23,13 @@ from acid_platform.engine.local.computation import (
 from acid_platform.engine.local.dml import keys_of, parts_of, require_checked, rows_at
 from acid_platform.engine.local.event_files import (
     EventFiles,
+    PlacedDeletes,
+    PlacedRows,
+    buckets_of,
     publish_events,
     require_writable,
 )
 from acid_platform.engine.local.found_rows import AssignedValues, columns_read, stream
-from acid_platform.engine.local.placed_rows import PlacedDeletes, PlacedRows, buckets_of
 from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.duckdb_sql import identifier
 from acid_platform.engine.local.translation.expressions import may_fail

@@ -16,7 +16,7 @@ from acid_platform import OutOfMemory, Table, Warehouse
 from acid_platform.base.databases import in_memory
 from acid_platform.base.first_use import PerProcess
 from acid_platform.engine.interface import Result
-from acid_platform.engine.local import computation, merge, placed_rows
+from acid_platform.engine.local import computation, event_files, merge
 from acid_platform.engine.local.event_files import Keys
 from acid_platform.formats.orc import orc_file
 from acid_platform.formats.orc.writer import AcidWriter
@@ -78,7 +78,7 @@ def small_parts(patch: pytest.MonkeyPatch) -> None:
     for module, name, size in (
         (local_rows, "_PART_BYTES", 1000),
         (merge, "_PART_BYTES", 1000),
-        (placed_rows, "_SORTED_BYTES", 4000),
+        (event_files, "_SORTED_BYTES", 4000),
         (row_streams, "_SPILLED_BYTES", 1000),
         (row_streams, "HELD_BYTES", 1000),
     ):
@@ -138,8 +138,8 @@ def test_P59_delete_events_are_in_the_order_of_their_keys(
 ) -> None:
     """Also where files hold keys in another order, as those of older compactions do."""
     if spilled:
-        monkeypatch.setattr(placed_rows, "_SORTED_BYTES", 500)
-        monkeypatch.setattr(placed_rows, "_PIECE_BYTES", 100 * (1 + seed))
+        monkeypatch.setattr(event_files, "_SORTED_BYTES", 500)
+        monkeypatch.setattr(event_files, "_PIECE_BYTES", 100 * (1 + seed))
     random = np.random.default_rng(seed)
     ids = random.permutation(600) if seed else np.arange(600)
     write_ids, numbers = 1 + ids // 200, ids % 2
@@ -152,7 +152,7 @@ def test_P59_delete_events_are_in_the_order_of_their_keys(
         RowPartitions(("p=1", "p=2"), places),
     )
     files: Any = Events()
-    with placed_rows.PlacedDeletes(files) as deletes:
+    with event_files.PlacedDeletes(files) as deletes:
         for start in range(0, 600, 50):
             part = np.arange(start, start + 50)
             deletes.add_keys(keys.take(part), updated[part])
@@ -239,8 +239,8 @@ def small_sizes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (merge, "_PART_BYTES"),
         (row_streams, "_SPILLED_BYTES"),
         (row_streams, "HELD_BYTES"),
-        (placed_rows, "_SORTED_BYTES"),
-        (placed_rows, "_PIECE_BYTES"),
+        (event_files, "_SORTED_BYTES"),
+        (event_files, "_PIECE_BYTES"),
     ):
         monkeypatch.setattr(module, name, 1 << 18)
     monkeypatch.setattr(orc_file, "BATCH_ROWS", 500)

@@ -22,7 +22,7 @@ from acid_platform import NeedsSpark, PublicationFailed, Table, TxnAborted, Ware
 from acid_platform.engine.interface import ArrowResult
 from acid_platform.engine.local import engine
 from acid_platform.engine.local.engine import RunningStatement
-from acid_platform.engine.local.placed_rows import in_files
+from acid_platform.engine.local.event_files import in_files
 from acid_platform.formats.file_access import recorded_file
 from acid_platform.formats.orc import AcidWriter, open_orc, user_metadata
 from acid_platform.handles.transaction import TransactionTable
