@@ -286,7 +286,7 @@ def test_P39_a_footer_that_tells_something_else_is_damaged() -> None:
 
 
 def test_P39_partitions_that_are_dropped_and_made_again(warehouse: Warehouse) -> None:
-    history = History(warehouse, 7, "partitioned", "1h")
+    history = ChangedHistory(warehouse, 7, "partitioned", "1h")
     for what in (
         "insert",
         "update",
