@@ -76,6 +76,8 @@ class Clauses(Messages):
         for token, parse in SparkParser.QUERY_MODIFIER_PARSERS.items()
     }
     last_clause = 0
+    may_be_type = False
+    """Whether what is being parsed is a type only if that succeeds: `array(null, 1)` is none."""
     called: tuple[str, ...] = ()
     """The functions whose arguments are being parsed, as they were written."""
 
@@ -96,6 +98,7 @@ class Clauses(Messages):
             found = parse_method()
             if (
                 found is None
+                and not self.may_be_type
                 and self._prev.token_type is sep
                 and self._curr.text.upper() not in _GROUPINGS
             ):
@@ -182,7 +185,12 @@ class Clauses(Messages):
     def _parse_types(self: Any, *options: Any, **named: Any) -> Any:
         written = self._curr.text.upper()
         sized = self._next.token_type is TokenType.L_PAREN
-        kind = super()._parse_types(*options, **named)  # type: ignore[misc]
+        around = self.may_be_type
+        self.may_be_type = bool(named.get("check_func") or options[:1] == (True,))
+        try:
+            kind = super()._parse_types(*options, **named)  # type: ignore[misc]
+        finally:
+            self.may_be_type = around
         if isinstance(kind, exp.DataType) and kind.this is exp.DType.USERDEFINED:
             near = meant_type(written.lower())
             self.raise_error(
