@@ -12,6 +12,7 @@ from pyarrow import orc, parquet
 
 from acid_platform import Warehouse
 from acid_platform.errors import UnsupportedLayout
+from tests.conftest import few_then_more
 
 COLUMNS = {
     "a.b": "`a.b` bigint",
@@ -43,7 +44,7 @@ def external(warehouse: Warehouse, order: tuple[str, ...], kind: str, path: Path
     return "t"
 
 
-@pytest.mark.parametrize("order", ORDERS, ids=" ".join)
+@pytest.mark.parametrize("order", few_then_more(ORDERS, 2), ids=" ".join)
 @pytest.mark.parametrize(
     ("make", "kind"),
     [
