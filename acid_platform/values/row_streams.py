@@ -192,18 +192,24 @@ def once(source: Any) -> Any:
     return source
 
 
+def _first(parts: Iterator[pa.Table], most: int) -> tuple[list[pa.Table], bool]:
+    """Parts until they have more than `most` bytes, and whether there are no others."""
+    first, size = [], 0
+    for part in parts:
+        first.append(part)
+        size += part.nbytes
+        if size > most:
+            return first, False
+    return first, True
+
+
 def table_of_parts(parts: Iterator[pa.Table]) -> pa.Table:
     """Parts with one schema as a table, whose rows lie in a private file if they are many.
 
     The file has no name by then: it goes with the table, or with this process.
     """
-    first, size = [], 0
-    for part in parts:
-        first.append(part)
-        size += part.nbytes
-        if size > _SPILLED_BYTES:
-            break
-    else:
+    first, are_all = _first(parts, _SPILLED_BYTES)
+    if are_all:
         return pa.concat_tables(first)
     with SpilledBatches(first[0].schema) as spilled:
         for part in chain(first, parts):
@@ -354,13 +360,8 @@ def frame_of(
     """The rows of the tables, one or more, which have one schema; `make` makes a frame of few of
     them. Raises PublicationFailed if files of many rows can't be written."""
     rest = iter(tables)
-    first, size = [], 0
-    for table in rest:
-        first.append(table)
-        size += table.nbytes
-        if size > _HELD_BYTES:
-            break
-    else:
+    first, are_all = _first(rest, _HELD_BYTES)
+    if are_all:
         return make(pa.concat_tables(first))
     rows = chain(_drained(first), rest)
     if hasattr(spark, "_jsparkSession") and str(spark.conf.get("spark.master")).startswith("local"):

@@ -118,6 +118,28 @@ def test_P34_a_gateway_killed_during_commits_tells_the_outcome_by_the_transactio
     assert set(table.to_arrow().column("id").to_pylist()) == committed
 
 
+def thread_pools(process: int) -> int:
+    """How many pools of memory glibc has made for threads: each has 64 MiB of addresses, of which
+    the unused end can't be accessed."""
+    pools, size, before = 0, 64 << 20, (0, 0)
+    for line in Path(f"/proc/{process}/maps").read_text().splitlines():
+        addresses, rights, *_ = line.split()
+        start, end = (int(each, 16) for each in addresses.split("-"))
+        pools += rights == "---p" and before[1] == start and end == before[0] + size
+        before = (start, end)
+    return pools
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="tells no map of a process")
+def test_the_threads_of_a_gateway_share_their_memory(warehouse: Warehouse) -> None:
+    """What the largest messages of each thread took was kept for that thread."""
+    with running(Path(warehouse.path)) as (process, address):
+        for _ in range(4):
+            with connected(address) as client:
+                client.get_all_databases()
+        assert thread_pools(process.pid) <= 1, "that of a thread which began before"
+
+
 @pytest.mark.parametrize("listen", ["9083", "localhost:", ":9083", "localhost:port", "x:99999"])
 def test_an_address_that_is_none_is_refused(warehouse: Warehouse, listen: str) -> None:
     told = CliRunner().invoke(

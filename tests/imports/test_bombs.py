@@ -20,30 +20,28 @@ from pyarrow import parquet
 from acid_platform.errors import CorruptFile
 from acid_platform.formats import parquet_pages
 from acid_platform.formats.parquet_files import batches_of, open_parquet
-from tests.imports import parquet_bombs
+from tests.imports import bombs
 
 
 @pytest.mark.more
 def test_P65_nothing_of_a_parquet_file_is_decoded_before_it_is_looked_at(tmp_path: Path) -> None:
     """In a process of its own, whose memory is measured; each of the bombs would take 2 to 8 GB."""
-    for name, (make, _) in parquet_bombs.BOMBS.items():
+    for name, (make, _) in bombs.BOMBS.items():
         (tmp_path / f"{name}.parquet").write_bytes(make())
     assert max(file.stat().st_size for file in tmp_path.iterdir()) < 3000
-    for name, (suffix, rows, sound) in parquet_bombs.READ.items():
+    for name, (suffix, rows, sound) in bombs.READ.items():
         (tmp_path / f"{name}.{suffix}").write_bytes(sound(rows))
     assert max(file.stat().st_size for file in tmp_path.iterdir()) < 100_000
-    run = [sys.executable, "-m", "tests.imports.parquet_bombs", str(tmp_path)]
+    run = [sys.executable, "-m", "tests.imports.bombs", str(tmp_path)]
     done = subprocess.run(run, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     told = [json.loads(line) for line in done.stdout.splitlines()]
-    for name, (_, refusal) in parquet_bombs.BOMBS.items():
+    for name, (_, refusal) in bombs.BOMBS.items():
         found = [text for bomb, _, text, _ in told if bomb == name]
         assert len(found) == 3
         assert all(refusal in str(text) for text in found), (name, found)
-    counts = {
-        name: {rows for bomb, _, rows, _ in told if bomb == name} for name in parquet_bombs.READ
-    }
-    assert counts == {name: {rows} for name, (_, rows, _) in parquet_bombs.READ.items()}
+    counts = {name: {rows for bomb, _, rows, _ in told if bomb == name} for name in bombs.READ}
+    assert counts == {name: {rows} for name, (_, rows, _) in bombs.READ.items()}
     assert max(most for *_, most in told) < 1300, told
 
 
@@ -79,7 +77,7 @@ def test_P65_pages_of_a_parquet_file_in_a_store_are_looked_at_without_more_reque
     assert pa.Table.from_batches(batches_of(file, rows.column_names)).equals(rows)
     assert far.asked == 3, "one for each row group"
     for path in ("bucket/a.parquet", "s3://bucket/a.parquet"):
-        bomb: Any = Counting(parquet_bombs.one_row(1 << 28, 1))
+        bomb: Any = Counting(bombs.one_row(1 << 28, 1))
         with pytest.raises(CorruptFile, match="would hold"):
             list(batches_of(open_parquet(bomb, path), ["v"]))
 

@@ -40,6 +40,10 @@ def by_io_manager(_: Path, mode: WriteMode, key: list[str]) -> Any:
     return files
 
 
+def _declared(mode: WriteMode, key: list[str]) -> dict[str, Any]:
+    return {"table": "db.files", "columns": COLUMNS, "write_mode": mode, "key": key}
+
+
 def _built(component: Any, path: Path) -> Any:
     context = dg.ComponentTree.for_test().load_context.for_path(path)
     [asset] = component.build_defs(context).assets
@@ -48,29 +52,15 @@ def _built(component: Any, path: Path) -> Any:
 
 def by_component_of_a_file(path: Path, mode: WriteMode, key: list[str]) -> Any:
     (path / "rows.csv").write_text("file,id\nf1,1\nf1,2\n")
-    named: dict[str, Any] = {
-        "table": "db.files",
-        "columns": COLUMNS,
-        "write_mode": mode,
-        "key": key,
-    }
-    return _built(TableAssetComponent(source="rows.csv", **named), path)
+    return _built(TableAssetComponent(source="rows.csv", **_declared(mode, key)), path)
 
 
 def by_component_of_sql(path: Path, mode: WriteMode, key: list[str]) -> Any:
     (path / "rows.sql").write_text("SELECT 'f1' AS file, id FROM (VALUES (1), (2)) AS v(id)")
-    named: dict[str, Any] = {
-        "table": "db.files",
-        "columns": COLUMNS,
-        "write_mode": mode,
-        "key": key,
-    }
-    return _built(SqlAssetComponent(sql="rows.sql", **named), path)
+    return _built(SqlAssetComponent(sql="rows.sql", **_declared(mode, key)), path)
 
 
-DOORS: list[Door] = [
-    by_component_of_sql, by_component_of_a_file, by_decorator, by_io_manager
-]  # fmt: skip
+DOORS: list[Door] = [by_component_of_sql, by_component_of_a_file, by_decorator, by_io_manager]
 MODES: list[tuple[WriteMode, list[str]]] = [("delete+insert", ["file"]), ("upsert", ["file", "id"])]
 
 

@@ -422,8 +422,8 @@ class StripePieces:
         part = next(self._parts, None)
         if part is None or part.num_rows != piece.rows:
             raise CorruptFile(
-                f"{self._file.path}: stripe {piece.stripe} has other rows than its footer says;"
-                " restore it or drop its transaction"
+                f"{self._file.path}: stripe {piece.stripe} does not have as many rows as the footer"
+                " says; restore it or drop its transaction"
             )
         return part
 

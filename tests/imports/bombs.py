@@ -1,7 +1,7 @@
 """Parquet files of some hundred bytes, written by hand, that take gigabytes if they are believed,
 and sound ones of little but NULL.
 
-`python -m tests.imports.parquet_bombs DIRECTORY` reads each in all ways and prints, in JSON, what
+`python -m tests.imports.bombs DIRECTORY` reads each in all ways and prints, in JSON, what
 became of it, and the most memory that the process had by then.
 """
 
