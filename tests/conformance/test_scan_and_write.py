@@ -320,7 +320,11 @@ def test_P19_a_failed_rename_takes_back_the_others(
 
 @pytest.mark.parametrize(
     ("distribution", "files"),
-    [(None, 40), pytest.param("partition", 40, marks=pytest.mark.more), ("none", 160)],
+    [
+        (None, 40),
+        pytest.param("partition", 40, marks=pytest.mark.more),
+        pytest.param("none", 160, marks=pytest.mark.more),
+    ],
 )
 def test_a_partition_gets_few_files(
     warehouse: Warehouse, spark: SparkSession, distribution: str | None, files: int

@@ -101,7 +101,8 @@ def place() -> Iterator[Path]:
 @pytest.mark.parametrize(
     "kind, wanted",
     [
-        ("small", 25),
+        ("small", 15),
+        pytest.param("small", 50, marks=pytest.mark.more),
         pytest.param("small", 500, marks=pytest.mark.slow),
         pytest.param("spark", 500, marks=[pytest.mark.slow, pytest.mark.spark]),
     ],

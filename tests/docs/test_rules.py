@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -107,10 +108,12 @@ def parsed(path: str) -> ast.Module:
 
 
 def each_test() -> Iterator[tuple[str, ast.FunctionDef]]:
-    """Every test, with the path of its module."""
+    """Every test, with the path of its module, in a class or not."""
     for path in texts():
         if path.startswith("tests/") and path.endswith(".py"):
-            for node in ast.walk(parsed(path)):
+            body = parsed(path).body
+            classes = [node.body for node in body if isinstance(node, ast.ClassDef)]
+            for node in chain(body, *classes):
                 if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                     yield path, node
 
@@ -126,11 +129,12 @@ def marks_of(path: str, test: ast.FunctionDef) -> set[str]:
     return set(_MARK.findall(" ".join(texts_of_marks)))
 
 
-def source_of(place: str) -> str:
-    """The text of a module, or of a function or class in it."""
+@cache
+def named_in(place: str) -> set[str]:
+    """The rules that a module names, or a function or class in it."""
     module, _, inner = place.partition(": ")
     path = f"acid_platform/{module}"
-    text = texts()[path]
+    lines = texts()[path].splitlines()
     node: ast.AST = parsed(path)
     for name in inner.split(".") if inner else ():
         [node] = [
@@ -138,7 +142,9 @@ def source_of(place: str) -> str:
             for child in ast.iter_child_nodes(node)
             if isinstance(child, ast.FunctionDef | ast.ClassDef) and child.name == name
         ]
-    return (ast.get_source_segment(text, node) or "") if inner else text
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        lines = lines[node.lineno - 1 : node.end_lineno]
+    return named("\n".join(lines))
 
 
 def test_ids_are_in_order_and_each_stands_for_one_rule() -> None:
@@ -180,7 +186,7 @@ def test_each_rule_is_named_where_it_is_enforced_and_proved() -> None:
     faults = []
     for rule in RULES.values():
         for place in rule.places:
-            if rule.id not in named(source_of(place)):
+            if rule.id not in named_in(place):
                 faults.append(f"{place} does not name {rule.id}")
         for name in rule.tests:
             if rule.id not in tests.get(name, ()):

@@ -44,7 +44,7 @@ def external(warehouse: Warehouse, order: tuple[str, ...], kind: str, path: Path
     return "t"
 
 
-@pytest.mark.parametrize("order", few_then_more(ORDERS, 2), ids=" ".join)
+@pytest.mark.parametrize("order", few_then_more(ORDERS, 1), ids=" ".join)
 @pytest.mark.parametrize(
     ("make", "kind"),
     [

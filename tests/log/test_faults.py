@@ -275,6 +275,7 @@ def test_P10_leaders_in_a_directory(in_archive: Place, seed: int) -> None:
     appending.judge(in_archive.open())
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("crashes", [2, pytest.param(15, marks=pytest.mark.slow)])
 def test_P3_a_postgresql_that_crashes_loses_and_repeats_nothing(
     in_postgres: Place, postgres_server: PostgresServer, crashes: int

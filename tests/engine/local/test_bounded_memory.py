@@ -108,7 +108,7 @@ def after(path: Path, kind: str, change: str) -> tuple[list[dict[str, Any]], lis
 FEW = ("delete where DuckDB decides", "update by a subquery", "merge of three clauses")
 
 
-@pytest.mark.parametrize("change", few_then_more(sorted(CHANGES, key=lambda c: c not in FEW), 3))
+@pytest.mark.parametrize("change", few_then_more(sorted(CHANGES, key=lambda c: c not in FEW), 2))
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=[pytest.mark.more] * (kind != "both")) for kind in KINDS]
 )
