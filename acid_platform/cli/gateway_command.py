@@ -85,7 +85,7 @@ def gateway(
     from acid_platform.gateway.gateway_process import (
         GatewaySettings,
         GatewayStatus,
-        share_memory,
+        keep_little_memory,
     )
     from acid_platform.gateway.gateway_server import GatewayServer
 
@@ -94,7 +94,7 @@ def gateway(
     except InvalidDefinition as error:
         raise InvalidDefinition(f"--listen HOST:PORT: {error}") from error
     log_to(logging.StreamHandler(), "%(asctime)s")
-    share_memory()
+    keep_little_memory()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())

@@ -47,15 +47,22 @@ _FILES = (
     "acid.gateway.grants",
 )
 
-_ARENAS = -8
-"""The option of glibc's `mallopt` for the number of its pools of memory."""
+_ARENAS, _MMAP_THRESHOLD = -8, -3
+"""Options of glibc's `mallopt`: the number of its pools, and from which size on a piece of memory
+is mapped by itself."""
+_LARGE = 128 << 10
 
 
-def share_memory() -> None:
-    """Lets all threads take memory from one pool, before they begin: by glibc's default each of
-    some threads has its own, which keeps what the largest messages of that thread took."""
+def keep_little_memory() -> None:
+    """Lets the process give back what a large message took. To be called before threads begin.
+
+    By glibc's defaults each of some threads has a pool of its own, and a piece that is larger than
+    any before comes out of a pool from then on; a pool keeps what lies below its last used byte.
+    """
     with suppress(OSError, AttributeError):  # another library of C
-        ctypes.CDLL(None).mallopt(_ARENAS, 1)
+        choose = ctypes.CDLL(None).mallopt
+        choose(_ARENAS, 1)
+        choose(_MMAP_THRESHOLD, _LARGE)
 
 
 @dataclass(frozen=True, slots=True)

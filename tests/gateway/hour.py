@@ -106,6 +106,7 @@ def main() -> int:
                 told = time.monotonic()
                 memory.append(servers.memory())
                 line = {**counts, "slow": len(slow), "leaked": len(leaked), **memory[-1]}
+                line |= {"p99": round(meanwhile.p99(), 4)}
                 print(json.dumps(line), flush=True)
         generator.terminate()
         alive = [one.poll() is None for one in (servers.gateway, servers.metastore)]
