@@ -17,6 +17,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -24,13 +26,22 @@ from typing import Any
 from acid_platform.gateway.framing import Limits
 from acid_platform.gateway.gateway import CALLS
 from tests.gateway.calls import any_call, named, sample
-from tests.gateway.real_servers import Committers, RealServers, Seen, framed_answer
+from tests.gateway.real_servers import Committers, RealServers, Seen, framed_answer, logged_in
 from tests.gateway.test_growth import Grown, places_of
 from tests.gateway.test_protocol import message
 
 SLOW = 2.0
 SECRET = b"secret_table"
 """Part of a name that eve may not learn."""
+
+
+@dataclass
+class Sent:
+    """What the sender of calls has seen."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    slow: list[dict[str, Any]] = field(default_factory=list)
+    leaked: list[str] = field(default_factory=list)
 
 
 def generated(dice: random.Random) -> tuple[str, bytes]:
@@ -49,15 +60,40 @@ def generated(dice: random.Random) -> tuple[str, bytes]:
     return name, message(name, *call.arguments)
 
 
-def generate(calls: Connection, seed: int) -> None:
-    """Sends calls without an end, from a process whose work delays no client that commits."""
+def send(port: int, seed: int, minutes: float, told: Connection) -> None:
+    """Sends calls to the gateway, and tells after each minute what it has seen since the first.
+
+    Runs in a process of its own, whose work delays no client that commits.
+    """
     os.nice(19)
     dice = random.Random(seed)
-    while True:
+    sent, raw = Sent(), logged_in(port, "eve")
+    end, next_time = time.monotonic() + 60 * minutes, time.monotonic() + 60
+    while time.monotonic() < end:
         name, payload = generated(dice)
         if len(payload) > Limits().bytes:
             payload = payload[: dice.randrange(1, 1 << 20)]
-        calls.send((name, payload))
+        began = time.monotonic()
+        try:
+            answer = framed_answer(raw, payload)
+        except (OSError, EOFError):  # no call, or above a limit
+            answer = b""
+            raw.close()
+            sent.counts["ended"] += 1
+        took = time.monotonic() - began
+        if not answer:
+            raw = logged_in(port, "eve")
+        sent.counts["calls"] += 1
+        sent.counts["bytes"] += len(payload)
+        if took > SLOW:
+            sent.slow.append({"call": name, "bytes": len(payload), "seconds": round(took, 1)})
+        if SECRET in answer and SECRET not in payload:
+            sent.leaked.append(name)
+        if time.monotonic() > next_time:
+            next_time += 60
+            told.send(sent)
+    told.send(sent)
+    told.close()
 
 
 def main() -> int:
@@ -66,14 +102,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--clients", type=int, default=4, help="others, who commit meanwhile")
     chosen = parser.parse_args()
-    calls, other_end = multiprocessing.Pipe(duplex=False)
-    generator = multiprocessing.get_context("spawn").Process(
-        target=generate, args=(other_end, chosen.seed), daemon=True
-    )
-    counts: Counter[str] = Counter()
-    slow: list[dict[str, Any]] = []
-    leaked: list[str] = []
-    memory: list[dict[str, int]] = []
+    told, other_end = multiprocessing.Pipe(duplex=False)
+    sent, memory = Sent(), []
     with (
         tempfile.TemporaryDirectory() as directory,
         RealServers(Path(directory)) as servers,
@@ -81,41 +111,28 @@ def main() -> int:
     ):
         time.sleep(5)
         quiet = committers.phase(min(60.0, 15 * chosen.minutes))
-        generator.start()
+        sender = multiprocessing.get_context("spawn").Process(
+            target=send,
+            args=(servers.gateway_port, chosen.seed, chosen.minutes, other_end),
+            daemon=True,
+        )
+        sender.start()
+        other_end.close()
         committers.seen = meanwhile = Seen()
-        end, told, raw = time.monotonic() + 60 * chosen.minutes, 0.0, servers.logged_in("eve")
-        while time.monotonic() < end:
-            name, payload = calls.recv()
-            began = time.monotonic()
-            try:
-                answer = framed_answer(raw, payload)
-            except (OSError, EOFError):  # no call, or above a limit
-                answer = b""
-                raw.close()
-                counts["ended"] += 1
-            took = time.monotonic() - began
-            if not answer:
-                raw = servers.logged_in("eve")
-            counts["calls"] += 1
-            counts["bytes"] += len(payload)
-            if took > SLOW:
-                slow.append({"call": name, "bytes": len(payload), "seconds": round(took, 1)})
-            if SECRET in answer and SECRET not in payload:
-                leaked.append(name)
-            if time.monotonic() - told > 60:
-                told = time.monotonic()
+        with suppress(EOFError):  # the sender has ended
+            while True:
+                sent = told.recv()
                 memory.append(servers.memory())
-                line = {**counts, "slow": len(slow), "leaked": len(leaked), **memory[-1]}
-                line |= {"p99": round(meanwhile.p99(), 4)}
-                print(json.dumps(line), flush=True)
-        generator.terminate()
-        alive = [one.poll() is None for one in (servers.gateway, servers.metastore)]
-        memory.append(servers.memory())
-        held_up = meanwhile.p99() > max(0.1, 3 * quiet.p99())
+                line = {"slow": len(sent.slow), "leaked": len(sent.leaked), **memory[-1]}
+                line |= {"p99_ms": round(1000 * meanwhile.p99(), 1)}
+                print(json.dumps({**sent.counts, **line}), flush=True)
+        sender.join()
+        alive = [process.poll() is None for process in (servers.gateway, servers.metastore)]
+        held_up = meanwhile.p99() > 3 * quiet.p99()
         report = {
-            **counts,
-            "slow": slow,
-            "leaked": leaked,
+            **sent.counts,
+            "slow": sent.slow,
+            "leaked": sent.leaked,
             "memory": [memory[0], memory[len(memory) // 2], memory[-1]],
             "alive": alive,
             "others_before": quiet.report(),
@@ -123,7 +140,8 @@ def main() -> int:
             "others_held_up": held_up,
         }
         print(json.dumps(report, indent=1))
-    return int(bool(slow or leaked or held_up or meanwhile.failures or not all(alive)))
+    ended_well = sender.exitcode == 0 and all(alive) and not meanwhile.failures
+    return int(bool(sent.slow or sent.leaked or held_up or not ended_well))
 
 
 if __name__ == "__main__":

@@ -104,21 +104,27 @@ class RealServers:
 
     def logged_in(self, user: str) -> socket.socket:
         """A connection to the gateway on which the user has logged in."""
-        raw = socket.create_connection(("127.0.0.1", self.gateway_port), 60)
-        if self.authority is not None:
-            context = ssl.create_default_context(cafile=self.authority.path)
-            raw = context.wrap_socket(raw, server_hostname="localhost")
-        raw.sendall(framing.client_opening(user, PASSWORD))
-        status, size = struct.unpack("!BI", _exactly(raw, 5))
-        said = _exactly(raw, size)
-        if status != framing.SaslStatus.COMPLETE:
-            raise PermissionError(said.decode())
-        return raw
+        return logged_in(self.gateway_port, user, self.authority)
 
     def client(self, user: str) -> Any:
         handle = TSocket("127.0.0.1", self.gateway_port, socket_timeout=60_000)
         handle.set_handle(self.logged_in(user))
         return TClient(m.ThriftHiveMetastore, TBinaryProtocol(TFramedTransport(handle)))
+
+
+def logged_in(port: int, user: str, authority: Authority | None = None) -> socket.socket:
+    """A connection to a gateway of this machine on which the user has logged in, with TLS if an
+    authority signed its certificate."""
+    raw = socket.create_connection(("127.0.0.1", port), 60)
+    if authority is not None:
+        context = ssl.create_default_context(cafile=authority.path)
+        raw = context.wrap_socket(raw, server_hostname="localhost")
+    raw.sendall(framing.client_opening(user, PASSWORD))
+    status, size = struct.unpack("!BI", _exactly(raw, 5))
+    said = _exactly(raw, size)
+    if status != framing.SaslStatus.COMPLETE:
+        raise PermissionError(said.decode())
+    return raw
 
 
 def _exactly(raw: socket.socket, size: int) -> bytes:
