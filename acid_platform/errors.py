@@ -44,15 +44,26 @@ _SECRET = re.compile(
 """What gives a right to whoever has the address: a parameter that signs it, or a password."""
 
 
+_LONGEST = 16_000
+"""How many characters of an error are shown."""
+
+
+def shortened(text: str) -> str:
+    """The text, of which the end is left out if it is very long, as a name of a megabyte is."""
+    more = len(text) - _LONGEST
+    return text if more <= 0 else f"{text[:_LONGEST]}… ({more:,} characters more)"
+
+
 class AcidError(Exception):
     """Base of all errors of the platform.
 
-    Its text may repeat names and values of other people, so control characters are made visible;
-    and addresses, of which no secret is shown.
+    Its text may repeat names and values of other people, so the end of a very long one is left
+    out, control characters are made visible; and addresses, of which no secret is shown.
     """
 
     def __str__(self) -> str:
-        return visible(_SECRET.sub(r"\1\2***", super().__str__()), lines=True)
+        text = shortened(super().__str__())
+        return visible(_SECRET.sub(r"\1\2***", text), lines=True)
 
 
 class Terminal(AcidError):

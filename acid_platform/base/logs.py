@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
-from acid_platform.errors import visible
+from acid_platform.errors import shortened, visible
 
 TRANSACTION, RUN, ENGINE = (f"acid_platform.{name}" for name in ("transaction", "run_id", "engine"))
 _NOW: ContextVar[tuple[int, str]] = ContextVar("statement", default=(0, ""))
@@ -59,14 +59,15 @@ class StatementIds(logging.Filter):
 
 
 class OneLine(logging.Formatter):
-    """An entry of a log is one line; those of a traceback follow it, each indented."""
+    """An entry of a log is one line; those of a traceback follow it, each indented. Of very long
+    ones the end is left out."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        return visible(super().formatMessage(record))
+        return visible(shortened(super().formatMessage(record)))
 
     def formatException(self, ei: object) -> str:
         trace = super().formatException(ei)  # type: ignore[arg-type]
-        return "\n".join(f"    {visible(line)}" for line in trace.split("\n"))
+        return "\n".join(f"    {visible(shortened(line))}" for line in trace.split("\n"))
 
 
 def log_to(handler: logging.Handler, fields: str) -> None:

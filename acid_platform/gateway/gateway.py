@@ -14,7 +14,13 @@ from functools import partial
 from typing import Any
 
 from acid_platform import errors
-from acid_platform.errors import AcidError, InvalidDefinition, NoSuchTable, NotAuthorized
+from acid_platform.errors import (
+    AcidError,
+    InvalidDefinition,
+    NoSuchTable,
+    NotAuthorized,
+    shortened,
+)
 from acid_platform.gateway import needs
 from acid_platform.gateway.authorization import Caller, CallHandler, Waits
 from acid_platform.gateway.catalog_calls import CatalogCalls, SessionCalls
@@ -377,7 +383,7 @@ class Gateway(
                 written = _exception(call, InvalidDefinition(_LACKS.format(call.name, error)))
             else:
                 _LOG.exception("%s: %s failed", peer, call.name)
-                written = call.failed(f"{call.name} failed: {failed}: {error}")
+                written = call.failed(f"{call.name} failed: {failed}: {shortened(str(error))}")
         if self.observe is not None:
             self.observe(call.name, time.perf_counter() - began, failed)
         return written

@@ -56,6 +56,23 @@ def test_no_control_character_reaches_a_terminal() -> None:
         assert char not in str(errors.AcidError(f"x{char}")) or char in "\n\t", repr(char)
 
 
+def test_the_end_of_a_very_long_error_is_left_out() -> None:
+    """A name of some megabytes would fill a log, and searching it for secrets takes a second."""
+    name = "x" * 100_000
+    told = io.StringIO()
+    handler = logging.StreamHandler(told)
+    handler.setFormatter(OneLine("%(message)s"))
+    for error in (errors.NoSuchTable(name), KeyError(name)):
+        try:
+            raise error
+        except Exception as raised:
+            record = logging.makeLogRecord({"msg": name, "exc_info": (type(raised), raised, None)})
+            handler.handle(record)
+    assert str(errors.NoSuchTable(name)) == "x" * 16_000 + "… (84,000 characters more)"
+    lines = told.getvalue().splitlines()
+    assert max(map(len, lines)) < 16_100 and all("characters more" in lines[n] for n in (0, -1))
+
+
 @pytest.mark.more
 def test_a_table_is_printed_without_its_escapes(tmp_path: Path) -> None:
     where = str(tmp_path / "wh")
