@@ -46,12 +46,15 @@ _SECRET = re.compile(
 
 _LONGEST = 16_000
 """How many characters of an error are shown."""
+_PASSWORD = 500
+"""How far behind a password the `@` may be that makes it one."""
 
 
-def shortened(text: str) -> str:
-    """The text, of which the end is left out if it is very long, as a name of a megabyte is."""
-    more = len(text) - _LONGEST
-    return text if more <= 0 else f"{text[:_LONGEST]}… ({more:,} characters more)"
+def shortened(text: str, left_out: int = 0) -> str:
+    """The text, of which the end is left out if it is very long, as a name of a megabyte is; and
+    how many characters that are, with those that were left out before."""
+    left_out += max(0, len(text) - _LONGEST)
+    return f"{text[:_LONGEST]}… ({left_out:,} characters more)" if left_out else text
 
 
 class AcidError(Exception):
@@ -62,8 +65,9 @@ class AcidError(Exception):
     """
 
     def __str__(self) -> str:
-        text = shortened(super().__str__())
-        return visible(_SECRET.sub(r"\1\2***", text), lines=True)
+        text = super().__str__()
+        begin = _SECRET.sub(r"\1\2***", text[: _LONGEST + _PASSWORD])
+        return visible(shortened(begin, max(0, len(text) - _LONGEST - _PASSWORD)), lines=True)
 
 
 class Terminal(AcidError):

@@ -69,6 +69,9 @@ def test_the_end_of_a_very_long_error_is_left_out() -> None:
             record = logging.makeLogRecord({"msg": name, "exc_info": (type(raised), raised, None)})
             handler.handle(record)
     assert str(errors.NoSuchTable(name)) == "x" * 16_000 + "… (84,000 characters more)"
+    for before in range(15_500, 16_100, 7):  # its end decides whether it is a password
+        text = "x" * before + "s3://me:" + "9876" * 50 + "@bucket/t?sig=" + "9876" * 5_000
+        assert "9876" not in str(errors.CorruptFile(text)), before
     lines = told.getvalue().splitlines()
     assert max(map(len, lines)) < 16_100 and all("characters more" in lines[n] for n in (0, -1))
 
@@ -330,7 +333,7 @@ def test_no_error_shows_what_signs_an_address(name: str) -> None:
     address = f"abfss://c@a.dfs.core.windows.net/x?{name}=a%2F9876&version=1"
     said = str(errors.InvalidDefinition(f"{address}: and '{address}'"))
     assert "9876" not in said and said.count("version=1") == 2 and f"{name}=***" in said
-    assert len(str(errors.CorruptFile("?sig" * 100_000))) == 400_000  # in no time
+    assert len(str(errors.CorruptFile("?sig" * 100_000))) < 16_100  # in no time
     said = str(
         errors.ImportRefused("delta s3://AKIA:9876@bucket/wh can't be read: 's3://A:9876@b'")
     )
