@@ -349,7 +349,7 @@ def _create_from_query(run: CommandRun, declared: CreateTable, query: Query) -> 
     try:
         rows = table.insert(result)
     except BaseException:
-        warehouse.drop_table(table.name)
+        run.metastore.drop(table.name, unwritten=True)
         raise
     return Done.changed("CREATE TABLE", rows)
 

@@ -29,7 +29,7 @@ from acid_platform.storage import durability
 from acid_platform.storage.files import Files
 from acid_platform.write.task_files import Received
 from tests.acid_files import read_keys
-from tests.conftest import a_warehouse
+from tests.conftest import a_warehouse, few_then_more
 
 pytestmark = pytest.mark.spark
 ENGINES = pytest.mark.parametrize("engine", ["spark", "local"])
@@ -63,7 +63,7 @@ def table(warehouse: Warehouse, expected: pd.DataFrame) -> Table:
 @pytest.mark.parametrize(
     "reader", ["ours", pytest.param("spark-union", marks=pytest.mark.slow), "spark-path"]
 )
-@pytest.mark.parametrize("way", ["bitmap", "join", "tasks"])
+@pytest.mark.parametrize("way", few_then_more(["bitmap", "join", "tasks"], 1))
 def test_P16_P14_every_way_to_scan_gives_the_same_rows(
     warehouse: Warehouse,
     table: Table,

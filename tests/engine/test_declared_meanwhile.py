@@ -44,6 +44,28 @@ def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
         yield opened
 
 
+@pytest.mark.parametrize("meanwhile", [True, False])
+def test_a_table_that_a_query_could_not_fill_goes_unless_others_have_written_it(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, meanwhile: bool
+) -> None:
+    """It is declared empty first; what others had committed by then was lost with it."""
+    from acid_platform import Table
+
+    insert = Table.insert
+
+    def insert_and_fail(table: Table, rows: object) -> None:
+        if meanwhile:
+            insert(table, [{"id": 7}])
+        raise UnknownColumn("no such column")
+
+    monkeypatch.setattr(Table, "insert", insert_and_fail)
+    with pytest.raises(UnknownColumn):
+        warehouse.sql("CREATE TABLE made AS SELECT 1 AS id")
+    assert warehouse.tables() == ["default.made"] * meanwhile
+    if meanwhile:
+        assert warehouse.table("made").to_arrow().to_pylist() == [{"id": 7}]
+
+
 def test_P28_concurrent_add_columns_all_arrive(warehouse: Warehouse) -> None:
     """Each client read the columns, added its own and wrote all of them back."""
     from acid_platform import Warehouse

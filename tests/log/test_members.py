@@ -42,6 +42,7 @@ def test_P10_no_commit_is_lost_or_made_twice_when_leaders_change(log: str, tmp_p
     assert max(outcome.every_pause) < 15, outcome  # on a busy machine
 
 
+@pytest.mark.more
 def test_P10_a_leader_that_is_stopped_hands_over_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,6 +45,7 @@ from acid_platform.transactions import RowOperation
 from acid_platform.transactions.concurrency import LockType
 from tests.cli.conftest import small
 from tests.cli.small import Small
+from tests.conftest import few_then_more
 from tests.contents import counts
 from tests.declared import declare
 from tests.metastore.processes import end, gone, until
@@ -270,39 +271,46 @@ def test_restore_refuses_by_name(
 
 @pytest.mark.parametrize(
     ("harm", "shown"),
-    [
-        ("UPDATE tables SET location = '../other/t'", "'../other/t'"),
-        ("UPDATE tables SET location = 'default.db/../../t'", "'default.db/../../t'"),
-        ("UPDATE tables SET location = ''", "''"),
-        ("UPDATE dropped_tables SET location = '..'", "'..'"),
-        ("UPDATE drops SET location = '../other'", "'../other'"),
-        ("UPDATE drops SET \"partition\" = '../../p=1'", "'../../p=1'"),
-        ("UPDATE partitions SET name = 'p=1/../..'", "'p=1/../..'"),
-        ("UPDATE directories SET \"partition\" = '/tmp'", "'/tmp'"),
-        ("UPDATE directories SET name = '../delta_0000001_0000001_0000'", "'../delta_0"),
-        ("UPDATE meta SET value = repeat('9', 30) WHERE key = 'position'", "is too large"),
-        ("UPDATE meta SET value = NULL WHERE key = 'position'", "int()"),
-        ("UPDATE tables SET location = '_metastore/t'", "'a hidden directory'"),
-        ("UPDATE drops SET location = '.trash/t'", "'a hidden directory'"),
-        ("UPDATE dropped_tables SET location = 'default.db/t/inside'", "'default.db/t'"),
-        ("UPDATE drops SET location = 'default.db/t/delta_0000001_0000001_0000'", "'default.db/t'"),
-        ('UPDATE drops SET "partition" = NULL', "'default.db/t'"),
-        (
-            "INSERT INTO tables SELECT * REPLACE (9 AS table_id, 'default.u' AS name) FROM tables",
-            "have one location",
-        ),
-        (
-            "INSERT INTO tables SELECT * REPLACE (9 AS table_id, 'default.u' AS name,"
-            " location || '/u' AS location) FROM tables",
-            "'default.db/t'",
-        ),
-        (
-            "INSERT INTO settings VALUES ('acid.isolation', 'none')",
-            "acid.isolation='none' is refused",
-        ),
-        ("UPDATE tables SET columns = repeat('[', 100000)", "RecursionError"),
-        ("UPDATE meta SET value = '1' WHERE key = 'schema_version'", "already exists"),
-    ],
+    few_then_more(
+        [
+            ("UPDATE tables SET location = '../other/t'", "'../other/t'"),
+            ("UPDATE tables SET location = 'default.db/../../t'", "'default.db/../../t'"),
+            ("UPDATE tables SET location = ''", "''"),
+            ("UPDATE dropped_tables SET location = '..'", "'..'"),
+            ("UPDATE drops SET location = '../other'", "'../other'"),
+            ("UPDATE drops SET \"partition\" = '../../p=1'", "'../../p=1'"),
+            ("UPDATE partitions SET name = 'p=1/../..'", "'p=1/../..'"),
+            ("UPDATE directories SET \"partition\" = '/tmp'", "'/tmp'"),
+            ("UPDATE directories SET name = '../delta_0000001_0000001_0000'", "'../delta_0"),
+            ("UPDATE meta SET value = repeat('9', 30) WHERE key = 'position'", "is too large"),
+            ("UPDATE meta SET value = NULL WHERE key = 'position'", "int()"),
+            ("UPDATE tables SET location = '_metastore/t'", "'a hidden directory'"),
+            ("UPDATE drops SET location = '.trash/t'", "'a hidden directory'"),
+            ("UPDATE dropped_tables SET location = 'default.db/t/inside'", "'default.db/t'"),
+            (
+                "UPDATE drops SET location = 'default.db/t/delta_0000001_0000001_0000'",
+                "'default.db/t'",
+            ),
+            ('UPDATE drops SET "partition" = NULL', "'default.db/t'"),
+            (
+                "INSERT INTO tables SELECT * REPLACE (9 AS table_id, 'default.u' AS name)"
+                " FROM tables",
+                "have one location",
+            ),
+            (
+                "INSERT INTO tables SELECT * REPLACE (9 AS table_id, 'default.u' AS name,"
+                " location || '/u' AS location) FROM tables",
+                "'default.db/t'",
+            ),
+            (
+                "INSERT INTO settings VALUES ('acid.isolation', 'none')",
+                "acid.isolation='none' is refused",
+            ),
+            ("UPDATE tables SET columns = repeat('[', 100000)", "RecursionError"),
+            ("UPDATE meta SET value = '1' WHERE key = 'schema_version'", "already exists"),
+        ],
+        8,
+    ),
 )
 def test_P67_a_backup_leads_out_of_no_warehouse(
     home: Home, tmp_path: Path, harm: str, shown: str

@@ -186,12 +186,23 @@ class Metastore(ClosedAfter):
         )
         return self.call(change)
 
-    def drop(self, name: str, partition: str | None = None, wait: float = 60.0) -> None:
+    def drop(
+        self,
+        name: str,
+        partition: str | None = None,
+        wait: float = 60.0,
+        unwritten: bool = False,
+    ) -> None:
         """Drops a table or a partition under an EXCLUSIVE lock; the Cleaner removes the files later
-        (C41). A partition that is made again sees only later write ids (P22)."""
+        (C41). A partition that is made again sees only later write ids (P22).
+
+        `unwritten`: only a table into which nobody has committed anything.
+        """
         self.table(name)
         lock = LockRequest(name, LockType.EXCLUSIVE, partition=partition)
         with self.begin(locks=[lock], wait=wait) as txn:
+            if unwritten and self.history(name):
+                return
             self.call(ops.Drop(txn.id, name, partition))
             txn.forget()
 
