@@ -270,7 +270,7 @@ def test_restore_refuses_by_name(
 
 
 @pytest.mark.parametrize(
-    ("harm", "shown"),
+    "harm_and_error",
     few_then_more(
         [
             ("UPDATE tables SET location = '../other/t'", "'../other/t'"),
@@ -313,9 +313,10 @@ def test_restore_refuses_by_name(
     ),
 )
 def test_P67_a_backup_leads_out_of_no_warehouse(
-    home: Home, tmp_path: Path, harm: str, shown: str
+    home: Home, tmp_path: Path, harm_and_error: tuple[str, str]
 ) -> None:
     """Relative places are the warehouse's own, and the Cleaner removes what was dropped there."""
+    harm, shown = harm_and_error
     world, file = World(), tmp_path / "backup.duckdb"
     for name in ("t", "gone"):
         world.create(name, True, location=f"default.db/{name}")
