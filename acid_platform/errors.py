@@ -47,7 +47,7 @@ _SECRET = re.compile(
 _LONGEST = 16_000
 """How many characters of an error are shown."""
 _PASSWORD = 500
-"""How far behind a password the `@` may be that makes it one."""
+"""The `@` that ends a password comes at most so many characters after the password begins."""
 
 
 def shortened(text: str, left_out: int = 0) -> str:

@@ -54,10 +54,10 @@ _LARGE = 128 << 10
 
 
 def keep_little_memory() -> None:
-    """Lets the process give back what a large message took. To be called before threads begin.
+    """Lets the process give back the memory of large messages. Call it before threads begin.
 
-    By glibc's defaults each of some threads has a pool of its own, and a piece that is larger than
-    any before comes out of a pool from then on; a pool keeps what lies below its last used byte.
+    By glibc's defaults some threads have a pool of their own; and once a large piece was freed,
+    later ones of its size come out of a pool, which keeps all that lies below its last used byte.
     """
     with suppress(OSError, AttributeError):  # another library of C
         choose = ctypes.CDLL(None).mallopt

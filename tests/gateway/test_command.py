@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import signal
 import socket
@@ -138,6 +139,30 @@ def test_the_threads_of_a_gateway_share_their_memory(warehouse: Warehouse) -> No
             with connected(address) as client:
                 client.get_all_databases()
         assert thread_pools(process.pid) <= 1, "that of a thread which began before"
+
+
+BLOCKS = """
+import ctypes
+from acid_platform.gateway.gateway_process import keep_little_memory
+keep_little_memory()
+class Told(ctypes.Structure):
+    _fields_ = [(f"field_{number}", ctypes.c_size_t) for number in range(10)]
+told = ctypes.CDLL(None).mallinfo2
+told.restype = Told
+content = bytearray(16 << 20)
+del content
+before = told().field_3
+content = bytearray(4 << 20)
+print(told().field_3 - before)
+"""
+"""How many blocks of memory are mapped by themselves for 4 MB, after 16 MB were freed."""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="another library of C")
+def test_what_a_large_message_takes_is_mapped_by_itself() -> None:
+    """By default it would lie in a pool, which gives nothing back from below its last used byte."""
+    run = [sys.executable, "-c", BLOCKS]
+    assert subprocess.run(run, capture_output=True, text=True, check=True).stdout == "1\n"
 
 
 @pytest.mark.parametrize("listen", ["9083", "localhost:", ":9083", "localhost:port", "x:99999"])
