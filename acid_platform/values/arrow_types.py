@@ -338,8 +338,8 @@ def leaves(array: pa.Array) -> Iterator[pa.Array]:
 
 def has_leaf(kind: pa.DataType, chosen: Callable[[pa.DataType], bool]) -> bool:
     """Whether the type, or one inside of it, is a chosen one."""
-    parts = (kind.field(i).type for i in range(kind.num_fields))
-    return chosen(kind) or any(has_leaf(part, chosen) for part in parts)
+    parts = range(kind.num_fields)
+    return chosen(kind) or any(has_leaf(kind.field(part).type, chosen) for part in parts)
 
 
 def is_utf8(column: pa.Array | pa.ChunkedArray) -> bool:

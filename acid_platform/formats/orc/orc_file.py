@@ -412,9 +412,10 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
         return any(map(has_wall_clocks, self.types(names)))
 
     def with_old_decimals(self, names: Sequence[str]) -> bool:
-        """Footers are long: that of a file of which no decimal is read isn't looked through."""
-        decimals = any(has_leaf(kind, pa.types.is_decimal) for kind in self.types(names))
-        return decimals and self.has_old_decimals
+        """Footers are long: that of a file is looked through only if a decimal may be an old one,
+        for which Arrow's type has 38 digits."""
+        wide = any(has_leaf(kind, _has_most_digits) for kind in self.types(names))
+        return wide and self.has_old_decimals
 
     def types(self, names: Sequence[str]) -> Iterator[pa.DataType]:
         """The types of columns (`root` or `root.field`)."""
@@ -425,6 +426,10 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
                 root, _, field = name.partition(".")
                 kind = self.schema.field(root).type
                 yield kind.field(field).type if field else kind
+
+
+def _has_most_digits(kind: pa.DataType) -> bool:
+    return isinstance(kind, pa.Decimal128Type) and int(kind.precision) == 38
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:

@@ -394,12 +394,17 @@ class StripePieces:
 
     @cached_property
     def _rows_of_a_part(self) -> int:
-        width = 8 * sum(map(_stored_columns, self._file.schema.types))
-        return max(1, min(BATCH_ROWS, LARGEST_PIECE // 4 // width))
+        return max(1, min(BATCH_ROWS, LARGEST_PIECE // 4 // self._row_bytes))
+
+    @cached_property
+    def _row_bytes(self) -> int:
+        return 8 * sum(map(_stored_columns, self._file.schema.types))
 
     def _too_large(self, index: int, types: Iterable[pa.DataType]) -> int | None:
         """The bytes that such columns of a stripe take, if that is far more than it has."""
         stripe = self.stripes[index]
+        if not stripe.unpacks_to_much(stripe.rows * self._row_bytes):
+            return None
         size = 8 * stripe.rows * sum(map(_stored_columns, types))
         return size if stripe.unpacks_to_much(size) else None
 
