@@ -179,6 +179,7 @@ def test_the_code_and_the_documents_have_no_ids_of_other_letters() -> None:
     assert {path: ids for path, ids in found.items() if ids} == {}
 
 
+@pytest.mark.more
 def test_each_rule_is_named_where_it_is_enforced_and_proved() -> None:
     tests = {
         node.name: named(f"{node.name} {ast.get_docstring(node) or ''}") for _, node in each_test()
@@ -194,6 +195,7 @@ def test_each_rule_is_named_where_it_is_enforced_and_proved() -> None:
     assert faults == []
 
 
+@pytest.mark.more
 def test_each_rule_has_a_test_in_make_test() -> None:
     """By the marks in the source; the parameters without a mark count for a test."""
     conformance = "tests/conformance/"
