@@ -425,6 +425,16 @@ class FileRead:
         """These columns of one piece."""
         if not columns:
             return {}
+        scan, source = self.read, self.source
+        decode = partial(self._decoded, file, piece)
+        if scan.kept is None or not scan.scan.files.local:
+            return decode(columns)
+        part = (piece, source.length, source.by_arrow, scan.as_stored)
+        return scan.kept.of_piece(source.path, part, columns, decode)
+
+    def _decoded(
+        self, file: DataFile, piece: int, columns: Sequence[ColumnOfFile]
+    ) -> dict[ColumnOfFile, pa.Array]:
         first, others = columns, list[list[ColumnOfFile]]()
         if self.threads > 1 and not file.decodes_in_threads:
             types = {each: file.type_of(each) for each in columns}

@@ -27,6 +27,7 @@ from acid_platform.layout.names import parse_bucket_file
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.scan.decode import FILE_PLACES, PLACE, ROW_ID_TYPE, FileRead, Predicate, Work
 from acid_platform.scan.deletes import NO_DELETES, DeletedRows, DeleteKeys
+from acid_platform.scan.kept_columns import ScanColumns
 from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile, open_source
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
@@ -147,6 +148,8 @@ class ArrowScan:
     """Keep what the files store and Spark can't show: timestamps keep their nanoseconds, and days
     before 15 October 1582 are not converted to the Gregorian calendar. The schema of a batch tells
     the unit of its timestamps. For comparing files."""
+    kept: ScanColumns | None = None
+    """Where decoded columns are looked for, and kept."""
 
     @property
     def schema(self) -> pa.Schema:

@@ -3,8 +3,9 @@
 The rows and the texts come from DuckDB's extensions, in an environment of their own (build/tpc);
 the answers from Spark over the same Parquet files, once for each scale. A query is right if it has
 Spark's names, types and rows. Beside it stand the seconds of DuckDB and of Spark on the Parquet
-files, and those of Spark on our tables with `--spark 1`. `--rounds` repeats each query by turns and
-takes the median. A plan with more cross products than DuckDB's own of the same query is told.
+files, and those of Spark on our tables with `--spark 1`. `local again` finds the columns that the
+run before it has kept. `--rounds` repeats each query by turns and takes the median. A plan with
+more cross products than DuckDB's own of the same query is told.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from acid_platform import AcidError, NeedsSpark, Warehouse
 from acid_platform.engine.interface import Result
 from acid_platform.engine.local.run_query import LocalResult
 from acid_platform.predicates.grammar import SparkSql
+from acid_platform.scan.kept_columns import KEPT
 from benchmarks.results import options, saved, show
 from benchmarks.tpc.answers import Answer, answers, fetch, load
 
@@ -87,7 +89,12 @@ def measured(warehouse: Warehouse, folder: Path, answer: Answer, given: Any) -> 
         assert isinstance(found, Result)
         found.to_arrow()
 
-    row["local"] = timed(lambda: ours("local"), given.rounds)
+    def first() -> None:
+        KEPT.close()
+        ours("local")
+
+    row["local"] = timed(first, given.rounds)
+    row["local again"] = timed(lambda: ours("local"), given.rounds)
     if given.spark:
         row["ours in spark"] = timed(lambda: ours("spark"), given.rounds)
     return row
@@ -104,7 +111,7 @@ def main() -> int:
         for answer in answers(folder, warehouse.spark, tuple(given.only)):
             warehouse.sql(f"USE {answer.benchmark}")
             rows.append(measured(warehouse, folder, answer, given))
-    told = ("query", "state", "local", "duckdb", "spark", "ours in spark", "cross products")
+    told = ("query", "state", "local", "local again", "duckdb", "spark", "ours in spark")
     show(
         f"TPC at scale {given.scale}, loaded in {loaded} s",
         told,

@@ -11,7 +11,6 @@ not go into whole numbers.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -62,6 +61,7 @@ from acid_platform.errors import (
 from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, LOCAL_ZONE, Column, HiveType, of_value
 from acid_platform.predicates.arrow_predicates import predicate_or_none
+from acid_platform.scan.kept_columns import columns_to_keep, usable_memory
 from acid_platform.scan.scans import ArrowScan, Scan
 from acid_platform.values.arrow_types import arrow_type, from_numpy
 from acid_platform.values.row_streams import ArrowLender, table_of_parts
@@ -73,7 +73,8 @@ if TYPE_CHECKING:
 class QuerySource(ArrowLender, ArrowScanSource):
     """What a query reads of a table; of `places` only these rows (see ArrowScan).
 
-    `most`: how many rows of the first ones are enough. DuckDB asks a Source how many rows it may
+    `most`: how many rows of the first ones are enough. `keep`: whether the next query shall find
+    the columns decoded, see scan/kept_columns.py. DuckDB asks a Source how many rows it may
     have, without which it guesses an order of joins, and for the columns that it needs.
     """
 
@@ -82,13 +83,16 @@ class QuerySource(ArrowLender, ArrowScanSource):
         read: TableRead | ChangeRead,
         places: np.ndarray | None = None,
         most: int | None = None,
+        keep: bool = False,
     ) -> None:
         super().__init__(read)
         self.columns = columns_of(read)
         self.scan: ArrowScan | ChangeScan = (
             read.scan.wanting([column.name for column in self.columns])
             if isinstance(read, ChangeRead)
-            else replace(arrow_scan_of(read), places=places)
+            else replace(
+                arrow_scan_of(read), places=places, kept=columns_to_keep() if keep else None
+            )
         )
         self._most = most
         self._still_open = read.scan.still_open
@@ -210,8 +214,7 @@ def connect() -> duckdb.DuckDBPyConnection:
 
 def new_database() -> duckdb.DuckDBPyConnection:
     """An empty database in memory, which can read no file and no variable of this process."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # psutil is slow to import
-    limit = int(min(MOST_BYTES, memory * MEMORY_SHARE))
+    limit = int(min(MOST_BYTES, usable_memory() * MEMORY_SHARE))
     return in_memory(memory_limit=f"{limit >> 20}MB")
 
 
@@ -263,7 +266,7 @@ def with_views(tables: Mapping[str, Scan]) -> duckdb.DuckDBPyConnection:
     for number, (name, scan) in enumerate(tables.items()):
         database, _, table = name.partition(".")
         source = f"acid_{number}"
-        connection.register(source, QuerySource(TableRead(scan)))
+        connection.register(source, QuerySource(TableRead(scan), keep=True))
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(database)}")
         connection.execute(
             f"CREATE VIEW {identifier(database)}.{identifier(table)} AS SELECT * FROM {source}"

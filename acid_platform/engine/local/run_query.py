@@ -245,14 +245,16 @@ class _FirstRows:
             return None
         row_id = read.row_id and ROW_ID_COLUMN in top.reads
         first = replace(read, columns=early, row_id=row_id, place=True)
-        return cls(top, {top.stored: partial(QuerySource, first)}, read)
+        return cls(top, {top.stored: partial(QuerySource, first, keep=True)}, read)
 
     def late(self) -> dict[str, Callable[[], QuerySource]]:
         """The rows that come first, with all columns."""
         with reading(self.early, self.top.places) as connection:
             places = values_of(connection.sql(self.top.places).to_arrow_table().column(0))
         return {
-            self.top.stored: partial(QuerySource, replace(self.read, where=None), np.sort(places))
+            self.top.stored: partial(
+                QuerySource, replace(self.read, where=None), np.sort(places), keep=True
+            )
         }
 
 
@@ -306,7 +308,7 @@ def query(
             return query(text, sources, session, reason, named, True)
 
     opened = {
-        name: partial(QuerySource, sources[placeholder])
+        name: partial(QuerySource, sources[placeholder], keep=True)
         for name, placeholder in translated.opened.items()
     }
     block, first = translated.block, None

@@ -1,0 +1,136 @@
+"""Decoded columns of local files, kept in this process's memory for the next query (P79).
+
+No writer changes a committed file, so its columns need not be decoded twice. A file is known by its
+inode, size and time of change: one that was replaced by another of its name is decoded anew.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from acid_platform.base.first_use import PerProcess
+from acid_platform.errors import InvalidDefinition
+from acid_platform.formats.data_file import ColumnOfFile
+
+SETTING = "ACID_KEPT_MEMORY"
+MOST_BYTES = 512 << 20
+MEMORY_SHARE = 8
+"""One part of so many of the machine's memory is kept at most."""
+
+Columns: TypeAlias = dict[ColumnOfFile, pa.Array]
+
+
+class KeptColumns:
+    """Columns of pieces of files, at most `most_bytes` bytes of them. Thread-safe.
+
+    What a scan has used makes no room for other columns of the same scan: of a table that is larger
+    than the memory, each query finds what the first one has kept.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._kept: OrderedDict[Hashable, tuple[pa.Array, int, object]] = OrderedDict()
+        self._bytes = 0
+        self._guard = threading.Lock()
+
+    @property
+    def size(self) -> int:
+        """The bytes that are kept."""
+        return self._bytes
+
+    def get(self, key: Hashable, scan: object) -> pa.Array | None:
+        """The column, if it is kept, which `scan` uses."""
+        with self._guard:
+            if key not in self._kept:
+                return None
+            array, size, _ = self._kept.pop(key)
+            self._kept[key] = array, size, scan
+            return array
+
+    def put(self, key: Hashable, array: pa.Array, scan: object) -> None:
+        """Keeps a column that `scan` has decoded, if there is room."""
+        size = array.get_total_buffer_size()
+        with self._guard:
+            if key in self._kept or size > self._most:
+                return
+            while self._bytes + size > self._most:
+                oldest, (_, freed, user) = next(iter(self._kept.items()))
+                if user is scan:
+                    return
+                del self._kept[oldest]
+                self._bytes -= freed
+            self._kept[key] = array, size, scan
+            self._bytes += size
+
+    def close(self) -> None:
+        """Keeps nothing any more."""
+        with self._guard:
+            self._kept.clear()
+            self._bytes = 0
+
+
+class ScanColumns:
+    """The columns of one scan, which are looked for among those that are kept."""
+
+    def __init__(self, kept: KeptColumns) -> None:
+        self._kept = kept
+
+    def of_piece(
+        self,
+        path: str,
+        piece: Hashable,
+        names: Sequence[ColumnOfFile],
+        decode: Callable[[Sequence[ColumnOfFile]], Columns],
+    ) -> Columns:
+        """These columns of a piece of the local file at `path`: those that are kept, and of the
+        others what `decode` makes. Raises what `decode` raises, FileNotFoundError."""
+        status = os.stat(path)
+        file = (path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, piece)
+        found: Columns = {}
+        for name in names:
+            if (array := self._kept.get((*file, name), self)) is not None:
+                found[name] = array
+        if missing := [name for name in names if name not in found]:
+            decoded = decode(missing)
+            found |= decoded
+            for name, array in decoded.items():
+                self._kept.put((*file, name), array, self)
+        return found
+
+
+def memory_to_keep() -> int:
+    """Bytes for kept columns, as the environment says (`ACID_KEPT_MEMORY=2g`; 0: nothing is kept),
+    or an eighth of the machine's memory, at most 512 MiB. Raises InvalidDefinition."""
+    text = os.environ.get(SETTING, "").strip()
+    if not text:
+        return min(MOST_BYTES, usable_memory() // MEMORY_SHARE)
+    match = re.fullmatch(r"(\d{1,9})([kmg]?)b?", text.lower())
+    if match is None:
+        raise InvalidDefinition(f"{SETTING}={text} is no number of bytes such as 512m, 2g or 0")
+    return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2]]
+
+
+def usable_memory() -> int:
+    """The bytes of memory that this process may have: the machine's, or its container's."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # psutil is slow to import
+    for limit in ("memory.max", "memory/memory.limit_in_bytes"):
+        path = Path("/sys/fs/cgroup", limit)
+        if path.is_file() and (text := path.read_text().strip()).isdecimal():
+            memory = min(memory, int(text))
+    return memory
+
+
+KEPT: PerProcess[KeptColumns] = PerProcess(lambda: KeptColumns(memory_to_keep()))
+
+
+def columns_to_keep() -> ScanColumns:
+    """For a scan whose columns the next one shall find decoded. Raises InvalidDefinition."""
+    return ScanColumns(KEPT.get())
