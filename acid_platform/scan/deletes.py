@@ -60,7 +60,11 @@ class DeleteKeys:
 
         `number` None: the file may hold rows of any bucket.
         """
-        first, last = np.searchsorted(self.write_ids, [low, high + 1])
+        ids = self.write_ids
+        # Most files of a table with many small ones are newer than what deletes were of.
+        if not len(ids) or high < ids[0] or low > ids[-1]:
+            return False
+        first, last = np.searchsorted(ids, [low, high + 1])
         if first == last:
             return False
         if number is None:
