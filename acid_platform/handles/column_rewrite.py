@@ -9,11 +9,12 @@ An insert-only table becomes one with full ACID in the same manner. Its rows get
 the old files can't stay: rows of them would have other ids for each reader.
 
 A partition that gets other values goes the same way: its rows move in one commit, then the empty
-partition goes.
+partition goes. So does a table that is made anew, with the rows and columns of a query.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from acid_platform.compaction.execution import (
@@ -39,7 +40,7 @@ from acid_platform.errors import (
 )
 from acid_platform.handles.past_rows import overwrite_with
 from acid_platform.handles.row_statements import RowStatement, require_writable
-from acid_platform.handles.transaction import autocommit
+from acid_platform.handles.transaction import Transaction, autocommit
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.formats import FileFormat, is_insert_only
@@ -49,15 +50,18 @@ from acid_platform.layout.table_properties import (
     FILE_FORMAT,
     NULL_TEXT,
     TRANSACTIONAL_KIND,
+    check_change,
 )
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import LockRequest, TableRecord
 from acid_platform.scan.open import TableLayout, open_scan, select_entities
 from acid_platform.scan.scans import ArrowScan
-from acid_platform.tables.declaration import Changing, ColumnChange
+from acid_platform.tables.declaration import Changing, ColumnChange, Declaration
 from acid_platform.tables.record_layout import all_columns_of, columns_of_record
+from acid_platform.tables.table_constraints import declared_constraints
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.concurrency import LockType, Statement
+from acid_platform.values.rows import Rows
 from acid_platform.write.publishing import write_truncation
 
 
@@ -66,8 +70,14 @@ def rewrite(warehouse: Warehouse, statement: RowStatement[int]) -> int:
 
     Raises what it raises, and LockTimeout.
     """
-    lock = LockRequest(statement.table, LockType.EXCLUSIVE, RowOperation.OVERWRITE)
-    return autocommit(warehouse, statement.table, lambda txn: txn.run(statement), [lock])
+    return remade(warehouse, statement.table, lambda txn: txn.run(statement))
+
+
+def remade(warehouse: Warehouse, table: str, statement: Callable[[Transaction], int]) -> int:
+    """Runs what writes all files of a table again, while nobody else writes it and readers see it
+    as it was. Raises what it raises, and LockTimeout."""
+    lock = LockRequest(table, LockType.EXCLUSIVE, RowOperation.OVERWRITE)
+    return autocommit(warehouse, table, statement, [lock])
 
 
 def require_all_visible(work: TransactionWork, record: TableRecord) -> None:
@@ -264,6 +274,64 @@ def _refuse_other_names(work: TransactionWork, record: TableRecord) -> None:
                     f"{listing.location}/{file.path} is not named like a file of ours: compact"
                     f" {record.name} ('major'), and repeat this when the Cleaner has removed it"
                 )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReplaceTable(RowStatement[int]):
+    """Makes the table anew with these rows and their columns; returns how many. Run by `remade`.
+
+    `declared`: what is asked for. Properties, constraints and comments of columns stay as far as it
+    does not state others. Raises InvalidDefinition for other partition columns, buckets or formats,
+    and for a constraint of a column that goes; SnapshotOutdated, and what an insert raises.
+    """
+
+    rows: Rows
+    declared: Declaration
+
+    def run(self, work: TransactionWork, record: TableRecord) -> int:
+        after = self._after(record)
+        require_writable(after)
+        require_all_visible(work, record)
+        partitions = sorted(work.view.layout(record).partitions) if record.partitioned else [""]
+        written = work.write(
+            after, lambda engine, target: engine.overwrite(self.rows, target, {}, partitions)
+        )
+        count = work.report(after, RowOperation.UPDATE, written, overwrite=True)
+        work.redeclare(record, after, rows=True)
+        work.count(record.name, overwritten=count)
+        return count
+
+    def _after(self, record: TableRecord) -> TableRecord:
+        wanted, name = self.declared.record(record.name, record.location), record.name
+        for what, own, other in (
+            ("PARTITIONED BY", record.partition_columns, wanted.partition_columns),
+            ("CLUSTERED BY", _buckets(record), _buckets(wanted)),
+        ):
+            if own != other:
+                raise InvalidDefinition(
+                    f"{name} has {what} {_listed(own)}, and would have {_listed(other)}; that stays"
+                    f" as long as a table: say it again, or DROP TABLE {name} first"
+                )
+        check_change(name, record.properties, wanted.properties)
+        names = dict((*wanted.columns, *wanted.partition_columns))
+        comments = {each: text for each, text in record.comments.items() if each in names}
+        after = replace(
+            record,
+            columns=wanted.columns,
+            properties={**record.properties, **wanted.properties},
+            comments={**comments, **wanted.comments},
+        )
+        ColumnChange(record, after, ())
+        constraints = declared_constraints(name, *columns_of_record(after), record.constraints)
+        return replace(after, constraints=constraints)
+
+
+def _buckets(record: TableRecord) -> list[tuple[str, str]]:
+    return [(name, f"INTO {record.bucket_count} BUCKETS") for name in record.bucket_columns]
+
+
+def _listed(pairs: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(map(" ".join, pairs)) or "nothing"
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,11 +108,17 @@ class TransactionWork:
         self._added_columns.setdefault(record.name, []).extend(new)
         self.view.declare(wide)
 
-    def redeclare(self, before: TableRecord, after: TableRecord) -> None:
-        """The commit declares the table so, for the files that were reported, which are all."""
+    def redeclare(self, before: TableRecord, after: TableRecord, rows: bool = False) -> None:
+        """The commit declares the table so, for the files that were reported, which are all;
+        `rows`: they have other rows, too."""
         self._rewritten.append(
             RewrittenTable(
-                before.name, before.version, after.columns, after.comments, dict(after.properties)
+                before.name,
+                before.version,
+                after.columns,
+                after.comments,
+                dict(after.properties),
+                rows,
             )
         )
 

@@ -296,7 +296,7 @@ class RewrittenTable:
     """What a table is from a commit on, which has written all its files again.
 
     `version`: of the declaration with which it has read them. `comments`: of all columns that have
-    one.
+    one. `rows`: whether the files have other rows, too.
     """
 
     table: str
@@ -304,6 +304,7 @@ class RewrittenTable:
     columns: tuple[tuple[str, str], ...]
     comments: dict[str, str]
     properties: dict[str, str]
+    rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

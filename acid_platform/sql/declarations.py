@@ -199,9 +199,11 @@ def _declared(what: str, tree: exp.Create, name: str) -> CreateTable:
 
 
 def _table(tree: exp.Create, name: str, defining: Query | None, like: bool) -> CreateTable:
-    if tree.args.get("replace"):
+    or_replace = bool(tree.args.get("replace"))
+    if or_replace and (defining is None or tree.args.get("exists")):
         raise UnsupportedStatement(
-            "CREATE OR REPLACE TABLE is not supported; use DROP TABLE, or INSERT OVERWRITE"
+            "CREATE OR REPLACE TABLE needs a query, and takes no IF NOT EXISTS: CREATE OR REPLACE"
+            f" TABLE {name} AS SELECT …"
         )
     what = "CREATE TABLE … LIKE" if like else "CREATE TABLE"
     declared = _declared(what, tree, name)
@@ -216,7 +218,7 @@ def _table(tree: exp.Create, name: str, defining: Query | None, like: bool) -> C
     files = _row_format(what, tree, _OWN_DELIMITERS)
     stored = {FILE_FORMAT.name: files.stored} if files.stored not in ("", "orc") else {}
     properties = {**stored, **files.options, **declared.properties}
-    return replace(declared, properties=properties, query=defining)
+    return replace(declared, properties=properties, query=defining, or_replace=or_replace)
 
 
 def _external(tree: exp.Create, name: str, comments: Mapping[str, str]) -> CreateTable:

@@ -34,7 +34,7 @@ _MERGE = "write MERGE INTO t USING … s ON t.id = s.id WHEN MATCHED … WHEN NO
 ADVICE: tuple[tuple[str, str], ...] = (
     (r"(?:grant|revoke) ", _RIGHTS),
     (r"(?:create|drop|set|show) (?:current )?roles?\b", _RIGHTS),
-    (r"show (?:grant|principals)\b", _RIGHTS),
+    (r"show (?:grants?|principals)\b", _RIGHTS),
     (r"(?:un)?lock ", "each statement locks what it needs; START TRANSACTION keeps its locks"),
     (r"export ", "copy the rows by CREATE TABLE … LOCATION '…' AS SELECT"),
     (r"import ", "wh.adopt_table('db.t', location) takes over a directory of Hive's files"),
@@ -58,7 +58,6 @@ ADVICE: tuple[tuple[str, str], ...] = (
         r"create (?:or replace )?table \S+ (?:shallow |deep )?clone\b",
         "write CREATE TABLE … AS SELECT * FROM …; a tag keeps a snapshot without a copy",
     ),
-    (r"create or replace table\b", "use DROP TABLE and CREATE TABLE, or INSERT OVERWRITE"),
     (r"create temporary external table\b", "leave one of both words out"),
     (r"create [^']*table [^']* skewed by\b", "leave SKEWED BY out"),
     (
@@ -161,7 +160,7 @@ def _name(plain: str, words: Sequence[str]) -> str:
         return f"ALTER TABLE … {action[1].upper()}" if action else "ALTER TABLE"
     count = 1
     if len(words) > 1 and words[0] in _TWO_WORDS:
-        count = 3 if words[1] in _ADJECTIVES else 2
+        count = 4 if words[1] == "OR" else 3 if words[1] in _ADJECTIVES else 2
     return " ".join(words[:count]) or repr(plain)
 
 

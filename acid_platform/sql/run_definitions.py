@@ -16,6 +16,7 @@ from acid_platform.errors import (
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.table_properties import CODEC, LAYOUT, TRANSACTIONAL_KIND, registered
+from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.operations.tables import (
     AlterDatabase,
     DeclareView,
@@ -42,10 +43,12 @@ from acid_platform.sql.statements import (
     CreateView,
 )
 from acid_platform.sql.text import Query
+from acid_platform.tables.declaration import Declaration
 
 if TYPE_CHECKING:
     from acid_platform.engine.interface import Result
     from acid_platform.handles.table import Table
+    from acid_platform.handles.transaction import Transaction
 
 
 DEFINITIONS = Commands(alone=True)
@@ -327,10 +330,53 @@ def _create_from_query(run: CommandRun, declared: CreateTable, query: Query) -> 
     """Creates the table empty, then inserts its rows at once; if that fails, drops the table."""
     warehouse, full = run.warehouse, run.catalog.full(declared.name)
     if full in warehouse.tables():
+        if declared.or_replace:
+            return _replace_from_query(run, declared, query)
         if declared.if_not_exists:
             return None
         raise TableExists(f"table {full} already exists; use IF NOT EXISTS, or another name")
     result = _rows_of(run, query)
+    table = _made(run, replace(_with_columns_of(full, declared, result), if_not_exists=False))
+    try:
+        rows = table.insert(result)
+    except BaseException:
+        run.metastore.drop(table.name, unwritten=True)
+        raise
+    return Done.changed("CREATE TABLE", rows)
+
+
+def _replace_from_query(run: CommandRun, declared: CreateTable, query: Query) -> Done:
+    """Gives the table the columns and rows of the query in one commit; its history stays."""
+    from acid_platform.handles.column_rewrite import ReplaceTable, remade
+
+    warehouse, own, full = run.warehouse, run.catalog, run.catalog.full(declared.name)
+    if declared.location is not None:
+        raise UnsupportedStatement(
+            f"CREATE OR REPLACE TABLE {full} with LOCATION: the table stays where it is; leave that"
+            " part out"
+        )
+
+    def replaced(txn: Transaction) -> int:
+        temporary = own.temporary
+        then = Catalog(run.metastore, own.current_database, txn.view, temporary=temporary)
+        with txn.writing():
+            rows = run_queries.run(warehouse, then, query)
+            shape = _with_columns_of(full, declared, rows)
+            asked = Declaration.of(
+                full,
+                parse_columns(shape.columns),
+                shape.keys,
+                shape.clustered_by,
+                shape.properties,
+                comments=shape.comments,
+            )
+            return txn.run(ReplaceTable(full, rows, asked))
+
+    return Done.changed("CREATE TABLE", remade(warehouse, full, replaced))
+
+
+def _with_columns_of(full: str, declared: CreateTable, result: Result) -> CreateTable:
+    """The declaration with the columns of a query. Raises InvalidDefinition."""
     by_name = {column.name: column for column in result.declared()}
     if len(by_name) < len(result.columns):
         raise InvalidDefinition(
@@ -345,13 +391,7 @@ def _create_from_query(run: CommandRun, declared: CreateTable, query: Query) -> 
     if not by_name:
         raise InvalidDefinition(f"{full}: every column of the query is a partition column")
     columns = _listed([(column.name, str(column.type)) for column in by_name.values()])
-    table = _made(run, replace(declared, columns=columns, keys=tuple(keys), if_not_exists=False))
-    try:
-        rows = table.insert(result)
-    except BaseException:
-        run.metastore.drop(table.name, unwritten=True)
-        raise
-    return Done.changed("CREATE TABLE", rows)
+    return replace(declared, columns=columns, keys=tuple(keys))
 
 
 def _rows_of(run: CommandRun, query: Query) -> Result:

@@ -427,6 +427,7 @@ class CreateTable:
     constraints: tuple[Constraint, ...] = ()
     temporary: bool = False
     """Only this session sees it, until it ends."""
+    or_replace: bool = False
     external: RowFormat | None = None
     """How the files of an external table are stored; None for a table of the warehouse."""
 

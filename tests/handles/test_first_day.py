@@ -56,7 +56,7 @@ NEXT_STEPS: dict[str, tuple[Callable[[Warehouse, Table], object], str]] = {
         lambda wh, _: wh.sql("CREATE TABLE shop.b SHALLOW CLONE shop.orders"),
         "AS SELECT * FROM",
     ),
-    "or replace": (lambda wh, _: wh.sql("CREATE OR REPLACE TABLE a (i int)"), "INSERT OVERWRITE"),
+    "or replace": (lambda wh, _: wh.sql("CREATE OR REPLACE TABLE a (i int)"), "AS SELECT"),
     "beyond float": (lambda _, t: t.update({"f": "1e300D"}), "beyond float"),
 }
 

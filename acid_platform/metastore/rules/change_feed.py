@@ -182,6 +182,14 @@ def _require_unended(table: TableState, pin: Pin, since: AsOf | None) -> None:
 def _require_columns(table: TableState, before: Pin, after: Pin, since: AsOf) -> None:
     """Raises as `_other_columns` if changed rows had a column that the last declaration lacks."""
     last = record_at(table, after)
+    for commit in table.commits:
+        remade = commit.write_id == last.rewritten and commit.changes_rows
+        if remade and before.moment < commit.moment <= after.moment:
+            reason = (
+                f"{last.name} was made anew at {utc_text(commit.at)}, with other columns than its"
+                " rows of before had"
+            )
+            raise _other_columns(reason, "then, and since then", last.name, since)
     names = [column for column, _ in last.columns]
     for earlier in table.earlier:
         record = earlier.record

@@ -104,6 +104,9 @@ class CheckedCommit:
     altered: tuple[TableRecord, ...] = ()
     """Tables that get columns."""
     rewritten: tuple[TableRecord, ...] = ()
+    """Tables all of whose files were written again."""
+    rewrote: tuple[int, ...] = ()
+    """Those among them that keep their rows, by id."""
     looked: Looked | None = None
 
 
@@ -113,12 +116,15 @@ def _checked(turn: Turn, txn: Txn, contents: ops.CommitContents) -> CheckedCommi
     components, reported = _touched(state, txn, contents.writes)
     changed = _changed(state, txn, contents.changed)
     wider = [widened(state, txn, name, columns) for name, columns in contents.columns.items()]
+    rewritten = [_rewritten(state, txn, table) for table in contents.rewritten]
+    same_rows = zip(rewritten, contents.rewritten, strict=True)
     checked = CheckedCommit(
         components,
         reported,
         changed,
         altered=tuple(record for record in wider if record is not None),
-        rewritten=tuple(_rewritten(state, txn, table) for table in contents.rewritten),
+        rewritten=tuple(rewritten),
+        rewrote=tuple(record.table_id for record, stated in same_rows if not stated.rows),
         cursors=change_feed.moved_cursors(state, txn, contents.cursors),
         sinks=change_feed.advanced_sinks(turn, txn, contents.sinks),
         looked=_looked(state, txn, contents),
@@ -167,7 +173,7 @@ def finish(turn: Turn, txn: Txn, checked: CheckedCommit) -> int:
             written=tuple(_history_row(turn, txn, *each) for each in checked.reported),
             cursors=checked.cursors,
             sinks=checked.sinks,
-            rewrote=tuple(record.table_id for record in checked.rewritten),
+            rewrote=checked.rewrote,
             looked=looked,
         )
     )
@@ -318,12 +324,13 @@ def _rewritten(state: State, txn: Txn, rewritten: RewrittenTable) -> TableRecord
         raise DeclarationChanged(
             f"{record.name} was altered while transaction {txn.txn_id} wrote its files again"
         )
+    if not rewritten.rows or record.columns != rewritten.columns:  # changes lead over other rows
+        record = replace(record, rewritten=state.tables[record.table_id].by_txn[txn.txn_id])
     record = replace(
         record,
         columns=rewritten.columns,
         comments=rewritten.comments,
         properties=rewritten.properties,
-        rewritten=state.tables[record.table_id].by_txn[txn.txn_id],
     )
     check_columns(record.name, record)
     check_comments(record)
