@@ -315,6 +315,12 @@ REFUSED = tuple(
             "column",
             "a text in backticks is a name, not a pattern",
         ),
+        (
+            "spark.sql.sources.partitionOverwriteMode",
+            _X,
+            "DYNAMIC",
+            "INSERT OVERWRITE replaces the partitions that its rows have",
+        ),
         ("hive.typecheck.on.insert", _B, "true", "a value is stored unchanged or not at all"),
     )
 )

@@ -43,7 +43,8 @@ class Catalog:
     """The tables and views for one statement; each is looked up once.
 
     Their declarations are those of `snapshot`; None: the current ones. `tables` are full names that
-    are not views. `temporary` are the session's own tables, which hide others of their names.
+    are not views. `temporary` are the session's own tables, which hide others of their names, and
+    its views, by names of no database: queries have them expanded (see `temporary_views`).
     """
 
     def __init__(
@@ -70,6 +71,10 @@ class Catalog:
         return self._declared.in_force
 
     def full(self, name: str) -> str:
+        return name.lower() if name.lower() in self.temporary else self.stored(name)
+
+    def stored(self, name: str) -> str:
+        """The full name of what is declared, or is to be, whatever temporary view has the name."""
         return (name if "." in name else f"{self.current_database}.{name}").lower()
 
     @cached_property
@@ -92,7 +97,7 @@ class Catalog:
 
     def all_tables(self, names: Iterable[str]) -> bool:
         """Whether none of the full names can be that of a view."""
-        return all(name in self._tables and name not in self.temporary for name in names)
+        return all(map(self._is_table, names))
 
     def tables_behind(self, full: str) -> frozenset[str] | None:
         """The tables that a view reads, through other views too; none for an external table, and
@@ -109,13 +114,14 @@ class Catalog:
         return frozenset(tables)
 
     def view(self, full: str) -> ViewRecord | None:
-        return None if full in self._tables else self.views.get(full)
+        return None if self._is_table(full) else self.views.get(full)
 
     def external(self, full: str) -> ViewRecord | None:
-        """The external table of this name, None for any other name."""
-        if full in self.temporary:
-            return self.temporary[full]
-        return None if full in self._tables else self.externals.get(full)
+        """The external or temporary table of this name, None for any other name."""
+        return None if self._is_table(full) else self.externals.get(full)
+
+    def _is_table(self, full: str) -> bool:
+        return full in self._tables and full not in self.temporary
 
     def view_query(self, full: str) -> Query | None:
         """The query of a view over the present tables; None for any other name.
@@ -215,7 +221,7 @@ class Catalog:
             raise UnsupportedStatement(
                 f"{full} can't be changed as of {as_of}; ALTER TABLE … ROLLBACK TO undoes changes"
             )
-        if full in self.temporary:
+        if full in self.temporary and full in self.externals:
             raise UnsupportedStatement(
                 f"{full} is a temporary table, which only INSERT and TRUNCATE change; CREATE TABLE"
                 " makes one that every statement changes"

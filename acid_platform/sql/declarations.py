@@ -59,7 +59,7 @@ def parse_create(text: str) -> CreateTable | CreateView | None:
             break
         declaration += " AS "
     defining = None if parts.ended else query(selected(parts.rest()))
-    if any(word(parts.tokens, number) == "VIEW" for number in (1, 2, 3)):
+    if any(word(parts.tokens, number) == "VIEW" for number in range(1, 5)):
         if defining is None:
             raise InvalidExpression("CREATE VIEW … AS needs a SELECT")
         declaration += " AS SELECT 1"
@@ -160,7 +160,7 @@ _CLAUSES: Mapping[str, tuple[type[exp.Expr], ...]] = MappingProxyType(
             *(*_PLACED, *_FILES, exp.PartitionedByProperty),
             *(exp.ExternalProperty, exp.RowFormatSerdeProperty),
         ),
-        "CREATE VIEW": (exp.SchemaCommentProperty,),
+        "CREATE VIEW": (exp.SchemaCommentProperty, exp.TemporaryProperty),
     }
 )
 """What may stand behind the columns, beside TBLPROPERTIES."""
@@ -260,6 +260,12 @@ def _row_format(
 
 
 def _view(tree: exp.Create, name: str, defining: Query, comments: Mapping[str, str]) -> CreateView:
+    temporary = any(isinstance(clause, exp.TemporaryProperty) for clause in _properties(tree))
+    if temporary and "." in name:
+        raise InvalidDefinition(
+            f"CREATE TEMPORARY VIEW {name}: the name of a temporary view is of no database; write"
+            f" {name.rpartition('.')[2]}"
+        )
     return CreateView(
         name,
         defining,
@@ -268,6 +274,7 @@ def _view(tree: exp.Create, name: str, defining: Query, comments: Mapping[str, s
         bool(tree.args.get("replace")),
         _declared("CREATE VIEW", tree, name).properties,
         comments,
+        temporary,
     )
 
 

@@ -41,7 +41,6 @@ from acid_platform.sql.text import (
 )
 
 _NOT_WITH_INSERT = {
-    "BY NAME": "name the columns: INSERT INTO t (b, a) SELECT …",
     "REPLACE": "DELETE the rows that go in the same transaction, or use INSERT OVERWRITE",
 }
 
@@ -96,8 +95,11 @@ def _insert(parts: Parts, before: str, selects: bool = False) -> Insert:
         if parts.comes(*clause.split()):
             raise UnsupportedStatement(f"{what} with {clause} is not supported; {instead}")
     columns: tuple[str, ...] = ()
+    by_name = parts.skip("BY", "NAME")
+    if by_name and parts.comes("VALUES"):
+        raise InvalidExpression(f"{what} into {table} BY NAME needs a query, which names columns")
     inside = Parts(parts.text, parts.tokens, parts.at + 1)
-    if parts.comes("(") and not is_query(inside):
+    if parts.comes("(") and not is_query(inside) and not by_name:
         columns = tuple(only_name(token) for token in parts.in_parentheses())
         if parts.comes("PARTITION"):
             raise InvalidExpression(
@@ -119,7 +121,7 @@ def _insert(parts: Parts, before: str, selects: bool = False) -> Insert:
         raise InvalidExpression(f"{what} into {table} needs VALUES or a SELECT")
     else:
         source = query(before + selected(parts.rest()))
-    return Insert(table, source, columns, spec, overwrite, if_not_exists)
+    return Insert(table, source, columns, spec, overwrite, if_not_exists, by_name)
 
 
 def _own_from(parts: Parts) -> Token | None:

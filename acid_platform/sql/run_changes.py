@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -26,7 +26,7 @@ from acid_platform.handles.row_statements import (
 from acid_platform.handles.transaction import Transaction
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.sql_text import quoted
-from acid_platform.layout.types import HiveType, require_columns
+from acid_platform.layout.types import HiveType, matched_columns, require_columns
 from acid_platform.metastore.records import TableRecord
 from acid_platform.predicates.grammar import CALLED
 from acid_platform.sql import run_queries
@@ -273,12 +273,16 @@ def inserted_rows(
     warehouse: Warehouse, catalog: Catalog, statement: Insert, record: TableRecord
 ) -> tuple[dict[str, str | None], Result]:
     """The fixed partition values and the rows of an INSERT. Raises WrongType, NoSuchPartition."""
+    source, by_name = statement.source, statement.by_name
     fixed, names = _target_columns(statement, record)
-    source = statement.source
     if isinstance(source, ValuesRows):
         kinds = _kinds(record)
         source = _values(source, [(name, kinds.get(name, "string")) for name in names], record)
-    result = run_queries.run(warehouse, catalog, source, named=False)
+    result = run_queries.run(warehouse, catalog, source, named=by_name)
+    if by_name:
+        named = tuple(name.lower() for name in result.columns)
+        matched_columns(named, all_columns_of(record), record.name)
+        fixed, names = _target_columns(replace(statement, columns=named), record)
     if len(result.columns) != len(names):
         raise WrongType(
             f"INSERT into {record.name}: the query has {len(result.columns)} columns, and"

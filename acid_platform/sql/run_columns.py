@@ -27,7 +27,16 @@ from acid_platform.sql.column_lists import (
     partition_specs,
     whole_name,
 )
-from acid_platform.sql.statements import ALTER, NAMES, ONE, TABLE, TEXT, CommandRun, Commands
+from acid_platform.sql.statements import (
+    ALTER,
+    COMMENTED,
+    NAMES,
+    ONE,
+    TABLE,
+    TEXT,
+    CommandRun,
+    Commands,
+)
 from acid_platform.sql.text import tokens_of
 from acid_platform.tables.declaration import (
     Changing,
@@ -241,7 +250,8 @@ def _explain_change(
 
 @COLUMNS(
     "ALTER TABLE CHANGE",
-    rf"{ALTER} change (?:column )?(?P<old>{ONE}) (?P<column>{ONE} .+?)"
+    rf"{ALTER} change (?!(?:column )?{ONE} comment {TEXT}$)(?:column )?(?P<old>{ONE})"
+    rf" (?P<column>{ONE} .+?)"
     rf"(?: {_PLACE})?{_PARTITIONS_TOO}",
     _explain_change,
 )
@@ -278,13 +288,18 @@ def replace_columns(columns: str) -> Changing:
 
 @_changing(
     "ALTER TABLE ALTER COLUMN",
-    rf"{ALTER} alter (?:column )?(?P<old>{ONE})"
+    rf"{ALTER} (?:alter|change(?=.* comment {TEXT}$)) (?:column )?(?P<old>{ONE})"
     rf" (?:(?:set data )?type (?P<type>.+)|comment (?P<comment>{TEXT})|{_PLACE})",
 )
 def alter_column(
     old: str, type: str = "", comment: str | None = None, after: str | None = None
 ) -> Changing:
     return typed(old, type) if type else altered(old, None, after, comment)
+
+
+@_changing("COMMENT ON COLUMN", rf"comment on column {TABLE}\.(?P<old>{ONE}) is {COMMENTED}")
+def comment_column(old: str, comment: str = "") -> Changing:
+    return altered(old, comment=comment)
 
 
 @COLUMNS(

@@ -15,7 +15,13 @@ from acid_platform.errors import (
 )
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.sql_text import quoted
-from acid_platform.layout.table_properties import CODEC, LAYOUT, TRANSACTIONAL_KIND, registered
+from acid_platform.layout.table_properties import (
+    CODEC,
+    COMMENT,
+    LAYOUT,
+    TRANSACTIONAL_KIND,
+    registered,
+)
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.operations.tables import (
     AlterDatabase,
@@ -32,6 +38,7 @@ from acid_platform.sql.column_lists import constraint_of
 from acid_platform.sql.sql_session import create_temporary
 from acid_platform.sql.statements import (
     ALTER,
+    COMMENTED,
     LABEL,
     NAME,
     ONE,
@@ -120,7 +127,33 @@ def drop_database(
     metastore.call(RemoveDatabase(database))
 
 
+@DEFINITIONS(
+    "COMMENT ON DATABASE",
+    rf"comment on (?:database|schema|namespace) (?P<database>{ONE}) is {COMMENTED}",
+)
+def comment_database(run: CommandRun, database: str, comment: str = "") -> None:
+    run.catalog.require_database(database)
+    run.metastore.call(AlterDatabase(database, comment=comment))
+
+
 # --- tables ---------------------------------------------------------------------------------------
+
+
+@DEFINITIONS("COMMENT ON TABLE", rf"comment on (?:table|view) {TABLE} is {COMMENTED}")
+def comment_table(run: CommandRun, table: str, comment: str = "") -> None:
+    """Also of a view."""
+    full = run.catalog.full(table)
+    other = run.catalog.views.get(full)
+    if other is None:
+        name = run.catalog.target(table).name
+        run.metastore.alter_table(name, properties={COMMENT: comment or None})
+        return
+    rest = {name: text for name, text in other.properties.items() if name != COMMENT}
+    commented = replace(other, properties={**rest, **({COMMENT: comment} if comment else {})})
+    if full in run.catalog.temporary:
+        run.session.temporary.declared[full] = commented
+    else:
+        run.metastore.call(DeclareView(commented, False, True, read=other.version))
 
 
 @DEFINITIONS("ALTER TABLE ADD CONSTRAINT", rf"{ALTER} add (?P<constraint>constraint {ONE} .+)")
@@ -136,7 +169,7 @@ def drop_constraint(run: CommandRun, table: str, constraint: str) -> None:
 
 @DEFINITIONS("ALTER TABLE RENAME", rf"{ALTER} rename to (?P<to>{NAME})")
 def rename_table(run: CommandRun, table: str, to: str) -> None:
-    run.handle(table).rename(run.catalog.full(to))
+    run.handle(table).rename(run.catalog.stored(to))
 
 
 @DEFINITIONS("ALTER TABLE SET TBLPROPERTIES", rf"{ALTER} set tblproperties ?\((?P<properties>.+)\)")
@@ -197,7 +230,9 @@ def drop_table(run: CommandRun, table: str, if_exists: bool = False) -> None:
 @DEFINITIONS("DROP VIEW", rf"drop view (?P<if_exists>if exists )?{TABLE}(?: purge)?")
 def drop_view(run: CommandRun, table: str, if_exists: bool = False) -> None:
     full = run.catalog.full(table)
-    if full in run.catalog.views:
+    if full in run.catalog.views and full in run.catalog.temporary:
+        run.session.temporary.drop(full)
+    elif full in run.catalog.views:
         run.metastore.call(DropView(full))
     elif full in run.warehouse.tables() or full in run.catalog.externals:
         raise UnsupportedStatement(f"{full} is a table; use DROP TABLE {full}")
@@ -269,7 +304,7 @@ def drop_tag(run: CommandRun, table: str, tag: str, if_exists: bool = False) -> 
 
 
 def create_table(run: CommandRun, declared: CreateTable) -> Done | None:
-    full = run.catalog.full(declared.name)
+    full = run.catalog.stored(declared.name)
     run.catalog.require_database(full.partition(".")[0])
     if declared.temporary:
         shape = _like(run, declared) if declared.like else declared
@@ -288,7 +323,7 @@ def create_table(run: CommandRun, declared: CreateTable) -> Done | None:
 
 def _made(run: CommandRun, declared: CreateTable) -> Table:
     return run.warehouse.create_table(
-        run.catalog.full(declared.name),
+        run.catalog.stored(declared.name),
         declared.columns,
         declared.keys,
         declared.clustered_by,
@@ -328,7 +363,7 @@ def _listed(columns: Sequence[tuple[str, str]]) -> str:
 
 def _create_from_query(run: CommandRun, declared: CreateTable, query: Query) -> Done | None:
     """Creates the table empty, then inserts its rows at once; if that fails, drops the table."""
-    warehouse, full = run.warehouse, run.catalog.full(declared.name)
+    warehouse, full = run.warehouse, run.catalog.stored(declared.name)
     if full in warehouse.tables():
         if declared.or_replace:
             return _replace_from_query(run, declared, query)
@@ -349,7 +384,7 @@ def _replace_from_query(run: CommandRun, declared: CreateTable, query: Query) ->
     """Gives the table the columns and rows of the query in one commit; its history stays."""
     from acid_platform.handles.column_rewrite import ReplaceTable, remade
 
-    warehouse, own, full = run.warehouse, run.catalog, run.catalog.full(declared.name)
+    warehouse, own, full = run.warehouse, run.catalog, run.catalog.stored(declared.name)
     if declared.location is not None:
         raise UnsupportedStatement(
             f"CREATE OR REPLACE TABLE {full} with LOCATION: the table stays where it is; leave that"
@@ -405,12 +440,18 @@ def _rows_of(run: CommandRun, query: Query) -> Result:
 
 
 def create_view(run: CommandRun, declared: CreateView) -> None:
-    full = run.catalog.full(declared.name)
-    run.catalog.require_database(full.partition(".")[0])
-    if declared.if_not_exists and full in run.catalog.views:
+    full, lasting = run.catalog.stored(declared.name), not declared.temporary
+    if lasting:
+        run.catalog.require_database(full.partition(".")[0])
+    else:
+        full = declared.name
+    known = run.catalog.views if lasting else run.catalog.temporary
+    if declared.if_not_exists and full in known:
         return
+    if not lasting and full in known and not declared.or_replace:
+        raise TableExists(f"temporary view {full} exists; use CREATE OR REPLACE, or another name")
     reads = run_queries.names_in(run.catalog, declared.query)
-    if hidden := [name for name in reads if name in run.catalog.temporary]:
+    if lasting and (hidden := [name for name in reads if name in run.catalog.temporary]):
         raise UnsupportedStatement(
             f"view {full} can't read {hidden[0]}, a temporary table, which only this session sees"
         )
@@ -425,27 +466,23 @@ def create_view(run: CommandRun, declared: CreateView) -> None:
         )
     if len(set(names)) < len(names):
         raise InvalidDefinition(f"view {full}: two columns have the same name; rename one with AS")
-    run.metastore.call(
-        DeclareView(
-            ViewRecord(
-                full,
-                query.text if list(names) == result.columns else named(query, names),
-                tuple(
-                    (name, str(column.type)) for name, column in zip(names, columns, strict=True)
-                ),
-                reads=columns_read(query, run.catalog.declared),
-                properties=dict(declared.properties),
-                comments=dict(declared.comments),
-            ),
-            declared.if_not_exists,
-            declared.or_replace,
-        )
+    view = ViewRecord(
+        full,
+        query.text if list(names) == result.columns else named(query, names),
+        tuple((name, str(column.type)) for name, column in zip(names, columns, strict=True)),
+        reads=columns_read(query, run.catalog.declared),
+        properties=dict(declared.properties),
+        comments=dict(declared.comments),
     )
+    if lasting:
+        run.metastore.call(DeclareView(view, declared.if_not_exists, declared.or_replace))
+    else:
+        run.session.temporary.declared[full] = view
 
 
 def alter_view(run: CommandRun, declared: CreateView) -> None:
     """Gives a view another query; its comment and properties stay. Raises NoSuchTable."""
-    full = run.catalog.full(declared.name)
+    full = run.catalog.stored(declared.name)
     present = run.catalog.views.get(full)
     if present is None:
         run.catalog.target(declared.name)

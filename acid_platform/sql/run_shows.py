@@ -48,8 +48,8 @@ def show_tables(run: CommandRun, database: str = "", like: str = "") -> Shown:
     chosen = name_pattern(like)
     database = run.catalog.require_database(database or run.catalog.current_database)
     every = (*run.warehouse.tables(), *run.catalog.views, *run.catalog.externals)
-    names = [name.partition(".") for name in every]
-    here = sorted(table for db, _, table in names if db == database)
+    names = [name.rpartition(".") for name in every]
+    here = sorted(table for db, _, table in names if db in ("", database))
     others = sorted({db for db, _, _ in names})
     note = ""
     if not here and others:
@@ -61,9 +61,10 @@ def show_tables(run: CommandRun, database: str = "", like: str = "") -> Shown:
 @SHOWS("SHOW VIEWS", rf"show views(?: {_IN} (?P<database>{NAME}))?{LIKE}")
 def show_views(run: CommandRun, database: str = "", like: str = "") -> Shown:
     chosen = name_pattern(like)
-    inside = f"{run.catalog.require_database(database or run.catalog.current_database)}."
-    names = (name.removeprefix(inside) for name in run.catalog.views if name.startswith(inside))
-    return Shown.lines("tab_name", sorted(filter(chosen.matches, names)))
+    database = run.catalog.require_database(database or run.catalog.current_database)
+    names = [name.rpartition(".") for name in run.catalog.views]
+    here = (table for db, _, table in names if db in ("", database))
+    return Shown.lines("tab_name", sorted(filter(chosen.matches, here)))
 
 
 @SHOWS("SHOW COLUMNS", rf"show columns {_IN} {TABLE}(?: {_IN} (?P<database>{ONE}))?{LIKE}")

@@ -69,10 +69,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class TemporaryTables:
-    """By their full names. Their files go with `close`, or when this process ends."""
+    """By their full names; views by theirs. Files go with `close`, or when this process ends."""
 
     declared: dict[str, ViewRecord] = field(default_factory=dict)
     _directory: ScratchDirectory | None = None
+
+    @property
+    def views(self) -> dict[str, str]:
+        """The queries of the temporary views, by their names, which are of no database."""
+        every = self.declared.items()
+        return {name: view.query for name, view in every if view.external is None}
 
     def place(self) -> str:
         """A new directory."""
@@ -212,7 +218,7 @@ class SqlSession:
         self._known: dict[str, TableRecord] = {}
         """The tables that this session has changed, by their full names."""
         self.temporary = TemporaryTables()
-        """The tables of this session, which nobody else sees."""
+        """The tables and views of this session, which nobody else sees."""
 
     @property
     def in_transaction(self) -> bool:
@@ -277,6 +283,10 @@ class SqlSession:
 
     def _run(self, statement: Statement) -> Outcome:
         catalog = self._catalog_of()
+        if views := self.temporary.views:
+            from acid_platform.sql.temporary_views import expanded
+
+            statement = expanded(statement, views)
         if isinstance(statement, Query):
             return self._select(catalog, statement)
         if isinstance(statement, Change):
@@ -344,7 +354,8 @@ class SqlSession:
                 return Changes(self.warehouse, own, txn, checked, rows).run(statement)
 
         full = catalog.full(statement.table)
-        if full in self.temporary.declared and isinstance(statement, Insert | Truncate):
+        own = self.temporary.declared.get(full)
+        if own is not None and own.external and isinstance(statement, Insert | Truncate):
             return change_temporary(self, catalog, full, statement)
         if self.transaction is not None:
             return change(self.transaction)

@@ -56,6 +56,8 @@ LABEL = r"(?:`[^`]+`|'[^']+'|\w+)"
 """The name of a tag or an owner."""
 TEXT = r"'(?:[^'\\]|\\.)*'"
 """A text in quotes, in its canonical form."""
+COMMENTED = rf"(?:null|(?P<comment>{TEXT}))"
+"""What follows IS in COMMENT ON."""
 
 
 def _unquoted(name: str) -> str:
@@ -241,7 +243,8 @@ class RowChange(ABC):
 class Insert(RowChange):
     """INSERT INTO or OVERWRITE; without `columns`, all by position, partition columns last.
 
-    `if_not_exists`: it does nothing if the partition is there.
+    `if_not_exists`: it does nothing if the partition is there. `by_name`: the columns are those
+    that the query names.
     """
 
     source: Query | ValuesRows
@@ -249,6 +252,7 @@ class Insert(RowChange):
     partition: PartitionSpec | None = None
     overwrite: bool = False
     if_not_exists: bool = False
+    by_name: bool = False
 
     @property
     def lock(self) -> Locked:
@@ -441,6 +445,8 @@ class CreateView:
     or_replace: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
     comments: Mapping[str, str] = field(default_factory=dict)
+    temporary: bool = False
+    """Only this session sees it, until it ends; its name is of no database."""
 
 
 Statement = Query | Change | Command

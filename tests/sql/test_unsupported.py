@@ -51,7 +51,10 @@ ADVISED: tuple[tuple[str, str], ...] = (
     ("RESTORE TABLE t TO VERSION AS OF 1", "RESTORE is not supported; write ALTER TABLE …"),
     ("REPLACE TABLE t AS SELECT 1", "REPLACE is not supported; use DROP TABLE and CREATE TABLE"),
     ("UPSERT INTO t VALUES (1)", "UPSERT is not supported; write MERGE INTO"),
-    ("INSERT OR REPLACE INTO t VALUES (1)", "INSERT OR REPLACE INTO is not supported; write MERGE INTO"),
+    (
+        "INSERT OR REPLACE INTO t VALUES (1)",
+        "INSERT OR REPLACE INTO is not supported; write MERGE INTO",
+    ),
     ("REPLACE INTO t VALUES (1)", "REPLACE is not supported; write MERGE INTO"),
     ("OPTIMIZE t", "OPTIMIZE is not supported; write ALTER TABLE … COMPACT"),
     ("VACUUM t", "VACUUM is not supported; leave it out"),
