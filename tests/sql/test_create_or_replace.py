@@ -124,7 +124,7 @@ def test_changes_go_over_it_only_where_the_columns_are_the_same(
         ("delete", 1, "a"), ("delete", 2, "b"), ("insert", 1, "z")
     ]  # fmt: skip
     here.sql(f"CREATE OR REPLACE TABLE {table} AS SELECT 'x' AS id, 'z' AS v")
-    with pytest.raises(InvalidDefinition, match="was made anew at .*: ask for the changes until"):
+    with pytest.raises(InvalidDefinition, match=r"was made anew at .*: ask for the changes until"):
         here.table(table).changes_arrow(since=2)
     assert here.table(table).changes_arrow(since=2, until=2).read_all().num_rows == 0
     with here.transaction() as txn, pytest.raises(NotEnoughHistory, match="--forget c"):
