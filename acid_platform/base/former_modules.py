@@ -187,7 +187,6 @@ metastore.operations.base: metastore.messages
 metastore.operations.history: metastore.operations.tables
 metastore.operations.other_engines: metastore.operations.transactions
 metastore.operations.shows: metastore.operations.listings
-metastore.places: metastore.records base.paths
 metastore.rules.candidates: metastore.rules.compaction_queue
 metastore.rules.cleaning_survey: metastore.rules.cleaning
 metastore.rules.drops: metastore.rules.commits

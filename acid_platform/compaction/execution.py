@@ -93,8 +93,8 @@ class Compaction:
 
 
 def _written(columns: tuple[Column, ...], names: tuple[tuple[str, str], ...]) -> tuple[Column, ...]:
-    types = {column.name: column.type for column in columns}
-    return tuple(Column(new, types[old]) for old, new in names) if names else columns
+    by_name = {column.name: column for column in columns}
+    return tuple(replace(by_name[old], name=new) for old, new in names) if names else columns
 
 
 def select_compactable(

@@ -249,7 +249,7 @@ def rewrite_bucket(rewrite: Rewrite, pool: Executor | None = None) -> Rewritten:
         return _rewrite(files, rewrite, pool)
     except WideTimestamps:
         for source in rewrite.inputs:
-            refuse_finer(files, source.path, source.format or "orc", source.length)
+            refuse_finer(files, source.path, source.format, source.length)
         return _rewrite(files, replace(rewrite, timestamps="us"), pool)
 
 

@@ -37,18 +37,19 @@ from acid_platform.values.stored_values import as_declared
 
 __all__ = [
     "BATCH_ROWS",
-    "WRITTEN_CODECS",
     "WRITTEN_FORMATS",
     "complete_foreign_file",
     "count_rows",
+    "format_of",
     "matching_parts",
     "new_file",
+    "not_written",
     "open_file",
     "reading",
     "recorded_file",
     "refuse_finer",
-    "require_codec",
     "require_exact_decimals",
+    "require_written",
     "stored_types",
     "to_be_stored",
     "type_text",
@@ -70,9 +71,7 @@ def open_file(files: Files, source: DataSource, strange: bool = False) -> DataFi
     """
     path, stored = source.path, source.format
     if stored is None:
-        with files.open(path) as stream:
-            magic = bytes(stream.read(4))
-        stored = {b"ORC": "orc", b"PAR": "parquet"}.get(magic[:3])
+        stored = format_of(files, path)
     if stored == "parquet":
         return ParquetData(files, path)
     if stored != "orc":
@@ -82,6 +81,13 @@ def open_file(files: Files, source: DataSource, strange: bool = False) -> DataFi
     file = (open_strange_orc if strange else open_orc)(files, path, source.length)
     file.keyed = source.keyed
     return file
+
+
+def format_of(files: Files, path: str) -> str | None:
+    """The format of a file by its first bytes; None if it is neither ORC nor Parquet. Use it inside
+    of `reading`."""
+    with files.system.open_input_stream(path) as stream:
+        return {b"ORC": "orc", b"PAR": "parquet"}.get(bytes(stream.read(3)))
 
 
 def stored_types(files: Files, path: str) -> tuple[bool, tuple[tuple[str, HiveType], ...]]:
@@ -166,6 +172,21 @@ def new_file(
     raise UnsupportedLayout(f"{path}: {stored.name} files can't be written {keys}")
 
 
+def not_written(stored: FileFormat, compression: str) -> str | None:
+    """Why files of this format and codec are not written without Spark; None if they are."""
+    if stored.name not in WRITTEN_FORMATS:
+        return f"its files are {stored.name}"
+    if stored.has_codec and compression not in WRITTEN_CODECS:
+        return f"its codec is {compression}"
+    return None
+
+
+def require_written(stored: FileFormat, compression: str, path: str) -> None:
+    """Raises UnsupportedLayout for a codec that can't be written here."""
+    if stored.has_codec:
+        require_codec(compression, path)
+
+
 def complete_foreign_file(
     files: Files, path: str, columns: Sequence[Column], stored: FileFormat
 ) -> None:
@@ -236,15 +257,15 @@ def _csv_rows(stream: pa.NativeFile, stored: FileFormat) -> int:
 
 
 def refuse_finer(
-    files: Files, path: str, stored: str = ACID_FORMAT.name, length: int | None = None
+    files: Files, path: str, stored: str | None = ACID_FORMAT.name, length: int | None = None
 ) -> None:
     """Raises CompactionRefused if the file has timestamps with nanoseconds, which Hive writes and
     Spark cuts: a compaction must not change a value. Also raises CorruptFile.
 
-    `stored` names the format. In text formats, any text that looks like such a timestamp counts.
-    `length` is the committed length of the file.
+    `stored` names the format; None: the first bytes tell. In text formats, any text that looks like
+    such a timestamp counts. `length` is the committed length of the file.
     """
-    if stored in WRITTEN_FORMATS:
+    if stored is None or stored in WRITTEN_FORMATS:
         with reading(path):
             finer = open_file(files, FilePath(path, stored, length)).has_fine_times()
     else:  # Avro's own precision is microseconds

@@ -281,7 +281,9 @@ class DefinitionCalls(CallHandler):
             comments=comments_of(new),
             constraints=constraints,
         )
-        create(self._metastore, name, declared, self._location(name, new.sd.location))
+        location = self._location(name, new.sd.location)
+        protocol.storage_of(declared.record(name, ""))
+        create(self._metastore, name, declared, location)
 
     def _location(self, name: str, location: str | None) -> str | None:
         """The location to ask for; None for the usual one. Raises InvalidDefinition for one where
@@ -424,10 +426,7 @@ def format_property(name: str, descriptor: Any, parameters: Mapping[str, str]) -
     formats = {storage.serde: format_ for format_, storage in protocol.STORAGE.items()}
     if serde not in formats:
         raise UnsupportedStatement(f"{name}: files of {serde} are not written here; use ORC")
-    stored = formats[serde]
-    if stored == "orc" or FILE_FORMAT.name in parameters:
-        return {}
-    return {FILE_FORMAT.name: stored}
+    return {FILE_FORMAT.name: formats[serde]} if FILE_FORMAT.name not in parameters else {}
 
 
 def _changed_columns(record: TableRecord, new: Any) -> Sequence[tuple[str, str]] | None:

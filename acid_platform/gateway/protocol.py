@@ -269,7 +269,7 @@ def nobody() -> Any:
 def storage_of(record: TableRecord) -> Storage:
     """Raises UnsupportedStatement."""
     stored = FileFormat.of(record.properties)
-    if stored.name not in STORAGE or (stored.keyed and stored.name != "orc"):
+    if stored.name not in STORAGE or not stored.is_hives:
         raise UnsupportedStatement(
             f"{record.name}: its files are {stored.name}, whose values Hive's clients would not"
             " read as declared; read it with this platform"

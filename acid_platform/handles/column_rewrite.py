@@ -109,7 +109,7 @@ class RewriteColumns(RowStatement[int]):
             rows = _written_again(work, record, layout, change)
         else:
             rows = _emptied(work, record, layout, change)
-        work.redeclare(change.before, change.after)
+        work.redeclare(change.before, change.after, change.names)
         return rows
 
 
@@ -297,7 +297,7 @@ class ReplaceTable(RowStatement[int]):
             after, lambda engine, target: engine.overwrite(self.rows, target, {}, partitions)
         )
         count = work.report(after, RowOperation.UPDATE, written, overwrite=True)
-        work.redeclare(record, after, rows=True)
+        work.redeclare(record, after, self._others(record), rows=True)
         work.count(record.name, overwritten=count)
         return count
 
@@ -316,14 +316,19 @@ class ReplaceTable(RowStatement[int]):
         names = dict((*wanted.columns, *wanted.partition_columns))
         comments = {each: text for each, text in record.comments.items() if each in names}
         after = replace(
-            record,
-            columns=wanted.columns,
+            record.with_columns(wanted.columns, {new: old for old, new in self._others(record)}),
             properties={**record.properties, **wanted.properties},
             comments={**comments, **wanted.comments},
         )
         ColumnChange(record, after, ())
         constraints = declared_constraints(name, *columns_of_record(after), record.constraints)
         return replace(after, constraints=constraints)
+
+    def _others(self, record: TableRecord) -> list[tuple[str, str]]:
+        """The columns that are none of the table's, though one has the name: with another type."""
+        before = dict(record.columns)
+        columns = self.declared.record(record.name, record.location).columns
+        return [("", name) for name, kind in columns if before.get(name, kind) != kind]
 
 
 def _buckets(record: TableRecord) -> list[tuple[str, str]]:

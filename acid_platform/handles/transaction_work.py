@@ -108,9 +108,16 @@ class TransactionWork:
         self._added_columns.setdefault(record.name, []).extend(new)
         self.view.declare(wide)
 
-    def redeclare(self, before: TableRecord, after: TableRecord, rows: bool = False) -> None:
-        """The commit declares the table so, for the files that were reported, which are all;
-        `rows`: they have other rows, too."""
+    def redeclare(
+        self,
+        before: TableRecord,
+        after: TableRecord,
+        names: Sequence[tuple[str, str]] = (),
+        rows: bool = False,
+    ) -> None:
+        """The commit declares the table so, for the files that were reported, which are all.
+        `names`: the old and the new name of each column that stays; `rows`: they have other rows,
+        too."""
         self._rewritten.append(
             RewrittenTable(
                 before.name,
@@ -119,6 +126,7 @@ class TransactionWork:
                 after.comments,
                 dict(after.properties),
                 rows,
+                tuple((new, old) for old, new in names if old != new),
             )
         )
 

@@ -27,13 +27,15 @@ FORMATS = FILE_FORMAT.values.choices
 properties `field.delim` and `serialization.null.format` say otherwise."""
 
 _FLAT = ("csv", "text")
+_HIVES = (FILE_FORMAT.values.default,)
+"""The formats that store Hive's keys of rows, and that have the codecs of `orc.compress`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
     """The format of a table's data files, and whether they store the keys of their rows."""
 
-    name: str = "orc"
+    name: str = FILE_FORMAT.values.default
     options: Mapping[str, str] = field(default_factory=dict)
     """The `delimiter` and the `null` text of csv and text files."""
     keyed: bool = False
@@ -64,6 +66,28 @@ class FileFormat:
         """Whether columns of a file are identified by position, not by name."""
         return self.name in _FLAT
 
+    @property
+    def has_codec(self) -> bool:
+        """Whether the table's `orc.compress` chooses how its files are compressed."""
+        return self.name in _HIVES
+
+    @property
+    def is_hives(self) -> bool:
+        """Whether readers of Hive's protocol find the rows in its files: of those with keys, Hive
+        knows one format."""
+        return not self.keyed or self.name in _HIVES
+
+    @property
+    def has_declared_types(self) -> bool:
+        """Whether a file declares the types of its columns as Hive names them, so that one of
+        others can be compared with its table; Spark's own reader reads it exactly then."""
+        return self.name in _HIVES
+
+    @property
+    def lacks_times(self) -> bool:
+        """Whether files can't hold the last second before 1970, nor the earliest days."""
+        return self.name in _HIVES
+
     def refuse(self, columns: tuple[Column, ...]) -> None:
         """Raises InvalidDefinition for a column that the format can't hold."""
         for column in columns:
@@ -71,10 +95,11 @@ class FileFormat:
                 raise InvalidDefinition(
                     f"{self.name} files can't store column {column}; use orc or parquet"
                 )
-            if self.name != "orc" and any(part.kind == LOCAL_ZONE for part in column.type.walk()):
+            zoned = any(part.kind == LOCAL_ZONE for part in column.type.walk())
+            if zoned and self.name not in _HIVES:
                 raise InvalidDefinition(
                     f"column {column}: {self.name} files can't distinguish an instant from a"
-                    " timestamp; use orc"
+                    f" timestamp; use {' or '.join(_HIVES)}"
                 )
 
 

@@ -136,6 +136,8 @@ class Column:
 
     name: str
     type: HiveType
+    id: int = field(default=0, compare=False)
+    """By which files of some formats know it; 0: it has none, or nobody asks."""
 
     def __str__(self) -> str:
         return f"{self.name} {self.type}"

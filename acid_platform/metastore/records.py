@@ -2,93 +2,25 @@
 
 All times are milliseconds since 1970 UTC by the metastore's clock. A partition is named by its path
 below the table, such as `month=3/day=4`; None stands for an unpartitioned table.
-
-The metastore does not know where the warehouse is; its client does, and translates (P31). A table
-in the warehouse has the location `db.db/t` in the metastore, so that the directory can be moved.
-External locations stay as they are.
 """
 
 from __future__ import annotations
 
-import os
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Self
+from typing import Self
 
-from acid_platform.base.paths import absolute, is_uri
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.layout.names import AcidName, BaseName, parse_directory
 from acid_platform.layout.types import Constraint
 from acid_platform.metastore.pasts import Cursor, Pin, TableCommit
+from acid_platform.metastore.places import Located, Places
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.concurrency import LockType
 from acid_platform.transactions.ids import BRIEF
 from acid_platform.transactions.row_sets import Region, RowSet
-
-
-def is_relative(location: str) -> bool:
-    """Whether the metastore's location is inside the warehouse."""
-    return not location.startswith("/") and "://" not in location
-
-
-def below(location: str, root: str) -> str | None:
-    """The path from `root` to a location inside it; None if the location is outside."""
-    return location[len(root) + 1 :] if location.startswith(f"{root}/") else None
-
-
-class Places:
-    """Translates locations in the warehouse at `root`, a path or URI; without a root, none."""
-
-    def __init__(self, root: str = "") -> None:
-        self.root = absolute(root) if root else ""
-        self.spellings: tuple[str, ...] = (self.root,) if root else ()
-        """The root as given, and with symbolic links resolved."""
-        if root and not is_uri(root):
-            self.spellings = tuple(dict.fromkeys((self.root, os.path.realpath(self.root))))
-
-    def inward(self, location: str) -> str:
-        """The location as the metastore stores it."""
-        if not self.root or not location:
-            return location
-        where = absolute(location)
-        spelt = [where] if is_uri(where) else [where, os.path.realpath(where)]
-        for path in spelt:
-            for root in self.spellings:
-                inside = below(path, root)
-                if inside is not None:
-                    return inside
-        return where
-
-    def outward(self, location: str) -> str:
-        """The location as everybody else needs it."""
-        if not self.root or not location or not is_relative(location):
-            return location
-        return f"{self.root}/{location}"
-
-
-class Located(ABC):
-    """An answer of the metastore, or a record in one, that holds a location."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def placed(self, places: Places) -> Self:
-        """Returns it with the location as everybody else needs it."""
-
-
-def placed(places: Places, answer: Any) -> Any:
-    """The answer of an operation, with whole paths or URIs in place of relative locations."""
-    if isinstance(answer, Located):
-        return answer.placed(places)
-    if isinstance(answer, list) and answer and isinstance(answer[0], Located):
-        return [record.placed(places) for record in answer]
-    if isinstance(answer, dict):
-        return {key: placed(places, value) for key, value in answer.items()}
-    return answer
-
 
 NO_HEARTBEAT = "no heartbeat"
 """The first words of the reason with which the reaper aborts a transaction (T13)."""
@@ -146,6 +78,36 @@ class TableRecord(Located):
     constraints: tuple[Constraint, ...] = ()
     rewritten: int = field(default=0, metadata=BRIEF)
     """The write id that last wrote all files again: older files have other columns or formats."""
+    column_ids: tuple[int, ...] = field(default=(), metadata=BRIEF)
+    """The id of each of `columns`, in a table of which one got another name or place, or went;
+    empty: they are 1, 2, … in order."""
+    last_column_id: int = field(default=0, metadata=BRIEF)
+    """The highest id that a column ever had; 0: that of the present ones."""
+
+    @property
+    def ids_of_columns(self) -> tuple[int, ...]:
+        """The id of each column, by which files know it. A column keeps it under another name, and
+        none ever gets the id of one that is gone."""
+        return self.column_ids or tuple(range(1, 1 + len(self.columns)))
+
+    def with_columns(
+        self, columns: Sequence[tuple[str, str]], renamed: Mapping[str, str] | None = None
+    ) -> Self:
+        """The table with these columns. Each has the id of the one of its name, or of the one that
+        `renamed` names by its new name; another gets a new id."""
+        before = dict(zip((name for name, _ in self.columns), self.ids_of_columns, strict=True))
+        last, ids = max((self.last_column_id, *before.values())), list[int]()
+        for name, _ in columns:
+            known = before.pop((renamed or {}).get(name, name), None)
+            last = last + 1 if known is None else last
+            ids.append(known or last)
+        plain = ids == [*range(1, 1 + len(ids))]
+        return replace(
+            self,
+            columns=tuple(columns),
+            column_ids=() if plain else tuple(ids),
+            last_column_id=last if last > max(ids, default=0) else 0,
+        )
 
     @property
     def partitioned(self) -> bool:
@@ -305,6 +267,8 @@ class RewrittenTable:
     comments: dict[str, str]
     properties: dict[str, str]
     rows: bool = False
+    renamed: tuple[tuple[str, str], ...] = field(default=(), metadata=BRIEF)
+    """The new and the old name of each column that has another one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ from acid_platform.metastore.records import ViewRecord
 from acid_platform.orchestration.checks import Expectation, expectations_of, require_columns
 from acid_platform.orchestration.decorators import acid_asset
 from acid_platform.orchestration.metadata import (
+    TABLE_KIND,
     TableDeclaration,
     asset_key,
     code_block,
@@ -151,7 +152,7 @@ class _Table(dg.Component, dg.Model, dg.Resolvable):
         spec = {
             **({"description": self.comment} if self.comment else {}),
             **attributes,
-            "kinds": {*attributes.get("kinds", ("orc", *kinds))},
+            "kinds": {*attributes.get("kinds", (TABLE_KIND, *kinds))},
             "deps": [*deps, *(attributes.get("deps") or ())],
             "metadata": {**(metadata or {}), **attributes.get("metadata", {})},
         }
@@ -465,7 +466,7 @@ class ExternalAssetsComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
             asset_key(name),
             deps=[asset_key(upstream) for upstream in known.get("reads", ())],
             description=known.get("comment"),
-            kinds={known.get("kind", "orc")},
+            kinds={known.get("kind", TABLE_KIND)},
             metadata={"dagster/table_name": name, **known.get("metadata", {})},
         )
         # Not as an argument of AssetSpec, which warns that virtual assets are a preview.

@@ -30,7 +30,7 @@ from acid_platform.layout.names import table_name
 from acid_platform.layout.sql_text import quoted
 from acid_platform.orchestration.inputs import no_rows, reader_of, where_mapped
 from acid_platform.orchestration.materialize import Uncommitted
-from acid_platform.orchestration.metadata import STORAGE_KIND, TableDeclaration
+from acid_platform.orchestration.metadata import STORAGE_KIND, TABLE_KIND, TableDeclaration
 from acid_platform.orchestration.outputs import KEYED_MODES, AcidOut, declared_by, write
 from acid_platform.orchestration.partition_keys import PartitionText
 from acid_platform.orchestration.resources import OwnSettings, SparkResource, WarehouseResource
@@ -308,7 +308,8 @@ def _owners(asset: dg.AssetsDefinition) -> Iterator[TableOwner]:
             warehouse = None if asset.is_external else _place(asset.resource_defs.get("warehouse"))
             yield TableOwner(str(table), key, warehouse)
         elif asset.is_external:
-            if table and "orc" in spec.kinds:  # by ExternalAssetsComponent, not in the state yet
+            # By ExternalAssetsComponent, and not in the state yet.
+            if table and TABLE_KIND in spec.kinds:
                 yield TableOwner(table_name(str(table)), key, None)
         elif asset.is_materializable and not _returns_nothing(asset, key):
             manager = asset.resource_defs.get(asset.get_io_manager_key_for_asset_key(key))

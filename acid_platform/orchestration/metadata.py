@@ -15,13 +15,16 @@ from typing import Any
 import dagster as dg
 
 from acid_platform.errors import InvalidDefinition, visible
+from acid_platform.layout.formats import ACID_FORMAT
 from acid_platform.layout.names import table_name
 from acid_platform.layout.table_properties import check
 from acid_platform.layout.types import Constraint, ConstraintKind, parse_columns
 from acid_platform.metastore.operations.compaction import EntityState
 from acid_platform.metastore.records import TableRecord
 
-STORAGE_KIND = "hive acid (orc)"
+TABLE_KIND = ACID_FORMAT.name
+"""The kind of the asset of a table, unless somebody says another."""
+STORAGE_KIND = f"hive acid ({TABLE_KIND})"
 
 
 def asset_key(table: str) -> dg.AssetKey:

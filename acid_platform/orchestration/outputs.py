@@ -39,7 +39,7 @@ from acid_platform.orchestration.checks import (
     require_known,
     require_names,
 )
-from acid_platform.orchestration.metadata import TableDeclaration
+from acid_platform.orchestration.metadata import TABLE_KIND, TableDeclaration
 from acid_platform.orchestration.partition_keys import (
     PartitionExpr,
     PartitionScope,
@@ -195,7 +195,7 @@ class AcidOut:
         )
 
     def asset_spec(self, deps: Sequence[dg.AssetDep], description: str | None) -> dg.AssetSpec:
-        arguments = {"kinds": {"orc"}, "description": description, **self.spec}
+        arguments = {"kinds": {TABLE_KIND}, "description": description, **self.spec}
         metadata = {**self.declaration.metadata, **arguments.pop("metadata", {})}
         if self.partition_expr is not None:
             metadata["partition_expr"] = (

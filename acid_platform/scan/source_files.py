@@ -24,6 +24,7 @@ from acid_platform.formats.data_file import DataFile, FilePath
 from acid_platform.formats.file_access import open_file, reading
 from acid_platform.layout.acid_keys import Bucket
 from acid_platform.layout.file_entries import NO_RANGES, ColumnRange, FileEntry, Footer, KeyRanges
+from acid_platform.layout.formats import ACID_FORMAT
 from acid_platform.layout.names import (
     FLUSH_LENGTH_SUFFIX,
     BaseName,
@@ -88,7 +89,7 @@ class SourceFile:
     """When a file of delete events was written, in nanoseconds since 1970, as its store says; the
     file of another warehouse at the same place has another time."""
 
-    format: str | None = "orc"
+    format: str | None = ACID_FORMAT.name
     """None: nobody has recorded it, and the first bytes tell."""
     by_arrow: bool = False
     """Whether Arrow reads it for both engines, as the format or Hive's serde says, and not Spark's
@@ -98,7 +99,9 @@ class SourceFile:
     def streamed(self) -> bool:
         """Whether its rows come to Spark by Arrow, since Spark has no reader of its own for it that
         finds their keys."""
-        return self.by_arrow or (self.identity is not RowIdentity.NONE and self.format != "orc")
+        return self.by_arrow or (
+            self.identity is not RowIdentity.NONE and self.format != ACID_FORMAT.name
+        )
 
     @property
     def keyed(self) -> bool:
@@ -346,7 +349,7 @@ def _numbered(
             rows=footer.rows,
             positional=footer.positional,
             ranges=entry.ranges,
-            format=footer.format or "orc",
+            format=footer.format or ACID_FORMAT.name,
         )
 
 

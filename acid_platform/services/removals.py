@@ -19,7 +19,8 @@ from acid_platform.metastore.operations.compaction import (
     EntityCleaning,
     Unpublication,
 )
-from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, TableRecord, below
+from acid_platform.metastore.places import below
+from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, TableRecord
 from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.scan.selection import highest_floor, select
 from acid_platform.storage.durability import (

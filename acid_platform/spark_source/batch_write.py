@@ -28,7 +28,7 @@ from acid_platform.errors import (
     UnsupportedStatement,
     WrongType,
 )
-from acid_platform.formats.file_access import WRITTEN_CODECS
+from acid_platform.formats.file_access import not_written
 from acid_platform.handles.row_statements import require_rows_fit
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.layout.names import temporary_name
@@ -131,10 +131,10 @@ def _require_files_of_ours(target: WriteTarget) -> None:
     why = None
     if target.buckets is not None:
         why = "it is clustered, and Spark does not bring the rows of a bucket together for us"
-    elif not target.format.keyed and target.format.name != "orc":
+    elif not (target.format.keyed or target.format.has_codec):
         why = f"its files are {target.format.name}"
-    elif target.compression not in WRITTEN_CODECS:
-        why = f"its codec is {target.compression}"
+    else:
+        why = not_written(target.format, target.compression)
     if why:
         raise UnsupportedStatement(
             f"{target.table} can't be written by the data source: {why}; write by Table.insert, of"

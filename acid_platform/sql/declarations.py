@@ -12,7 +12,18 @@ from sqlglot import exp
 
 from acid_platform.errors import InvalidDefinition, InvalidExpression, UnsupportedStatement
 from acid_platform.handles.warehouse import Warehouse
-from acid_platform.layout.formats import ESCAPE, FIELD, ITEM, KEY, NULL, SERDE_OF, stated_options
+from acid_platform.layout.formats import (
+    ACID_FORMAT,
+    ESCAPE,
+    FIELD,
+    FORMATS,
+    ITEM,
+    KEY,
+    LINES,
+    NULL,
+    SERDE_OF,
+    stated_options,
+)
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.table_properties import COMMENT, FIELD_DELIMITER, FILE_FORMAT, NULL_TEXT
 from acid_platform.layout.types import LOCAL_ZONE, Constraint, ConstraintKind
@@ -37,9 +48,9 @@ from acid_platform.sql.text import (
 from acid_platform.sql.time_travel import refuse_marks
 
 STORED_AS = MappingProxyType(
-    {"orc": "orc", "parquet": "parquet", "textfile": "text", "jsonfile": "json", "avro": "avro"}
+    {f"{name}file" if name in LINES else name: name for name in FORMATS if name != "csv"}
 )
-"""STORED AS → the platform's format; formats other than ORC need insert-only tables."""
+"""STORED AS → the platform's format; most of them need insert-only tables."""
 
 
 def parse_create(text: str) -> CreateTable | CreateView | None:
@@ -216,7 +227,7 @@ def _table(tree: exp.Create, name: str, defining: Query | None, like: bool) -> C
     if defining is None and not declared.columns and not like:
         raise InvalidDefinition(f"{name}: a table needs columns: CREATE TABLE {name} (id int, …)")
     files = _row_format(what, tree, _OWN_DELIMITERS)
-    stored = {FILE_FORMAT.name: files.stored} if files.stored not in ("", "orc") else {}
+    stored = {FILE_FORMAT.name: files.stored} if files.stored else {}
     properties = {**stored, **files.options, **declared.properties}
     return replace(declared, properties=properties, query=defining, or_replace=or_replace)
 
@@ -405,7 +416,7 @@ def _stored_rows(record: TableRecord, external: ViewRecord | None) -> list[Descr
     return [*rows, *(("", name, _visible(text)) for name, text in sorted(stated.items()))]
 
 
-def _word_of(stored: str, other: str = "ORC") -> str:
+def _word_of(stored: str, other: str = ACID_FORMAT.name.upper()) -> str:
     """The word of STORED AS for a format; OpenCSVSerde reads text files."""
     return next((word.upper() for word, name in STORED_AS.items() if name == stored), other)
 
@@ -418,7 +429,7 @@ def _visible(text: str) -> str:
 
 
 def _own_format(record: TableRecord) -> str:
-    return record.properties.get(FILE_FORMAT.name, "orc").lower()
+    return FILE_FORMAT.text(record.properties)
 
 
 def create_table(record: TableRecord, external: ViewRecord | None = None) -> str:

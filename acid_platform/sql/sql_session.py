@@ -34,9 +34,9 @@ from acid_platform.formats.file_access import new_file, to_be_stored
 from acid_platform.handles.snapshot_views import SnapshotView
 from acid_platform.handles.transaction import Transaction, autocommit, locks_at_begin
 from acid_platform.handles.warehouse import Warehouse
-from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.formats import ACID_FORMAT, FileFormat
 from acid_platform.layout.names import refuse_names
-from acid_platform.layout.table_properties import refuse_promises
+from acid_platform.layout.table_properties import FILE_FORMAT, refuse_promises
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.operations.listings import Shown
 from acid_platform.metastore.records import ExternalFiles, LockRequest, TableRecord, ViewRecord
@@ -127,9 +127,11 @@ def create_temporary(
         full,
         "",
         tuple((column.name, str(column.type)) for column in columns),
-        properties=dict(declared.properties),
+        properties={
+            name: text for name, text in declared.properties.items() if name != FILE_FORMAT.name
+        },
         comments=comments_of(full, columns, declared.comments),
-        external=ExternalFiles(session.temporary.place(), "orc"),
+        external=ExternalFiles(session.temporary.place(), ACID_FORMAT.name),
     )
     count = 0 if rows is None else _written(view, columns, rows)
     session.temporary.declared[full] = view

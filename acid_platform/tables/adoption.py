@@ -38,7 +38,8 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.log.contract import open_log
 from acid_platform.metastore.operations.tables import AdoptTable
-from acid_platform.metastore.records import Places, TableRecord, WriteReport, is_relative
+from acid_platform.metastore.places import Places, is_relative
+from acid_platform.metastore.records import TableRecord, WriteReport
 from acid_platform.metastore.server.restore import (
     Highest,
     Known,
@@ -282,7 +283,7 @@ def adopt(
             )
     visible, left_out = _without_unseen(surveyed, txns)
     require_readable(visible, snapshot, properties, txns)
-    if FileFormat.of(declared.properties).name == "orc":
+    if FileFormat.of(declared.properties).has_declared_types:
         require_declared_char(files, table, data_files(visible), declared.columns)
         for path in data_files(visible, only_without_keys=True):
             require_exact_decimals(files, path, declared.columns)

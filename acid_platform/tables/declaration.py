@@ -18,7 +18,13 @@ from acid_platform.layout.bucketing import refuse_unhashable
 from acid_platform.layout.formats import KEYED_FORMATS, FileFormat
 from acid_platform.layout.names import BACKTICK
 from acid_platform.layout.sql_text import quoted
-from acid_platform.layout.table_properties import BUCKETING_VERSION, CODEC, LAYOUT, TRANSACTIONAL
+from acid_platform.layout.table_properties import (
+    BUCKETING_VERSION,
+    CODEC,
+    FILE_FORMAT,
+    LAYOUT,
+    TRANSACTIONAL,
+)
 from acid_platform.layout.types import (
     CHAR_TYPES,
     UNNAMED,
@@ -92,6 +98,8 @@ class Declaration:
         table_properties.require_property_texts(properties)
         _require_clustering(clustered_by)
         all_properties = {TRANSACTIONAL.name: "true", **(properties or {})}
+        if FILE_FORMAT.text(all_properties) == FILE_FORMAT.values.default:
+            all_properties.pop(FILE_FORMAT.name, None)
         clustered, buckets = clustered_by or ((), 0)
         names = tuple(name.lower() for name in clustered)
         keys = parse_columns(", ".join(partitioned_by)) if partitioned_by else ()
@@ -137,7 +145,7 @@ def with_codec(properties: Mapping[str, str] | None) -> dict[str, str]:
     """
     table_properties.require_property_texts(properties)
     all_properties = dict(properties or {})
-    if FileFormat.of(all_properties).name == "orc" and LAYOUT.text(all_properties) != "hive3":
+    if FileFormat.of(all_properties).has_codec and LAYOUT.text(all_properties) != "hive3":
         all_properties.setdefault(CODEC.name, NEW_CODEC)
     return all_properties
 
@@ -162,8 +170,7 @@ def widened(
         new.append((column.name, str(column.type)))
     new_comments = comments_of(record.name, parsed, comments or {})
     return replace(
-        record,
-        columns=(*record.columns, *new),
+        record.with_columns((*record.columns, *new)),
         comments={**record.comments, **new_comments},
     )
 
@@ -187,7 +194,7 @@ def _check_properties(table: str, properties: Mapping[str, str]) -> None:
     if stored.keyed and stored.name not in KEYED_FORMATS:
         raise InvalidDefinition(
             f"{table}: {stored.name} files hold no row identities; set"
-            " transactional_properties=insert_only, or store the table as orc"
+            f" transactional_properties=insert_only, or store the table as {KEYED_FORMATS[0]}"
         )
 
 
@@ -297,7 +304,7 @@ def change_column(
     before = comments.pop(old, "")
     if text := before if comment is None else comment:
         comments[new.name] = text
-    return replace(record, columns=tuple(changed), comments=comments)
+    return replace(record.with_columns(changed, {new.name: old}), comments=comments)
 
 
 def require_wider(record: TableRecord, old: str, new: Column) -> None:
@@ -491,6 +498,6 @@ def _with_columns(
     remaining_comments = {name: text for name, text in comments.items() if name in every}
     return ColumnChange(
         record,
-        replace(record, columns=columns, comments=remaining_comments),
+        replace(record.with_columns(columns), comments=remaining_comments),
         tuple((name, name) for name in names if name in before),
     )

@@ -27,6 +27,7 @@ from acid_platform.errors import (
 )
 from acid_platform.formats.data_file import FilePath
 from acid_platform.formats.file_access import (
+    format_of,
     matching_parts,
     open_file,
     reading,
@@ -215,7 +216,7 @@ def _sources(
         if not info.size:
             continue
         identity, positional = RowIdentity.NONE, False
-        if stored == "orc":
+        if FileFormat(stored).has_declared_types:
             footer = read_footer(files, info.path)
             if footer.acid:
                 raise UnsupportedLayout(
@@ -362,8 +363,6 @@ def _segments(files: Files, place: str, table: str, column: str) -> Iterator[str
 
 _FILES = "acid_files"
 """The name of the files in the query that reads them."""
-_MAGIC = {b"ORC": "orc", b"PAR": "parquet"}
-"""By the first bytes of a file."""
 
 
 def rows_of_files(
@@ -383,7 +382,7 @@ def rows_of_files(
         if shape != (format_name, columns):
             raise WrongType(f"{path} has other columns or another format than {first}")
     # Arrow reads Parquet for both engines: Spark's own reader refuses what Polars and Arrow write.
-    by_arrow = format_name != "orc"
+    by_arrow = not FileFormat(format_name).has_declared_types
     identity = RowIdentity.NONE if by_arrow else RowIdentity.RUN
     sources = tuple(
         SourceFile(path, identity, size, "", 0, 0, format=format_name, by_arrow=by_arrow)
@@ -435,9 +434,8 @@ def _files_at(source: str) -> tuple[Files, list[tuple[str, int]]]:
 
 def _shape(files: Files, path: str, target: Sequence[Column]) -> tuple[str, tuple[Column, ...]]:
     """The format and columns of a file. Raises CorruptFile, UnsupportedStatement, WrongType."""
-    with reading(path), files.system.open_input_stream(path) as stream:
-        magic = bytes(stream.read(3))
-    name = _MAGIC.get(magic)
+    with reading(path):
+        name = format_of(files, path)
     if name is None:
         raise UnsupportedStatement(
             f"{path} is neither an ORC nor a Parquet file; text is read by CREATE EXTERNAL TABLE …"

@@ -15,7 +15,8 @@ from acid_platform.errors import InvalidDefinition, NoSuchTable, Terminal
 from acid_platform.layout.names import is_hidden, original_bucket, refuse_names
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import DeclareTable, GetDropped
-from acid_platform.metastore.records import TableRecord, below
+from acid_platform.metastore.places import below
+from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.durability import Ours, make_root, not_ours
 from acid_platform.storage.files import Files
 from acid_platform.tables.declaration import Declaration

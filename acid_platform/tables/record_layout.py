@@ -45,8 +45,9 @@ def distributed(record: TableRecord) -> bool:
 
 def columns_of_record(record: TableRecord) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
     """Table columns and partition columns as typed values."""
+    own = zip(record.columns, record.ids_of_columns, strict=True)
     return (
-        tuple(Column(name, parse_type(kind)) for name, kind in record.columns),
+        tuple(Column(name, parse_type(kind), number) for (name, kind), number in own),
         tuple(Column(name, parse_type(kind)) for name, kind in record.partition_columns),
     )
 

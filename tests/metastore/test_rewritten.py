@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from acid_platform import errors
-from acid_platform.metastore.messages import encode
-from acid_platform.metastore.records import LockRequest, RewrittenTable, WriteReport
+from acid_platform.metastore.messages import decode, encode
+from acid_platform.metastore.records import LockRequest, RewrittenTable, TableRecord, WriteReport
+from acid_platform.metastore.server import stored_kinds
 from tests.contents import counts
 from tests.metastore.world import OVERWRITE, UPDATE, E, Txn, W, World
 
@@ -32,10 +35,14 @@ def begun(world: World) -> Txn:
     return world.begin(LockRequest("t", E, OVERWRITE))
 
 
-def rewrite(world: World, txn: Txn, version: int, *columns: str) -> None:
-    """Commits a base whose files have these columns."""
+def rewrite(
+    world: World, txn: Txn, version: int, *columns: str, names: Sequence[tuple[str, str]] = ()
+) -> None:
+    """Commits a base whose files have these columns, of which some had other names."""
     base = f"base_{txn.write_ids['default.t']:07d}"
-    after = RewrittenTable("t", version, tuple((name, "int") for name in columns), {"id": "n"}, {})
+    ints = tuple((name, "int") for name in columns)
+    comments = {"id": "n"} if "id" in columns else {}
+    after = RewrittenTable("t", version, ints, comments, {}, renamed=tuple(names))
     report = WriteReport("t", None, UPDATE, base, counts(2, 20), True)
     world.call("commit", txn=txn.id, writes=[encode(report)], rewritten=[encode(after)])
 
@@ -136,3 +143,37 @@ def test_a_name_that_a_view_still_reads_is_not_given_to_another_column(world: Wo
         world.call("commit", txn=txn.id, writes=[], columns={"t": [["a", "int"]]})
     world.call("drop_view", name="default.v")
     rewrite(world, begun(world), table(world)["version"], "id", "a")
+
+
+def ids(world: World) -> dict[str, int]:
+    record = decode(TableRecord, table(world))
+    return dict(zip(names(table(world)), record.ids_of_columns, strict=True))
+
+
+def test_P28_no_column_ever_gets_the_id_of_another(world: World) -> None:
+    def altered(*columns: str) -> dict[str, int]:
+        pairs = [[name, "int"] for name in columns]
+        change = {"columns": pairs, "properties": None, "rename": None, "read": None}
+        world.call("alter_table", name="t", **change)
+        return ids(world)
+
+    def rewritten(*columns: str, **renamed: str) -> dict[str, int]:
+        version = table(world)["version"]
+        rewrite(world, begun(world), version, *columns, names=tuple(renamed.items()))
+        return ids(world)
+
+    assert ids(world) == {"id": 1, "a": 2}
+    assert "column_ids" not in table(world), "what follows from the order is not stored"
+    assert altered("a", "id", "c") == {"a": 2, "id": 1, "c": 3}
+    assert rewritten("a", "id") == {"a": 2, "id": 1}, "c goes"
+    assert altered("id", "a", "c") == {"id": 1, "a": 2, "c": 4}
+    assert rewritten("a", "c", a="c", c="a") == {"a": 4, "c": 2}, "one goes, two swap their names"
+    assert rewritten("b", b="c") == {"b": 2}
+    assert altered("b", "id") == {"b": 2, "id": 5}
+    txn = world.write()
+    world.call("commit", txn=txn.id, writes=[], columns={"t": [["d", "int"]]})
+    assert ids(world) == {"b": 2, "id": 5, "d": 6}
+    rows = json.loads(json.dumps(stored_kinds.live_rows(world.state)))
+    counters = stored_kinds.counters(world.state)
+    kept = stored_kinds.restore(rows, counters).tables[1].record
+    assert (kept.column_ids, kept.last_column_id) == ((2, 5, 6), 0)

@@ -111,7 +111,7 @@ def test_each_advice_has_its_statement() -> None:
         ("SHOW PARTITIONS", "this form of SHOW PARTITIONS is not supported: 'SHOW PARTITIONS'"),
         ("FOO BAR", "FOO is not supported; no statement begins so"),
         ("CREATE TABLE t (a int) STORD AS ORC", "did you mean STORED by STORD?"),
-        ("CREATE TABLE t (a int) STORED AS ORK", "formats are ORC, PARQUET, TEXTFILE, JSONFILE"),
+        ("CREATE TABLE t (a int) STORED AS ORK", "formats are ORC, PARQUET, JSONFILE, TEXTFILE"),
     ],
 )
 def test_another_statement_gets_the_nearest(text: str, message: str) -> None:

@@ -19,9 +19,9 @@ from acid_platform.engine.local.event_files import encoding_threads, finished
 from acid_platform.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.formats.data_file import Keyed
 from acid_platform.formats.file_access import (
-    WRITTEN_CODECS,
     WRITTEN_FORMATS,
     new_file,
+    not_written,
     refuse_finer,
 )
 from acid_platform.layout.types import LOCAL_ZONE, TIMESTAMPS, Column
@@ -101,17 +101,16 @@ class LocalCompaction:
 
 def only_spark(compaction: Compaction) -> str | None:
     """Why only Spark can copy the files of an insert-only table; None if this process can."""
-    stored, codec = compaction.format.name, compaction.plan.settings.compression
+    stored, codec = compaction.format, compaction.plan.settings.compression
     kinds = {kind.kind for column in compaction.columns for kind in column.type.walk()}
-    if stored not in WRITTEN_FORMATS:
-        return f"only Spark copies {stored} files"
-    if stored == "parquet" and kinds & {*TIMESTAMPS}:
-        return "only Spark copies timestamps of Parquet files"
+    if stored.name not in WRITTEN_FORMATS:
+        return f"only Spark copies {stored.name} files"
+    if kinds & {*TIMESTAMPS} and not stored.has_codec:
+        return f"only Spark copies timestamps of {stored.name} files"
     if LOCAL_ZONE in kinds:
         return f"only Spark copies columns of type {LOCAL_ZONE}"
-    if stored == "orc" and codec not in WRITTEN_CODECS:
-        return f"only Spark writes ORC files with the codec {codec}"
-    return None
+    why = not_written(stored, codec)
+    return why and f"only Spark writes its files: {why}"
 
 
 def copy_files(compaction: Compaction) -> None:

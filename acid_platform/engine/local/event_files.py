@@ -27,7 +27,7 @@ from acid_platform.base.first_use import ClosedAfter, LastingThreads, PerProcess
 from acid_platform.engine.local import engine
 from acid_platform.errors import InvalidDefinition, NeedsSpark, PublicationFailed
 from acid_platform.formats.data_file import FileWriter, Keyed, KeyRun, StoredKeys
-from acid_platform.formats.file_access import WRITTEN_CODECS, WRITTEN_FORMATS, new_file
+from acid_platform.formats.file_access import new_file, not_written
 from acid_platform.layout.acid_keys import MAX_BUCKET, Bucket, ascend, bucket_numbers
 from acid_platform.layout.bucketing import bucket_ids
 from acid_platform.layout.file_entries import FileEntry, RecordedFiles
@@ -81,15 +81,12 @@ class Keys:
 
 def require_writable(target: WriteTarget) -> None:
     """Raises NeedsSpark for files that only Spark can write."""
-    stored = target.format.name
-    if stored not in WRITTEN_FORMATS:
-        raise NeedsSpark(f"files of the format {stored}")
-    if stored != "parquet" and target.compression not in WRITTEN_CODECS:
-        raise NeedsSpark(f"the codec {target.compression}")
-    if stored == "parquet" and not target.format.keyed:
+    if why := not_written(target.format, target.compression):
+        raise NeedsSpark(why)
+    if not (target.format.keyed or target.format.has_codec):
         for column in target.columns:
             if any(kind.kind == "timestamp" for kind in column.type.walk()):
-                raise NeedsSpark(f"{column} in a Parquet file")
+                raise NeedsSpark(f"{column} in a file of {target.format.name}")
 
 
 @dataclass(slots=True)

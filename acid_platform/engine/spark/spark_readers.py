@@ -183,7 +183,7 @@ class SourceFrames:
         if acid and not any(has_char_or_varchar(column.type) for column in self.columns):
             return [f"{VALUES}.* EXCEPT ({NO_FIELD})"]
         prefix = f"{VALUES}." if acid else ""
-        same = {} if acid or self.scan.format.name != "orc" else _NOT_PUSHED
+        same = {} if acid or not self.scan.format.lacks_times else _NOT_PUSHED
         return [
             same.get(column.type.kind, "{0}").format(
                 as_read(prefix + quoted(column.name), column.type)
@@ -217,7 +217,8 @@ class SourceFrames:
                 own = event_tests(uris, INSERT_EVENT, NO_INSERT)
                 return frame.filter(sent(self.spark, " AND ".join([*own, *tests])))
             if identity is RowIdentity.RUN:
-                return file_frame(self.spark, "orc", uris, spark_schema(columns))
+                stored = str(sources[0].format)
+                return file_frame(self.spark, stored, uris, spark_schema(columns))
             reader = self.spark.read.options(**COMPLETE)
             return read_plain(reader, uris, scan.format, scan.columns)
 

@@ -216,10 +216,10 @@ def write_plain(
     """Writes `columns` of the frame into files, by `partition`.
 
     A string that can't be stored is an error. Of the options for the writer, `compression` is for
-    ORC only.
+    formats with the table's codec only.
     """
     options = {**more_options, **_options(stored, writing=True)}
-    if stored.name != "orc":
+    if not stored.has_codec:
         options.pop("compression")
     if stored.name == "text":
         frame = frame.select(_line(stored, columns).alias(_LINE), *partition)

@@ -23,7 +23,7 @@ from acid_platform.engine.spark.row_keys import BUCKET, KEYS, WRITE_ID
 from acid_platform.engine.spark.spark_types import changed_parts
 from acid_platform.engine.spark.task_writing import in_large_batches, write_by_spark, write_in_tasks
 from acid_platform.errors import PublicationFailed
-from acid_platform.formats.file_access import WRITTEN_CODECS, require_codec
+from acid_platform.formats.file_access import not_written, require_written
 from acid_platform.layout.acid_keys import number_in_sql
 from acid_platform.layout.bucketing import Bucketing, bucket_ids
 from acid_platform.layout.file_entries import FileEntry, RecordedFiles
@@ -145,7 +145,7 @@ def arranged(
     bits = [BITS] if kind is RowKind.EACH else []
     unchecked = list(values)
     written = [column.name for column in target.columns] if values else []
-    if values and target.format.name == "orc":
+    if values and target.format.lacks_times:
         values = [
             _storable(value, column) for value, column in zip(values, target.columns, strict=True)
         ]
@@ -280,13 +280,13 @@ def _written(
 ) -> tuple[list[StagedFile], Received, int]:
     """The files that were written into `directory`, the rows that they were made of, and how many
     rows Spark counted."""
-    by_tasks = target.format.name == "orc" and target.compression in WRITTEN_CODECS
-    if not (target.format.keyed or by_tasks):
+    stored, codec = target.format, target.compression
+    if not stored.keyed and (not stored.has_codec or not_written(stored, codec)):
         counted = Observation()
         with raise_as_ours():
             files, received = write_by_spark(rows.to_write(counted), target, directory)
         return files, received, int(counted.get["rows"])
-    require_codec(target.compression, target.location)
+    require_written(stored, codec, target.location)
     target.files.make_directory(directory)
     into = target.tasks(directory, rows.kind)
 

@@ -29,14 +29,8 @@ from acid_platform.metastore.client.open_transaction import (
 from acid_platform.metastore.client.target import find
 from acid_platform.metastore.messages import MetastoreOperation, Row, Values, encode
 from acid_platform.metastore.operations.listings import history_entries
-from acid_platform.metastore.records import (
-    ClientInfo,
-    LockRequest,
-    Places,
-    TableRecord,
-    ViewRecord,
-    placed,
-)
+from acid_platform.metastore.places import Places, placed
+from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord, ViewRecord
 from acid_platform.transactions import TxnType
 from acid_platform.transactions.concurrency import LockType
 

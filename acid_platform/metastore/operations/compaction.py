@@ -17,14 +17,8 @@ from acid_platform.compaction.states import (
 from acid_platform.metastore.messages import FLAT, MetastoreOperation, Unrecorded
 from acid_platform.metastore.operations.transactions import Granted, Ticket
 from acid_platform.metastore.pasts import Pin
-from acid_platform.metastore.records import (
-    ClientInfo,
-    EntityDirectory,
-    Holder,
-    Located,
-    Places,
-    WriteReport,
-)
+from acid_platform.metastore.places import Located, Places
+from acid_platform.metastore.records import ClientInfo, EntityDirectory, Holder, WriteReport
 from acid_platform.transactions import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.ids import BRIEF
 

@@ -12,13 +12,12 @@ from typing import Self
 
 from acid_platform.metastore.messages import FLAT, MetastoreOperation, Unrecorded
 from acid_platform.metastore.pasts import CursorMove, SinkBatch
+from acid_platform.metastore.places import Located, Places
 from acid_platform.metastore.records import (
     ClientInfo,
     Holder,
-    Located,
     LockRequest,
     PartitionRecord,
-    Places,
     RecordedDirectory,
     RegionReport,
     RewrittenTable,

@@ -327,8 +327,7 @@ def _rewritten(state: State, txn: Txn, rewritten: RewrittenTable) -> TableRecord
     if not rewritten.rows or record.columns != rewritten.columns:  # changes lead over other rows
         record = replace(record, rewritten=state.tables[record.table_id].by_txn[txn.txn_id])
     record = replace(
-        record,
-        columns=rewritten.columns,
+        record.with_columns(rewritten.columns, dict(rewritten.renamed)),
         comments=rewritten.comments,
         properties=rewritten.properties,
     )

@@ -8,7 +8,6 @@ partitions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from acid_platform.errors import DeclarationChanged, ForeignLocation, NoSuchTable
 from acid_platform.layout.formats import FileFormat
@@ -112,7 +111,11 @@ def unchanged(state: State, txn: Txn, name: str, columns: bool = True) -> TableS
         raise DeclarationChanged(f"{record.name} was dropped{again} {since}")
     if table.record.name != record.name:
         raise DeclarationChanged(f"{record.name} was renamed to {table.record.name} {since}")
-    if columns and table.record.columns[: len(record.columns)] != record.columns:
+    kept = len(record.columns)
+    if columns and (
+        table.record.columns[:kept] != record.columns
+        or table.record.ids_of_columns[:kept] != record.ids_of_columns
+    ):
         raise DeclarationChanged(f"the columns of {record.name} were changed {since}")
     if columns and table.record.constraints != record.constraints:
         raise DeclarationChanged(f"the constraints of {record.name} were changed {since}")
@@ -163,7 +166,7 @@ def widened(state: State, txn: Txn, name: str, added: Columns) -> TableRecord | 
             f"{', '.join(column for column, _ in others)} were added to {record.name} since, and"
             f" its files know columns by their position; begin transaction {txn.txn_id} again"
         )
-    return replace(record, columns=(*record.columns, *new)) if new else None
+    return record.with_columns((*record.columns, *new)) if new else None
 
 
 # --- what nobody sees any more --------------------------------------------------------------------

@@ -20,7 +20,8 @@ from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.names import parse_directory
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.messages import FLAT, ranges
-from acid_platform.metastore.records import Identity, RecordedDirectory, is_relative
+from acid_platform.metastore.places import is_relative
+from acid_platform.metastore.records import Identity, RecordedDirectory
 from acid_platform.metastore.rules import snapshots
 from acid_platform.metastore.rules.compactions import to_history
 from acid_platform.metastore.rules.state import State, TableState

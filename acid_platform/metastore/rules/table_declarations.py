@@ -384,7 +384,7 @@ def alter_table(turn: Turn, operation: ops.AlterTable) -> TableRecord:
         record = replace(record, name=name)
     if operation.columns is not None:
         refuse_names_of_views(turn.state.views.values(), record, operation.columns)
-        record = replace(record, columns=operation.columns)
+        record = record.with_columns(operation.columns)
         names = check_columns(record.name, record)
         comments = {name: text for name, text in record.comments.items() if name in names}
         record = replace(record, comments=comments)

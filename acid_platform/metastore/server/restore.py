@@ -31,12 +31,8 @@ from acid_platform.metastore.endpoint import Ground, Home, refuse_network_file_s
 from acid_platform.metastore.log.contract import Batch, Log, first_after, is_part
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.pasts import utc_text
-from acid_platform.metastore.records import (
-    RecordedDirectory,
-    TableRecord,
-    WriteReport,
-    is_relative,
-)
+from acid_platform.metastore.places import is_relative
+from acid_platform.metastore.records import RecordedDirectory, TableRecord, WriteReport
 from acid_platform.metastore.rules.identity import Found, MetastoreRestored, doubtful_write_ids
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import State, TableState
