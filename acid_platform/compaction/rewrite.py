@@ -32,7 +32,7 @@ from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 from acid_platform.values.arrow_types import arrow_schema
-from acid_platform.values.stored_values import as_declared
+from acid_platform.values.stored_values import are_exact, as_declared
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +321,7 @@ def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
     deleted = DeletedRows(keys) if len(keys) else None
     kinds = arrow_schema(rewrite.columns, rewrite.timestamps)
     summed = rewrite.summed and not rewrite.delete_events
-    values = ValueSums([column.name for column in rewrite.columns] if summed else [])
+    values, exact = ValueSums([column.name for column in rewrite.columns] if summed else []), True
     writer = new_file(
         files,
         rewrite.output,
@@ -343,8 +343,10 @@ def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
                 if keep.any():
                     kept = rows if keep.all() else rows.chosen(keep)
                     parts.append(_conform(kept, kinds, rewrite, source.path))
+                    made_of = parts[-1].values
+                    exact &= source.exact or made_of is None or are_exact(made_of)
                     if summed:
-                        values.add(parts[-1].values)
+                        values.add(made_of)
             for made in in_key_order(parts) if len(parts) > 1 else parts:
                 writer.put(made)
         count = writer.close()
@@ -353,4 +355,6 @@ def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
         raise
     name = rewrite.output.rpartition("/")[2]
     record = writer.record(name) if count else None
+    if record and record.footer:
+        record = replace(record, footer=replace(record.footer, exact=exact))
     return Rewritten(count, record, values.profile())

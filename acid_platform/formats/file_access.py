@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 
 import pyarrow as pa
 from pyarrow import csv
@@ -41,6 +42,7 @@ __all__ = [
     "complete_foreign_file",
     "count_rows",
     "format_of",
+    "has_fine_text",
     "matching_parts",
     "new_file",
     "not_written",
@@ -204,12 +206,13 @@ def recorded_file(
     deletes: bool = False,
     rows: int | None = None,
     length: int | None = None,
+    exact: bool = False,
 ) -> FileEntry:
     """The record of the file at `path` under the relative path `name`; reads its footer (P26).
 
     `deletes`: the file holds delete events, whose columns have no values. `rows` is the row count
     if the format can't be counted here; `length` is the committed length of a streaming writer's
-    file. Raises CorruptFile, UnsupportedLayout.
+    file; `exact`: see Footer. Raises CorruptFile, UnsupportedLayout.
     """
     with reading(path):
         size = int(files.system.get_file_info(path).size)
@@ -218,9 +221,9 @@ def recorded_file(
         if not stored.keyed and stored.name != "orc":
             counted = count_rows(files, path, stored) if rows is None else rows
             known = stored.name if stored.name in WRITTEN_FORMATS else None
-            return FileEntry(name, size, Footer(counted, False, format=known))
+            return FileEntry(name, size, Footer(counted, False, format=known, exact=exact))
         file = open_file(files, FilePath(path, stored.name, length), strange=True)
-        footer = file.summary
+        footer = replace(file.summary, exact=exact)
         if deletes or footer.positional:
             return FileEntry(name, size, footer, length)
         return FileEntry(name, size, footer, length, file.ranges, file.key_ranges)
@@ -269,7 +272,7 @@ def refuse_finer(
         with reading(path):
             finer = open_file(files, FilePath(path, stored, length)).has_fine_times()
     else:  # Avro's own precision is microseconds
-        finer = stored != "avro" and _has_fine_text(files, path)
+        finer = stored != "avro" and has_fine_text(files, path)
     if finer:
         raise CompactionRefused(
             f"{path} holds timestamps with nanoseconds, which this compaction"
@@ -277,7 +280,8 @@ def refuse_finer(
         )
 
 
-def _has_fine_text(files: Files, path: str) -> bool:
+def has_fine_text(files: Files, path: str) -> bool:
+    """Whether any text of the file looks like a time with nanoseconds."""
     with files.system.open_input_stream(path) as stream:
         end = b""
         for block in iter(lambda: stream.read(_BLOCK), b""):

@@ -184,7 +184,7 @@ class ParquetWriter:
     def record(self, name: str) -> FileEntry:
         """The record of the finished file under this name."""
         size = int(self._files.system.get_file_info(self.path).size)
-        return FileEntry(name, size, Footer(self.rows, acid=False, format="parquet"))
+        return FileEntry(name, size, Footer(self.rows, False, format="parquet", exact=True))
 
     def give_up(self) -> None:
         """Close the incomplete file."""

@@ -98,6 +98,9 @@ class Footer:
     positional: bool = False
     format: str | None = None
     """None: ORC if it stores keys; else its first bytes tell, or it is text or Avro."""
+    exact: bool = False
+    """Whether it is known that its decimals have the digits of their types, and its times no
+    nanoseconds, as those that this platform writes; others may write what no type here holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +169,7 @@ class EntityListing:
 
 # --- records of a commit --------------------------------------------------------------------------
 
-_ACID, _POSITIONAL = 1, 2
+_ACID, _POSITIONAL, _EXACT = 1, 2, 16
 _FORMATS = {"orc": 4, "parquet": 8}
 _ENCODE = json.JSONEncoder(separators=(",", ":"), check_circular=False, ensure_ascii=False).encode
 
@@ -178,8 +181,8 @@ class RecordedFiles:
     Paths are relative to the directory, those of original files to the entity. The text form is a
     JSON list of `[path, size, rows, flags, length, ranges, keys]`, where `keys` are the lowest and
     highest write id, bucket property and rowId. Flag 1 is set for a file with ACID columns, flag 2
-    for a file without column names, flag 4 for ORC without keys and flag 8 for Parquet; trailing
-    defaults (1, null, {}, null) are left out.
+    for a file without column names, flag 4 for ORC without keys, flag 8 for Parquet and flag 16 for
+    an exact one, see Footer; trailing defaults (1, null, {}, null) are left out.
     """
 
     files: tuple[FileEntry, ...] = ()
@@ -214,7 +217,7 @@ def _packed(entry: FileEntry) -> list[Any]:
     footer = entry.footer
     if footer is None:
         raise ValueError(f"{entry.path} can't be recorded without its footer")
-    flags = _ACID * footer.acid + _POSITIONAL * footer.positional
+    flags = _ACID * footer.acid + _POSITIONAL * footer.positional + _EXACT * footer.exact
     flags += _FORMATS.get(footer.format or "", 0)
     ranges = {
         name: [
@@ -252,7 +255,8 @@ def _unpacked(
     if leads_out(path):
         raise ValueError(f"{path!r} is no file below its directory")
     stored = next((name for name, flag in _FORMATS.items() if flags & flag), None)
-    footer = Footer(rows, bool(flags & _ACID), bool(flags & _POSITIONAL), stored)
+    acid, positional, exact = (bool(flags & flag) for flag in (_ACID, _POSITIONAL, _EXACT))
+    footer = Footer(rows, acid, positional, stored, exact)
     return FileEntry(
         path,
         size,

@@ -79,9 +79,7 @@ class ResultColumns:
     read: ArrowScan
     partition: Values
     """The values of the file's partition by column."""
-    path: str
-    external: bool = False
-    """Whether it is a file of no table: a time with digits that no table has is an error."""
+    source: SourceFile
 
     def needed(self) -> tuple[Column, ...]:
         """The stored columns that the result or the predicate needs."""
@@ -115,26 +113,25 @@ class ResultColumns:
             column.name: names[column.name] for column in self.needed() if column.name in names
         }
         if len(names) < len(stored):
-            refuse_same_names(found.values(), stored, self.path)
+            refuse_same_names(found.values(), stored, self.source.path)
         return found
 
     def _conformed(
         self, stored: _Arrays, rows: int, columns: Sequence[Column]
     ) -> dict[str, pa.Array | pa.Scalar]:
-        for name, array in stored.items() if self.external else ():
-            require_digits(array, f"{self.path}, column {name}")
-        return {
-            column.name: as_declared(
-                stored[column.name],
-                column.type,
-                f"{self.path}, column {column.name}",
-                _unit(stored[column.name].type) if self.read.as_stored else "us",
-                self.external,
-            )
-            if column.name in stored
-            else pa.nulls(rows, arrow_type(column.type))
-            for column in columns
-        }
+        source, as_stored = self.source, self.read.as_stored
+        values = dict[str, pa.Array | pa.Scalar]()
+        for column in columns:
+            array = stored.get(column.name)
+            if array is None:
+                values[column.name] = pa.nulls(rows, arrow_type(column.type))
+                continue
+            where = f"{source.path}, column {column.name}"
+            if not (as_stored or source.is_sure(column)):
+                require_digits(array, where)
+            unit = _unit(array.type) if as_stored else "us"
+            values[column.name] = as_declared(array, column.type, where, unit, source.by_arrow)
+        return values
 
     def kept(
         self, keep: np.ndarray, stored: _Arrays, columns: Sequence[Column]
@@ -285,8 +282,7 @@ class FileRead:
 
     @property
     def _result(self) -> ResultColumns:
-        external = self.source.by_arrow
-        return ResultColumns(self.read, self.partition, self.source.path, external)
+        return ResultColumns(self.read, self.partition, self.source)
 
     def _whole(self) -> list[pa.RecordBatch]:
         with reading(self.source.path):
@@ -361,7 +357,7 @@ class FileRead:
         columns: Sequence[Column],
     ) -> dict[str, pa.Array]:
         """The decoded arrays by the names of the table's columns; texts are checked."""
-        if self.source.by_arrow:
+        if not (self.source.exact or self.read.as_stored):
             arrays = {**arrays, **file.finer_times(piece, arrays)}
         named = {name: arrays[stored] for name, stored in inside.items()}
         if file.has_texts_as_bytes:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import Enum
 
 from acid_platform.errors import CorruptFile
@@ -32,6 +33,7 @@ from acid_platform.layout.names import (
     original_bucket,
     parse_bucket_file,
 )
+from acid_platform.layout.types import TIMESTAMPS, Column
 from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.storage.files import Files, in_threads
 
@@ -94,6 +96,25 @@ class SourceFile:
     by_arrow: bool = False
     """Whether Arrow reads it for both engines, as the format or Hive's serde says, and not Spark's
     own reader."""
+
+    exact: bool = False
+    """See Footer."""
+
+    def is_sure(self, column: Column) -> bool:
+        """Whether the column has no decimal with more digits than its type and no nanoseconds, by
+        what is recorded; else its values have to be looked at (P64)."""
+        kinds = {part.kind for part in column.type.walk()}
+        if self.exact or kinds.isdisjoint(("decimal", *TIMESTAMPS)):
+            return True
+        known = self.ranges.get(column.name)
+        if column.type.kind != "decimal" or known is None:
+            return False
+        precision, scale = column.type.sizes
+        bounds = [known.low, known.high] if known.values else []
+        return all(
+            isinstance(bound, Decimal) and abs(bound) < 10 ** (precision - scale)
+            for bound in bounds
+        )
 
     @property
     def streamed(self) -> bool:
@@ -191,6 +212,10 @@ def entity_sources(
     return EntitySources(directory.location, tuple(inserts), tuple(deletes))
 
 
+def _is_exact(entry: FileEntry) -> bool:
+    return entry.footer is not None and entry.footer.exact
+
+
 def _rows(entry: FileEntry) -> int | None:
     return entry.footer.rows if entry.footer and entry.footer.rows >= 0 else None
 
@@ -261,6 +286,7 @@ def _acid(
             ranges=entry.ranges,
             keys=entry.keys,
             format=entry.keyed_format,
+            exact=_is_exact(entry),
         )
 
 
@@ -289,6 +315,7 @@ def _without_keys(
             rows=_rows(entry),
             ranges=entry.ranges,
             format=entry.footer.format if entry.footer else None,
+            exact=_is_exact(entry),
         )
 
 
@@ -350,6 +377,7 @@ def _numbered(
             positional=footer.positional,
             ranges=entry.ranges,
             format=footer.format or ACID_FORMAT.name,
+            exact=footer.exact,
         )
 
 

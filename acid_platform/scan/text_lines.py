@@ -30,10 +30,10 @@ from acid_platform.layout.formats import (
     separators,
 )
 from acid_platform.layout.types import INTEGRAL, Column, HiveType
-from acid_platform.scan.text_values import FineTime, parsed, typed_texts
+from acid_platform.scan.text_values import parsed, typed_texts
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_types import arrow_type, from_numpy, values_of
-from acid_platform.values.stored_values import fine_times
+from acid_platform.values.stored_values import FineTime, fine_times
 
 _AS_TEXT = ("date", "timestamp")
 _EXACT = Context(prec=100)
@@ -417,7 +417,7 @@ def line_columns(
             try:
                 return len(lines), DelimitedText.of(stored).columns(lines, columns, needed)
             except FineTime as error:
-                raise fine_times(f"{path}: {error}") from error
+                raise fine_times(f"{path}: {error}", external=True) from error
             except NoSuchValue as error:
                 raise CorruptFile(f"{path}: {error}; divide the file, or its lines") from error
         case "csv":

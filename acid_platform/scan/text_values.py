@@ -24,6 +24,7 @@ from acid_platform.base.file_bounds import LONGEST_ROW
 from acid_platform.base.first_use import arrow_functions as pc
 from acid_platform.layout.types import INTEGRAL, HiveType
 from acid_platform.values.arrow_types import arrow_type, from_numpy, values_of
+from acid_platform.values.stored_values import FineTime
 
 _HALF = re.compile(r"\\ud[89a-f]", re.IGNORECASE)
 _BLOCK = 1 << 20
@@ -200,10 +201,6 @@ _FLOAT = re.compile(
 )
 _DAY = re.compile(r"(\d{1,4})-(\d{1,2})-(\d{1,2})", re.ASCII)
 _TIME = re.compile(r"(.{6,10}?)(?: +(\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,9}))?)?", re.ASCII)
-
-
-class FineTime(ValueError):
-    """A time with digits below a microsecond, which no timestamp has."""
 
 
 def typed_texts(texts: pa.StringArray, hive: HiveType) -> pa.Array:

@@ -269,41 +269,86 @@ def as_declared(
     Struct fields match by name, ignoring case; missing fields become NULL. Numbers widen, decimals
     and numbers without a sign become what holds their values exactly, whole numbers become text,
     char is padded to its length and varchar is cut to it. `timestamps` is the unit of the result;
-    `us` truncates digits below a microsecond, but in files that are `external`, of no table, they
-    raise WrongType, and a time that is declared as a text is its text with all digits. Raises
+    digits below a microsecond, which `us` would cut, raise WrongType. In files that are `external`,
+    of no table, a time that is declared as a text is its text with all digits. Raises
     UnsupportedLayout, naming `path`, for any other change of type.
     """
 
     def leaf(part: pa.Array, kind: HiveType) -> pa.Array:
-        if external and pa.types.is_timestamp(part.type):
-            if kind.kind == "string":
-                return part.cast(pa.string())
-            if part.type.unit == "ns" and (filled(part, 0) % 1000 != 0).any():
-                raise fine_times(path)
-        return _widened(part, kind, path, timestamps)
+        if external and pa.types.is_timestamp(part.type) and kind.kind == "string":
+            return part.cast(pa.string())
+        try:
+            return _widened(part, kind, path, timestamps)
+        except FineTime as error:
+            raise fine_times(path, external) from error
 
     return fitted(array, hive, leaf, timestamps, of_file=True)
 
 
+class FineTime(ValueError):
+    """A time has digits below a microsecond, which no timestamp has."""
+
+
 def require_digits(array: pa.Array, where: str) -> None:
     """Raises CorruptFile for a decimal with more digits than its type has."""
-    if has_leaf(array.type, is_decimal):
-        try:
-            array.validate(full=True)
-        except pa.ArrowInvalid as error:
-            raise CorruptFile(
-                f"{where}, says that its type is {array.type}, and holds another value: {error};"
-                " write the file again with a wider type"
-            ) from error
+    if error := beyond_digits(array):
+        raise CorruptFile(
+            f"{where}, says that its type is {array.type}, and holds another value: {error};"
+            " write the file again with a wider type"
+        )
 
 
-def fine_times(where: str) -> WrongType:
-    """The error for times in files of no table that a column would cut."""
-    return WrongType(
-        f"{where}: a timestamp has microseconds, and no nanoseconds; round the times where they are"
-        " written, or declare the type string in place of timestamp, which gives their texts with"
-        " all digits, and cut these"
+def are_exact(rows: pa.RecordBatch) -> bool:
+    """Whether no decimal has more digits than its type, and no time any below the microsecond."""
+    return not any(map(beyond_digits, rows.columns)) and not any(
+        has_fine(part)
+        for column in rows.columns
+        for part in leaves(column)
+        if pa.types.is_timestamp(part.type) and part.type.unit == "ns"
     )
+
+
+def beyond_digits(array: pa.Array) -> str:
+    """What is wrong with a decimal that has more digits than its type; empty if none has.
+
+    DuckDB takes the lowest bytes of such a value, which are another number.
+    """
+    for part in leaves(array) if has_leaf(array.type, is_decimal) else ():
+        if is_decimal(part.type) and not _have_few_digits(part):
+            try:
+                part.validate(full=True)
+            except pa.ArrowInvalid as error:
+                return str(error)
+    return ""
+
+
+_LONG_DIGITS = 18
+"""The most digits that all numbers of 64 bits have room for."""
+
+
+def _have_few_digits(decimals: pa.Array) -> bool:
+    """Whether that is plain to see: to look at each number takes three times as long."""
+    kind, content = decimals.type, decimals.buffers()[1]
+    if kind.bit_width != 128 or kind.precision > _LONG_DIGITS or decimals.null_count:
+        return False
+    if not len(decimals):
+        return True
+    words = np.frombuffer(content, np.int64, 2 * len(decimals), 16 * decimals.offset)
+    low, high, most = words[::2], words[1::2], 10**kind.precision
+    return bool((high == low >> 63).all() and low.max() < most and low.min() > -most)
+
+
+def fine_times(where: str, external: bool) -> WrongType:
+    """The error for times that a column would cut, in a file of a table or an `external` one."""
+    way = "round the times where they are written"
+    if external:
+        way += (
+            ", or declare the type string in place of timestamp, which gives their texts with all"
+            " digits, and cut these"
+        )
+    else:
+        way += ", as by UPDATE in Hive or Trino through the gateway, or leave the column out"
+    return WrongType(f"{where}: a timestamp has microseconds, and no nanoseconds; {way}")
 
 
 def _widened(array: pa.Array, hive: HiveType, path: str, timestamps: str) -> pa.Array:
@@ -367,11 +412,19 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _microseconds(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Truncated to microseconds as in Spark: always towards the past, also before 1970."""
+    """Raises FineTime for digits that the target's unit lacks."""
     if (array.type.unit, target.unit) == ("ns", "us"):
-        nanos = array.cast(pa.timestamp("ns", target.tz)).cast(pa.int64())
-        return from_numpy(np.floor_divide(values_of(nanos), 1000), nanos).cast(target)
+        nanos = values_of(array)
+        micros = np.floor_divide(nanos, 1000)
+        if (micros * 1000 != nanos).any() and has_fine(array):
+            raise FineTime
+        return from_numpy(micros, array).cast(target)
     return array.cast(target)
+
+
+def has_fine(times: pa.Array) -> bool:
+    """Whether a time in nanoseconds has digits below the microsecond."""
+    return bool((filled(times, 0) % 1000 != 0).any())
 
 
 def wall_clocks(table: pa.Table, kinds: Sequence[HiveType | None]) -> pa.Table:

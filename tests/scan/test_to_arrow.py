@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc, parquet
 
-from acid_platform import CompactionRefused, UnknownColumn, UnsupportedLayout
+from acid_platform import CompactionRefused, UnknownColumn, UnsupportedLayout, WrongType
 from acid_platform.formats.data_file import KeyPart
 from acid_platform.formats.orc import OrcFile, open_orc
 from acid_platform.layout.types import parse_type
@@ -167,12 +167,16 @@ def test_a_change_of_type_that_could_lose_values_is_refused(
     assert table.read(columns=["y"]).to_pylist() == [{"y": 1}]
 
 
-def test_P17_nanoseconds_are_cut_to_microseconds_also_before_1970(tmp_path: Path) -> None:
-    nanos = pa.array([1_999, -1, None], pa.timestamp("ns"))
+def test_P64_nanoseconds_are_refused_also_before_1970(tmp_path: Path) -> None:
     table = AcidTable(tmp_path, "x timestamp")
+    for value in (1_999, -1):
+        nanos = pa.array([value, None], pa.timestamp("ns"))
+        orc.write_table(pa.table({"x": nanos}), str(tmp_path / "000000_0"))
+        with pytest.raises(WrongType, match=r"column x: .* no nanoseconds"):
+            table.read()
+    nanos = pa.array([2_000, -1_000, None], pa.timestamp("ns"))
     orc.write_table(pa.table({"x": nanos}), str(tmp_path / "000000_0"))
-    micros = table.read().column("x").cast(pa.int64()).to_pylist()
-    assert micros == [1, -1, None]
+    assert table.read().column("x").cast(pa.int64()).to_pylist() == [2, -1, None]
 
 
 def test_a_timestamp_that_nanoseconds_cannot_hold_survives_a_compaction(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_P32_the_file_has_the_six_columns_and_hives_keys(tmp_path: Path, codec: 
     path = str(tmp_path / record.path)
     assert record.path == "bucket_00000"
     assert record.size == Path(path).stat().st_size > 3
-    assert record.footer == Footer(0, acid=True, positional=False)
+    assert record.footer == Footer(0, acid=True, exact=True)
     found = metadata(FILES, path)
     assert (found["rows"], found["stripes"]) == (0, [])
     # Another engine's codec must not keep a table from being emptied.

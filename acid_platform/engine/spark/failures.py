@@ -38,6 +38,7 @@ from acid_platform.values.fitting import (
     refuse_too_long,
 )
 from acid_platform.values.rows import spark_lost_behind
+from acid_platform.values.stored_values import fine_times
 
 _MISSING_FILE = re.compile(r"FILE_NOT_EXIST|FileNotFoundException|does not exist")
 _ACID_FILE = re.compile(r"\S*/(?:base|delta|delete_delta)_\d+\S*/bucket_\d+\w*")
@@ -78,6 +79,9 @@ _OUTER = re.compile(r"Cannot generate code for expression: outer\((\w+)")
 NO_INSERT, NO_DELETE = "[NO_INSERT]", "[NO_DELETE]"
 """Start the message of a job that found an event of another kind: its file and its operation."""
 _WRONG_EVENT = re.compile(_RAISED + r"(\[NO_INSERT\]|\[NO_DELETE\]) ([^\n]+?): (-?\d+)")
+
+_FINE_TIME = re.compile(_RAISED + r"\[FINE_TIME\] ([^\n]+?, column [^\n]+)")
+"""The message of our format for a time that it does not cut."""
 
 WIDE_ROWS = "[WIDE_ROWS]"
 """The message of a job that found a row that is too wide for large batches."""
@@ -141,6 +145,8 @@ def of_files(error: BaseException) -> AcidError | None:
         return fault
     if wrong := _wrong_event(text):
         return wrong
+    if fine := _FINE_TIME.search(text):
+        return fine_times(_path(fine[1]), external=False)
     if unreadable := _UNREADABLE.search(text):
         inner = _innermost(error)
         if isinstance(inner, AcidError):

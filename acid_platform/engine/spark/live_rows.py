@@ -53,7 +53,7 @@ from acid_platform.engine.spark.spark_types import (
 )
 from acid_platform.layout.acid_keys import FILE_NAME_COLUMN
 from acid_platform.layout.sql_text import quoted
-from acid_platform.layout.types import Column
+from acid_platform.layout.types import TIMESTAMPS, Column
 from acid_platform.scan.deletes import DeleteKeys, UnreadKeys
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import RowIdentity, SourceFile
@@ -155,8 +155,9 @@ class _File:
     tested: bool
 
 
-def divided(spark: SparkSession, scan: Scan) -> tuple[Scan, Scan]:
-    """The scan in two: of the files that our format reads in this session, and of the others."""
+def divided(spark: SparkSession, scan: Scan, columns: Sequence[Column]) -> tuple[Scan, Scan]:
+    """The scan in two: of the files whose columns our format reads in this session, and of the
+    others."""
     if not has_acid_format(spark):
         return replace(scan, entities=()), scan
     ours: list[EntityScan] = []
@@ -164,7 +165,7 @@ def divided(spark: SparkSession, scan: Scan) -> tuple[Scan, Scan]:
     for entity in scan.entities:
         parts: tuple[list[SourceFile], list[SourceFile]] = ([], [])
         for source in entity.sources.inserts:
-            parts[not readable(source)].append(source)
+            parts[not readable(source, columns)].append(source)
         for part, entities in zip(parts, (ours, others), strict=True):
             if part:
                 sources = replace(entity.sources, inserts=tuple(part))
@@ -172,10 +173,15 @@ def divided(spark: SparkSession, scan: Scan) -> tuple[Scan, Scan]:
     return replace(scan, entities=tuple(ours)), replace(scan, entities=tuple(others))
 
 
-def readable(source: SourceFile) -> bool:
-    """Whether our format reads the file: not where columns match by position."""
+def readable(source: SourceFile, columns: Sequence[Column]) -> bool:
+    """Whether our format reads these columns of the file: not where they match by position, nor a
+    value that has to be looked at, unless it is a time and a column by itself."""
     by_name = source.identity is RowIdentity.RUN and not source.positional
-    return not source.streamed and (source.identity is RowIdentity.STORED or by_name)
+    return (
+        not source.streamed
+        and (source.identity is RowIdentity.STORED or by_name)
+        and all(source.is_sure(each) or each.type.kind in TIMESTAMPS for each in columns)
+    )
 
 
 def read_by_format(

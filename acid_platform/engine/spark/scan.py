@@ -98,7 +98,7 @@ def _parts(
     """
 
     def read() -> list[ReadRows]:
-        ours, others = divided(spark, scan.without_empty_files())
+        ours, others = divided(spark, scan.without_empty_files(), columns)
         return [
             *read_by_format(spark, ours, columns, keys, file_names),
             *read_by_spark(spark, others, columns, keys, file_names),
@@ -185,9 +185,12 @@ def _pruned_by_spark(spark: SparkSession, scan: Scan) -> bool:
         return False
     by_spark = not has_acid_format(spark)
     return all(
-        source.identity is RowIdentity.STORED and source.length is None and not source.streamed
+        source.identity is RowIdentity.STORED
+        and source.length is None
+        and not source.streamed
+        and all(map(source.is_sure, scan.columns))
         if by_spark
-        else readable(source)
+        else readable(source, scan.columns)
         for entity in scan.entities
         for source in entity.sources.inserts
     )

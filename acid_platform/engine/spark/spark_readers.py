@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from acid_platform.base.first_use import Recent
 from acid_platform.engine.spark.failures import NO_INSERT
 from acid_platform.engine.spark.few_calls import (
     COMPLETE,
@@ -56,14 +57,17 @@ from acid_platform.engine.spark.spark_types import (
 )
 from acid_platform.engine.spark.task_writing import read_plain
 from acid_platform.formats.data_file import INSERT_EVENT
+from acid_platform.formats.file_access import WRITTEN_FORMATS, has_fine_text
 from acid_platform.layout.acid_keys import FILE_NAME_COLUMN, ROW_ID_COLUMN
+from acid_platform.layout.formats import LINES
 from acid_platform.layout.sql_text import quoted, sql_string
-from acid_platform.layout.types import Column
+from acid_platform.layout.types import TIMESTAMPS, Column
 from acid_platform.scan.decode import ROW_ID_TYPE
 from acid_platform.scan.deletes import UnreadKeys
 from acid_platform.scan.scans import ArrowScan, EntityScan, Scan
 from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.storage.files import Files
+from acid_platform.values.stored_values import fine_times
 
 EntityFile = tuple[int, SourceFile]
 """The ordinal of an entity, and one of its files."""
@@ -102,7 +106,7 @@ class SourceFrames:
                     ordinal, source = files[index]
                     entities = (EntityScan.of_file(source),)
                     scan = Scan(store, "", table, (), entities, write_ids, stored)
-                    keyed = not source.by_arrow
+                    keyed = source.identity is not RowIdentity.NONE
                     for rows in ArrowScan(scan, names, row_id=keyed).batches(threads=1):
                         if not keyed:
                             rows = rows.append_column(
@@ -306,8 +310,8 @@ class _Branch:
 
     identity: RowIdentity
     streamed: bool
-    """Read through Arrow: rows need row ids by position, the file ends at a flush length, or it is
-    one of an external table."""
+    """Read through Arrow: rows need row ids by position, the file ends at a flush length, it is one
+    of an external table, or its values have to be looked at."""
     positional: bool
     test_rows: bool
     test_deletes: bool
@@ -331,7 +335,7 @@ def read_by_spark(
 def _read_together(frames: SourceFrames, keys: bool) -> Iterator[ReadRows]:
     scan = frames.scan
     files = [
-        (_branch(entity, source, keys), (ordinal, source))
+        (_branch(frames, entity, source, keys), (ordinal, source))
         for ordinal, entity in enumerate(scan.entities)
         for source in entity.sources.inserts
     ]
@@ -361,17 +365,36 @@ def _read_together(frames: SourceFrames, keys: bool) -> Iterator[ReadRows]:
             yield ReadRows(frame, have_keys, deleted if tests else None)
 
 
-def _branch(entity: EntityScan, source: SourceFile, keys: bool) -> _Branch:
+def _branch(frames: SourceFrames, entity: EntityScan, source: SourceFile, keys: bool) -> _Branch:
     test_deletes = may_have_deleted_rows(entity.deletes, source)
     counted = source.identity is RowIdentity.RUN and (keys or test_deletes)
+    sure = all(map(source.is_sure, frames.columns))
+    if not sure and frames.scan.format.name not in WRITTEN_FORMATS:
+        _refuse_fine_text(frames, source.path)
+        sure = True
     return _Branch(
         source.identity,
-        counted or source.length is not None or source.streamed,
+        counted or source.length is not None or source.streamed or not sure,
         source.positional,
         source.test_rows and source.identity is RowIdentity.STORED,
         test_deletes,
         source.above,
     )
+
+
+def _refuse_fine_text(frames: SourceFrames, path: str) -> None:
+    """Raises WrongType for a time that Spark would cut in a file that only Spark reads."""
+    kinds = {part.kind for column in frames.columns for part in column.type.walk()}
+    if frames.scan.format.name not in LINES or kinds.isdisjoint(TIMESTAMPS):
+        return
+    uri = frames.scan.files.uri(path)
+    if not _SOUND_TEXTS.get(uri):
+        if has_fine_text(frames.scan.files, path):
+            raise fine_times(path, external=False)
+        _SOUND_TEXTS.put(uri, True)
+
+
+_SOUND_TEXTS: Recent[str, bool] = Recent(10_000)
 
 
 def _validity(scan: Scan, branch: _Branch) -> list[str]:

@@ -303,9 +303,9 @@ def completed(
         files, _ = Files.of(location)
         path = paths[index]
         complete_foreign_file(files, path, columns, stored)
-        return str(
-            RecordedFiles((recorded_file(files, path, names[index], stored, rows=counts[index]),))
-        )
+        rows = counts[index]
+        record = recorded_file(files, path, names[index], stored, rows=rows, exact=True)
+        return str(RecordedFiles((record,)))
 
     return [
         file

@@ -276,7 +276,8 @@ class OrcWriter:
     def record(self, name: str) -> FileEntry:
         """The record of the finished file under this name, equal to that of `recorded_file`."""
         ranges = column_ranges(self.footer, acid=False)
-        return FileEntry(name, self.size, Footer(self.rows, acid=False, format="orc"), None, ranges)
+        footer = Footer(self.rows, acid=False, format="orc", exact=True)
+        return FileEntry(name, self.size, footer, None, ranges)
 
     def give_up(self) -> None:
         """Close the incomplete file, which is not valid ORC."""
@@ -467,7 +468,7 @@ class AcidWriter(OrcWriter):
         self.write(stored_events(rows, self._columns), rows.checked)
 
     def record(self, name: str) -> FileEntry:
-        footer = Footer(self.rows, acid=True)
+        footer = Footer(self.rows, acid=True, exact=True)
         if self._deletes:
             return FileEntry(name, self.size, footer)
         ranges = column_ranges(self.footer, acid=True)

@@ -88,7 +88,7 @@ final class AcidFileReader {
     }
     decoded = (raw ? row : SchemaEvolution.createEventSchema(row)).createRowBatch(capacity);
     TypeDescription stored = raw ? reader.getSchema() : SchemaEvolution.getBaseRow(reader.getSchema());
-    batch = new LiveBatch(asked, file, row, stored, decoded, decodesKeys, part.partitionValues(), capacity);
+    batch = new LiveBatch(asked, path, file, row, stored, decoded, decodesKeys, part.partitionValues(), capacity);
   }
 
   /** The next batch with at least one row; null after the last. It is valid until the next call. */

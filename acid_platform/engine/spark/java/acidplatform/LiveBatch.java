@@ -33,12 +33,12 @@ final class LiveBatch {
   private final ColumnVector[] unconverted;
 
   /**
-   * `row` is the type that `decoded` has for the table's columns, `stored` the file's own. Without `decodesKeys` the
+   * `path` is that of the file, for errors. `row` is the type that `decoded` has for the table's columns, `stored` the file's own. Without `decodesKeys` the
    * parts of keys are those of `file`, and row ids those of `rowIds`.
    */
   LiveBatch(
-      AskedColumns asked, AcidFile file, TypeDescription row, TypeDescription stored, VectorizedRowBatch decoded,
-      boolean decodesKeys, InternalRow partitionValues, int capacity)
+      AskedColumns asked, String path, AcidFile file, TypeDescription row, TypeDescription stored,
+      VectorizedRowBatch decoded, boolean decodesKeys, InternalRow partitionValues, int capacity)
       throws Exception {
     int width = asked.data.length() + asked.partition.length();
     org.apache.spark.sql.vectorized.ColumnVector[] columns = new org.apache.spark.sql.vectorized.ColumnVector[width];
@@ -56,7 +56,7 @@ final class LiveBatch {
       if (kind == AskedColumns.STORED) {
         TypeDescription read = (TypeDescription) row.getChildren().get(field);
         TypeDescription own = storedType(column.name(), stored);
-        columns[i] = storedColumn(i, column, read, own, fields, field);
+        columns[i] = storedColumn(i, path, column, read, own, fields, field);
         if (read.equals(own)) {
           unconverted[i] = fields[field];
         }
@@ -106,7 +106,8 @@ final class LiveBatch {
 
   /** The view of a column of the table, for which `fields[field]` may become a vector of another class. */
   private org.apache.spark.sql.vectorized.ColumnVector storedColumn(
-      int place, StructField column, TypeDescription read, TypeDescription stored, ColumnVector[] fields, int field)
+      int place, String path, StructField column, TypeDescription read, TypeDescription stored, ColumnVector[] fields,
+      int field)
       throws Exception {
     DataType type = column.dataType();
     if (isShortDecimal(read, stored)) {
@@ -118,7 +119,7 @@ final class LiveBatch {
     OrcColumnVector view = orcColumn(type, fields[field]);
     orcColumns[place] = view;
     if (type.equals(DataTypes.TimestampType) && fields[field] instanceof TimestampColumnVector) {
-      return new TimestampColumn((TimestampColumnVector) fields[field], view);
+      return new TimestampColumn((TimestampColumnVector) fields[field], view, path + ", column " + column.name());
     }
     return view;
   }
