@@ -106,7 +106,7 @@ def only_spark(compaction: Compaction) -> str | None:
     if stored.name not in WRITTEN_FORMATS:
         return f"only Spark copies {stored.name} files"
     if kinds & {*TIMESTAMPS} and not stored.has_codec:
-        return f"only Spark copies timestamps of {stored.name} files"
+        return f"only Spark copies timestamps of {stored.name.title()} files"
     if LOCAL_ZONE in kinds:
         return f"only Spark copies columns of type {LOCAL_ZONE}"
     why = not_written(stored, codec)
