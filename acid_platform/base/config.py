@@ -217,6 +217,7 @@ HONOURED: tuple[Setting, ...] = (
     Setting("acid.compaction.publication.wait", _T, "30s", 0, 3600),
     Setting("acid.cleaner.watermark", _X, "table", choices=("table", "global")),
     Setting("acid.conflict.detection", _X, "row", choices=("row", "partition")),
+    Setting("acid.format.default", _X, "orc", choices=("orc", "parquet")),
     Setting("acid.isolation", _X, "snapshot", choices=("snapshot", "serializable")),
     Setting("acid.conflict.rows.bytes", _N, str(64 << 10), low=0, high=16 << 20),
     Setting("acid.conflict.memory.bytes", _N, str(64 << 20), low=0),
@@ -233,6 +234,7 @@ HONOURED: tuple[Setting, ...] = (
 )
 """Settings that change behaviour.
 
+`acid.format.default` is the `acid.format` of new tables with full ACID that state none.
 `acid.heartbeat.interval` 0 means half of `hive.txn.timeout` (P7). A table's property
 `acid.conflict.detection` overrides the setting (P38). A gateway reads `acid.gateway.…` when it
 starts.

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,8 @@ from acid_platform.metastore.pasts import NOW
 from acid_platform.metastore.pasts import past_named as as_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from acid_platform.handles.import_sources import ImportSource
     from acid_platform.handles.past_rows import ChangeCounts, RowDifference
     from acid_platform.metastore.records import TableRecord
@@ -82,8 +84,8 @@ def cat(session: CommandSession, path: str, limit: int) -> None:
     """Print what is at PATH, as lines of JSON.
 
     For a table or partition (db.t, db.t/month=3) the rows that the current snapshot reads; for a
-    directory or an ORC file (db.t/delta_0000001_0000001_0000/bucket_00000) every event; for a
-    marker file its text.
+    directory or a file (db.t/delta_0000001_0000001_0000/bucket_00000) every event; for a marker
+    file its text.
     """
     with session.metastore() as metastore:
         record, below = _in_table(metastore, path)
@@ -111,19 +113,25 @@ def _live_rows(
     session: CommandSession, record: TableRecord, below: str
 ) -> Iterator[dict[str, Any]]:
     from acid_platform.predicates.analysis import partition_condition
-    from acid_platform.values.row_streams import far_dates_as_text, far_dates_named
 
     with session.open() as warehouse:
         table = warehouse.table(record.name)
         where = partition_condition(below, table.partition_columns) if below else None
         rows = table.to_arrow(where=where)
-    for batch in rows.to_batches(ROWS):
+    yield from _as_dicts(rows.to_batches(ROWS))
+
+
+def _as_dicts(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    from acid_platform.values.row_streams import far_dates_as_text, far_dates_named
+
+    for batch in batches:
         with far_dates_named():
             dicts = far_dates_as_text(batch).to_pylist()
         yield from dicts
 
 
 def _contents(record: TableRecord, below: str) -> Iterator[Any]:
+    from acid_platform.formats.keyed_parquet import shown_batches
     from acid_platform.formats.orc import dump
 
     files, where = _existing(record, below)
@@ -136,9 +144,11 @@ def _contents(record: TableRecord, below: str) -> Iterator[Any]:
         )
     for path in paths:
         with files.system.open_input_file(path) as stream:
-            is_orc = bytes(stream.read(3)) == b"ORC"
-        if is_orc:
+            magic = bytes(stream.read(3))
+        if magic == b"ORC":
             yield from dump.events(files, path)
+        elif magic == b"PAR":
+            yield from _as_dicts(shown_batches(files, path))
         else:
             yield files.read(path).decode("utf-8", "replace")
 

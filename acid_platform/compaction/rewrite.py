@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow.fs import FileType
 
 from acid_platform.compaction.profiles import Profile, ValueSums
-from acid_platform.errors import CompactionMismatch
+from acid_platform.errors import CompactionMismatch, CompactionRefused
 from acid_platform.formats.data_file import Keyed, KeyRun, WideTimestamps, in_key_order
 from acid_platform.formats.file_access import new_file, open_file, reading, refuse_finer
 from acid_platform.layout.acid_keys import RowKey, ascend
@@ -31,7 +31,7 @@ from acid_platform.scan.deletes import DeletedRows, load_keys, valid_ids
 from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
-from acid_platform.values.arrow_types import arrow_schema
+from acid_platform.values.arrow_types import arrow_schema, has_ancient
 from acid_platform.values.stored_values import are_exact, as_declared
 
 
@@ -56,6 +56,15 @@ def changes(
         file = open_file(files, source)
     for rows in file.changes(run, decoding.delete_events, decoding.timestamps, values):
         yield rows.stored()
+
+
+def _refuse_other_calendar(rows: Keyed, path: str) -> None:
+    """Raises CompactionRefused for days that a file of another format would number otherwise."""
+    if rows.values is not None and any(map(has_ancient, rows.values.columns)):
+        raise CompactionRefused(
+            f"{path} has days before 15 October 1582, which a compaction does not copy into a file"
+            " of another format; write the rows by INSERT OVERWRITE … SELECT"
+        )
 
 
 def _last(rows: Keyed) -> RowKey:
@@ -342,6 +351,8 @@ def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
                     keep &= deleted.survivors(*rows.ids)
                 if keep.any():
                     kept = rows if keep.all() else rows.chosen(keep)
+                    if source.format != rewrite.format.name:
+                        _refuse_other_calendar(kept, source.path)
                     parts.append(_conform(kept, kinds, rewrite, source.path))
                     made_of = parts[-1].values
                     exact &= source.exact or made_of is None or are_exact(made_of)

@@ -11,7 +11,9 @@ import pyarrow as pa
 from pyarrow import csv
 
 from acid_platform.errors import CompactionRefused, UnsupportedLayout
+from acid_platform.formats import orc
 from acid_platform.formats.data_file import DataFile, DataSource, FilePath, FileWriter
+from acid_platform.formats.keyed_parquet import KeyedParquetWriter, open_parquet_rows
 from acid_platform.formats.orc import (
     BATCH_ROWS,
     WRITTEN_CODECS,
@@ -25,10 +27,9 @@ from acid_platform.formats.orc import (
     orc_schema,
     reading,
     require_codec,
-    to_be_stored,
     written_codec,
 )
-from acid_platform.formats.parquet import ParquetData, ParquetWriter
+from acid_platform.formats.parquet import ParquetWriter
 from acid_platform.layout.file_entries import FileEntry, Footer, is_positional
 from acid_platform.layout.formats import ACID_FORMAT, FileFormat
 from acid_platform.layout.types import Column, HiveType
@@ -75,7 +76,7 @@ def open_file(files: Files, source: DataSource, strange: bool = False) -> DataFi
     if stored is None:
         stored = format_of(files, path)
     if stored == "parquet":
-        return ParquetData(files, path)
+        return open_parquet_rows(files, path, source.keyed)
     if stored != "orc":
         raise UnsupportedLayout(
             f"{path} is neither ORC nor Parquet, the only formats that to_arrow reads; use read()"
@@ -168,7 +169,9 @@ def new_file(
         if stored.keyed:
             return AcidWriter(files, path, columns, codec, deletes, always=always, pool=pool)
         return OrcWriter(files, path, columns, codec, always=always, pool=pool)
-    if stored.name == "parquet" and not stored.keyed:
+    if stored.name == "parquet":
+        if stored.keyed:
+            return KeyedParquetWriter(files, path, columns, deletes, always)
         return ParquetWriter(files, path, columns, always)
     keys = "with the keys of rows" if stored.keyed else "without Spark"
     raise UnsupportedLayout(f"{path}: {stored.name} files can't be written {keys}")
@@ -187,6 +190,11 @@ def require_written(stored: FileFormat, compression: str, path: str) -> None:
     """Raises UnsupportedLayout for a codec that can't be written here."""
     if stored.has_codec:
         require_codec(compression, path)
+
+
+def to_be_stored(array: pa.Array, stored: FileFormat) -> pa.Array:
+    """The array with its dates and timestamps as a file of the format stores them."""
+    return orc.to_be_stored(array) if stored.lacks_times else array
 
 
 def complete_foreign_file(
@@ -222,7 +230,8 @@ def recorded_file(
             counted = count_rows(files, path, stored) if rows is None else rows
             known = stored.name if stored.name in WRITTEN_FORMATS else None
             return FileEntry(name, size, Footer(counted, False, format=known, exact=exact))
-        file = open_file(files, FilePath(path, stored.name, length), strange=True)
+        known = None if stored.keyed else stored.name  # files of one table may have several formats
+        file = open_file(files, FilePath(path, known, length), strange=True)
         footer = replace(file.summary, exact=exact)
         if deletes or footer.positional:
             return FileEntry(name, size, footer, length)
@@ -230,13 +239,14 @@ def recorded_file(
 
 
 def count_rows(files: Files, path: str, stored: FileFormat) -> int:
-    """The row count, from the footer or by counting lines.
+    """The row count of a file of rows without keys, from the footer or by counting lines.
 
-    Raises CorruptFile, and UnsupportedLayout for avro, which only Spark can count.
+    Raises CorruptFile, and UnsupportedLayout for a file of rows with keys, and for avro, which only
+    Spark can count.
     """
     if stored.name in WRITTEN_FORMATS:
         with reading(path):
-            return open_file(files, FilePath(path, stored.name), strange=True).rows
+            return open_file(files, FilePath(path, stored.name, keyed=False), strange=True).rows
     with reading(path), files.open(path) as stream:
         match stored.name:
             case "json" | "text":

@@ -5,9 +5,10 @@ Files of insert-only tables are written with the types that Spark and Hive write
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -24,7 +25,13 @@ from acid_platform.formats.parquet_files import (
     row_group,
     row_group_sizes,
 )
-from acid_platform.layout.file_entries import FileEntry, Footer
+from acid_platform.layout.file_entries import (
+    ColumnRange,
+    FileEntry,
+    Footer,
+    RangeKind,
+    text_range,
+)
 from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_types import arrow_schema, has_leaf, leaves
@@ -38,9 +45,16 @@ class ParquetData(DataFile):
 
     has_texts_as_bytes = decodes_in_threads = True
 
-    def __init__(self, files: Files, path: str, unit: str = "us") -> None:
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        unit: str = "us",
+        opened: parquet.ParquetFile | None = None,
+    ) -> None:
+        """`opened`: the file, if it is open already."""
         self.path, self._files = path, files
-        self._file = open_parquet(files.open(path), path, unit)
+        self._file = opened or open_parquet(files.open(path), path, unit)
         self._parts: Iterator[pa.Table] = iter(())
         self._next: tuple[int, int, list[str]] | None = None
         """The part of a row group that `_parts` goes on with."""
@@ -151,6 +165,8 @@ class ParquetWriter:
         self.rows = 0
         self._files, self.path, self._always = files, path, always
         self._schema = arrow_schema(columns)
+        self._metadata: parquet.FileMetaData | None = None
+        """The footer of the finished file."""
         self._stream: pa.NativeFile | None = None
         self._writer: parquet.ParquetWriter | None = None
         self._waiting: list[pa.RecordBatch] = []
@@ -178,6 +194,7 @@ class ParquetWriter:
             self._begin()
         if self._writer is not None and self._stream is not None:
             self._writer.close()
+            self._metadata = self._writer.writer.metadata
             self._stream.close()
         return self.rows
 
@@ -202,6 +219,54 @@ class ParquetWriter:
     def _begin(self) -> parquet.ParquetWriter:
         self._stream = self._files.system.open_output_stream(self.path)
         self._writer = parquet.ParquetWriter(
-            self._stream, self._schema, store_schema=False, store_decimal_as_integer=True
+            self._stream,
+            self._schema,
+            store_schema=False,
+            store_decimal_as_integer=True,
+            **self._options(),
         )
         return self._writer
+
+    def _options(self) -> dict[str, Any]:
+        """What is written otherwise than Arrow's defaults say."""
+        return {}
+
+
+def column_ranges(
+    metadata: parquet.FileMetaData, names: Collection[str], texts: Container[str] = ()
+) -> dict[str, ColumnRange]:
+    """The ranges of these flat columns; `texts`: those of type string and varchar, whose bounds are
+    recorded. A column without statistics is left out."""
+    columns = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    ranges = dict[str, ColumnRange]()
+    for name in names:
+        every = [group.column(columns[name]).statistics for group in groups if name in columns]
+        if not every or not all(each is not None and each.has_null_count for each in every):
+            continue
+        nulls = sum(each.null_count for each in every)
+        bounds = ColumnRange(RangeKind.OTHER, None, None, nulls, metadata.num_rows > nulls)
+        full = [
+            each
+            for each, group in zip(every, groups, strict=True)
+            if each.null_count < group.num_rows
+        ]
+        if full and all(each.has_min_max for each in full):
+            bounds = _bounded_range(full, bounds, name in texts)
+        ranges[name] = bounds
+    return ranges
+
+
+def _bounded_range(every: Sequence[Any], bounds: ColumnRange, text: bool) -> ColumnRange:
+    """The range of a column that has these statistics in its row groups."""
+    kind, nulls = every[0].logical_type.type, bounds.nulls
+    if kind == "DATE" or (every[0].physical_type in ("INT32", "INT64") and kind in ("INT", "NONE")):
+        low, high = min(each.min_raw for each in every), max(each.max_raw for each in every)
+        whole = RangeKind.DATE if kind == "DATE" else RangeKind.INTEGER
+        return ColumnRange(whole, low, high, nulls)
+    if kind == "DECIMAL" or (kind == "STRING" and text):
+        low, high = min(each.min for each in every), max(each.max for each in every)
+        if kind == "STRING":
+            return text_range(low, high, nulls)
+        return ColumnRange(RangeKind.DECIMAL, low, high, nulls)
+    return bounds

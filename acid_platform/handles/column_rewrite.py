@@ -312,7 +312,7 @@ class ReplaceTable(RowStatement[int]):
                     f"{name} has {what} {_listed(own)}, and would have {_listed(other)}; that stays"
                     f" as long as a table: say it again, or DROP TABLE {name} first"
                 )
-        check_change(name, record.properties, wanted.properties)
+        check_change(name, record.properties, self.declared.properties)
         names = dict((*wanted.columns, *wanted.partition_columns))
         comments = {each: text for each, text in record.comments.items() if each in names}
         after = replace(

@@ -46,7 +46,7 @@ from acid_platform.metastore.records import PLATFORM, ClientInfo, LockRequest
 from acid_platform.services import worker_id
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
-from acid_platform.tables.declaration import Declaration, with_codec
+from acid_platform.tables.declaration import Declaration, with_format
 from acid_platform.tables.joining import join
 from acid_platform.tables.table_constraints import require_computable
 from acid_platform.transactions import Isolation, ValidWriteIdList
@@ -195,17 +195,17 @@ class Warehouse(ClosedAfter):
         if comment:
             require_property_texts(properties)
             properties = {**(properties or {}), COMMENT: comment}
+        settings = self.metastore.in_force
         declared = Declaration.of(
             full,
             parse_columns(declared_text(columns)),
             partitioned_by,
             clustered_by,
-            with_codec(properties),
+            with_format(properties, settings),
             comments=comments,
             constraints=constraints,
         )
         if declared.constraints:
-            settings = self.metastore.in_force
             require_computable(self.engines, settings, declared.record(full, ""))
         record = create(self.metastore, full, declared, location, if_not_exists)
         return Table(self, record.name, record)

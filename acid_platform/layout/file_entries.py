@@ -20,6 +20,8 @@ from typing import Any
 from acid_platform.base.paths import leads_out
 from acid_platform.errors import CorruptFile
 
+MOST_COLUMNS = 64
+"""Only this many first columns of a table have ranges, to keep the records small."""
 MOST_TEXT = 32
 """The longest recorded text bound in characters; a longer one is cut if the result is a bound."""
 

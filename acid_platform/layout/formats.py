@@ -84,9 +84,18 @@ class FileFormat:
         return self.name in _HIVES
 
     @property
+    def has_column_ids(self) -> bool:
+        """Whether a file has the id of each of its columns."""
+        return self.keyed and self.name not in _HIVES
+
+    @property
     def lacks_times(self) -> bool:
         """Whether files can't hold the last second before 1970, nor the earliest days."""
         return self.name in _HIVES
+
+    def limited(self, columns: Sequence[Column]) -> Sequence[Column]:
+        """Those of its columns of which times are looked at before they are written."""
+        return () if self.keyed and not self.lacks_times else columns
 
     def refuse(self, columns: tuple[Column, ...]) -> None:
         """Raises InvalidDefinition for a column that the format can't hold."""
@@ -96,7 +105,7 @@ class FileFormat:
                     f"{self.name} files can't store column {column}; use orc or parquet"
                 )
             zoned = any(part.kind == LOCAL_ZONE for part in column.type.walk())
-            if zoned and self.name not in _HIVES:
+            if zoned and not (self.keyed or self.name in _HIVES):
                 raise InvalidDefinition(
                     f"column {column}: {self.name} files can't distinguish an instant from a"
                     f" timestamp; use {' or '.join(_HIVES)}"
@@ -105,7 +114,7 @@ class FileFormat:
 
 ACID_FORMAT = FileFormat(keyed=True)
 """What tables with full CRUD are written in, unless they say otherwise."""
-KEYED_FORMATS = (ACID_FORMAT.name,)
+KEYED_FORMATS = (ACID_FORMAT.name, "parquet")
 """The formats that can store keys."""
 
 

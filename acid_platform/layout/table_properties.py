@@ -89,7 +89,7 @@ TRANSACTIONAL_KIND = TableProperty(
 )
 FILE_FORMAT = TableProperty(
     _words("acid.format", "orc", "orc", "parquet", "json", "csv", "text", "avro"),
-    "the format of an insert-only table's files",
+    "the format of the table's files; those of a table with full ACID are orc or parquet",
     "every write and read",
     fixed=True,
 )

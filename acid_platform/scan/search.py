@@ -133,7 +133,15 @@ class _Search:
             return 0
         identity = RowIdentity.STORED if footer.acid else RowIdentity.RUN
         source = SourceFile(
-            full, identity, size, "", 0, 0, rows=footer.rows, positional=footer.positional
+            full,
+            identity,
+            size,
+            "",
+            0,
+            0,
+            rows=footer.rows,
+            positional=footer.positional,
+            format=None,
         )
         by_column = self._values(path)
         values = [by_column[name] for name in self._keys()]
@@ -159,7 +167,7 @@ class _Search:
         Raises UnsupportedLayout if they do.
         """
         with reading(path):
-            return open_file(self.table.files, FilePath(path)).holds_deletes()
+            return open_file(self.table.files, FilePath(path, None)).holds_deletes()
 
     def _keys(self) -> list[str]:
         return [column.name for column in self.table.partition_columns]

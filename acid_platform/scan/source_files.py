@@ -400,7 +400,7 @@ def resolve(files: Files, directory: AcidDirectory) -> EntitySources:
 def read_footer(files: Files, path: str) -> Footer:
     """The footer of a file of a table with full CRUD, or of LOAD DATA. Raises CorruptFile."""
     with reading(path):
-        return open_file(files, FilePath(path), strange=True).summary
+        return open_file(files, FilePath(path, None), strange=True).summary
 
 
 def open_source(files: Files, source: SourceFile) -> DataFile:

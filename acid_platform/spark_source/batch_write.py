@@ -288,7 +288,8 @@ def _placed(write: OpenWrite, batch: pa.RecordBatch) -> Iterable[tuple[str, pa.T
     for field in received.schema:
         _require_utc(field, write.table)
     try:
-        rows = stored_rows(received, columns, write.table, None, write.task.columns)
+        limited = write.task.format.limited(write.task.columns)
+        rows = stored_rows(received, columns, write.table, None, limited)
         places = places_of(rows, write.partition_columns)
     except NeedsSpark as error:
         raise UnsupportedStatement(

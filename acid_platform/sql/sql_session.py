@@ -185,11 +185,12 @@ def _written(view: ViewRecord, columns: tuple[Column, ...], rows: Result) -> int
     batches = (conformed(batch) for batch in rows.batches() if batch.num_rows)
     files, directory = Files.of(files_of(view).location)
     path = f"{directory}/{uuid.uuid4().hex}"
-    writer = new_file(files, path, columns, FileFormat(), "zlib")
+    stored = FileFormat()
+    writer = new_file(files, path, columns, stored, "zlib")
     try:
         for batch in batches:
-            stored = [*map(to_be_stored, batch.columns)]
-            values = pa.RecordBatch.from_arrays(stored, names=batch.schema.names)
+            arrays = [to_be_stored(array, stored) for array in batch.columns]
+            values = pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
             writer.put(Keyed(None, 0, values))
         return writer.close()
     except BaseException:

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from acid_platform.base.arguments import require_kind, require_list, require_texts
+from acid_platform.base.config import Settings
 from acid_platform.errors import InvalidDefinition, UnknownColumn
 from acid_platform.layout import table_properties
 from acid_platform.layout.acid_keys import VIRTUAL_COLUMNS
 from acid_platform.layout.bucketing import refuse_unhashable
-from acid_platform.layout.formats import KEYED_FORMATS, FileFormat
+from acid_platform.layout.formats import KEYED_FORMATS, FileFormat, is_insert_only
 from acid_platform.layout.names import BACKTICK
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.table_properties import (
@@ -60,6 +61,8 @@ class Declaration:
             for columns in (self.columns, self.partition_columns)
         )
         properties = dict(self.properties)
+        if FILE_FORMAT.text(properties) == FILE_FORMAT.values.default:
+            properties.pop(FILE_FORMAT.name, None)
         return TableRecord(
             0,
             name,
@@ -98,8 +101,6 @@ class Declaration:
         table_properties.require_property_texts(properties)
         _require_clustering(clustered_by)
         all_properties = {TRANSACTIONAL.name: "true", **(properties or {})}
-        if FILE_FORMAT.text(all_properties) == FILE_FORMAT.values.default:
-            all_properties.pop(FILE_FORMAT.name, None)
         clustered, buckets = clustered_by or ((), 0)
         names = tuple(name.lower() for name in clustered)
         keys = parse_columns(", ".join(partitioned_by)) if partitioned_by else ()
@@ -138,13 +139,16 @@ read in half of the time. Tables that state none, as those of Hive, Trino and ol
 ZLIB."""
 
 
-def with_codec(properties: Mapping[str, str] | None) -> dict[str, str]:
-    """The properties of a new table, which state its codec if its files are ORC.
+def with_format(properties: Mapping[str, str] | None, settings: Settings) -> dict[str, str]:
+    """The properties of a new table, which state its format unless it is ORC, and its codec if it
+    is. Without one, a table with full ACID has that of `acid.format.default`.
 
     Raises InvalidDefinition.
     """
     table_properties.require_property_texts(properties)
     all_properties = dict(properties or {})
+    if not is_insert_only(all_properties):
+        all_properties.setdefault(FILE_FORMAT.name, settings.text("acid.format.default"))
     if FileFormat.of(all_properties).has_codec and LAYOUT.text(all_properties) != "hive3":
         all_properties.setdefault(CODEC.name, NEW_CODEC)
     return all_properties

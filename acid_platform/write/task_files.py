@@ -361,15 +361,16 @@ def stored(batch: pa.RecordBatch, target: TaskTarget) -> pa.RecordBatch:
     columns = [
         *batch.columns[:first],
         *(
-            _stored(value, arrow_type(column.type))
+            _stored(value, arrow_type(column.type), target.format)
             for value, column in zip(batch.columns[first:], target.columns, strict=True)
         ),
     ]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _stored(values: pa.Array, declared: pa.DataType) -> pa.Array:
-    return to_be_stored(values if _same_layout(values.type, declared) else values.cast(declared))
+def _stored(values: pa.Array, declared: pa.DataType, stored: FileFormat) -> pa.Array:
+    as_declared = values if _same_layout(values.type, declared) else values.cast(declared)
+    return to_be_stored(as_declared, stored)
 
 
 def _same_layout(kind: pa.DataType, other: pa.DataType) -> bool:

@@ -176,6 +176,10 @@ def as_text(table: Any) -> None:
     table.sd.serdeInfo.serializationLib = protocol.STORAGE["text"].serde
 
 
+def as_parquet(table: Any) -> None:
+    table.sd.serdeInfo.serializationLib = protocol.STORAGE["parquet"].serde
+
+
 def as_csv(table: Any) -> None:
     table.sd.serdeInfo.serializationLib = "org.apache.hadoop.hive.serde2.OpenCSVSerde"
 
@@ -198,6 +202,7 @@ def elsewhere(table: Any) -> None:
         (external, "transactional = true"),
         (plain, "transactional = true"),
         (as_text, "hold no row identities"),
+        (as_parquet, "its files are parquet"),
         (as_csv, "OpenCSVSerde"),
         (as_view, "acid sql"),
         (ordered, "SORTED BY"),
@@ -237,6 +242,25 @@ def test_P34_an_alter_that_would_misread_files_is_refused(
     with pytest.raises(m.InvalidOperationException):
         client.alter_table("made", "kept", new)
     assert warehouse.metastore.table("made.kept") == before
+
+
+def test_P34_rows_with_keys_in_parquet_are_refused_to_who_would_not_find_them(
+    client: Any, warehouse: Warehouse
+) -> None:
+    """Hive would look for keys in the files, or read deleted rows."""
+    made = warehouse.create_table("made.flat", "id int", properties={"acid.format": "parquet"})
+    made.insert([{"id": 1}, {"id": 2}])
+    made.delete("id = 1")
+    request = m.GetTableRequest(dbName="made", tblName="flat")
+    for ask in (
+        lambda: client.get_table("made", "flat"),
+        lambda: client.get_table_req(request),
+        lambda: client.get_table_objects_by_name("made", ["flat"]),
+    ):
+        with pytest.raises((m.MetaException, TApplicationException)) as refused:
+            ask()
+        assert "made.flat: its files are parquet" in refused.value.message
+    assert "flat" in client.get_all_tables("made")
 
 
 def test_P34_a_column_of_files_keeps_its_name(client: Any, warehouse: Warehouse) -> None:

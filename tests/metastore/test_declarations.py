@@ -291,6 +291,17 @@ def test_P28_concurrent_columns_conflict_where_files_know_them_by_position(world
         commit(world, second, {"c": [["b", "int"]]})
 
 
+def test_P28_concurrent_columns_conflict_where_files_know_them_by_id(world: World) -> None:
+    """The column of each would have the id 2 in its files. Others that are the same do no harm."""
+    world.create("p", properties={"acid.format": "parquet"})
+    first, second, third = (world.write("p", INSERT) for _ in range(3))
+    commit(world, first, {"p": [["a", "int"]]})
+    with pytest.raises(DeclarationChanged, match="know columns by their id"):
+        commit(world, second, {"p": [["b", "int"]]})
+    commit(world, third, {"p": [["a", "int"], ["b", "int"]]})
+    assert columns(world, "p") == ["id", "a", "b"]
+
+
 def test_P28_a_conflict_adds_no_columns(world: World) -> None:
     first, second = world.write("t", UPDATE), world.write("t", UPDATE)
     world.commit(first, world.report(first, operation=UPDATE))

@@ -113,7 +113,8 @@ def update_rows(
                 order = keys.order()
                 keys, new = keys.take(order), new.take(from_numpy(order))
                 stored = new.select([column.name for column in scan.columns])
-                values = stored_rows(stored, scan.columns, target.table, in_files=scan.columns)
+                limited = target.format.limited(scan.columns)
+                values = stored_rows(stored, scan.columns, target.table, in_files=limited)
                 require_checked(values, scan.columns, target.checks)
                 deleted.add_keys(keys, np.ones(len(keys), bool))
                 placed.add(values, keys.places, keys.numbers)
@@ -235,7 +236,8 @@ def _stored(rows: Rows, target: WriteTarget, fixed: Fixed) -> Iterator[pa.Table]
             defaults = default_values(target.checks, target.columns, part.column_names)
         for name, value in defaults.items():
             part = part.append_column(name, pa.chunked_array([pa.repeat(value, len(part))]))
-        stored = stored_rows(part, target.all_columns, target.table, fixed, target.columns)
+        limited = target.format.limited(target.columns)
+        stored = stored_rows(part, target.all_columns, target.table, fixed, limited)
         yield require_checked(stored, target.columns, target.checks)
     if not count and isinstance(rows, Result):  # what no row can have fails without one
         stored_rows(rows.schema.empty_table(), target.all_columns, target.table, fixed)

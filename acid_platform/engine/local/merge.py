@@ -347,7 +347,10 @@ class LocalMerge:
             parts.append(computed.put_into(fresh, {self.source_alias: source}))
             positions.append(mine)
         rows = stored_rows(
-            pa.concat_tables(parts), self.own, self.target.table, in_files=self.scan.columns
+            pa.concat_tables(parts),
+            self.own,
+            self.target.table,
+            in_files=self.target.format.limited(self.scan.columns),
         )
         places = np.concatenate(positions)
         order = np.argsort(places, kind="stable")
@@ -410,7 +413,8 @@ class LocalMerge:
                     are_updated = np.zeros(len(keys), bool)
                     are_updated[updated] = True
                     deleted.add_keys(keys, are_updated)
-                    values = stored_rows(values, columns, target.table, in_files=columns)
+                    limited = target.format.limited(columns)
+                    values = stored_rows(values, columns, target.table, in_files=limited)
                     require_checked(values, columns, target.checks)
                     of_old = keys.take(updated)
                     order = of_old.order()

@@ -31,7 +31,13 @@ from acid_platform.formats.orc.protobuf import (
     zigzag,
 )
 from acid_platform.formats.orc.tail import KIND, KINDS, ROWS, STATISTICS, SUBTYPES, TYPES
-from acid_platform.layout.file_entries import ColumnRange, KeyRanges, RangeKind, text_range
+from acid_platform.layout.file_entries import (
+    MOST_COLUMNS,
+    ColumnRange,
+    KeyRanges,
+    RangeKind,
+    text_range,
+)
 from acid_platform.layout.types import INTEGRAL, HiveType
 
 _COUNT, _HAS_NULL = 1, 10
@@ -178,9 +184,6 @@ _MESSAGES: dict[str, tuple[int, Callable[[ColumnStatistics], bytes]]] = {
     "timestamp with local time zone": _MOMENTS,
 }
 
-
-MOST_COLUMNS = 64
-"""Only this many first columns of a table have ranges, to keep the records small."""
 
 _NAMES = 3
 _VALUES, _INTEGER_PART, _TEXT_PART, _DECIMAL_PART, _DATE_PART = 1, 2, 4, 6, 7

@@ -148,7 +148,7 @@ def widened(state: State, txn: Txn, name: str, added: Columns) -> TableRecord | 
     """The table with the columns that a transaction adds at its commit; None if it has them all.
 
     Raises DeclarationChanged if others added a column with another type, or added any column where
-    files know their columns by position.
+    files know their columns by position or id.
     """
     table = unchanged(state, txn, name)
     record, columns = table.record, dict(table.record.columns)
@@ -161,10 +161,12 @@ def widened(state: State, txn: Txn, name: str, added: Columns) -> TableRecord | 
     new = tuple((column, kind) for column, kind in added if column not in columns)
     _, before = seen_table(state, txn, name)
     others = record.columns[len(before.columns) :]
-    if FileFormat.of(record.properties).by_position and others != tuple(added)[: len(others)]:
+    stored = FileFormat.of(record.properties)
+    known_by = "position" if stored.by_position else "id" if stored.has_column_ids else ""
+    if known_by and others != tuple(added)[: len(others)]:
         raise DeclarationChanged(
             f"{', '.join(column for column, _ in others)} were added to {record.name} since, and"
-            f" its files know columns by their position; begin transaction {txn.txn_id} again"
+            f" its files know columns by their {known_by}; begin transaction {txn.txn_id} again"
         )
     return record.with_columns((*record.columns, *new)) if new else None
 

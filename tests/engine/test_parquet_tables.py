@@ -1,0 +1,133 @@
+"""Tables with full ACID in Parquet do what those in ORC do. The suites of tables run once more with
+`-p tests.on_parquet`; here each statement runs on a table of each format, side by side."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from acid_platform import InvalidDefinition, SettingRefused, UnsupportedLayout, Warehouse, WrongType
+from acid_platform.services.fsck import examine
+from tests.conftest import a_warehouse
+
+warehouse = a_warehouse("local", scope="function")
+
+COLUMNS = "id int, name string, price decimal(9,2), at timestamp, tags array<string>"
+STATEMENTS = (
+    "INSERT INTO {t} VALUES (1, 'a', 1.5, TIMESTAMP'2020-02-03 04:05:06.789', array('x'), 0),"
+    " (2, 'b', NULL, NULL, NULL, 1),"
+    " (3, NULL, 3, TIMESTAMP'1600-01-01 00:00:00', array('y', 'z'), 0)",
+    "INSERT INTO {t} (id, name, p) SELECT id + 10, concat(name, '!'), p FROM {t}",
+    "UPDATE {t} SET name = 'new', price = 9 WHERE id IN (2, 13)",
+    "DELETE FROM {t} WHERE id = 11",
+    "MERGE INTO {t} USING (SELECT 3 AS id, 'm' AS name UNION ALL SELECT 30, 'n') s ON {t}.id = s.id"
+    " WHEN MATCHED THEN UPDATE SET name = s.name"
+    " WHEN NOT MATCHED THEN INSERT (id, name, p) VALUES (s.id, s.name, 1)",
+    "ALTER TABLE {t} COMPACT 'minor' AND WAIT",
+    "DELETE FROM {t} WHERE name = 'n'",
+    "ALTER TABLE {t} ADD COLUMNS (more bigint)",
+    "UPDATE {t} SET more = id WHERE p = 0",
+    "ALTER TABLE {t} COMPACT 'major' AND WAIT",
+    "ALTER TABLE {t} RENAME COLUMN name TO called",
+    "INSERT OVERWRITE TABLE {t} PARTITION (p = 1) SELECT id, called, price, at, tags, more FROM {t}"
+    " WHERE p = 0",
+    "UPDATE {t} SET called = 'last' WHERE id = 13",
+    "ALTER TABLE {t} DROP COLUMN price",
+)
+QUERIES = ("SELECT count(*), min(id), max(id) FROM {t}", "SELECT p FROM {t} WHERE id = 13")
+RENAMED = 8
+"""The write id of RENAME COLUMN."""
+
+
+@pytest.mark.more
+def test_each_statement_leaves_the_same_rows_with_the_same_ids(warehouse: Warehouse) -> None:
+    warehouse.metastore.set("acid.history.retention", "1h")
+    orc, plain = (
+        warehouse.create_table(
+            f"db.{stored}", COLUMNS, partitioned_by=["p int"], properties={"acid.format": stored}
+        )
+        for stored in ("orc", "parquet")
+    )
+
+    def changes(table: Any, since: int, until: int) -> list[str]:
+        rows = table.changes_arrow(since=since, until=until).read_all()
+        left = [name for name in rows.column_names if name not in ("_txn_id", "_commit_timestamp")]
+        return sorted(map(str, rows.select(left).to_pylist()))
+
+    def seen(table: Any, **then: Any) -> Any:
+        rows = table.to_arrow(row_id=True, **then).to_pylist()
+        return sorted(rows, key=lambda row: (row["id"], row["p"]))
+
+    for statement in STATEMENTS:
+        for table in (orc, plain):
+            warehouse.sql(statement.format(t=table.name))
+        assert seen(orc) == seen(plain), statement
+        assert orc.count() == plain.count() == len(seen(plain))
+        for query in QUERIES:
+            answers = [warehouse.sql(query.format(t=each.name)).collect() for each in (orc, plain)]
+            assert [str(row) for row in answers[0]] == [str(row) for row in answers[1]]
+        formats = {
+            parquet.ParquetFile(path).metadata.num_columns > 0
+            for path in Path(plain.location).rglob("bucket_*")
+        }
+        assert formats == {True}, "each file is Parquet"
+    last = orc.history()[0]["write_id"]
+    for write_id in range(1, last + 1):
+        assert seen(orc, as_of=write_id) == seen(plain, as_of=write_id)
+    changed = [changes(table, 1, RENAMED - 1) for table in (orc, plain)]
+    assert changed[0] == changed[1] and len(changed[0]) > 5
+    for table in (orc, plain):
+        assert not examine(warehouse.metastore, [table.name]).findings
+
+
+def test_what_is_not_said_is_the_setting_of_the_warehouse(warehouse: Warehouse) -> None:
+    warehouse.metastore.set("acid.format.default", "parquet")
+    with pytest.raises(SettingRefused, match=r"acid\.format\.default"):
+        warehouse.metastore.set("acid.format.default", "csv")
+    made = {
+        "unsaid": "CREATE TABLE db.unsaid (id int)",
+        "orc": "CREATE TABLE db.orc (id int) STORED AS ORC",
+        "queried": "CREATE TABLE db.queried AS SELECT 1 AS id",
+        "added": "CREATE TABLE db.added (id int)"
+        " TBLPROPERTIES ('transactional_properties' = 'insert_only')",
+    }
+    warehouse.sql("CREATE DATABASE db")
+    for statement in made.values():
+        warehouse.sql(statement)
+    stated = {
+        name: warehouse.table(f"db.{name}").record.properties.get("acid.format") for name in made
+    }
+    assert stated == {"unsaid": "parquet", "orc": None, "queried": "parquet", "added": None}
+    with pytest.raises(InvalidDefinition, match="json files hold no row identities"):
+        warehouse.sql("CREATE TABLE db.bad (id int) TBLPROPERTIES ('acid.format' = 'json')")
+
+
+def test_texts_that_are_no_utf_8_are_refused(warehouse: Warehouse) -> None:
+    table = warehouse.create_table("db.t", "name string", properties={"acid.format": "parquet"})
+    wrong = pa.table({"name": pa.array([b"\xff"]).view(pa.string())})
+    with pytest.raises(WrongType):
+        table.insert(wrong)
+    assert table.count() == 0
+
+
+def test_files_of_such_a_table_are_not_taken_for_plain_ones(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    table = warehouse.create_table("db.t", "id int", properties={"acid.format": "parquet"})
+    table.insert([{"id": 1}, {"id": 2}])
+    table.delete("id = 1")
+    (inserted,) = Path(table.location).glob("delta_*/bucket_00000")
+    copied = shutil.copy(inserted, tmp_path)
+    warehouse.sql(f"CREATE EXTERNAL TABLE db.e (id int) STORED AS PARQUET LOCATION '{tmp_path}'")
+    for statement in (
+        "SELECT * FROM db.e",
+        f"LOAD DATA LOCAL INPATH '{copied}' INTO TABLE db.t",
+    ):
+        with pytest.raises(UnsupportedLayout, match="is a file of a transactional table"):
+            warehouse.sql(statement).collect()
+    assert table.count() == 1

@@ -1,0 +1,205 @@
+"""Parquet files of rows with keys: what they hold, what a record says of them, what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from acid_platform import CompactionRefused, CorruptFile, UnsupportedLayout, WrongType
+from acid_platform.formats.data_file import (
+    KEY,
+    DataFile,
+    FilePath,
+    Keyed,
+    KeyPart,
+    KeyRun,
+    StoredKeys,
+)
+from acid_platform.formats.file_access import new_file, open_file, recorded_file
+from acid_platform.layout.file_entries import FileEntry, KeyRanges, RangeKind
+from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.types import Column, HiveType, parse_columns
+from acid_platform.storage.files import Files
+from acid_platform.values.arrow_types import arrow_schema
+
+KEYED = FileFormat("parquet", keyed=True)
+PROPERTY = 1 << 29
+OWN = tuple(
+    Column(column.name, column.type, 7 * number)
+    for number, column in enumerate(
+        parse_columns(
+            "id int, name string, code char(3), price decimal(9,2), day date, at timestamp,"
+            " moment timestamp with local time zone, tags array<string>, pair struct<a: int>"
+        ),
+        1,
+    )
+)
+
+
+def rows(count: int, first: int = 0) -> pa.RecordBatch:
+    numbers = range(first, first + count)
+    values = {
+        "id": [None if n % 5 == 4 else n for n in numbers],
+        "name": [f"n{n}" for n in numbers],
+        "code": ["ab "] * count,
+        "price": [Decimal(n) / 4 for n in numbers],
+        "day": [-200_000 + n for n in numbers],
+        "at": [-5 * 10**17 + n for n in numbers],
+        "moment": [n * 10**6 for n in numbers],
+        "tags": [[f"t{n}"] * (n % 3) for n in numbers],
+        "pair": [{"a": n} for n in numbers],
+    }
+    schema = arrow_schema(OWN)
+    whole = {"day": pa.int32(), "at": pa.int64(), "moment": pa.int64()}
+    arrays = [
+        pa.array(values[field.name], whole.get(field.name, field.type)).cast(field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def written(
+    where: Path, *changes: Keyed, columns: Any = OWN, deletes: bool = False, always: bool = False
+) -> tuple[DataFile, FileEntry]:
+    """The file of these changes, and what its writer recorded."""
+    files, path = Files.of(str(where / "bucket_00000"))
+    writer = new_file(files, path, columns, KEYED, "", deletes, always)
+    for change in changes:
+        writer.put(change)
+    assert writer.close() == sum(map(len, changes))
+    return open_file(files, FilePath(path, "parquet")), writer.record("bucket_00000")
+
+
+def stored(*keys: tuple[int, int, int]) -> StoredKeys:
+    return StoredKeys(*(np.array(part) for part in zip(*keys, strict=True)))
+
+
+def key_lists(file: DataFile) -> list[list[int]]:
+    parts = [file.key_parts(part) for part in KEY]
+    return [np.concatenate([ids for (ids,) in part]).tolist() for part in parts]
+
+
+def test_an_inserted_file_has_the_columns_of_the_user_alone(tmp_path: Path) -> None:
+    """Its keys follow from the positions of its rows, also in a later row group."""
+    run = KeyRun(7, PROPERTY, 100)
+    more = KeyRun(7, PROPERTY, 103)
+    file, entry = written(tmp_path, Keyed(run, 7, rows(3)), Keyed(more, 7, rows(2, 3)))
+    plain = parquet.ParquetFile(file.path)
+    assert plain.schema_arrow.names == [column.name for column in OWN]
+    ids = [field.metadata[b"PARQUET:field_id"] for field in plain.schema_arrow]
+    assert ids == [str(column.id).encode() for column in OWN]
+    assert key_lists(file) == [[7] * 5, [PROPERTY] * 5, [100, 101, 102, 103, 104]]
+    (change,) = file.changes(timestamps="us")
+    assert change.values is not None and change.values.equals(rows(5))
+    assert change.makers().tolist() == [7] * 5
+    assert entry.footer == replace(file.summary, exact=True) and file.summary.acid
+    assert entry.keys == file.key_ranges == KeyRanges((7, 7), (PROPERTY,) * 2, (100, 104))
+    assert entry.keys is not None and entry.keys.without_gaps(5)
+
+
+def test_a_compacted_file_stores_keys_that_other_readers_can_tell_apart(tmp_path: Path) -> None:
+    keys = stored((3, PROPERTY, 5), (3, PROPERTY, 9), (8, PROPERTY, 0))
+    file, entry = written(tmp_path, Keyed(keys, np.array([3, 3, 8]), rows(3)))
+    assert file.names == [column.name for column in OWN]
+    assert key_lists(file) == [[3, 3, 8], [PROPERTY] * 3, [5, 9, 0]]
+    assert entry.keys == file.key_ranges == KeyRanges((3, 8), (PROPERTY,) * 2, (0, 9))
+    plain = parquet.ParquetFile(file.path)
+    ids = {field.name: int(field.metadata[b"PARQUET:field_id"]) for field in plain.schema_arrow}
+    assert min(ids[name] for name in ("__write_id", "__bucket", "__row_id")) > 2_000_000_000
+    assert len({*ids.values()}) == len(ids)
+    for index in range(plain.metadata.num_columns):
+        column = plain.metadata.row_group(0).column(index)
+        assert column.path_in_schema.startswith("__") == ("DELTA_BINARY_PACKED" in column.encodings)
+    found = duckdb.sql(f"SELECT id, name, day FROM read_parquet('{file.path}') WHERE __row_id = 9")
+    assert [row[:2] for row in found.fetchall()] == [(1, "n1")]
+
+
+def test_a_file_of_delete_events_has_nothing_but_keys(tmp_path: Path) -> None:
+    keys = stored((3, PROPERTY, 5), (8, PROPERTY, 0))
+    updated = np.array([True, False])
+    change = Keyed(keys, 9, None, updated=updated)
+    file, entry = written(tmp_path, change, deletes=True)
+    assert file.holds_deletes() and file.names == []
+    assert key_lists(file) == [[3, 8], [PROPERTY] * 2, [5, 0]]
+    assert [ids.tolist() for (ids,) in file.key_parts(KeyPart.CHANGED_BY)] == [[9, 9]]
+    assert file.updates(2).tolist() == [True, False]
+    assert file.bounds(KeyPart.CHANGED_BY) == (9, 9)
+    assert file.key_ranges is None and entry.keys is None and not entry.ranges
+    (event,) = file.changes(deletes=True)
+    assert event.values is None and len(event) == 2
+    untold, _ = written(tmp_path, Keyed(keys, 9, None), deletes=True)
+    assert not untold.updates(2).any()
+
+
+def test_the_record_of_a_file_bounds_its_values(tmp_path: Path) -> None:
+    file, entry = written(tmp_path, Keyed(KeyRun(7, PROPERTY, 0), 7, rows(5)))
+    found = {name: (each.kind, each.low, each.high) for name, each in entry.ranges.items()}
+    assert found["id"] == (RangeKind.INTEGER, 0, 3) and entry.ranges["id"].nulls == 1
+    assert found["name"] == (RangeKind.TEXT, "n0", "n4")
+    assert found["code"] == (RangeKind.OTHER, None, None), "a CHAR has blanks"
+    assert found["price"] == (RangeKind.DECIMAL, Decimal("0.00"), Decimal("1.00"))
+    assert found["day"] == (RangeKind.DATE, -200_000, -199_996)
+    assert found["at"] == (RangeKind.OTHER, None, None)
+    assert "pair" not in found and "pair.a" not in found
+    files, path = Files.of(file.path)
+    again = recorded_file(files, path, "bucket_00000", exact=True)
+    assert again == entry and again.keys == entry.keys
+    assert {**again.ranges, "name": None} == {**entry.ranges, "name": None}
+
+
+def test_a_file_without_rows_has_its_columns(tmp_path: Path) -> None:
+    file, entry = written(tmp_path, always=True)
+    assert file.rows == 0 and file.names == [column.name for column in OWN]
+    assert list(file.changes()) == [] and entry.keys is None
+
+
+NAME = (Column("name", HiveType("string"), 1),)
+
+
+@pytest.mark.parametrize(
+    ("keys", "makers"),
+    [
+        (stored((1, PROPERTY, 2), (1, PROPERTY, 2)), np.array([1, 1])),
+        (stored((2, PROPERTY, 0), (1, PROPERTY, 0)), np.array([2, 1])),
+        (stored((1, PROPERTY, 0), (1, PROPERTY, 1)), np.array([1, 2])),
+    ],
+    ids=["twice", "descending", "of another write"],
+)
+def test_F7_keys_that_don_t_ascend_are_not_written(
+    tmp_path: Path, keys: StoredKeys, makers: np.ndarray
+) -> None:
+    values = pa.RecordBatch.from_pydict({"name": ["a", "b"]})
+    with pytest.raises(CorruptFile, match=r"ascend|another write"):
+        written(tmp_path, Keyed(keys, makers, values), columns=NAME)
+
+
+def test_what_a_parquet_file_can_t_hold_is_refused(tmp_path: Path) -> None:
+    bytes_ = pa.array([b"a", b"\xff"]).view(pa.string())
+    values = pa.RecordBatch.from_arrays([bytes_], ["name"])
+    with pytest.raises(WrongType, match="name has a text that is not UTF-8"):
+        written(tmp_path, Keyed(KeyRun(1, 0, 0), 1, values, checked=False), columns=NAME)
+    nanos = pa.RecordBatch.from_arrays([pa.array([1], pa.timestamp("ns"))], ["at"])
+    column = (Column("at", HiveType("timestamp"), 1),)
+    with pytest.raises(CompactionRefused, match="at has times with nanoseconds"):
+        written(tmp_path, Keyed(KeyRun(1, 0, 0), 1, nanos), columns=column)
+
+
+def test_a_file_that_does_not_tell_its_keys_is_not_read_as_one_that_does(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.parquet")
+    parquet.write_table(pa.table({"id": [1]}), path)
+    files, _ = Files.of(path)
+    file = open_file(files, FilePath(path, "parquet", keyed=True))
+    for read in (lambda: file.summary, lambda: list(file.changes()), lambda: file.key_ranges):
+        with pytest.raises(CorruptFile, match="does not say which keys its rows have"):
+            read()
+    assert not open_file(files, FilePath(path, "parquet")).summary.acid
+    with pytest.raises(UnsupportedLayout):
+        new_file(files, path, NAME, FileFormat("avro", keyed=True), "")
