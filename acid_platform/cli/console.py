@@ -36,6 +36,11 @@ def echo(text: str, err: bool = False) -> None:
     click.echo(visible(text, lines=True), err=err)
 
 
+def told(error: AcidError) -> str:
+    """An error with its notes."""
+    return "; ".join([str(error), *getattr(error, "__notes__", ())])
+
+
 class Failed(click.ClickException):
     """A failed command: prints one line and exits with code 1."""
 
@@ -200,10 +205,15 @@ class CommandSession:
         else:
             echo(text)
 
-    def render(self, what: Any) -> None:
+    def render(self, what: Any, lines: int = 0) -> None:
+        """Prints what rich renders; through a pager if it has more `lines` than the terminal."""
         from rich.console import Console
 
         console = Console(highlight=False)
+        if console.is_terminal and lines > console.height:
+            with console.pager():
+                console.print(what)
+            return
         if not console.is_terminal:  # a pipe has no width, and nothing may be cut
             console = Console(highlight=False, width=PIPE_WIDTH)
         console.print(what)

@@ -6,28 +6,30 @@ Exit codes: 0; 1 if a command failed (a line on stderr says why); 2 for wrong us
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from acid_platform.cli import gateway_command, metastore_commands, project, table_commands
+from acid_platform.cli import (
+    gateway_command,
+    metastore_commands,
+    project,
+    sql_command,
+    table_commands,
+)
 from acid_platform.cli.console import (
     METRICS,
     TABLE,
     CommandSession,
     Failed,
-    LocalPath,
     OneOf,
     command,
     echo,
-    limit_option,
     main,
 )
 from acid_platform.display import SHOWN, retained_row
-from acid_platform.errors import AcidError
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.messages import encode
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
 
 __all__ = ["main"]
-COMMANDS = (table_commands, gateway_command, project, metastore_commands)
+COMMANDS = (sql_command, table_commands, gateway_command, project, metastore_commands)
 """Modules that add their commands to `main` when they are imported."""
 
 
@@ -132,77 +134,6 @@ def _print_report(session: CommandSession, report: DoctorReport, with_settings: 
 
 
 # --- working ------------------------------------------------------------------------------------
-
-
-@command(main)
-@click.argument("script", required=False)
-@click.option(
-    "-f",
-    "--file",
-    type=LocalPath(exists=True, dir_okay=False, allow_dash=True),
-    metavar="FILE",
-    help="Run the script in FILE.",
-)
-@limit_option("Rows to print as a table; 0 for all. JSON always has all rows.")
-@click.option(
-    "--engine",
-    type=OneOf(["auto", "spark", "local"]),
-    help="local: without a JVM, or an error; auto (default, or ACID_ENGINE): local if possible.",
-)
-def sql(
-    session: CommandSession,
-    script: str | None,
-    file: str | None,
-    limit: int,
-    engine: str | None,
-) -> None:
-    """Run a SCRIPT of Hive's SQL: statements separated by semicolons; - reads standard input.
-
-    Each result is printed when its statement ends; with --json as one line. The first error ends
-    the script and rolls back the transaction that it began.
-    """
-    from acid_platform.sql import Done
-    from acid_platform.sql.answers import rows_of
-
-    if gc.get_freeze_count():  # this process is one command: see __main__
-        gc.freeze()
-    text = _script(script, file)
-    with session.open() as warehouse:
-        try:
-            for _, answer in warehouse.session.steps(text, engine):
-                result_rows = rows_of(answer, None if session.json or not limit else limit)
-                if isinstance(answer, Done):
-                    session.say(asdict(answer), answer.message)
-                elif result_rows is not None and session.json:
-                    session.say_json(result_rows.rows)
-                elif result_rows is not None and result_rows.rows:
-                    session.render(result_rows.listing())
-                else:
-                    echo("no rows")
-                if result_rows is not None and result_rows.note:
-                    echo(result_rows.note, err=True)
-                if result_rows is not None and result_rows.cut:
-                    echo(f"the first {limit} rows; --limit 0 prints all", err=True)
-        except AcidError as error:
-            raise Failed("; ".join([str(error), *getattr(error, "__notes__", ())])) from error
-        if warehouse.session.in_transaction:
-            raise Failed(
-                "the script ended inside of a transaction, which is rolled back; end it"
-                " with COMMIT or ROLLBACK"
-            )
-
-
-def _script(script: str | None, file: str | None) -> str:
-    """Raises UsageError unless there is one script, in UTF-8."""
-    if (script is None) == (file is None):
-        raise click.UsageError("give a SCRIPT, or -f FILE, or - for standard input")
-    if script is not None and script != "-":
-        return script
-    try:
-        with click.open_file(file or "-", encoding="utf-8-sig") as source:
-            return str(source.read())
-    except UnicodeDecodeError as error:
-        raise click.UsageError(f"the script is not in UTF-8: {error}") from error
 
 
 @command(main)

@@ -45,11 +45,15 @@ class Listing:
         table = _rich_table(self.columns, self.title, self.rows)
         for row in self.rows:
             # As Text, because names such as [delete_]delta are not markup.
-            table.add_row(*(Text(shown(name, row.get(name))) for name in self.columns))
+            table.add_row(*map(Text, self.texts(row)))
         return table
 
+    def texts(self, row: Mapping[str, Any]) -> list[str]:
+        """The values of a row as they are shown."""
+        return [shown(name, row.get(name)) for name in self.columns]
+
     def _repr_html_(self) -> str:
-        cells = [[escape(shown(name, row.get(name))) for name in self.columns] for row in self.rows]
+        cells = [list(map(escape, self.texts(row))) for row in self.rows]
         return html_table(self.title, self.columns, cells)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from html import escape
@@ -17,7 +17,7 @@ import dagster as dg
 from acid_platform.base.clock import wall_ms
 from acid_platform.base.local_files import scratch_directory
 from acid_platform.base.paths import user_path
-from acid_platform.orchestration.metadata import escaped_line
+from acid_platform.display.markdown_text import escaped_line, table_line
 from acid_platform.storage.files import Files, asking
 
 _PLOTTED = {
@@ -163,7 +163,7 @@ def data_docs(findings: Sequence[Finding]) -> str:
         "| result | check | expectation | arguments | found |",
         "|---|---|---|---|---|",
         *(
-            _row(
+            table_line(
                 (
                     "passed" if finding.passed else "**FAILED**" if finding.blocking else "warns",
                     finding.name,
@@ -181,15 +181,11 @@ def data_docs(findings: Sequence[Finding]) -> str:
                 "",
                 f"### Some rows that fail {escaped_line(finding.name)}",
                 "",
-                _row(samples[0]),
+                table_line(samples[0]),
                 "|" + "---|" * len(samples[0]),
-                *(_row(sample.values()) for sample in samples),
+                *(table_line(sample.values()) for sample in samples),
             ]
     return "\n".join(lines)
-
-
-def _row(cells: Iterable[str]) -> str:
-    return "".join(f"| {escaped_line(cell)} " for cell in cells) + "|"
 
 
 PLACE = "ACID_DATA_DOCS"

@@ -24,6 +24,7 @@ from pydantic import Field
 
 from acid_platform.base.local_files import require_regular
 from acid_platform.base.paths import user_path
+from acid_platform.display.markdown_text import code_block, escaped_text
 from acid_platform.engine.interface import Result
 from acid_platform.errors import (
     AcidError,
@@ -46,9 +47,7 @@ from acid_platform.orchestration.metadata import (
     TABLE_KIND,
     TableDeclaration,
     asset_key,
-    code_block,
     declared_metadata,
-    escaped_text,
     table_lineage,
     table_schema,
 )

@@ -26,6 +26,7 @@ import dagster as dg
 from acid_platform.compaction.plan import NothingToDo
 from acid_platform.compaction.profiles import Invariant, Measure, measures
 from acid_platform.compaction.states import CompactionState
+from acid_platform.display.markdown_text import escaped_items
 from acid_platform.errors import AcidError, CompactionLost, CompactionRefused, NoSuchTable
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.names import table_name
@@ -33,7 +34,7 @@ from acid_platform.metastore.operations.compaction import CompactionTask, GetQue
 from acid_platform.metastore.operations.tables import GetDropped
 from acid_platform.orchestration.checks import Expectation
 from acid_platform.orchestration.evaluation import evaluate
-from acid_platform.orchestration.metadata import TableStats, asset_key, escaped_items
+from acid_platform.orchestration.metadata import TableStats, asset_key
 from acid_platform.orchestration.resources import SparkResource, WarehouseResource
 from acid_platform.services import cleaner, erasure, removals, worker_id
 from acid_platform.services.cleaner import CleaningResult

@@ -157,7 +157,7 @@ def rows_of(answer: Outcome, limit: int | None = None) -> ResultRows | None:
 
     table = answer.to_arrow(None if limit is None else limit + 1)
     cut = limit is not None and table.num_rows > limit
-    unique = _unique(table.column_names)
+    unique = unique_names(table.column_names)
     with far_dates_named():  # those inside of structs and lists
         rows = far_dates_as_text(table.rename_columns(unique).slice(0, limit)).to_pylist()
     return ResultRows(tuple(unique), tuple(rows), cut, data=True)
@@ -180,7 +180,7 @@ def hive_text(column: str, value: Any) -> Any:
     return value
 
 
-def _unique(names: list[str]) -> list[str]:
+def unique_names(names: list[str]) -> list[str]:
     """Unique names for the columns of a query: `id`, `id` → `id`, `id_2`."""
     unique: list[str] = []
     for name in names:

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pytest
 from markdown_it import MarkdownIt
 
+from acid_platform.display import markdown_text
 from acid_platform.display.listing import show_table
 from acid_platform.engine.interface import ArrowResult
 from acid_platform.errors import InvalidDefinition, visible
 from acid_platform.metastore.records import ViewRecord
-from acid_platform.orchestration import check_results, checks, components, evaluation, metadata
+from acid_platform.orchestration import check_results, checks, components, evaluation
 from acid_platform.orchestration.metadata import table_schema
 
 LINK, PICTURE = "[log in](http://127.0.0.1:9/x)", "![](http://127.0.0.1:9/x.png)"
@@ -82,8 +83,8 @@ PRODUCERS: list[Callable[[str], str]] = [
     queries,
     findings,
     comments,
-    lambda text: metadata.escaped_items([text, text]),
-    lambda text: metadata.code_block(text, "sql"),
+    lambda text: markdown_text.escaped_items([text, text]),
+    lambda text: markdown_text.code_block(text, "sql"),
 ]
 
 
@@ -116,7 +117,7 @@ def test_P67_a_text_of_others_is_no_markup(producer: Callable[[str], str], text:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_P67_a_comment_of_others_is_a_paragraph(text: str) -> None:
-    page = metadata.escaped_text(text)
+    page = markdown_text.escaped_text(text)
     every = list(MarkdownIt("gfm-like", {"linkify": False}).parse(page))
     parts = [part for token in every for part in (token, *(token.children or ()))]
     plain = {"paragraph_open", "paragraph_close", "inline", "text", "softbreak", "text_special"}

@@ -223,9 +223,14 @@ _DATABASE = PerProcess(new_database)
 
 @contextmanager
 def _leaving_broken() -> Iterator[None]:
-    """After an error inside of DuckDB, which invalidates its database, others get a new one."""
+    """After an error inside of DuckDB, which invalidates its database, others get a new one. Ctrl-C
+    ends what it computes as it ends whatever Python does."""
     try:
         yield
+    except RuntimeError as error:
+        if str(error) == "Query interrupted":  # by a signal; `interrupt` has an error of its own
+            raise KeyboardInterrupt from error
+        raise
     except duckdb.Error as error:
         if is_internal(error):
             _DATABASE.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -152,10 +154,52 @@ def check() -> None:
         statement.check()
 
 
-def stoppable(connection: Interruptible) -> AbstractContextManager[None]:
-    """A block in which a stop of the statement that this thread runs interrupts the connection."""
+_COMPUTING: list[Interruptible] = []
+"""What computes now, in any thread."""
+
+
+@contextmanager
+def stoppable(connection: Interruptible) -> Iterator[None]:
+    """A block in which a stop of the statement that this thread runs interrupts the connection, and
+    a signal that `heeding_signals` sees."""
     statement = _CURRENT.get()
-    return nullcontext() if statement is None else statement.computing(connection)
+    _COMPUTING.append(connection)
+    try:
+        with nullcontext() if statement is None else statement.computing(connection):
+            yield
+    finally:
+        _COMPUTING.remove(connection)
+
+
+@contextmanager
+def heeding_signals() -> Iterator[None]:
+    """A block in which Ctrl-C stops what DuckDB computes, and raises KeyboardInterrupt.
+
+    DuckDB looks for signals only where it comes back to Python, which it may not do for minutes.
+    Only the main thread gets signals: in another one the block does nothing more.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+
+    def watch() -> None:
+        while os.read(read, 1)[0] == signal.SIGINT:
+            for connection in list(_COMPUTING):
+                connection.interrupt()
+
+    watcher = threading.Thread(target=watch, name="acid-signals", daemon=True)
+    watcher.start()
+    before = signal.set_wakeup_fd(write)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.write(write, b"\0")
+        watcher.join()
+        os.close(read)
+        os.close(write)
 
 
 class Statements:
