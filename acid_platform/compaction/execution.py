@@ -2,8 +2,8 @@
 
 The value says file by file what to read, what to leave out and what to write. The inputs are opened
 once: what is merged is also what the output is compared to. The steps are separate calls, so that a
-caller may add checks of its own between them (Great Expectations in the Dagster job): `execute` →
-compare → `publish`, or `discard`. An engine only distributes the tasks and reads both sides for
+caller may show what was compared between them, as the Dagster job does: `execute` → compare →
+`publish`, or `discard`. An engine only distributes the tasks and reads both sides for
 their profiles; everything else is the same for Spark and for the local engine.
 
 An object store has no rename. There the output is written where it will be read: its names have the

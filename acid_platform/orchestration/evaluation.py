@@ -19,7 +19,6 @@ from acid_platform.engine.choice import Choice
 from acid_platform.errors import AcidError, CheckErrored, NeedsSpark
 from acid_platform.handles.transaction import Transaction, TransactionTable
 from acid_platform.handles.warehouse import Warehouse
-from acid_platform.layout.sql_text import quoted
 from acid_platform.orchestration.check_results import DocsSite, Finding, data_docs
 from acid_platform.orchestration.checks import (
     Expectation,
@@ -31,7 +30,7 @@ from acid_platform.orchestration.checks import (
 )
 from acid_platform.orchestration.metadata import asset_key
 from acid_platform.orchestration.resources import SparkResource, WarehouseResource
-from acid_platform.orchestration.sql_checks import Rows, evaluated, unlike
+from acid_platform.orchestration.sql_checks import Rows, dotted, evaluated, unlike
 
 if TYPE_CHECKING:
     from acid_platform.orchestration.checks import Given
@@ -350,8 +349,7 @@ class CheckedRows:
             return []
         site = DocsSite.of(self.table, self.warehouse.run_id)
         assert self.txn is not None
-        source = ".".join(map(quoted, self.table.split(".")))
-        source += f" WHERE ({self.where or 'true'})"
+        source = f"{dotted(self.table)} WHERE ({self.where or 'true'})"
         session = self.txn
 
         def query(text: str) -> Rows:

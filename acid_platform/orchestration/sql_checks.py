@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from acid_platform.errors import CheckErrored
+from acid_platform.errors import CheckErrored, InvalidExpression, NeedsSpark, Terminal
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import INTEGRAL
 from acid_platform.orchestration.checks import Expectation
@@ -34,12 +34,18 @@ TEXTS = frozenset(("notes", "description", "severity"))
 _COLUMNS = frozenset(("column", "column_A", "column_B", "column_list"))
 
 Arguments = Mapping[str, Any]
+Rows = list[dict[str, Any]]
+"""The answer to a query."""
+Query = Callable[[str], Rows]
+Result = dict[str, Any]
+"""Great Expectations' document of a result."""
 
 
 @dataclass(frozen=True, slots=True)
 class SqlCheck:
     """An expectation in SQL: one that judges rows has the condition of a row that fails, given the
-    names of its columns, unless equal rows fail; one of a value between bounds has an aggregate."""
+    names of its columns, unless equal rows fail; one of a value between bounds has an aggregate;
+    one that reads other tables, too, asks queries of its own."""
 
     types: tuple[str, ...]
     """Those of its columns that were compared."""
@@ -47,6 +53,8 @@ class SqlCheck:
     """Those that were compared, beside columns."""
     failing: Callable[[Sequence[str], Arguments], str] | None = None
     aggregate: str = ""
+    asks: Callable[[Query, str, Arguments], Result] | None = None
+    """Given what answers queries, the source of the rows and the arguments, the result."""
 
 
 def _outside(column: str, arguments: Arguments) -> str:
@@ -65,6 +73,35 @@ def _among(column: str, arguments: Arguments) -> str:
 
 def _regex(arguments: Arguments) -> str:
     return _literal(arguments["regex"])
+
+
+def _beside_other(query: Query, source: str, arguments: Arguments) -> Result:
+    own, other = (
+        query(f"SELECT count(*) AS n FROM {each}")[0]["n"]
+        for each in (source, dotted(arguments["other_table_name"]))
+    )
+    return {"success": own == other, "observed_value": {"self": own, "other": other}}
+
+
+def _unexpected(query: Query, source: str, arguments: Arguments) -> Result:
+    """The rows that a query of the user's finds; `{batch}` in it are those that are checked."""
+    text = arguments["unexpected_rows_query"].rstrip("; \t\r\n\v\f")
+    try:
+        text = text.format(batch=f"(SELECT * FROM {source})")
+    except (LookupError, ValueError) as error:
+        raise InvalidExpression(
+            f"{text}: {{batch}} stands for the rows; write {{{{ and }}}} for braces"
+        ) from error
+    text = f"({text}\n) AS found"
+    (counted,) = query(f"SELECT count(*) AS n FROM {text}")
+    rows = query(f"SELECT * FROM {text} LIMIT {MOST_SHOWN}") if counted["n"] else []
+    shown = {"partial_unexpected_list": rows} if rows else {}
+    return {"success": not rows, "observed_value": counted["n"], **shown}
+
+
+def dotted(table: str) -> str:
+    """The name of a table as SQL has it, each part in quotes."""
+    return ".".join(map(quoted, table.split(".")))
 
 
 _BOUNDS = ("min_value", "max_value", "strict_min", "strict_max")
@@ -115,6 +152,8 @@ IN_SQL: Mapping[str, SqlCheck] = {
     ),
     "ExpectTableRowCountToBeBetween": SqlCheck((), _BOUNDS[:2], aggregate="count(*)"),
     "ExpectTableRowCountToEqual": SqlCheck((), ("value",), aggregate="count(*)"),
+    "ExpectTableRowCountToEqualOtherTable": SqlCheck((), ("other_table_name",), asks=_beside_other),
+    "UnexpectedRowsExpectation": SqlCheck((), ("unexpected_rows_query",), asks=_unexpected),
 }
 ROW_LEVEL = tuple(
     kind for kind, check in IN_SQL.items() if check.failing is not None and "Pair" not in kind
@@ -213,16 +252,13 @@ def _literal(value: Any) -> str:
 
 # --- evaluation -----------------------------------------------------------------------------------
 
-Rows = list[dict[str, Any]]
-"""The answer to a query."""
-
 
 def evaluated(
-    query: Callable[[str], Rows],
+    query: Query,
     source: str,
     expectations: Sequence[Expectation],
     key: Sequence[str] = (),
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Result]:
     """Results by the names of the expectations, as Great Expectations' documents of results.
 
     `query` answers a SELECT, `source` is what follows FROM: a table, and WHERE with a condition.
@@ -236,6 +272,9 @@ def evaluated(
     (found,) = query(f"SELECT {columns} FROM {source}")
     results = {}
     for number, each in enumerate(expectations):
+        if IN_SQL[each.kind].asks:
+            results[each.name] = _asked(query, source, each)
+            continue
         if IN_SQL[each.kind].aggregate:
             results[each.name] = _between(found[f"value{number}"], each.arguments)
             continue
@@ -246,6 +285,19 @@ def evaluated(
         counts = _Counts(found["every"], found.get(f"judged{number}"), failing)
         results[each.name] = _result(query, source, each, counts, key)
     return results
+
+
+def _asked(query: Query, source: str, expectation: Expectation) -> Result:
+    asks = IN_SQL[expectation.kind].asks
+    assert asks
+    try:
+        return asks(query, source, expectation.arguments)
+    except NeedsSpark:
+        raise
+    except Terminal as error:
+        raise CheckErrored(
+            f"expectation {expectation.name!r} could not be evaluated: {error}"
+        ) from error
 
 
 def _named(expectation: Expectation) -> list[str]:
@@ -265,6 +317,8 @@ def _present(expectation: Expectation) -> str:
 def _counts(expectation: Expectation) -> dict[str, str]:
     """The aggregates of an expectation by part."""
     check, columns = IN_SQL[expectation.kind], _named(expectation)
+    if check.asks:
+        return {}
     if check.aggregate:
         return {"value": check.aggregate.format(*map(quoted, columns))}
     of_null = expectation.kind in (NOT_NULL, "ExpectColumnValuesToBeNull")  # all rows are judged
@@ -274,7 +328,7 @@ def _counts(expectation: Expectation) -> dict[str, str]:
     return counts
 
 
-def _repeated(query: Callable[[str], Rows], source: str, expectation: Expectation) -> int:
+def _repeated(query: Query, source: str, expectation: Expectation) -> int:
     """The number of rows whose values others have, too."""
     columns = ", ".join(map(quoted, _named(expectation)))
     groups = f"SELECT count(*) AS n FROM {source} AND ({_present(expectation)}) GROUP BY {columns}"
@@ -282,7 +336,7 @@ def _repeated(query: Callable[[str], Rows], source: str, expectation: Expectatio
     return int(row["n"])
 
 
-def _between(value: Any, arguments: Arguments) -> dict[str, Any]:
+def _between(value: Any, arguments: Arguments) -> Result:
     if value is None or value != value:
         return {"success": False, "observed_value": None}
     low, high = (arguments.get(name, arguments.get("value")) for name in _BOUNDS[:2])
@@ -302,12 +356,12 @@ class _Counts:
 
 
 def _result(
-    query: Callable[[str], Rows],
+    query: Query,
     source: str,
     expectation: Expectation,
     counts: _Counts,
     key: Sequence[str],
-) -> dict[str, Any]:
+) -> Result:
     mostly = expectation.arguments.get("mostly", 1)
     judged = counts.every if counts.with_value is None else counts.with_value
     passed = judged == 0 or (float(judged) - float(counts.failing)) / float(judged) >= mostly
@@ -337,9 +391,7 @@ def _result(
     return {**result, "partial_unexpected_list": values, **shown}
 
 
-def _examples(
-    query: Callable[[str], Rows], source: str, expectation: Expectation, key: Sequence[str]
-) -> Rows:
+def _examples(query: Query, source: str, expectation: Expectation, key: Sequence[str]) -> Rows:
     names = list(dict.fromkeys([*_named(expectation), *map(str.lower, key)]))
     shown = ", ".join(map(quoted, names))
     if IN_SQL[expectation.kind].failing:

@@ -20,11 +20,11 @@ from acid_platform.compaction.profiles import Invariant, Profile, measures
 from acid_platform.compaction.states import ErasureState
 from acid_platform.metastore.operations.compaction import GetErasures
 from acid_platform.orchestration.checks import Expectation
-from acid_platform.orchestration.evaluation import evaluate, table_checks
+from acid_platform.orchestration.evaluation import table_checks
 from acid_platform.orchestration.metadata import TableDeclaration, TableStats
 from acid_platform.orchestration.resources import SparkResource
 from acid_platform.orchestration.sensors import erasure_sensor
-from acid_platform.orchestration.service_jobs import invariants, measure_frame
+from acid_platform.orchestration.service_jobs import kept
 from acid_platform.services.worker import CompactionRun
 from acid_platform.transactions import TxnType
 from tests.compaction.test_kills import made
@@ -76,7 +76,7 @@ def compact(place: Place, table: str = TABLE.name, spark: Any = None) -> dg.Exec
 
 
 def expectations(result: dg.ExecuteInProcessResult) -> list[tuple[str, bool]]:
-    """What Great Expectations found, as the outputs and the failures of the run tell it."""
+    """Which invariants held, as the outputs and the failures of the run tell it."""
     told: list[tuple[str, bool]] = []
     for event in result.all_events:
         if event.is_successful_output:
@@ -155,7 +155,7 @@ def test_C31_the_job_compacts_every_queued_partition(
         if event.event_type is dg.DagsterEventType.STEP_SUCCESS
     ]
     assert chosen(result) == [(engine, f"engine={engine}")] * 2
-    # Five invariants of each partition, as Great Expectations found them.
+    # Five invariants of each partition.
     assert len(expectations(result)) == 10
     assert set(expectations(result)) == {
         (f"compaction_keeps_{one}", True)
@@ -241,9 +241,7 @@ def test_the_job_says_that_nothing_waits_and_that_a_table_is_not_there(place: Pl
 
 def test_every_measure_of_the_profiles_counts() -> None:
     base = Profile(3, 1 << 63, 0, 0, {"v": 2**64 - 1}, {"v": 0})
-    checks = invariants()
-    same = evaluate(measure_frame(measures(base, base)), checks)
-    assert [one.passed for one in same] == [True] * len(Invariant)
+    assert [one.passed for one in kept(measures(base, base))] == [True] * len(Invariant)
     changes: list[tuple[str, dict[str, Any]]] = [
         ("rows", {"rows": 4}),
         ("row_ids", {"row_id_checksum": (1 << 63) + 1}),
@@ -255,8 +253,8 @@ def test_every_measure_of_the_profiles_counts() -> None:
         ("order", {"disordered": 1}),
     ]
     for name, change in changes:
-        frame = measure_frame(measures(base, dataclasses.replace(base, **change)))
-        broken = [one.name for one in evaluate(frame, checks) if one.blocks]
+        found = kept(measures(base, dataclasses.replace(base, **change)))
+        broken = [one.name for one in found if one.blocks]
         assert broken == [f"compaction_keeps_{name}"], change
 
 

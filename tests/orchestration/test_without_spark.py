@@ -1,4 +1,5 @@
-"""Small assets of pandas, Arrow and lists are materialized and checked where no Spark is (P33)."""
+"""Small assets of pandas, Arrow and lists are materialized, checked and compacted where there is
+neither Spark nor Great Expectations (P33)."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from tests.conftest import temporary_warehouse
 
 PROGRAM = Path(__file__).with_name("without_spark.py")
 ROOT = Path(__file__).resolve().parents[2]
+AGAIN = ("b", "b again", "c", "c again", "both", "both again")
 
 
 @pytest.mark.slow
@@ -30,15 +32,14 @@ def test_P33_local_rows_inputs_and_checks_need_no_spark(tmp_path: Path) -> None:
     told, rows = json.loads(done.stdout.splitlines()[-1])
     success = [True, ["local"], {}, []]
     assert told["a"] == [True, ["local"], {"ids_are_given": True}, []]
-    assert {name: told[name] for name in ("b", "b again", "c", "both", "both again")} == {
-        name: success for name in ("b", "b again", "c", "both", "both again")
-    }
+    assert {name: told[name] for name in AGAIN} == dict.fromkeys(AGAIN, success)
     assert told["f"][:3] == [False, [], {"ids_are_small": False}]
     assert "aborted because it failed ids_are_small of db.f" in told["f"][3][0]
     assert told["checks"][2] == {"ids_are_given": True, "ids_are_small": False}
     assert len(rows["db.a"]) == 20 and rows["db.f"] == []
     assert rows["db.b"] == [{"id": number, "region": "eu"} for number in range(3)]
-    assert rows["db.c"] == [{"n": 20, "day": "monday"}]
+    assert rows["db.c"] == [{"n": 20, "day": "monday"}] * 2
+    assert told["compacted"] == [True, "ready for cleaning"]
     two = [{"id": 1, "v": "x"}, {"id": 2, "v": None}]
     assert [sorted(rows[name], key=lambda row: row["id"]) for name in ("db.d", "db.e")] == [
         two,
