@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
     "peers": ("peers.__main__", "our tables beside Iceberg, Delta, Hudi, plain files in Spark"),
     "profile": ("profile.__main__", "where a statement's time goes, in our tables and in others"),
     "launch": ("launching", "from the click to the materialization"),
+    "platform-day": ("platform_day", "a day of ten small assets: JVMs started, seconds"),
 }
 """By name the module, and what it measures."""
 _MEMORY = {"read": "3g", "write": "3g", "durability": "3g", "compaction": "1g", "memory": "1g"}

@@ -1,9 +1,9 @@
 """The benchmark `launch`: seconds from the click on "Materialize" to the committed materialization.
 
 Code servers run, as in `make dev`. Each launch sends the same mutation as the page and starts a
-process. A small pandas asset is materialized by the local engine, by Spark in a JVM of the run's
-own and, with --remote, by a running Spark Connect server; in turns with an empty Dagster asset,
-whose time is that of Dagster itself.
+process. A small asset with a check on a decimal is materialized by the local engine, by Spark in a
+JVM of the run's own and, with --remote, by a running Spark Connect server; in turns with an empty
+Dagster asset, whose time is that of Dagster itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import dagster as dg
 
-from benchmarks import empty_asset, small_asset
+from benchmarks import empty_asset, small_assets
 from benchmarks.results import options, saved
 from tests.metastore.processes import until
 from tests.orchestration.processes import DagsterProcesses
@@ -59,7 +59,7 @@ def measure(home: Path, remote: str, times: int) -> dict[str, Any]:
 
     def small(engine: str, remote: str = "") -> Launched:
         environment = {"ACID_ENGINE": engine, "ACID_SPARK_REMOTE": remote}
-        return Launched(small_asset.__name__, small_asset.JOB, environment)
+        return Launched(small_assets.__name__, small_assets.JOB, environment)
 
     kinds = {
         "empty": Launched(empty_asset.__name__, empty_asset.JOB, {}),
