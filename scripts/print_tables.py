@@ -107,7 +107,8 @@ These need Spark: names of an earlier column in the same SELECT, columns without
 in Spark is not known here (INSERT … SELECT asks for none), columns of the types `timestamp_ntz`,
 `variant` and of intervals, ROLLUP and the like beside other keys or ordered by anything but columns
 of SELECT and `grouping` of its keys, a correlated subquery with GROUP BY, HAVING, DISTINCT or
-LIMIT, or a scalar one that is no aggregate, LATERAL VIEW, PIVOT, TABLESAMPLE, QUALIFY, USING of
+LIMIT, or a scalar one that is no aggregate, WITH RECURSIVE, TABLESAMPLE, QUALIFY of groups, PIVOT
+for several columns or for what is no literal, UNPIVOT of columns of several types, USING of
 columns of several types, or of CHAR and VARCHAR in a full join, an aggregate in ORDER BY beside
 HAVING of an aggregate or a column that SELECT lacks (which Spark refuses: name it in SELECT), a
 name in an expression of ORDER BY or HAVING that a column and another value of SELECT have, a window

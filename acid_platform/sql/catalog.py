@@ -166,6 +166,8 @@ class Catalog:
                 hint = (
                     f"did you mean {near}?" if near else "SHOW DATABASES and SHOW TABLES list them"
                 )
+                if full.count(".") > 1:
+                    hint = "a name has two parts, each in quotes of its own: `db`.`t`"
                 raise NoSuchTable(f"there is no table {full}; {hint}") from error
         return self._records[full]
 

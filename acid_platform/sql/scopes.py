@@ -44,7 +44,8 @@ def full_name(table: exp.Table, database: str) -> str:
 def cte_of(table: exp.Table) -> exp.CTE | None:
     """The CTE that a table name refers to, if any.
 
-    As in Hive, a CTE sees the CTEs before it, and the body of the query sees all of them.
+    As in Hive, a CTE sees the CTEs before it, one of WITH RECURSIVE also itself, and the body of
+    the query sees all of them.
     """
     if table.db:
         return None
@@ -54,9 +55,8 @@ def cte_of(table: exp.Table) -> exp.CTE | None:
     while node is not None:
         visible: list[exp.CTE] = []
         if isinstance(node, exp.With):
-            visible = node.expressions[
-                : next(i for i, cte in enumerate(node.expressions) if cte is came_from)
-            ]
+            position = next(i for i, cte in enumerate(node.expressions) if cte is came_from)
+            visible = node.expressions[: position + bool(node.recursive)]
         elif isinstance(node, exp.Query) and not isinstance(came_from, exp.With):
             visible = node.ctes
         for cte in visible:

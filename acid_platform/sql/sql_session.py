@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -49,6 +48,7 @@ from acid_platform.sql.scripts import Parameters, bound
 from acid_platform.sql.statements import (
     Change,
     Command,
+    CreateTable,
     Insert,
     Statement,
     Truncate,
@@ -62,9 +62,6 @@ from acid_platform.tables.external_tables import as_table, files_of
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.values.arrow_types import arrow_type
 from acid_platform.values.local_rows import local_table
-
-if TYPE_CHECKING:
-    from acid_platform.sql.statements import CreateTable
 
 
 @dataclass(slots=True)
@@ -138,6 +135,10 @@ def create_temporary(
     return None if rows is None else Done.changed("CREATE TABLE", count)
 
 
+_DECLARATIONS = "information_schema."
+"""The database whose tables are made for each statement that names them."""
+
+
 def change_temporary(
     session: SqlSession, catalog: Catalog, full: str, statement: Insert | Truncate
 ) -> Done:
@@ -149,6 +150,8 @@ def change_temporary(
         raise UnsupportedStatement(
             f"{full} is a temporary table, which can't be changed in a transaction; COMMIT first"
         )
+    if full.startswith(_DECLARATIONS):
+        raise UnsupportedStatement(f"{full} tells what is declared, and can only be read")
     view = session.temporary.declared[full]
     if isinstance(statement, Truncate):
         session.temporary.declared[full] = _emptied(session, view)
@@ -269,6 +272,8 @@ class SqlSession:
                     self.warehouse.using(engine),
                     shallow("the statement"),
                 ):
+                    if _DECLARATIONS[:-1] in written.plain.lower():
+                        self._declare_everything(written.plain)
                     answer = self._run(statement)
             except BaseException as error:
                 self._roll_back_after(error)
@@ -283,6 +288,18 @@ class SqlSession:
                 self.transaction.abort("ROLLBACK")
             self.transaction = None
         self.temporary.close()
+
+    def _declare_everything(self, text: str) -> None:
+        """Makes the tables of `information_schema` that a statement names, as they are now."""
+        from acid_platform.sql import information_schema
+
+        if information_schema.DATABASE in self.warehouse.metastore.databases():
+            return
+        for name in information_schema.named_in(text):
+            full = f"{information_schema.DATABASE}.{name}"
+            self.temporary.declared.pop(full, None)
+            rows = information_schema.rows_of(self.warehouse, name)
+            create_temporary(self, full, CreateTable(full, ""), rows)
 
     def _run(self, statement: Statement) -> Outcome:
         catalog = self._catalog_of()

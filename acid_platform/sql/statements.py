@@ -61,6 +61,11 @@ COMMENTED = rf"(?:null|(?P<comment>{TEXT}))"
 
 
 def _unquoted(name: str) -> str:
+    """Raises InvalidExpression for several parts in one pair of quotes, which are one name."""
+    for quoted_part in re.findall(r"`[^`]+`", name):
+        if "." in quoted_part:
+            parts = quoted_part.replace(".", "`.`")
+            raise InvalidExpression(f"{quoted_part} is one name; quote each part alone: {parts}")
     return name.replace("`", "").lower()
 
 

@@ -40,13 +40,14 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     identifier,
     in_proportion,
     is_internal,
+    may_fail,
     raise_as_ours,
     spark_name,
     too_long,
     translated,
     wrong_type,
 )
-from acid_platform.engine.local.translation.expressions import may_fail, translate_value
+from acid_platform.engine.local.translation.expressions import translate_value
 from acid_platform.engine.local.translation.signatures import WANTED
 from acid_platform.errors import (
     AcidError,

@@ -31,8 +31,7 @@ from acid_platform.engine.local.event_files import (
 )
 from acid_platform.engine.local.found_rows import AssignedValues, columns_read, stream
 from acid_platform.engine.local.translation.column_names import NameScope
-from acid_platform.engine.local.translation.duckdb_sql import identifier
-from acid_platform.engine.local.translation.expressions import may_fail
+from acid_platform.engine.local.translation.duckdb_sql import identifier, may_fail
 from acid_platform.engine.merge_clauses import (
     MergeAction,
     MergeClause,

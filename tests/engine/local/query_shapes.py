@@ -99,6 +99,42 @@ SHAPES = """
     * FROM (SELECT id, i FROM both.t) a NATURAL JOIN (SELECT h, id FROM both.u) b
     * FROM (SELECT id, i, h FROM both.t) a NATURAL LEFT JOIN (SELECT h, id, s FROM both.u) b
     * FROM (SELECT id, i, h FROM both.t) a NATURAL FULL JOIN (SELECT h, id, s FROM both.u) b
+    z, i, count(*) AS n, sum(h) AS s FROM both.t GROUP BY ALL ORDER BY ALL
+    upper(s) AS u, max(d) - min(d) AS r FROM both.t GROUP BY ALL HAVING max(d) > 1
+        ORDER BY ALL DESC NULLS LAST
+    count(*) AS n, sum(i) AS s FROM both.t WHERE id < 0 GROUP BY ALL
+    f, x, i + 1 AS j, count(*) AS n FROM both.t GROUP BY ALL
+    d, k, id FROM both.t ORDER BY ALL LIMIT 5
+    id, i FROM both.t QUALIFY row_number() OVER (PARTITION BY i ORDER BY id DESC) = 1
+    id, rank() OVER (PARTITION BY z ORDER BY i) AS r FROM both.t WHERE h > 0
+        QUALIFY r < 3 AND i <> 0 ORDER BY id
+    DISTINCT z FROM both.t QUALIFY sum(i) OVER (PARTITION BY z ORDER BY id) > 2
+    q.i, count(*) AS n FROM (SELECT * FROM both.t QUALIFY lag(i) OVER (ORDER BY id) <> i) q
+        JOIN both.u u ON q.i = u.i GROUP BY q.i
+    * FROM (SELECT z, s, i FROM both.t) PIVOT (sum(i) FOR s IN ('a', 'b' AS bb, 'no'))
+    * FROM (SELECT z, i, d, f FROM both.t) AS q PIVOT (count(d) AS n, max(f) FOR i IN (0, 1, -1))
+        AS p WHERE p.`1_n` IS NOT NULL
+    * FROM (SELECT z, i, s, d FROM both.t) PIVOT (max(s) AS m, count(d) AS n FOR i IN (1, 77))
+    * FROM (SELECT z, i, s FROM both.t) PIVOT (collect_list(s) FOR i IN (1, 77))
+    * FROM (SELECT s, i FROM both.t WHERE id < 0) PIVOT (count(i) FOR s IN ('a', 'b'))
+    * FROM (SELECT id, i, h * 1 AS h2 FROM both.t) UNPIVOT (v FOR n IN (i, i AS again))
+    * FROM (SELECT id, s, concat(s, 'x') AS t FROM both.t) UNPIVOT INCLUDE NULLS
+        (v FOR n IN (s, t AS `T t`)) AS u
+    id, w FROM both.t LATERAL VIEW explode(array(i, id)) x AS w WHERE w > 3
+    id, pos, col, q.v FROM both.t LATERAL VIEW posexplode(array(s, 'k')) x
+        LATERAL VIEW explode(array(col, 'z')) q AS v WHERE id < 9
+    i, sum(w) AS s FROM both.t LATERAL VIEW OUTER explode(CASE WHEN i > 1 THEN array(i, 1) END) x
+        AS w GROUP BY i
+    x.*, id FROM both.t LATERAL VIEW inline(array(struct(i, s), struct(i + 1L, 'k'))) x AS a, b
+    id, TRY_CAST(i AS tinyint) AS a, TRY_CAST(l AS int) AS b, TRY_CAST(x AS int) AS c,
+        TRY_CAST(s AS int) AS e, TRY_CAST(s AS boolean) AS g, TRY_CAST(d AS smallint) AS j,
+        TRY_CAST(i AS string) AS o, TRY_CAST(k AS decimal(3,1)) AS p FROM both.t
+    z, approx_count_distinct(i) AS a, approx_count_distinct(s) AS b, approx_count_distinct(e) AS c,
+        approx_count_distinct(l) AS g, approx_count_distinct(z) AS j FROM both.t GROUP BY z
+    approx_count_distinct(id * 7919) AS n FROM range(200)
+    /*+ BROADCAST(b) */ a.id FROM both.t a JOIN both.u b ON a.id = b.id
+    id, regexp_instr(s, '[a-c]', 0) AS a, mask(s, otherChar => '*') AS b FROM both.t
+    CASE WHEN id < 0 THEN raise_error('no') ELSE id END AS a FROM both.t
 """
 WITHS = (
     "WITH c AS (SELECT i, count(*) AS n FROM both.t GROUP BY i), d AS (SELECT * FROM c WHERE n > 2)"

@@ -457,7 +457,7 @@ WINDOWS: dict[str, tuple[str, ...]] = {
 """Window functions with the frames that they take."""
 
 
-_MOMENTS = ("now", "current_timestamp")
+_MOMENTS = ("now", "current_timestamp", "uuid")
 """Which have another value in each statement."""
 
 

@@ -22,11 +22,13 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     VOID,
     decimal,
     duckdb_type,
+    may_fail,
     needs_spark,
     spark_name,
     take_room,
     text,
     widest,
+    without_errors,
     wrong_type,
 )
 from acid_platform.errors import InvalidExpression, NeedsSpark
@@ -138,6 +140,20 @@ def cast(value: Typed, target: HiveType) -> Typed:
         case ("string", kind) if kind in _TEXTS or kind in INTEGRAL:
             return replace(result, sql=_parsed(value, target))
     raise NeedsSpark(f"CAST of {spark_name(source)} to {spark_name(target)}")
+
+
+def tried(value: Typed, target: HiveType) -> Typed:
+    """TRY_CAST: NULL where the cast fails. Raises NeedsSpark where that is not sure, and for a
+    value that may fail itself."""
+    if may_fail(value.sql):
+        raise NeedsSpark("TRY_CAST of a value that may fail itself")
+    found = cast(value, target)
+    sql = without_errors(found.sql)
+    if "error(" not in sql:
+        sql = f"TRY({sql})"
+    elif value.type == STRING and target.kind == "decimal":
+        raise NeedsSpark("TRY_CAST of string to decimal")
+    return replace(found, sql=sql, declared=None)
 
 
 def _constant(value: Typed, target: HiveType) -> Typed | None:

@@ -257,6 +257,20 @@ def hashed_values(prefix: str, kind: HiveType, values: Sequence[Typed]) -> Typed
     return typed_as(sql, kind)
 
 
+_REGISTERS, _MOST_COUNTED = 512, 277
+"""The registers of Spark's sketch, and how many in use still tell the number of values."""
+
+
+def near_count(value: Typed) -> str:
+    """The SQL of `approx_count_distinct`, by the registers of Spark's sketch: the first bits of a
+    hash."""
+    hashed = hashed_values("xx", BIGINT, [value]).sql
+    used = f"count(DISTINCT CASE WHEN {value.sql} IS NOT NULL THEN {hashed} >> 55 END){{over}}"
+    unsure = needs_spark("approx_count_distinct of many values")
+    number = f"round({_REGISTERS} * ln({_REGISTERS} / ({_REGISTERS} - {used})))"
+    return f"CASE WHEN {used} > {_MOST_COUNTED} THEN {unsure} ELSE {number} END"
+
+
 def bit_at(value: Typed, at: Typed) -> Typed:
     number = at.literal
     if not isinstance(number, int) or not 0 <= number < 64:
@@ -281,6 +295,10 @@ def zero_for_null(value: Typed) -> Typed:
 def asserted(value: Typed) -> Typed:
     failure = no_value("[USER_RAISED_EXCEPTION] a condition of assert_true is not true")
     return Typed(f"CASE WHEN NOT coalesce({value.sql}, false) THEN {failure} END", VOID)
+
+
+def raised(value: Typed) -> Typed:
+    return Typed(no_value("[USER_RAISED_EXCEPTION] {}", value.sql), VOID)
 
 
 def tried_move(value: Typed, by: Typed, back: bool) -> Typed:

@@ -257,6 +257,14 @@ def not_volatile(sql: str) -> str:
     return _with_errors(sql, lambda reason: f"CAST({reason} AS TINYINT)")
 
 
+def may_fail(sql: str) -> bool:
+    """Whether SQL of ours may have no value for some rows; what is not sure may."""
+    return _FAILING.search(sql) is not None
+
+
+_FAILING = re.compile(r"error\(|acid_|CAST\((?!')| [-+*] ")
+
+
 def without_errors(sql: str) -> str:
     """SQL that gives NULL where the value is wrong."""
     wrong = "'[WRONG_TYPE]"

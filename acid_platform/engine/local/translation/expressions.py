@@ -7,7 +7,6 @@ Types are cast explicitly wherever Spark casts, so that DuckDB has nothing to de
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -34,6 +33,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     VOID,
     Constant,
     in_proportion,
+    may_fail,
     take_room,
     text,
     translating,
@@ -91,6 +91,8 @@ class Translator:
             *_CAST_PARTS
         }:
             return _within_room(self._cast(node))  # sqlglot's class for Spark's CAST
+        if isinstance(node, exp.TryCast) and node.args.get("safe"):
+            return _within_room(casts.tried(self.value(node.this), named_type(node.to)))
         call = call_of(node)
         construct = CONSTRUCTS.get(type(node))
         if construct is None or (call is not None and call[0] in SIGNATURES):
@@ -299,6 +301,10 @@ class Translator:
         aggregate = name in SIGNATURES and SIGNATURES[name][0].aggregate
         if name not in SIGNATURES or (over and not aggregate):
             raise NeedsSpark(f"{node.sql('spark')}{_meant(node)}")
+        if name == "uuid":
+            translating().varying += 1
+            if node.parent_select not in (None, node.root()):
+                raise NeedsSpark("uuid() in a subquery, which may be computed more than once")
         if aggregate:
             translating().varying += 1
             self.require_aggregates(name)
@@ -321,14 +327,6 @@ def _within_room(value: Typed) -> Typed:
     """Raises NeedsSpark if the statement has no room for it."""
     take_room(len(value.sql))
     return value
-
-
-def may_fail(sql: str) -> bool:
-    """Whether SQL of ours may have no value for some rows; what is not sure may."""
-    return _FAILING.search(sql) is not None
-
-
-_FAILING = re.compile(r"error\(|acid_|CAST\((?!')| [-+*] ")
 
 
 def _meant(node: exp.Expr) -> str:

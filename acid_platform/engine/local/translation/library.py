@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import takewhile
 
 from sqlglot import exp
 
@@ -280,6 +281,7 @@ _("schema_of_variant(variant)", "string", "acid_variant_schema({0})")
 _("to_binary|try_to_binary(text, word)", "binary", computed.as_binary)
 _("format_string|printf(word, any*)", "string", computed.printed_format)
 # --- conditions and NULL --------------------------------------------------------------------------
+_("approx_count_distinct(exact)", "bigint", computed.near_count, aggregate=True, windows=False)
 _("isnull(any)", "boolean", "{0} IS NULL")
 _("isnotnull(any)", "boolean", "{0} IS NOT NULL")
 _("equal_null(any, any)", "boolean", lambda a, b: compared('IS NOT DISTINCT FROM', a, b))
@@ -288,6 +290,8 @@ _("nullifzero(number)", "0", "nullif({0}, 0)")
 _("zeroifnull(any)", "", computed.zero_for_null)
 _("typeof(any)", "string", lambda a: Typed(text(spark_name(a.type)), STRING))
 _("assert_true(boolean)", "void", computed.asserted)
+_("raise_error(string)", "void", computed.raised)
+_("uuid()", "string", "uuid()")
 _("if(boolean, T, T)", "", lambda test, a, b: Typed(
     f"(CASE WHEN {test.sql} THEN {a.sql} ELSE {b.sql} END)", a.type))
 _("coalesce(T, T*)", "", computed.first_known)
@@ -328,7 +332,7 @@ def arguments_of(node: exp.Expr) -> Call | None:
         case exp.Anonymous() if node.name == "shiftrightunsigned" and not called:
             return ">>>", tuple(node.expressions)
         case exp.Anonymous():
-            return node.name.lower(), tuple(node.expressions)
+            return _by_position(node.name.lower(), node.expressions)
         case _ if called and given is not None:
             return called, tuple(given)
         case exp.IgnoreNulls() if (inner := arguments_of(node.this)) and inner[0] in _SKIPPING:
@@ -357,6 +361,35 @@ def arguments_of(node: exp.Expr) -> Call | None:
     return called or "", tuple(
         node.args[part] for part in _PARTS[type(node)] if node.args.get(part)
     )
+
+
+_PARAMETERS = {
+    "mask": (("str",), ("upperchar", "X"), ("lowerchar", "x"), ("digitchar", "n"), ("otherchar",))
+}
+"""The names of arguments, and what they are if they are left out, of calls that take names."""
+
+
+def _by_position(name: str, given: Sequence[exp.Expr]) -> Call:
+    """The call with its arguments in their places. Raises NeedsSpark for a name that is not known,
+    or twice."""
+    if not any(isinstance(part, exp.Kwarg) for part in given):
+        return name, tuple(given)
+    places = {known: tuple(default) for known, *default in _PARAMETERS.get(name, ())}
+    named = dict(
+        zip(places, takewhile(lambda part: not isinstance(part, exp.Kwarg), given), strict=False)
+    )
+    for part in given[len(named) :]:
+        known = part.name.lower()
+        if not isinstance(part, exp.Kwarg) or known not in places or known in named:
+            raise NeedsSpark(f"{part.sql('spark')} in {name}")
+        named[known] = part.expression
+    if next(iter(places)) not in named:
+        raise NeedsSpark(f"{name} without its first argument")
+    defaults = {
+        known: exp.Literal.string(*default) if default else exp.null()
+        for known, default in places.items()
+    }
+    return name, tuple(named.get(known, defaults[known]) for known in places)
 
 
 def call_of(node: exp.Expr) -> Call | None:

@@ -82,7 +82,7 @@ _FORMS = {
         "=current_date()": "curdate/0",
         "=date_add({all})": "dateadd/2",
         "?": "dateadd/3, date_diff/3, datediff/3, timestampadd/3, timestampdiff/3, mode/2, "
-            "to_varchar/2, to_char/2",
+            "to_varchar/2, to_char/2, raise_error/1",
         "{0} FROM {1}": "datepart/2",
         "{0}, yyyy-MM-dd HH:mm:ss": "from_unixtime/1, unix_timestamp/1, to_unix_timestamp/1",
         "{0}, 1, NULL": "lag/1, lead/1",

@@ -29,11 +29,13 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     widest,
 )
 from acid_platform.engine.local.translation.expressions import Translator
+from acid_platform.engine.local.translation.pivots import grouped_before, without_pivot
 from acid_platform.engine.local.translation.query_clauses import (
     QueryBlock,
     Relation,
     direction,
     has_one_row,
+    is_all,
     limit_of,
     order_of,
     ordinal,
@@ -126,6 +128,8 @@ class QueryTranslator:
         return left
 
     def _member(self, node: exp.Expr, ctes: Ctes) -> Relation:
+        if node.args.get("pivots"):
+            return self._pivoted(node, ctes)
         require_parts(node)
         alias, name, names = f"m{next(self.numbers)}", node.alias_or_name, _alias_columns(node)
         match node:
@@ -159,6 +163,21 @@ class QueryTranslator:
                     block = self.query(node.this, ctes)
                 return _derived(f"({block.sql})", alias, name, _renamed(block, names))
         raise NeedsSpark(f"{node.sql('spark')} in FROM")
+
+    def _pivoted(self, node: exp.Expr, ctes: Ctes) -> Relation:
+        """A member with PIVOT or UNPIVOT, under the alias behind that."""
+        plain = node.copy()
+        plain.set("pivots", None)
+        known = QueryTranslator(self.sources, self.in_order, numbers=self.numbers)
+        ((_, columns),) = known._member(plain, ctes).starred
+        alias = node.args["pivots"][0].args.get("alias")
+        if alias is not None and alias.columns:
+            raise NeedsSpark("a pivot with names for its columns")
+        block = self.query(without_pivot(node, columns), ctes)
+        if not grouped_before(node, (kind for _, kind in block.columns)):
+            block = self.query(without_pivot(node, columns, grouped_first=False), ctes)
+        name = alias.name if alias is not None else ""
+        return _derived(f"({block.sql})", f"m{next(self.numbers)}", name, block)
 
     def _joined(self, left: Relation, node: exp.Join, ctes: Ctes) -> Relation:
         right = self._member(node.this, ctes)
@@ -216,6 +235,8 @@ class QueryTranslator:
         translator = Translator(NameScope((("", tuple(columns)),)), self.in_order)
         terms = []
         for term in order_of(node):
+            if is_all(term):
+                raise NeedsSpark("ORDER BY ALL of a set operation")
             position = ordinal(term.this, len(block.columns))
             value = translator.value(term.this) if position is None else None
             key = str(position) if value is None else sortable(value)

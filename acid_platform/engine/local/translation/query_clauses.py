@@ -70,21 +70,23 @@ _MOST_OF_CUBE = 12
 _OPERATION = {"this", "expression", "distinct", "order", "limit", "offset", "with_"}
 _PARTS: dict[type[exp.Expr], set[str]] = {
     exp.Select: {"expressions", "from_", "joins", "where", "group", "having", "distinct", "order",
-                 "sort", "cluster", "distribute", "limit", "offset", "with_", "windows"},
+                 "sort", "cluster", "distribute", "limit", "offset", "with_", "windows",
+                 "hint", "qualify", "laterals"},
     exp.Union: _OPERATION,
     exp.Intersect: _OPERATION,
     exp.Except: _OPERATION,
     exp.Subquery: {"this", "alias"},
     exp.Table: {"this", "alias"},
     exp.Values: {"expressions", "alias"},
-    exp.Group: {"expressions", *_SETS},
+    exp.Group: {"expressions", "all", *_SETS},
+    exp.Lateral: {"this", "view", "outer", "alias"},
     exp.Distinct: set(),
     exp.With: {"expressions"},
     exp.CTE: {"this", "alias"},
     exp.Window: {"this", "partition_by", "order", "spec", "over", "alias"},
     exp.WindowSpec: {"kind", "start", "start_side", "end", "end_side"},
 }  # fmt: skip
-"""The clauses that are translated; any other needs Spark."""
+"""The clauses that are translated; any other needs Spark. A hint says how, and not what."""
 
 
 def require_parts(node: exp.Expr) -> None:
@@ -113,6 +115,11 @@ def order_of(node: exp.Expr) -> list[exp.Ordered]:
     ):
         raise NeedsSpark(order.sql("spark").strip())
     return terms
+
+
+def is_all(term: exp.Ordered) -> bool:
+    """Whether it is ORDER BY ALL."""
+    return isinstance(term.this, exp.Var) and term.this.name.upper() == "ALL"
 
 
 def ordinal(node: exp.Expr, count: int) -> int | None:
@@ -150,7 +157,7 @@ def has_one_row(query: exp.Expr) -> bool:
         or (isinstance(part, exp.Table) and isinstance(part.this, exp.Anonymous))
         or (
             isinstance(part, exp.Select)
-            and part.args.get("group") is None
+            and not _has_keys(part)
             and (
                 part.args.get("from_") is None
                 or any(map(aggregated, (*part.expressions, part.args.get("having"))))
@@ -158,6 +165,14 @@ def has_one_row(query: exp.Expr) -> bool:
         )
         for part in query.root().walk()
     )
+
+
+def _has_keys(select: exp.Select) -> bool:
+    """Whether it has a GROUP BY of something: ALL may be nothing."""
+    group = select.args.get("group")
+    if group is None or not group.args.get("all"):
+        return group is not None
+    return not all(map(aggregated, select.expressions))
 
 
 def direction(term: exp.Ordered) -> str:

@@ -25,6 +25,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     VOID,
     array_of,
     duckdb_type,
+    may_fail,
     needs_spark,
     not_volatile,
     ordered,
@@ -32,7 +33,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     text,
     translating,
 )
-from acid_platform.engine.local.translation.expressions import Translator, may_fail
+from acid_platform.engine.local.translation.expressions import Translator
 from acid_platform.engine.local.translation.json_urls import json_part
 from acid_platform.engine.local.translation.library import arguments_of
 from acid_platform.engine.local.translation.query_clauses import (
@@ -342,11 +343,15 @@ def generator_name(node: exp.Expr) -> str | None:
     return name if name in SIGNATURES else None
 
 
-def generated(translator: Translator, node: exp.Expr) -> Typed:
-    """The rows of such a call. Raises NeedsSpark."""
+def generated(translator: Translator, node: exp.Expr, outer: bool = False) -> Typed:
+    """The rows of such a call; `outer`: at least one, of NULLs. Raises NeedsSpark."""
     call, parts = arguments_of(node) or ("", ())
     if len(parts) == 1 and isinstance(parts[0], exp.Kwarg) and parts[0].name.lower() in _PARAMETERS:
         parts = (parts[0].expression,)
+    if outer and not call.endswith("_outer"):
+        call += "_outer"
+    if f"rows of {call}" not in SIGNATURES:
+        raise NeedsSpark(f"LATERAL VIEW {'OUTER ' * outer}{node.sql('spark')}")
     return called(f"rows of {call}", *map(translator.value, parts))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from acid_platform.engine.local.translation.casts import Typed, as_key, cast
+from acid_platform.engine.local.translation.casts import Typed, as_condition, as_key, cast
 from acid_platform.engine.local.translation.column_names import ScopeColumn
 from acid_platform.engine.local.translation.duckdb_sql import (
     BOOLEAN,
@@ -18,6 +18,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     translating,
 )
 from acid_platform.engine.local.translation.expressions import Translator
+from acid_platform.engine.local.translation.library import is_aggregate
 from acid_platform.engine.local.translation.printed_names import column_name
 from acid_platform.engine.local.translation.query_clauses import (
     QueryBlock,
@@ -26,6 +27,7 @@ from acid_platform.engine.local.translation.query_clauses import (
     direction,
     grouping_sets,
     has_one_row,
+    is_all,
     limit_of,
     order_of,
     ordinal,
@@ -62,9 +64,12 @@ class Select:
         self.queries, self.node, self.ctes, self.outer = queries, node, ctes, outer
         self.named, self.correlated = named, False
         self.relation = queries.relation(node, ctes)
+        for view in node.args.get("laterals") or ():
+            self._add_view(view)
         self.items = [*self._items()]
         self.aliases = [alias.lower() for alias, _ in self.items]
-        clauses = [node.args.get("having"), *(item for _, item in self.items), *order_of(node)]
+        later = [node.args.get("having"), node.args.get("qualify")]
+        clauses = [*later, *(item for _, item in self.items), *order_of(node)]
         group = node.args.get("group")
         self.grouped = group is not None or any(map(aggregated, clauses))
         self.set_keys: tuple[str, ...] = ()
@@ -80,7 +85,7 @@ class Select:
         filtered = "" if where is None else f" WHERE {condition.sql}"
         keys = self._keys()
         values = [self._item(position) for position in range(len(self.items))]
-        having = self._having()
+        having = self._having() + self._qualify()
         order, by_values = self._order(values)
         self._check_distribution()
         limit = limit_of(node)
@@ -130,7 +135,7 @@ class Select:
         where = self.node.args.get("where")
         named: list[exp.Expr] = [] if where is None else [where]
         reads = set()
-        for term in order_of(self.node):
+        for term in self._order_terms():
             position = self._position(term.this)
             item = term.this if position is None else self.items[position - 1][1]
             if isinstance(item, ScopeColumn):
@@ -167,10 +172,7 @@ class Select:
     def _generated(self, item: exp.Expr) -> Iterator[tuple[str, ScopeColumn]]:
         """The columns of a call that makes rows, which stand beside those of FROM."""
         named = isinstance(item, exp.Alias | exp.Aliases)
-        translator = Translator(self.relation.scope, self.queries.in_order)
-        call = generated(translator, item.this if named else item)
-        columns = call.type.children[0][1].children
-        names = [name for name, _ in columns]
+        names = []
         if isinstance(item, exp.Alias):
             names = [item.alias]
         elif isinstance(item, exp.Aliases):
@@ -180,14 +182,43 @@ class Select:
             for other in self.node.expressions
             for part in other.find_all(exp.Func)
         )
-        if len(names) != len(columns) or count > 1 or self.node.args.get("group") is not None:
+        if count > 1 or self.node.args.get("group") is not None:
             raise NeedsSpark(item.sql("spark"))
+        for column in self._joined_rows(item.this if named else item, names):
+            yield column.name, column
+
+    def _joined_rows(
+        self, call: exp.Expr, names: Sequence[str], outer: bool = False
+    ) -> tuple[ScopeColumn, ...]:
+        """Joins the rows that a call makes of each row to FROM; returns their columns, with these
+        names if there are any."""
+        translator = Translator(self.relation.scope, self.queries.in_order)
+        rows = generated(translator, call, outer)
+        columns = rows.type.children[0][1].children
+        names = names or [name for name, _ in columns]
+        if len(names) != len(columns):
+            raise NeedsSpark(f"{len(names)} names for the columns of {call.sql('spark')}")
         alias = f"g{next(self.queries.numbers)}"
-        rows = f"(SELECT unnest({call.sql}) AS e) AS {alias}"
-        joined = f"{self.relation.sql} CROSS JOIN LATERAL {rows}" if self.relation.sql else rows
+        made = f"(SELECT unnest({rows.sql}) AS e) AS {alias}"
+        joined = f"{self.relation.sql} CROSS JOIN LATERAL {made}" if self.relation.sql else made
         self.relation = replace(self.relation, sql=joined, joined=True)
-        for position, (name, (_, kind)) in enumerate(zip(names, columns, strict=True)):
-            yield name, ScopeColumn(name, kind, f"struct_extract({alias}.e, 'f{position}')")
+        return tuple(
+            ScopeColumn(name, kind, f"struct_extract({alias}.e, 'f{position}')")
+            for position, (name, (_, kind)) in enumerate(zip(names, columns, strict=True))
+        )
+
+    def _add_view(self, view: exp.Lateral) -> None:
+        """LATERAL VIEW, whose columns the later ones and all clauses may name."""
+        require_parts(view)
+        alias = view.args.get("alias")
+        names = [column.name for column in alias.columns] if alias is not None else []
+        columns = self._joined_rows(view.this, names, bool(view.args.get("outer")))
+        member = (alias.name if alias is not None else "", columns)
+        scope = self.relation.scope
+        scope = replace(scope, members=(*scope.members, member))
+        self.relation = replace(
+            self.relation, scope=scope, starred=(*self.relation.starred, member)
+        )
 
     def _name(self, item: exp.Expr) -> str:
         try:
@@ -262,6 +293,8 @@ class Select:
         if group is None:
             return ""
         require_parts(group)
+        if group.args.get("all"):
+            return self._every_key(group)
         sets = grouping_sets(group)
         if sets is None:
             keys = [self._grouped_by(self._key(node)) for node in group.expressions]
@@ -277,6 +310,44 @@ class Select:
             )
         listed = ", ".join(f"({', '.join(own)})" for own in chosen)
         return f" GROUP BY GROUPING SETS ({listed})"
+
+    def _every_key(self, group: exp.Group) -> str:
+        """The keys of GROUP BY ALL: what SELECT has without an aggregate."""
+        self._require_no_all()
+        keys = []
+        for name, item in self.items:
+            if isinstance(item, ScopeColumn):
+                keys.append(self._grouped_by(item.value))
+            elif not aggregated(item):
+                if isinstance(item.unnest(), exp.Literal | exp.Null | exp.Neg) or item.find(
+                    exp.Window, exp.Query
+                ):
+                    raise NeedsSpark(f"GROUP BY ALL with {item.sql('spark')}")
+                translator = Expressions(self, aggregates=False, queries="values")
+                keys.append(self._grouped_by(translator.value(item)))
+            elif _has_key_inside(item):
+                raise NeedsSpark(f"GROUP BY ALL with {name}, an aggregate beside a column")
+        if group.expressions:
+            raise NeedsSpark("GROUP BY ALL of keys")
+        return f" GROUP BY {', '.join(keys)}" if keys else ""
+
+    def _require_no_all(self) -> None:
+        """Raises NeedsSpark if a column is called so, which Spark then takes."""
+        if self.relation.scope.unqualified("all") or "all" in self.aliases:
+            raise NeedsSpark("ALL, which is the name of a column")
+
+    def _qualify(self) -> str:
+        clause = self.node.args.get("qualify")
+        if clause is None:
+            return ""
+        items = [item for _, item in self.items if isinstance(item, exp.Expr)]
+        if self.grouped:  # Spark finds no aggregate there, and few columns
+            raise NeedsSpark("QUALIFY of groups")
+        if not any(part.find(exp.Window) for part in (clause, *items)):
+            raise NeedsSpark("QUALIFY without a window function")
+        translator = Expressions(self, windows=True, by_alias=True, queries="values")
+        condition = as_condition(translator.value(clause.this), "QUALIFY", null=True)
+        return f" QUALIFY {condition.sql}"
 
     def _set_key(self, node: exp.Expr) -> str:
         value = Expressions(self, aggregates=False, queries="values").value(node)
@@ -319,7 +390,7 @@ class Select:
     def _order(self, values: Sequence[Typed]) -> tuple[str, str]:
         """ORDER BY, and the same with values in the place of positions."""
         terms, by_values = [], []
-        for term in order_of(self.node):
+        for term in self._order_terms():
             node = term.this
             position = self._position(node)
             if position is not None:
@@ -339,6 +410,20 @@ class Select:
         if not terms:
             return "", ""
         return f" ORDER BY {', '.join(terms)}", f" ORDER BY {', '.join(by_values)}"
+
+    def _order_terms(self) -> list[exp.Ordered]:
+        """The terms of ORDER BY; those of ALL are positions."""
+        terms = order_of(self.node)
+        if not any(map(is_all, terms)):
+            return terms
+        self._require_no_all()
+        (term,) = terms if len(terms) == 1 else (None,)
+        if term is None:
+            raise NeedsSpark("ORDER BY ALL beside another order")
+        return [
+            exp.Ordered(**{**term.args, "this": exp.Literal.number(position)})
+            for position in range(1, len(self.items) + 1)
+        ]
 
     def _of_columns(self, node: exp.Expr) -> bool:
         """Whether an expression has only columns of the result in it, and which keys they lack."""
@@ -392,3 +477,12 @@ class Select:
         position = self._alias(name)
         item = None if position is None else self.items[position - 1][1]
         return item if isinstance(item, exp.Expr) else None
+
+
+def _has_key_inside(node: exp.Expr) -> bool:
+    """Whether an expression with an aggregate has a column, window or query outside of it."""
+    if isinstance(node, exp.Column | exp.Window | exp.Query | exp.Star):
+        return True
+    if isinstance(node, exp.AggFunc | exp.Filter) or is_aggregate(node):
+        return False
+    return any(map(_has_key_inside, node.iter_expressions()))

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from acid_platform.engine.local.translation.casts import Typed
 from acid_platform.engine.local.translation.duckdb_sql import BOOLEAN, needs_spark, text
-from acid_platform.engine.local.translation.signatures import add, row
+from acid_platform.engine.local.translation.signatures import add, called, row
 from acid_platform.errors import NeedsSpark
 
 LINE_ENDS = r"\n\r\x{85}\x{2028}\x{2029}"
@@ -264,6 +264,14 @@ for _call, _gives, _sql in (
 ):
     add(f"{_call}(text, word)", _gives, partial(_matched, sql=_sql))
 # fmt: on
+
+
+@row("regexp_instr(text, word, digits)", gives="int")
+def _placed(value: Typed, pattern: Typed, group: Typed) -> Typed:
+    """The place of the whole match, whatever the group, which only has to be there."""
+    if group.literal != 0:
+        raise NeedsSpark("regexp_instr with a group")
+    return called("regexp_instr", value, pattern)
 
 
 @row("split(text, word, digits)", gives="strings")
