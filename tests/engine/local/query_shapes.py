@@ -105,6 +105,9 @@ SHAPES = """
     count(*) AS n, sum(i) AS s FROM both.t WHERE id < 0 GROUP BY ALL
     f, x, i + 1 AS j, count(*) AS n FROM both.t GROUP BY ALL
     d, k, id FROM both.t ORDER BY ALL LIMIT 5
+    id FROM range(9) ORDER BY id DESC LIMIT 2
+    id, n, v FROM both.t UNPIVOT INCLUDE NULLS (v FOR n IN (s)) ORDER BY id DESC LIMIT 2
+    i, s FROM both.t WHERE id < 9 UNION ALL SELECT h, 'k' FROM both.u ORDER BY ALL DESC
     id, i FROM both.t QUALIFY row_number() OVER (PARTITION BY i ORDER BY id DESC) = 1
     id, rank() OVER (PARTITION BY z ORDER BY i) AS r FROM both.t WHERE h > 0
         QUALIFY r < 3 AND i <> 0 ORDER BY id

@@ -35,9 +35,8 @@ from acid_platform.engine.local.translation.query_clauses import (
     Relation,
     direction,
     has_one_row,
-    is_all,
     limit_of,
-    order_of,
+    order_by_positions,
     ordinal,
     require_parts,
     sortable,
@@ -234,9 +233,7 @@ class QueryTranslator:
         columns = (ScopeColumn(n, k, f"u.c{i}") for i, (n, k) in enumerate(block.columns))
         translator = Translator(NameScope((("", tuple(columns)),)), self.in_order)
         terms = []
-        for term in order_of(node):
-            if is_all(term):
-                raise NeedsSpark("ORDER BY ALL of a set operation")
+        for term in order_by_positions(node, [name for name, _ in block.columns]):
             position = ordinal(term.this, len(block.columns))
             value = translator.value(term.this) if position is None else None
             key = str(position) if value is None else sortable(value)

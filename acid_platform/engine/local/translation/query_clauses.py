@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
 
@@ -117,9 +118,19 @@ def order_of(node: exp.Expr) -> list[exp.Ordered]:
     return terms
 
 
-def is_all(term: exp.Ordered) -> bool:
-    """Whether it is ORDER BY ALL."""
-    return isinstance(term.this, exp.Var) and term.this.name.upper() == "ALL"
+def order_by_positions(node: exp.Expr, names: Sequence[str]) -> list[exp.Ordered]:
+    """The terms of ORDER BY over a result with these columns; those of ALL are positions.
+
+    Raises NeedsSpark for ALL beside another term, or beside a column of that name.
+    """
+    terms = order_of(node)
+    if not any(isinstance(term.this, exp.Var) for term in terms):
+        return terms
+    [term, *others] = terms
+    if others or "all" in map(str.lower, names):
+        raise NeedsSpark("ORDER BY ALL beside another term or a column of that name")
+    positions = range(1, len(names) + 1)
+    return [exp.Ordered(**{**term.args, "this": exp.Literal.number(n)}) for n in positions]
 
 
 def ordinal(node: exp.Expr, count: int) -> int | None:

@@ -27,8 +27,8 @@ from acid_platform.engine.local.translation.query_clauses import (
     direction,
     grouping_sets,
     has_one_row,
-    is_all,
     limit_of,
+    order_by_positions,
     order_of,
     ordinal,
     require_parts,
@@ -113,14 +113,12 @@ class Select:
 
     def _of_one_table(self) -> bool:
         """Whether all that it reads is one row of a stored table for each row."""
-        node = self.node
-        table = node.args["from_"].this if node.args.get("from_") else None
+        stored = self.relation.sql.rpartition(" AS ")[0].strip('"')
         return (
-            isinstance(table, exp.Table)
+            stored in self.queries.opened
             and not self.relation.joined
-            and table.name.lower() not in self.ctes
-            and node.find(exp.Window) is None
-            and len(list(node.find_all(exp.Query))) == 1
+            and self.node.find(exp.Window) is None
+            and len(list(self.node.find_all(exp.Query))) == 1
         )
 
     def _most_rows(self) -> int | None:
@@ -333,7 +331,7 @@ class Select:
 
     def _require_no_all(self) -> None:
         """Raises NeedsSpark if a column is called so, which Spark then takes."""
-        if self.relation.scope.unqualified("all") or "all" in self.aliases:
+        if self._called_all() or "all" in self.aliases:
             raise NeedsSpark("ALL, which is the name of a column")
 
     def _qualify(self) -> str:
@@ -412,18 +410,11 @@ class Select:
         return f" ORDER BY {', '.join(terms)}", f" ORDER BY {', '.join(by_values)}"
 
     def _order_terms(self) -> list[exp.Ordered]:
-        """The terms of ORDER BY; those of ALL are positions."""
-        terms = order_of(self.node)
-        if not any(map(is_all, terms)):
-            return terms
-        self._require_no_all()
-        (term,) = terms if len(terms) == 1 else (None,)
-        if term is None:
-            raise NeedsSpark("ORDER BY ALL beside another order")
-        return [
-            exp.Ordered(**{**term.args, "this": exp.Literal.number(position)})
-            for position in range(1, len(self.items) + 1)
-        ]
+        names = [name for name, _ in self.items]
+        return order_by_positions(self.node, [*names, *self._called_all()])
+
+    def _called_all(self) -> list[str]:
+        return [column.name for column in self.relation.scope.unqualified("all")]
 
     def _of_columns(self, node: exp.Expr) -> bool:
         """Whether an expression has only columns of the result in it, and which keys they lack."""
