@@ -134,7 +134,7 @@ def _unpivoted(
     return exp.Select(expressions=items, from_=exp.From(this=source), laterals=[view], where=where)
 
 
-_OF_SOME = (exp.Max, exp.Min, exp.Count, exp.Sum, exp.Avg, exp.ArrayAgg)
+_OF_SOME = (exp.Max, exp.Min, exp.Sum, exp.Avg, exp.ArrayAgg)
 """Aggregates of which FILTER leaves what Spark gets of NULL for the other rows."""
 _ROWS_THERE = parsed("count(*)")
 _ROWS = exp.to_identifier("rows of unpivot", quoted=True)
