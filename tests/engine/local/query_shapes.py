@@ -106,7 +106,7 @@ SHAPES = """
     f, x, i + 1 AS j, count(*) AS n FROM both.t GROUP BY ALL
     d, k, id FROM both.t ORDER BY ALL LIMIT 5
     id FROM range(9) ORDER BY id DESC LIMIT 2
-    id, n, v FROM both.t UNPIVOT INCLUDE NULLS (v FOR n IN (s)) ORDER BY id DESC LIMIT 2
+    id, n2, v2 FROM both.t UNPIVOT INCLUDE NULLS (v2 FOR n2 IN (s)) ORDER BY id DESC LIMIT 2
     i, s FROM both.t WHERE id < 9 UNION ALL SELECT h, 'k' FROM both.u ORDER BY ALL DESC
     id, i FROM both.t QUALIFY row_number() OVER (PARTITION BY i ORDER BY id DESC) = 1
     id, rank() OVER (PARTITION BY z ORDER BY i) AS r FROM both.t WHERE h > 0
@@ -123,12 +123,12 @@ SHAPES = """
     * FROM (SELECT id, i, h * 1 AS h2 FROM both.t) UNPIVOT (v FOR n IN (i, i AS again))
     * FROM (SELECT id, s, concat(s, 'x') AS t FROM both.t) UNPIVOT INCLUDE NULLS
         (v FOR n IN (s, t AS `T t`)) AS u
-    id, w FROM both.t LATERAL VIEW explode(array(i, id)) x AS w WHERE w > 3
+    id, w2 FROM both.t LATERAL VIEW explode(array(i, id)) x AS w2 WHERE w2 > 3
     id, pos, col, q.v FROM both.t LATERAL VIEW posexplode(array(s, 'k')) x
         LATERAL VIEW explode(array(col, 'z')) q AS v WHERE id < 9
-    i, sum(w) AS s FROM both.t LATERAL VIEW OUTER explode(CASE WHEN i > 1 THEN array(i, 1) END) x
-        AS w GROUP BY i
-    x.*, id FROM both.t LATERAL VIEW inline(array(struct(i, s), struct(i + 1L, 'k'))) x AS a, b
+    i, sum(w2) AS s FROM both.t LATERAL VIEW OUTER explode(CASE WHEN i > 1 THEN array(i, 1) END)
+        x AS w2 GROUP BY i
+    x.*, id FROM both.t LATERAL VIEW inline(array(struct(i, s))) x AS a, b
     id, TRY_CAST(i AS tinyint) AS a, TRY_CAST(l AS int) AS b, TRY_CAST(x AS int) AS c,
         TRY_CAST(s AS int) AS e, TRY_CAST(s AS boolean) AS g, TRY_CAST(d AS smallint) AS j,
         TRY_CAST(i AS string) AS o, TRY_CAST(k AS decimal(3,1)) AS p FROM both.t
@@ -136,7 +136,7 @@ SHAPES = """
         approx_count_distinct(l) AS g, approx_count_distinct(z) AS j FROM both.t GROUP BY z
     approx_count_distinct(id * 7919) AS n FROM range(200)
     /*+ BROADCAST(b) */ a.id FROM both.t a JOIN both.u b ON a.id = b.id
-    id, regexp_instr(s, '[a-c]', 0) AS a, mask(s, otherChar => '*') AS b FROM both.t
+    id, regexp_instr(s, '[a-c]', 0) AS a, mask(concat('Ab-', i), otherChar => '*') AS b FROM both.t
     CASE WHEN id < 0 THEN raise_error('no') ELSE id END AS a FROM both.t
 """
 WITHS = (
