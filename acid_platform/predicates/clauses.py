@@ -81,6 +81,19 @@ class Clauses(Messages):
     called: tuple[str, ...] = ()
     """The functions whose arguments are being parsed, as they were written."""
 
+    def _parse_cube_or_rollup(self: Any, with_prefix: bool = False) -> Any:
+        kinds = {TokenType.CUBE: exp.Cube, TokenType.ROLLUP: exp.Rollup}
+        kind = self._match_set(kinds) and kinds[self._prev.token_type]
+        if not kind:
+            return None
+        members = [] if with_prefix else self._parse_wrapped_csv(self._parse_disjunction)
+        return self.expression(kind(expressions=members))
+
+    def _parse_grouping_set(self: Any) -> Any:
+        return (
+            self._parse_grouping_sets() or self._parse_cube_or_rollup() or self._parse_disjunction()
+        )
+
     def validate_expression(self: Any, node: Any, args: Any = None) -> Any:
         if not isinstance(node, exp.Concat) and node.error_messages(args):
             if isinstance(node, exp.Func) and self.called and not isinstance(node, exp.Case):

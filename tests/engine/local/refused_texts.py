@@ -50,6 +50,8 @@ TAKEN = """
     SELECT max(i) FILTER (WHERE i > 1) AS x FROM {t} | SELECT CAST(1 AS varchar(3)) AS x
     SELECT (EXISTS (SELECT 1)) IS NULL AS x | SELECT id AS text FROM {t} WHERE id = 1
     SELECT CASE WHEN i > 1 THEN CASE WHEN id > 1 THEN 1 END END AS x FROM {t}
+    SELECT i > 1 AS x, count(*) AS n FROM {t} GROUP BY CUBE (i > 1, id) ORDER BY 2, 1 LIMIT 1
+    SELECT count(*) AS n FROM {t} GROUP BY GROUPING SETS ((i > 1, id), ()) ORDER BY 1 LIMIT 1
 """
 
 OTHERWISE = """
