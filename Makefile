@@ -195,6 +195,10 @@ lab-fuzz: setup #: inputs that coverage guides for each door, or one, for MINUTE
 	@$(TEST_STATE) export PYTHONPATH=build/atheris; \
 	    exec $(PY) -m tests.fuzz --minutes $(or $(MINUTES),1) $(DOOR)
 
+.PHONY: lab-selects
+lab-selects: setup #: N=1000 generated SELECTs in the local engine, then in Spark: no answer may differ (SEED=, ARGS="--minutes 9")
+	@$(TEST_STATE) exec $(PY) -m tests.selects --queries $(or $(N),1000) --seed $(or $(SEED),0) $(ARGS)
+
 .PHONY: lab-chaos
 lab-chaos: setup #: kill, stall, damage, alter: no read may be wrong (SEED=, ARGS="--commits 1000 ...")
 	@$(TEST_STATE) exec $(PY) -m tests.chaos --seed $(or $(SEED),0) $(ARGS)

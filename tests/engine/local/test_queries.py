@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 
 from acid_platform import (
-    AcidError,
-    InvalidDefinition,
-    InvalidExpression,
-    NeedsSpark,
     UnsupportedStatement,
     Warehouse,
-    WrongType,
 )
-from acid_platform.engine.interface import Result
-from acid_platform.layout.types import Column
 from tests.conftest import slow_then_soak, temporary_warehouse
 from tests.engine.local import generated
+from tests.engine.local.answers import answer, disagreement, of_needless_rows
 from tests.engine.local.generated import Generator, Query
 from tests.engine.local.query_shapes import SHAPES, WITHS
 from tests.engine.local.refused_texts import REFUSED, TAKEN, texts
@@ -74,88 +65,14 @@ def engines(
             yield Engines(local, through_spark)
 
 
-def answer(warehouse: Warehouse, text: str) -> tuple[Result, pa.Table] | AcidError:
-    """The result and its rows, computed once."""
-    try:
-        result = warehouse.sql(text)
-        assert isinstance(result, Result)
-        return result, result.to_arrow()
-    except (InvalidExpression, WrongType, NeedsSpark) as error:
-        return error
-
-
 def difference(engines: Engines, query: Query) -> str | None:
     """How the engines differ; None if they agree, or if the query only runs in Spark."""
     here = answer(engines.local, query.text)
-    if isinstance(here, NeedsSpark):
-        engines.refused.append(f"{query.text}: {here}")
+    if here.error == "NeedsSpark":
+        engines.refused.append(f"{query.text}: {here.why}")
         return None
     there = answer(engines.spark, query.text)
-    if isinstance(here, AcidError) or isinstance(there, AcidError):
-        return None if alike(here, there) else f"local: {here!r}, Spark: {there!r}"
-    (local, a), (spark, b) = here, there
-    if local.columns != spark.columns:
-        return f"columns are {spark.columns} in Spark, not {local.columns}"
-    if a.schema.types != b.schema.types:
-        return f"types are {b.schema.types} in Spark, not {a.schema.types}"
-    if declared(local) != declared(spark):
-        return f"declared as {declared(spark)} in Spark, not {declared(local)}"
-    ours, theirs = (rows_of(table, _either_zero(query.text)) for table in (a, b))
-    if Counter(ours) != Counter(theirs):
-        only = list((Counter(ours) - Counter(theirs)).elements())[:3]
-        other = list((Counter(theirs) - Counter(ours)).elements())[:3]
-        return f"only local: {only}, only Spark: {other}"
-
-    def keys(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
-        zero = {"-0.0": "0.0"}  # they are equal, and either may come first
-        return [
-            tuple(zero.get(row[i], row[i]) for i in query.sorted_by)  # type: ignore[call-overload]
-            for row in rows
-        ]
-
-    if keys(ours) != keys(theirs):
-        return f"the order is {theirs[:5]} in Spark, not {ours[:5]}"
-    return None
-
-
-def alike(here: object, there: object) -> bool:
-    """Whether both refuse a query for one reason, or each for another of several that it has.
-
-    `SELECT CAST(x AS int), id / 0` has two faulty values: neither engine promises which it meets
-    first, and what a single expression raises is compared in `test_expressions.py`.
-    """
-    reasons = [re.search(r"\[([A-Z_]+)\]", str(error)) for error in (here, there)]
-    if all(reasons) and len({reason[1] for reason in reasons if reason}) == 2:
-        return isinstance(here, AcidError) and isinstance(there, AcidError)
-    return type(here) is type(there)
-
-
-def declared(result: Result) -> tuple[Column, ...] | None:
-    """None for a column of nothing but NULL, which no table declares."""
-    try:
-        return result.declared()
-    except InvalidDefinition:
-        return None
-
-
-def _either_zero(text: str) -> bool:
-    """Whether 0.0 and -0.0 are as good: `min` and `max` give that of either row, and Spark computes
-    `greatest(a, b)` and `greatest(b, a)` once."""
-    choices = re.findall(r"\b(?:greatest|least)\(", text)
-    return len(choices) > 1 or re.search(r"\b(?:min|max)\(", text) is not None
-
-
-def rows_of(table: pa.Table, either_zero: bool = False) -> list[tuple[object, ...]]:
-    columns = [column.to_pylist() for column in table.columns]
-    rows = zip(*columns, strict=True)
-    return [tuple(_comparable(value, either_zero) for value in row) for row in rows]
-
-
-def _comparable(value: object, either_zero: bool) -> object:
-    """0.0 is not -0.0, and NaN is NaN."""
-    if isinstance(value, float) and either_zero:
-        value += 0.0
-    return repr(value) if isinstance(value, list | dict | float) else value
+    return None if of_needless_rows(here, there) else disagreement(query, here, there)
 
 
 def differences(engines: Engines, queries: Sequence[Query]) -> list[str]:
@@ -376,9 +293,9 @@ def test_P33_what_spark_refuses_is_refused_and_what_it_takes_is_taken(engines: E
     for several, taken in ((REFUSED, False), (TAKEN, True)):
         for text in texts(several, "both.t"):
             here, there = answer(engines.local, text), answer(engines.spark, text)
-            assert isinstance(there, tuple) is taken, (text, there)
-            if not isinstance(here, NeedsSpark):
-                assert isinstance(here, tuple) is taken, (text, here)
+            assert (not there.error) is taken, (text, there)
+            if here.error != "NeedsSpark":
+                assert (not here.error) is taken, (text, here)
     engines.refused.clear()
     found = differences(engines, [Query(text) for text in texts(TAKEN, "both.t")])
     assert not found, "\n".join(found)

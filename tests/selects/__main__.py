@@ -1,0 +1,180 @@
+"""`make lab-selects N=1000 SEED=1`: so many generated SELECTs in the local engine, then in one
+session of Spark, and each that the engines answer differently.
+
+Answers are kept below build/selects, so that another call goes on where one was stopped. With
+`--minutes` it stops Spark after so many. Ends with 1 if answers differ, but for an error that Spark
+meets in rows that an answer does not need.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from acid_platform import AcidError, Warehouse
+from tests.engine.local.answers import Answer, answer, disagreement, of_needless_rows
+from tests.engine.local.generated import Query
+from tests.selects import grammar
+from tests.selects.grammar import Generator
+
+HOME = Path("build/selects")
+_SHOWN = 2000
+
+
+def queries(seed: int, number: int, changes: bool = False) -> list[Query]:
+    generator = Generator(seed)
+    return [Query(generator.change()) if changes else generator.query() for _ in range(number)]
+
+
+def of_change(warehouse: Warehouse, text: str) -> Answer:
+    """The rows of the table after an UPDATE or a MERGE that is then undone, or whether a CHECK
+    holds for all of them."""
+    try:
+        if text.startswith("ALTER"):
+            warehouse.sql(text)
+            warehouse.sql("ALTER TABLE both.t DROP CONSTRAINT q")
+            return Answer()
+        with warehouse.transaction() as transaction:
+            transaction.sql(text)
+            rows: pa.Table = transaction.sql("SELECT * FROM both.t ORDER BY id").to_arrow()
+            transaction.abort()
+        return Answer(rows, tuple(rows.column_names))
+    except AcidError as error:
+        return Answer(error=type(error).__name__, why=str(error))
+
+
+def kept(path: Path) -> Iterator[Any]:
+    """What `keep` has written."""
+    if path.exists():
+        # The last one may not be written yet.
+        with path.open("rb") as stream, suppress(EOFError, pickle.UnpicklingError):
+            while True:
+                yield pickle.load(stream)
+
+
+def ask(warehouse: Warehouse, asked: list[Query], path: Path, skip: set[int], until: float) -> int:
+    """Writes the queries that have no answer yet with one each; how many have one now. `skip`: the
+    places of those that are not asked."""
+    known = sum(1 for _ in kept(path))
+    with path.open("ab") as stream:
+        for place, query in list(enumerate(asked))[known:]:
+            if time.monotonic() > until:
+                break
+            of = of_change if query.text.startswith(("ALTER", "UPDATE", "MERGE")) else answer
+            try:
+                given = Answer() if place in skip else of(warehouse, query.text)
+            except Exception as error:  # which no user may see
+                given = Answer(error="raw", why=f"{type(error).__name__}: {error}")
+            pickle.dump((query, given), stream)
+            known += 1
+    return known
+
+
+def tables(place: Path) -> None:
+    """The two tables that the queries read."""
+    with Warehouse.open(place, engine="local") as warehouse:
+        if "both.t" not in warehouse.tables():
+            for seed, name in enumerate(("t", "u")):
+                table = warehouse.create_table(f"both.{name}", grammar.SCHEMA)
+                table.insert(grammar.table(seed, 40))
+                table.insert(grammar.table(seed + 10, 9, 40))
+                table.delete("id = 4")
+
+
+def read_once(spark: Any) -> None:
+    """Lets Spark read each table from memory: what is compared is what it computes."""
+    from acid_platform.engine.spark import query as of_spark
+    from acid_platform.engine.spark.few_calls import selected
+    from acid_platform.engine.spark.spark_types import marked
+    from acid_platform.layout.sql_text import quoted
+
+    settings = {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    real, frames = of_spark.read_frame, dict[str, Any]()
+
+    def read(session: Any, scan: Any, columns: Any = None, *_: Any, **__: Any) -> Any:
+        every = (*scan.columns, *scan.partition_columns)
+        key = f"{scan.location} {scan.write_ids}"
+        if key not in frames:
+            rows: pa.Table = real(session, scan).toArrow()
+            frames[key] = marked(session.createDataFrame(rows), every)
+        names = columns or [column.name for column in every]
+        listed = [f"{quoted(name)} AS {quoted(name)}" for name in names]
+        return selected(frames[key], listed)
+
+    of_spark.read_frame = read
+
+
+def compare(here: Path, there: Path) -> int:
+    """Prints what differs, and how many queries were compared; how many differ."""
+    kinds, needed, wrong = Counter[str](), Counter[str](), 0
+    for (query, local), (_, spark) in zip(kept(here), kept(there), strict=False):
+        if local.error == "NeedsSpark":
+            needed[local.why[:100]] += 1
+            continue
+        kinds["errors of both" if local.error and spark.error else "answers"] += 1
+        what = disagreement(query, local, spark)
+        if what is None:
+            continue
+        if of_needless_rows(local, spark):
+            kinds["errors of rows that the answer does not need"] += 1
+            continue
+        wrong += 1
+        print(f"{query.text}\n    {what[:_SHOWN]}\n")
+    print(dict(kinds), f"{needed.total()} need Spark, {wrong} differ")
+    for why, times in needed.most_common(15):
+        print(f"  {times:5} {why}")
+    return wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make lab-selects")
+    parser.add_argument("--queries", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=1e6, help="for Spark in this call")
+    parser.add_argument("--changes", action="store_true", help="UPDATE, MERGE and CHECK instead")
+    parser.add_argument("--only", choices=("local", "spark", "compare"))
+    given = parser.parse_args()
+    home = HOME / f"{'changes' if given.changes else 'seed'}-{given.seed}"
+    home.mkdir(parents=True, exist_ok=True)
+    here, there = home / "local", home / "spark"
+    tables(HOME / "warehouse")
+    if given.only in (None, "local"):
+        asked = queries(given.seed, given.queries, given.changes)
+        with Warehouse.open(HOME / "warehouse", engine="local") as warehouse:
+            ask(warehouse, asked, here, set(), float("inf"))
+    if given.only in (None, "spark"):
+        from acid_platform.engine.spark.session import start_session
+
+        until = time.monotonic() + 60 * given.minutes
+        session = start_session(master="local[2]", memory="2g")
+        read_once(session)
+        with Warehouse.open(HOME / "warehouse", session, engine="spark") as warehouse:
+            answers = [*kept(here)]
+            asked = [query for query, _ in answers]
+            skip = {place for place, (_, local) in enumerate(answers)
+                    if local.error == "NeedsSpark"}  # fmt: skip
+            print(f"{ask(warehouse, asked, there, skip, until)} of {len(asked)}", flush=True)
+        session.stop()
+    if given.only in (None, "compare"):
+        return min(1, compare(here, there))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
