@@ -151,8 +151,8 @@ def tried(value: Typed, target: HiveType) -> Typed:
     sql = without_errors(found.sql)
     if "error(" not in sql:
         sql = f"TRY({sql})"
-    elif value.type == STRING and target.kind == "decimal":
-        raise NeedsSpark("TRY_CAST of string to decimal")
+    elif value.type == STRING and target.kind == "decimal":  # which may have too many digits
+        sql = sql.replace(" THEN CAST(", " THEN TRY_CAST(")
     return replace(found, sql=sql, declared=None)
 
 
@@ -286,6 +286,14 @@ _TEXTS = {
     "timestamp": r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?",
 }
 """Texts that both engines read alike. Spark knows more forms of some; only Spark judges those."""
+_NEVER_FIRST = {
+    "decimal": "!-*,/:-~",
+    **dict.fromkeys(FLOATING, "!-*,/:-HJ-MO-hj-mo-~"),
+    "date": "!-*,./:-~",
+    "timestamp": "!-*,./:-SU-~",
+}
+"""The characters of ASCII with which no text of the type begins: not with a digit, a sign, or the
+first letter of NaN, Infinity or, for a time of day, T."""
 _SPECIAL = {
     "nan": "nan",
     **dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), "inf"),
@@ -305,6 +313,8 @@ def _parsed(value: Typed, target: HiveType) -> str:
             result = f"(lower({stripped}) IN ('t', 'true', 'y', 'yes', '1'))"
         return f"CASE WHEN NOT {matches} THEN {invalid} ELSE {result} END"
     failure = needs_spark(f"a text that may be a {target} in another form")
+    none = f"regexp_matches({stripped}, '^($|[{_NEVER_FIRST[target.kind]}])')"
+    failure = f"CASE WHEN {none} THEN {invalid} ELSE {failure} END"
     if target.kind in FLOATING:  # DuckDB refuses what overflows
         result = f"coalesce(TRY_{result}, {needs_spark('a number beyond the range of its type')})"
     elif target in (DATE, TIMESTAMP):
