@@ -5,7 +5,8 @@ would make it; the declaration changes in the same commit. Until then, and after
 sees the old files with the old columns; so does whoever reads an older snapshot later. The lock is
 EXCLUSIVE, so that no engine reads the new files with the old columns.
 
-An insert-only table becomes one with full ACID in the same manner. Its rows get row ids then, so
+The files of a table with full ACID get another format in the same manner. An insert-only table
+becomes one with full ACID, too. Its rows get row ids then, so
 the old files can't stay: rows of them would have other ids for each reader.
 
 A partition that gets other values goes the same way: its rows move in one commit, then the empty
@@ -56,7 +57,7 @@ from acid_platform.metastore import operations as ops
 from acid_platform.metastore.records import LockRequest, TableRecord
 from acid_platform.scan.open import TableLayout, open_scan, select_entities
 from acid_platform.scan.scans import ArrowScan
-from acid_platform.tables.declaration import Changing, ColumnChange, Declaration
+from acid_platform.tables.declaration import Changing, ColumnChange, Declaration, in_format
 from acid_platform.tables.record_layout import all_columns_of, columns_of_record
 from acid_platform.tables.table_constraints import declared_constraints
 from acid_platform.transactions import RowOperation
@@ -134,7 +135,7 @@ def _written_again(
     work: TransactionWork, record: TableRecord, layout: TableLayout, change: ColumnChange
 ) -> int:
     """Writes a base for each partition that has files."""
-    settings = CompactionSettings.of(work.view.in_force, {}, record.properties)
+    settings = CompactionSettings.of(work.view.in_force, {}, change.after.properties)
     # Named and seen by the write id, as the base of an overwrite: older snapshots have no such id.
     settings = replace(settings, layout=Layout.HIVE4)
     base = BaseName(work.begun.write_ids[record.name])
@@ -261,6 +262,30 @@ class ConvertToAcid(RowStatement[int]):
         count = overwrite_with(work, after, scan, all_columns_of(record), emptied, finer)
         work.redeclare(record, after)
         return count
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RewriteFormat(RowStatement[int]):
+    """Writes the files of a table with full ACID again in another format, with their row ids;
+    returns the rows of these files, 0 if it is the table's own. Run by `rewrite`.
+
+    Raises InvalidDefinition for an insert-only table and for a format that can't keep its rows,
+    SnapshotOutdated, CompactionRefused for values that can't be copied, CompactionFailed,
+    CompactionMismatch, CorruptFile.
+    """
+
+    stored: str
+
+    def run(self, work: TransactionWork, record: TableRecord) -> int:
+        after = in_format(record, self.stored)
+        if after.properties == record.properties:
+            return 0
+        require_writable(record)
+        require_all_visible(work, record)
+        layout = replace(work.view.layout(record), format=FileFormat.of(after.properties))
+        rows = _written_again(work, record, layout, ColumnChange(record, after, ()))
+        work.redeclare(record, after)
+        return rows
 
 
 def _refuse_other_names(work: TransactionWork, record: TableRecord) -> None:

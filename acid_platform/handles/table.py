@@ -331,6 +331,22 @@ class Table(Reads, Writes):
         lock = LockRequest(self._name, LockType.EXCLUSIVE, RowOperation.SELECT)
         return self._warehouse.metastore.begin(locks=[lock])
 
+    def store_as(self, stored: str, *, engine: str | None = None) -> int:
+        """Stores a table with full ACID as `orc` or `parquet`: all files are written again, with
+        the row ids that their rows have, under an EXCLUSIVE lock, in one commit with the
+        declaration.
+
+        Older snapshots keep the old files; changes show none. Returns the number of rows written,
+        0 if the table has this format. Raises InvalidDefinition for an insert-only table and
+        another format, CompactionRefused for days before 15 October 1582 and for nanoseconds,
+        which the other format would number otherwise or cut, LockTimeout.
+        """
+        from acid_platform.handles.column_rewrite import RewriteFormat, rewrite
+
+        require_kind("stored", stored, str, "orc or parquet", InvalidDefinition)
+        with self._warehouse.using(engine):
+            return rewrite(self._warehouse, RewriteFormat(self._name, stored))
+
     def convert_to_acid(self, *, engine: str | None = None) -> int:
         """Makes an insert-only table one with full ACID: all rows are written again into ORC files
         with row ids, under an EXCLUSIVE lock, in one commit with the declaration.

@@ -16,6 +16,7 @@ from acid_platform.layout.table_properties import (
     CODEC,
     FIELD_DELIMITER,
     FILE_FORMAT,
+    LAYOUT,
     NULL_TEXT,
     TRANSACTIONAL,
     TRANSACTIONAL_KIND,
@@ -127,6 +128,27 @@ def compression(properties: Mapping[str, str]) -> str:
 def is_insert_only(properties: Mapping[str, str]) -> bool:
     """Whether the table is insert-only: its rows are only appended or overwritten (F5)."""
     return TRANSACTIONAL_KIND.text(properties) == "insert_only"
+
+
+NEW_CODEC = "ZSTD"
+"""The codec of new tables, unless their layout is Hive 3's: it is written as fast as ZLIB, and
+read in half of the time. Tables that state none, as those of Hive, Trino and older versions, have
+ZLIB."""
+
+
+def with_codec(properties: dict[str, str]) -> dict[str, str]:
+    """The properties, which state the codec if their files have one."""
+    if FileFormat.of(properties).has_codec and LAYOUT.text(properties) != "hive3":
+        return {CODEC.name: NEW_CODEC, **properties}
+    return properties
+
+
+def without_default(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties as a record has them: the format is there if it is not the default."""
+    stated = dict(properties)
+    if FILE_FORMAT.text(stated) == FILE_FORMAT.values.default:
+        stated.pop(FILE_FORMAT.name, None)
+    return stated
 
 
 LAZY_SIMPLE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"

@@ -18,6 +18,7 @@ from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.table_properties import (
     CODEC,
     COMMENT,
+    FILE_FORMAT,
     LAYOUT,
     TRANSACTIONAL_KIND,
     registered,
@@ -35,6 +36,7 @@ from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Done
 from acid_platform.sql.catalog import Catalog, columns_read, named, self_contained, tables_read
 from acid_platform.sql.column_lists import constraint_of
+from acid_platform.sql.declarations import STORED_AS
 from acid_platform.sql.sql_session import create_temporary
 from acid_platform.sql.statements import (
     ALTER,
@@ -174,8 +176,15 @@ def rename_table(run: CommandRun, table: str, to: str) -> None:
 
 @DEFINITIONS("ALTER TABLE SET TBLPROPERTIES", rf"{ALTER} set tblproperties ?\((?P<properties>.+)\)")
 def set_properties(run: CommandRun, table: str, properties: Mapping[str, str]) -> None:
-    """With `transactional_properties=default` an insert-only table is converted first."""
+    """With `transactional_properties=default` an insert-only table is converted first; with another
+    `acid.format` the files of one with full ACID are written again."""
     record = run.catalog.target(table)
+    stored = properties.get(FILE_FORMAT.name)
+    if stored is not None and not is_insert_only(record.properties):
+        run.handle(table).store_as(stored)
+        properties = {name: properties[name] for name in properties if name != FILE_FORMAT.name}
+        if not properties:
+            return
     kind = properties.get(TRANSACTIONAL_KIND.name, "")
     if kind.lower() == "default" and is_insert_only(record.properties):
         convert_to_acid(run, table)
@@ -184,6 +193,11 @@ def set_properties(run: CommandRun, table: str, properties: Mapping[str, str]) -
             return
         properties = rest
     run.metastore.alter_table(record.name, properties=properties)
+
+
+@DEFINITIONS("ALTER TABLE SET FILEFORMAT", rf"{ALTER} set fileformat (?P<to>\w+)")
+def set_format(run: CommandRun, table: str, to: str) -> None:
+    run.handle(table).store_as(STORED_AS.get(to.lower(), to))
 
 
 @DEFINITIONS("ALTER TABLE CONVERT TO ACID", rf"{ALTER} convert to acid")

@@ -16,14 +16,19 @@ from acid_platform.errors import InvalidDefinition, UnknownColumn
 from acid_platform.layout import table_properties
 from acid_platform.layout.acid_keys import VIRTUAL_COLUMNS
 from acid_platform.layout.bucketing import refuse_unhashable
-from acid_platform.layout.formats import KEYED_FORMATS, FileFormat, is_insert_only
+from acid_platform.layout.formats import (
+    KEYED_FORMATS,
+    FileFormat,
+    is_insert_only,
+    with_codec,
+    without_default,
+)
 from acid_platform.layout.names import BACKTICK
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.table_properties import (
     BUCKETING_VERSION,
     CODEC,
     FILE_FORMAT,
-    LAYOUT,
     TRANSACTIONAL,
 )
 from acid_platform.layout.types import (
@@ -60,9 +65,7 @@ class Declaration:
             tuple((column.name, str(column.type)) for column in columns)
             for columns in (self.columns, self.partition_columns)
         )
-        properties = dict(self.properties)
-        if FILE_FORMAT.text(properties) == FILE_FORMAT.values.default:
-            properties.pop(FILE_FORMAT.name, None)
+        properties = without_default(self.properties)
         return TableRecord(
             0,
             name,
@@ -133,12 +136,6 @@ def comments_of(
     return {name.lower(): text for name, text in comments.items() if text}
 
 
-NEW_CODEC = "ZSTD"
-"""The codec of new tables, unless their layout is Hive 3's: it is written as fast as ZLIB, and
-read in half of the time. Tables that state none, as those of Hive, Trino and older versions, have
-ZLIB."""
-
-
 def with_format(properties: Mapping[str, str] | None, settings: Settings) -> dict[str, str]:
     """The properties of a new table, which state its format unless it is ORC, and its codec if it
     is. Without one, a table with full ACID has that of `acid.format.default`.
@@ -149,9 +146,25 @@ def with_format(properties: Mapping[str, str] | None, settings: Settings) -> dic
     all_properties = dict(properties or {})
     if not is_insert_only(all_properties):
         all_properties.setdefault(FILE_FORMAT.name, settings.text("acid.format.default"))
-    if FileFormat.of(all_properties).has_codec and LAYOUT.text(all_properties) != "hive3":
-        all_properties.setdefault(CODEC.name, NEW_CODEC)
-    return all_properties
+    return with_codec(all_properties)
+
+
+def in_format(record: TableRecord, stored: str) -> TableRecord:
+    """The table with files of another format. Raises InvalidDefinition for an insert-only table,
+    and for a format that can't keep keys of rows or one of the columns."""
+    if is_insert_only(record.properties):
+        raise InvalidDefinition(
+            f"{record.name} is insert-only, so its format stays: CREATE TABLE … AS SELECT"
+        )
+    if FILE_FORMAT.text(record.properties) == stored.lower():
+        return record
+    own = {FILE_FORMAT.name, CODEC.name}
+    properties = {name: text for name, text in record.properties.items() if name not in own}
+    properties = with_codec({**properties, FILE_FORMAT.name: stored.lower()})
+    _check_properties(record.name, properties)
+    columns = tuple(Column(name, parse_type(kind)) for name, kind in record.columns)
+    FileFormat.of(properties).refuse(columns)
+    return replace(record, properties=without_default(properties))
 
 
 def widened(

@@ -107,6 +107,33 @@ def test_what_is_not_said_is_the_setting_of_the_warehouse(warehouse: Warehouse) 
         warehouse.sql("CREATE TABLE db.bad (id int) TBLPROPERTIES ('acid.format' = 'json')")
 
 
+def test_a_table_gets_the_other_format_in_one_commit(warehouse: Warehouse) -> None:
+    """Rows, row ids and past snapshots stay."""
+    warehouse.metastore.set("acid.history.retention", "1h")
+    table = warehouse.create_table("db.t", "id int, at timestamp", partitioned_by=["p int"])
+    warehouse.sql("INSERT INTO db.t VALUES (1, TIMESTAMP'2020-01-02 03:04:05', 0), (2, NULL, 1)")
+    table.delete("id = 2")
+
+    def seen(**then: Any) -> list[Any]:
+        rows = table.to_arrow(row_id=True, **then).to_pylist()
+        return sorted(rows, key=lambda row: row["id"])
+
+    before = seen()
+    for statement, stored in (
+        ("ALTER TABLE db.t SET FILEFORMAT PARQUET", "parquet"),
+        ("ALTER TABLE db.t SET TBLPROPERTIES ('acid.format' = 'orc', 'note' = 'x')", None),
+        ("ALTER TABLE db.t SET FILEFORMAT PARQUET", "parquet"),
+    ):
+        warehouse.sql(statement)
+        assert seen() == before and table.record.properties.get("acid.format") == stored
+        assert ("orc.compress" in table.record.properties) == (stored is None)
+    assert [len(seen(as_of=write_id)) for write_id in range(1, 6)] == [2, 1, 1, 1, 1]
+    table.insert([{"id": 3, "p": 1}])
+    assert table.count() == 2 and table.store_as("parquet") == 0
+    with pytest.raises(InvalidDefinition, match="json files hold no row identities"):
+        table.store_as("json")
+
+
 def test_texts_that_are_no_utf_8_are_refused(warehouse: Warehouse) -> None:
     table = warehouse.create_table("db.t", "name string", properties={"acid.format": "parquet"})
     wrong = pa.table({"name": pa.array([b"\xff"]).view(pa.string())})

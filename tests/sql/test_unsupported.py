@@ -62,7 +62,7 @@ ADVISED: tuple[tuple[str, str], ...] = (
     ("CREATE RESOURCE PLAN p", "Dagster limits"),
     ("CREATE TABLE t (k int) SKEWED BY (k) ON (1, 2)", "leave SKEWED BY out"),
     ("ALTER VIEW v SET TBLPROPERTIES ('a'='b')", "CREATE OR REPLACE VIEW"),
-    ("ALTER TABLE t SET FILEFORMAT PARQUET", "ALTER TABLE … SET FILEFORMAT is not supported; make"),
+    ("ALTER TABLE t SET INPUTFORMAT 'x'", "ALTER TABLE … SET INPUTFORMAT is not supported; make"),
     ("ALTER TABLE t PARTITION (a='x (1)') SET SERDEPROPERTIES ('a'='b')", "SET SERDEPROPERTIES is"),
     ("ALTER TABLE t SET LOCATION '/x'", "LOCATION … AS SELECT"),
     ("ALTER TABLE t CLUSTERED BY (id) INTO 8 BUCKETS", "ALTER TABLE … CLUSTERED BY is not"),
