@@ -197,6 +197,13 @@ may in a Spark that is newer than these or that its vendor has changed, Spark's 
 instead, which takes longer, and a warning says so. Executors must run exactly the driver's version;
 otherwise the session is refused.
 
+Sail (pysail 0.7.2, a Spark Connect server on DataFusion, without a JVM) is no engine here. It
+refuses the client of PySpark 4.3, and as `ACID_SPARK_REMOTE` it lacks what a session is checked by
+(`java_method`), so the first statement that needs Spark fails. With the client of 4.1.4 the data
+source `acid` is found and gives columns, but no rows: Sail hands its reader Arrow's types of
+columns in place of Spark's. With that put right in a copy it read decimals, dates, timestamps,
+lists, maps and structs of a table with deleted rows, with `where` and without.
+
 Spark 3.5 is refused. Its Scala is 2.12, so the format would have to be written anew; it has no data
 sources in Python; and the classes behind PySpark's frames are others. Let it write Parquet files,
 and [load these](../load.md).
