@@ -316,8 +316,10 @@ class Chunk:
     @property
     def longest(self) -> int:
         """The bytes of the longest value that may be stored once for many rows, or more than it can
-        have; 0: each is stored by itself."""
-        if not any(page.dictionary or page.encoding == _PREFIXED for page in self._pages):
+        have; 0: each is stored by itself, or has the width of its type."""
+        if not self.has_texts or not any(
+            page.dictionary or page.encoding == _PREFIXED for page in self._pages
+        ):
             return 0
         if self._length:
             return int(self._length)

@@ -37,6 +37,7 @@ from acid_platform.formats.orc import (
 from acid_platform.formats.orc.protobuf import delimited, fields, number, varint
 from acid_platform.formats.orc.strange_files import replace_footer
 from acid_platform.formats.orc.tail import stripes
+from acid_platform.formats.parquet_files import open_parquet
 from acid_platform.handles.imports import import_table
 from acid_platform.storage.files import Files
 from tests.conftest import a_warehouse
@@ -484,6 +485,17 @@ def test_P65_a_long_text_that_every_row_repeats(
         with pytest.raises(AcidError, match=r"row group 0 takes few bytes .* MB; write it again"):
             way(warehouse, db, place, "string")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 3 << 20
+
+
+def test_numbers_in_a_dictionary_are_read_together(tmp_path: Path) -> None:
+    """Their dictionary is no list of texts with their lengths: each row was read by itself."""
+    values = pa.array([number % 1000 for number in range(300_000)], pa.int32())
+    columns = {str(kind): values.cast(kind) for kind in (pa.int32(), pa.float64())}
+    parquet.write_table(pa.table(columns), tmp_path / "a", use_dictionary=True)
+    with pa.OSFile(str(tmp_path / "a")) as stream:
+        file = open_parquet(stream, str(tmp_path / "a"))
+        for name in columns:
+            assert file.bounds.require(0, [name]).at_once is None, name
 
 
 STRIPES: dict[str, tuple[Callable[[list[int]], list[int]], str]] = {
