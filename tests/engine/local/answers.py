@@ -96,10 +96,10 @@ def _declared(result: Result) -> tuple[Column, ...] | None:
 
 
 def _either_zero(text: str) -> bool:
-    """Whether 0.0 and -0.0 are as good: `min` and `max` give that of either row, and Spark computes
-    `greatest(a, b)` and `greatest(b, a)` once."""
+    """Whether 0.0 and -0.0 are as good: `min` and `max` give that of either row, LIMIT either row
+    of two that are sorted alike, and Spark computes `greatest(a, b)` and `greatest(b, a)` once."""
     choices = re.findall(r"\b(?:greatest|least)\(", text)
-    return len(choices) > 1 or re.search(r"\b(?:min|max)\(", text) is not None
+    return len(choices) > 1 or re.search(r"\b(?:min|max)\(| LIMIT ", text) is not None
 
 
 def rows_of(table: pa.Table, either_zero: bool = False) -> list[tuple[object, ...]]:

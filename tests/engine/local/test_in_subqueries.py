@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import duckdb
 import pytest
 import sqlglot
 
+from acid_platform import NeedsSpark
 from acid_platform.engine.spark.query import with_unknowns
 from acid_platform.predicates.grammar import SparkSql
+from tests.conftest import temporary_warehouse
 from tests.engine.local import generated
 from tests.engine.local.generated import Generator
 
@@ -45,6 +49,19 @@ def test_P62_the_text_for_spark_gives_the_same_rows(form: str) -> None:
         changed += given != text
         assert rows(given) == rows(text), text
     assert changed > 5
+
+
+def test_P62_in_no_rows_is_false_also_beside_a_value_that_may_fail(tmp_path: Path) -> None:
+    with temporary_warehouse(tmp_path, engine="local") as warehouse:
+        table = warehouse.create_table("db.t", "id int, s string")
+        table.insert([{"id": 1, "s": "x"}, {"id": 2, "s": None}, {"id": 3, "s": "é"}])
+        for value in ("b.s", "lower(b.s)"):  # beside the second DuckDB takes false for unknown
+            inner = f"SELECT b.s FROM db.t b WHERE b.id = a.id AND {value} = 'x'"
+            try:
+                query = warehouse.sql(f"SELECT s IN ({inner}) AS f FROM db.t a ORDER BY id")
+                assert query.to_arrow()["f"].to_pylist() == [True, False, False]
+            except NeedsSpark:
+                assert value != "b.s"
 
 
 @pytest.mark.parametrize(
