@@ -20,6 +20,7 @@ from acid_platform.engine.local import computation, event_files, merge
 from acid_platform.engine.local.event_files import Keys
 from acid_platform.formats.orc import orc_file
 from acid_platform.formats.orc.writer import AcidWriter
+from acid_platform.scan import kept_columns
 from acid_platform.services.worker import work_once
 from acid_platform.values import local_rows, row_streams
 from acid_platform.values.partition_texts import RowPartitions
@@ -251,6 +252,8 @@ def small_sizes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(AcidWriter, "__init__", smaller)
     database = PerProcess(lambda: in_memory(memory_limit="20MB", threads=2))
     monkeypatch.setattr(computation, "_DATABASE", database)
+    kept = PerProcess(lambda: kept_columns.KeptColumns(1 << 18))
+    monkeypatch.setattr(kept_columns, "KEPT", kept)
     yield
     database.close()
 
