@@ -74,7 +74,7 @@ def open_file(files: Files, source: DataSource, strange: bool = False) -> DataFi
     """
     path, stored = source.path, source.format
     if stored is None:
-        stored = format_of(files, path)
+        stored = format_of(files, path) or ("orc" if strange else None)
     if stored == "parquet":
         return open_parquet_rows(files, path, source.keyed)
     if stored != "orc":

@@ -10,7 +10,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -29,6 +29,7 @@ from acid_platform.errors import (
     AlreadyScheduled,
     CompactionFailed,
     InvalidDefinition,
+    NoSuchTable,
     WarehouseNotWritable,
 )
 from acid_platform.handles.read_verbs import Snapshot
@@ -195,20 +196,24 @@ class Warehouse(ClosedAfter):
         if comment:
             require_property_texts(properties)
             properties = {**(properties or {}), COMMENT: comment}
-        settings = self.metastore.in_force
+        known = None
+        if if_not_exists:
+            with suppress(NoSuchTable):
+                known = self.metastore.table(full)
         declared = Declaration.of(
             full,
             parse_columns(declared_text(columns)),
             partitioned_by,
             clustered_by,
-            with_format(properties, settings),
+            with_format(properties, self.metastore.in_force) if known is None else properties,
             comments=comments,
             constraints=constraints,
         )
         if declared.constraints:
-            require_computable(self.engines, settings, declared.record(full, ""))
-        record = create(self.metastore, full, declared, location, if_not_exists)
-        return Table(self, record.name, record)
+            require_computable(self.engines, self.metastore.in_force, declared.record(full, ""))
+        if known is None:
+            known = create(self.metastore, full, declared, location, if_not_exists)
+        return Table(self, known.name, known)
 
     def adopt_table(
         self,

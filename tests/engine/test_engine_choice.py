@@ -249,7 +249,7 @@ def test_P33_a_session_of_the_caller_tells_whether_it_has_a_cluster() -> None:
 def test_what_needs_spark_names_the_construct_and_the_next_step(warehouse: Warehouse) -> None:
     next_step = r"engine='auto' or engine='spark' does it in Spark$"
     for text, named in (
-        ("SELECT uuid() AS t", r"UUID\(\)"),
+        ("SELECT input_file_name() AS t", r"INPUT_FILE_NAME\(\)"),
         ("SELECT uper('a') AS v", r"UPER\('a'\); did you mean upper\?"),
     ):
         with pytest.raises(NeedsSpark, match=f"^the local engine can't do this: {named}") as told:
