@@ -19,10 +19,10 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings
 
+from acid_platform.base.interrupts import heeding_signals
 from acid_platform.base.paths import user_path
 from acid_platform.cli.console import echo, told
 from acid_platform.cli.sql_output import FORMATS
-from acid_platform.engine.local.engine import heeding_signals
 from acid_platform.errors import AcidError
 from acid_platform.layout.sql_text import pieces, quoted
 

@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from acid_platform.base.interrupts import heeding_signals
 from acid_platform.cli.console import (
     CommandSession,
     Failed,
@@ -74,8 +75,6 @@ def sql(
             Shell(warehouse, shown, engine).run()
         return
     text = _script(script, file)
-    from acid_platform.engine.local.engine import heeding_signals
-
     with session.open() as warehouse, heeding_signals():
         try:
             for _, answer in warehouse.session.steps(text, engine):

@@ -210,7 +210,9 @@ def _footer(stream: pa.NativeFile, path: str) -> bytes:
     if magic == _ENCRYPTED:
         raise UnsupportedLayout(f"{path} is an encrypted Parquet file; decrypt it first")
     if len(tail) < _END + 4 or magic != _MAGIC:
-        raise CorruptFile(f"{path} does not end as a Parquet file does; write it again")
+        raise CorruptFile(
+            f"{path} does not end as a Parquet file does; restore it, or write it again"
+        )
     if length > min(size, LARGEST_FOOTER):
         raise CorruptFile(f"{path} says that its Parquet footer has {length:,} bytes")
     if length + _END > len(tail):

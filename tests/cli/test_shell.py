@@ -18,11 +18,11 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from acid_platform import Warehouse
+from acid_platform.base.interrupts import heeding_signals
 from acid_platform.cli.console import CommandSession
 from acid_platform.cli.main import main
 from acid_platform.cli.shell import NameCompleter, Shell, is_complete
 from acid_platform.cli.sql_output import Output
-from acid_platform.engine.local.engine import heeding_signals
 from tests.conftest import temporary_warehouse
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from acid_platform.base.interrupts import COMPUTING, Interruptible
 from acid_platform.engine.interface import EngineName, Fixed, Result, Sources, Where
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts, SourceKeys
 from acid_platform.errors import TxnAborted
@@ -92,12 +91,6 @@ _AGAIN = 0.05
 """Seconds between two interruptions of DuckDB, until it has stopped."""
 
 
-class Interruptible(Protocol):
-    """A DuckDB connection, as far as it is needed here."""
-
-    def interrupt(self) -> None: ...
-
-
 class RunningStatement:
     """A running statement. `check` is called between batches, and raises once it was stopped."""
 
@@ -154,52 +147,17 @@ def check() -> None:
         statement.check()
 
 
-_COMPUTING: list[Interruptible] = []
-"""What computes now, in any thread."""
-
-
 @contextmanager
 def stoppable(connection: Interruptible) -> Iterator[None]:
     """A block in which a stop of the statement that this thread runs interrupts the connection, and
     a signal that `heeding_signals` sees."""
     statement = _CURRENT.get()
-    _COMPUTING.append(connection)
+    COMPUTING.append(connection)
     try:
         with nullcontext() if statement is None else statement.computing(connection):
             yield
     finally:
-        _COMPUTING.remove(connection)
-
-
-@contextmanager
-def heeding_signals() -> Iterator[None]:
-    """A block in which Ctrl-C stops what DuckDB computes, and raises KeyboardInterrupt.
-
-    DuckDB looks for signals only where it comes back to Python, which it may not do for minutes.
-    Only the main thread gets signals: in another one the block does nothing more.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    read, write = os.pipe()
-    os.set_blocking(write, False)
-
-    def watch() -> None:
-        while os.read(read, 1)[0] == signal.SIGINT:
-            for connection in list(_COMPUTING):
-                connection.interrupt()
-
-    watcher = threading.Thread(target=watch, name="acid-signals", daemon=True)
-    watcher.start()
-    before = signal.set_wakeup_fd(write)
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(before)
-        os.write(write, b"\0")
-        watcher.join()
-        os.close(read)
-        os.close(write)
+        COMPUTING.remove(connection)
 
 
 class Statements:
