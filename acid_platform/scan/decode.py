@@ -425,7 +425,7 @@ class FileRead:
         decode = partial(self._decoded, file, piece)
         if scan.kept is None or not scan.scan.files.local:
             return decode(columns)
-        part = (piece, source.length, source.by_arrow, scan.as_stored)
+        part = (piece, source.length, scan.as_stored)
         return scan.kept.of_piece(source.path, part, columns, decode)
 
     def _decoded(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import orc
 
 from acid_platform import CorruptFile, InvalidDefinition, Warehouse
 from acid_platform.formats.orc import OrcFile
@@ -73,6 +75,27 @@ def test_P79_a_file_that_took_the_place_of_another_is_decoded(
     file.unlink()
     with pytest.raises(CorruptFile, match="is gone"):
         rows(warehouse, query)
+
+
+def test_P79_of_files_that_others_may_change_nothing_is_kept(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    """Not even if the size and the time of the file stay, as after a copy that keeps them."""
+    place = tmp_path / "in"
+    place.mkdir()
+    file = place / "a.orc"
+    orc.write_table(pa.table({"a": [1, 2]}), file)
+    warehouse.sql("CREATE DATABASE db")
+    warehouse.sql(f"CREATE EXTERNAL TABLE db.e (a bigint) STORED AS ORC LOCATION '{place}'")
+    assert rows(warehouse, "SELECT a FROM db.e") == [(1,), (2,)]
+    before = file.stat()
+    orc.write_table(pa.table({"a": [2, 1]}), tmp_path / "other")
+    content = (tmp_path / "other").read_bytes()
+    assert len(content) == before.st_size
+    with open(file, "r+b") as handle:
+        handle.write(content)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert rows(warehouse, "SELECT a FROM db.e") == [(2,), (1,)]
 
 
 def test_P79_a_table_of_the_same_name_is_another(warehouse: Warehouse, decoded: list[str]) -> None:

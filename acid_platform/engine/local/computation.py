@@ -88,12 +88,12 @@ class QuerySource(ArrowLender, ArrowScanSource):
     ) -> None:
         super().__init__(read)
         self.columns = columns_of(read)
+        committed = read.scan.still_open is not None  # others may change those of external tables
+        kept = columns_to_keep() if keep and committed else None
         self.scan: ArrowScan | ChangeScan = (
             read.scan.wanting([column.name for column in self.columns])
             if isinstance(read, ChangeRead)
-            else replace(
-                arrow_scan_of(read), places=places, kept=columns_to_keep() if keep else None
-            )
+            else replace(arrow_scan_of(read), places=places, kept=kept)
         )
         self._most = most
         self._still_open = read.scan.still_open
