@@ -75,7 +75,7 @@ def sql(
             Shell(warehouse, shown, engine).run()
         return
     text = _script(script, file)
-    with session.open() as warehouse, heeding_signals():
+    with session.open() as warehouse, heeding_signals(), shown:
         try:
             for _, answer in warehouse.session.steps(text, engine):
                 shown.show(answer)

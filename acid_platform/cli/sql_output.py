@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 import click
 
-from acid_platform.cli.console import CommandSession, echo
+from acid_platform.cli.console import CommandSession, Failed, echo
 from acid_platform.display.markdown_text import table_line
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from acid_platform.sql.answers import Outcome, ResultRows
 
 FORMATS = ("table", "markdown", "json", "csv", "parquet")
-PEOPLES = ("table", "markdown")
-"""Forms for people, which have no more rows than --limit."""
+FOR_PEOPLE = ("table", "markdown")
+"""Forms that show at most --limit rows."""
 
 
 class Output:
@@ -37,7 +37,8 @@ class Output:
     def __init__(
         self, session: CommandSession, form: str | None, limit: int, file: str | None = None
     ) -> None:
-        by_name = Path(file or "").suffix[1:].lower()
+        suffix = Path(file or "").suffix[1:].lower()
+        by_name = "markdown" if suffix == "md" else suffix
         self.form = form or ("json" if session.json else by_name if by_name in FORMATS else "table")
         if session.json and self.form != "json":
             raise click.UsageError(f"--json is --format json; it is also told --format {self.form}")
@@ -49,7 +50,23 @@ class Output:
             raise click.UsageError("--format parquet needs -o FILE")
         self.paged = False
         """Whether a table that is longer than the terminal goes through a pager."""
-        self._session, self._limit, self._file, self._written = session, limit, file, False
+        self._session, self._limit, self._file = session, limit, file
+        self._draft = f"{file}.{os.getpid()}.part" if file else ""
+        self._written, self._count = False, 0
+
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        """The file takes its name if the block succeeds; else what was there stays."""
+        draft = self._draft
+        if kind is None and draft:
+            if not self._written:
+                raise Failed(f"{self._file} was not written: no statement of the script has rows")
+            os.replace(draft, str(self._file))
+            echo(f"{self._count:,} rows in {self._file}", err=True)
+        with suppress(FileNotFoundError):
+            os.unlink(draft)
 
     def show(self, answer: Outcome) -> int | None:
         """Prints or writes an answer; returns how many rows it has, if any. Raises UsageError for a
@@ -60,11 +77,11 @@ class Output:
             if self.form == "json" and self._file is None:
                 self._session.say_json(asdict(answer))
             else:
-                echo(answer.message, err=self.form not in PEOPLES)
+                echo(answer.message, err=self.form not in FOR_PEOPLE)
             return answer.rows
         if self._file is not None or self.form == "csv":
             return self._write(answer)
-        most = self._limit if self._limit and self.form in PEOPLES else None
+        most = self._limit if self._limit and self.form in FOR_PEOPLE else None
         rows = rows_of(answer, most)
         assert rows is not None
         if self.form == "json":
@@ -88,7 +105,7 @@ class Output:
 
         if self._written and self._file is not None:
             raise click.UsageError("-o FILE holds one result, and the script has two")
-        with _target(self._file) as target:
+        with self._target() as target:
             if self.form in ("json", "markdown"):
                 rows = rows_of(answer)
                 assert rows is not None
@@ -100,33 +117,25 @@ class Output:
                 if self._written:  # the next table of one stream
                     target.write(b"\n")
                 count = _stream(result, target, self.form)  # type: ignore[arg-type]
-        self._written = True
-        if self._file is not None:
-            echo(f"{count:,} rows in {self._file}", err=True)
+        self._written, self._count = True, count
         return count
+
+    @contextmanager
+    def _target(self) -> Iterator[BinaryIO]:
+        """Standard output, or a draft of the file. Raises UsageError."""
+        if self._file is None:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+            return
+        try:
+            with open(self._draft, "xb") as opened:
+                yield opened
+        except OSError as error:
+            raise click.UsageError(f"{self._file} can't be written: {error.strerror}") from error
 
 
 def _no_spark() -> NoReturn:
     raise AssertionError("a listing needs no Spark")
-
-
-@contextmanager
-def _target(file: str | None) -> Iterator[BinaryIO]:
-    """Standard output, or a file that takes its name when it is complete."""
-    if file is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    draft = f"{file}.{os.getpid()}.part"
-    try:
-        with open(draft, "xb") as opened:
-            yield opened
-        os.replace(draft, file)
-    except OSError as error:
-        raise click.UsageError(f"{file} can't be written: {error.strerror}") from error
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(draft)
 
 
 def _stream(result: Result, target: BinaryIO, form: str) -> int:

@@ -158,6 +158,8 @@ def test_the_forms_of_rows(warehouse: Warehouse, tmp_path: Path) -> None:
     file = tmp_path / "t.json"
     acid(warehouse, query, "-o", str(file))
     assert [row["id"] for row in json.loads(file.read_text())] == [1, 2, 3]
+    acid(warehouse, query, "-o", str(tmp_path / "t.md"))
+    assert (tmp_path / "t.md").read_text().startswith("| id | name | tags |")
     acid(warehouse, "SELECT id FROM d.t WHERE id > 9", "-o", str(tmp_path / "none.csv"))
     assert (tmp_path / "none.csv").read_text() == '"id"\n'
     assert acid(warehouse, "SHOW TABLES IN d", "--format", "csv").stdout == '"tab_name"\n"t"\n'
@@ -171,6 +173,7 @@ def test_the_forms_of_rows(warehouse: Warehouse, tmp_path: Path) -> None:
         (["SELECT 1", "--json", "--format", "csv"], "--json is --format json"),
         (["SELECT 1; SELECT 2", "-o", "{tmp}/x.csv"], "-o FILE holds one result"),
         (["SELECT 1", "-o", "{tmp}/no/x.csv"], "can't be written"),
+        (["USE d", "-o", "{tmp}/x.csv"], "no statement of the script has rows"),
         (["SELECT 1 +", "-o", "{tmp}/y.csv"], "error"),
     ],
 )
@@ -180,4 +183,4 @@ def test_what_can_t_be_written(
     done = acid(warehouse, *(word.replace("{tmp}", str(tmp_path)) for word in words))
     assert done.exit_code
     assert error in done.stderr
-    assert not list(tmp_path.glob("*.part")) and not (tmp_path / "y.csv").exists()
+    assert not [*tmp_path.iterdir()], "neither a draft nor the first of two results"
