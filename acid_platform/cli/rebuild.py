@@ -13,9 +13,11 @@ from pathlib import Path
 
 from acid_platform.base.location import Location
 from acid_platform.errors import AcidError, InvalidDefinition, RebuildRefused
+from acid_platform.formats.file_access import format_of, reading
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.names import is_hidden, parse_directory, partition_segment
 from acid_platform.layout.table_properties import FILE_FORMAT, TRANSACTIONAL_KIND
+from acid_platform.scan.source_files import read_footer
 from acid_platform.storage.files import Files
 from acid_platform.tables.adoption import Survey, survey
 from acid_platform.tables.joining import join, own_identity, rebuilding, table_directories
@@ -143,12 +145,16 @@ def _kind(location: str, surveyed: Survey) -> tuple[dict[str, str], str]:
     if not surveyed.sample:
         raise InvalidDefinition("there is no data file to read the columns from")
     files, path = Files.of(location)[0], surveyed.sample
-    with files.system.open_input_file(path) as stream:
-        if bytes(stream.read(3)) != b"ORC":
-            raise InvalidDefinition(
-                f"{path} is no ORC file; adopt_table(name, location, schema=…, properties="
-                f"{{'{TRANSACTIONAL_KIND.name}': 'insert_only', '{FILE_FORMAT.name}': …}})"
-            )
+    with reading(path):
+        stored = format_of(files, path)
+        keyed = stored == "parquet" and read_footer(files, path).acid
+    if stored != "orc":
+        kind = "" if keyed else f"'{TRANSACTIONAL_KIND.name}': 'insert_only', "
+        raise InvalidDefinition(
+            f"{path} is no ORC file, and does not tell the types that were declared;"
+            f" adopt_table(name, location, 'id int, …', properties={{{kind}"
+            f"'{FILE_FORMAT.name}': '{stored or '…'}'}})"
+        )
     directory, _, name = path.rpartition("/")
     if parse_directory(directory.rpartition("/")[2]) and not _BUCKET.fullmatch(name):
         # Not named by bucket: these rows have no row ids.

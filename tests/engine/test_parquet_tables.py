@@ -12,7 +12,9 @@ import pytest
 from pyarrow import parquet
 
 from acid_platform import InvalidDefinition, SettingRefused, UnsupportedLayout, Warehouse, WrongType
+from acid_platform.cli import rebuild
 from acid_platform.services.fsck import examine
+from acid_platform.tables.adoption import survey
 from tests.conftest import a_warehouse
 
 warehouse = a_warehouse("local", scope="function")
@@ -158,3 +160,19 @@ def test_files_of_such_a_table_are_not_taken_for_plain_ones(
         with pytest.raises(UnsupportedLayout, match="is a file of a transactional table"):
             warehouse.sql(statement).collect()
     assert table.count() == 1
+
+
+def test_a_directory_of_parquet_is_a_table_again_with_its_columns(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    """A rebuild names what is missing: files do not tell the types that were declared."""
+    stored = {"acid.format": "parquet"}
+    table = warehouse.create_table("db.p", "id int, c char(3)", properties=stored)
+    table.insert([{"id": number, "c": "a"} for number in range(5)])
+    table.delete("id < 3")
+    place = str(shutil.copytree(table.location, tmp_path / "copy"))
+    with pytest.raises(InvalidDefinition, match=r"properties=\{'acid.format': 'parquet'\}"):
+        rebuild._kind(place, survey("db.q", place, 0))
+    with pytest.warns(UserWarning, match="count as committed"):
+        again = warehouse.adopt_table("db.q", place, "id int, c char(3)", properties=stored)
+    assert again.to_arrow().to_pylist() == table.to_arrow().to_pylist()
