@@ -158,8 +158,8 @@ def test_the_forms_of_rows(warehouse: Warehouse, tmp_path: Path) -> None:
     file = tmp_path / "t.json"
     acid(warehouse, query, "-o", str(file))
     assert [row["id"] for row in json.loads(file.read_text())] == [1, 2, 3]
-    acid(warehouse, query, "-o", str(tmp_path / "t.md"))
-    assert (tmp_path / "t.md").read_text().startswith("| id | name | tags |")
+    acid(warehouse, query, "-o", str(file.with_suffix(".md")))
+    assert file.with_suffix(".md").read_text().startswith("| id | name | tags |")
     acid(warehouse, "SELECT id FROM d.t WHERE id > 9", "-o", str(tmp_path / "none.csv"))
     assert (tmp_path / "none.csv").read_text() == '"id"\n'
     assert acid(warehouse, "SHOW TABLES IN d", "--format", "csv").stdout == '"tab_name"\n"t"\n'

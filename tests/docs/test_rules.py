@@ -236,7 +236,6 @@ def _shown_texts(module: ast.Module) -> list[str]:
     ]
 
 
-@pytest.mark.more
 @pytest.mark.skipif(not (ROOT / _DEMO[1]).exists(), reason="the documents tell of the demo")
 def test_every_file_that_a_text_names_exists() -> None:
     """A text may name a file by the end of its path."""
