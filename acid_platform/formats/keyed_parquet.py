@@ -9,7 +9,7 @@ the columns of keys are ones that no table gives.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 
@@ -39,6 +39,7 @@ from acid_platform.layout.file_entries import (
     FileEntry,
     Footer,
     KeyRanges,
+    of_id,
 )
 from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
@@ -105,6 +106,14 @@ class KeyedParquet(ParquetData):
     def names(self) -> list[str]:
         return [name for name in super().names if name not in _HIDDEN]
 
+    @cached_property
+    def ids(self) -> Mapping[int, str]:
+        return {number: field.name for field in self._fields if (number := _id_of(field))}
+
+    @property
+    def _fields(self) -> list[pa.Field]:
+        return [field for field in self._file.schema_arrow if field.name not in _HIDDEN]
+
     @property
     def summary(self) -> Footer:
         _ = self._note
@@ -120,7 +129,7 @@ class KeyedParquet(ParquetData):
     @property
     def ranges(self) -> Mapping[str, ColumnRange]:
         """Without the bounds of texts: those of a CHAR have blanks, and nobody says which are."""
-        return column_ranges(self._file.metadata, self.names[:MOST_COLUMNS])
+        return _by_id(self._file.metadata, self._fields)
 
     @property
     def key_ranges(self) -> KeyRanges | None:
@@ -198,7 +207,11 @@ class KeyedParquet(ParquetData):
             batch = None
             if names:
                 columns = [_in_unit(arrays[name], timestamps) for name in names]
-                batch = pa.RecordBatch.from_arrays(columns, names=names)
+                fields = [
+                    field.with_type(column.type)
+                    for field, column in zip(self._fields, columns, strict=True)
+                ]
+                batch = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
             yield Keyed(keys, self._numbers(arrays[KeyPart.CHANGED_BY]), batch)
 
     def bounds(self, part: KeyPart) -> tuple[int, int]:
@@ -261,6 +274,24 @@ def _in_unit(array: pa.Array, timestamps: str) -> pa.Array:
         )
     except pa.ArrowInvalid as error:
         raise WideTimestamps from error
+
+
+def _id_of(field: pa.Field) -> int:
+    """The id of a column; 0 if it has none."""
+    return int((field.metadata or {}).get(_FIELD_ID, 0))
+
+
+def column_places(schema: pa.Schema) -> Mapping[int, int]:
+    """The place of each column by its id, if columns have ids."""
+    return {number: n for n, field in enumerate(schema) if (number := _id_of(field))}
+
+
+def _by_id(
+    metadata: parquet.FileMetaData, fields: Sequence[pa.Field], texts: Container[str] = ()
+) -> Mapping[str, ColumnRange]:
+    """The ranges of these columns, as a record has them."""
+    keys = {field.name: of_id(_id_of(field)) for field in fields[:MOST_COLUMNS]}
+    return {keys[name]: each for name, each in column_ranges(metadata, keys, texts).items()}
 
 
 def _key_ranges(metadata: parquet.FileMetaData, run: KeyRun | None) -> KeyRanges | None:
@@ -409,8 +440,7 @@ class KeyedParquetWriter(ParquetWriter):
         if self._deletes or self._metadata is None or not self.rows:
             return FileEntry(name, size, footer)
         texts = {each.name for each in self._columns if each.type.kind in ("string", "varchar")}
-        names = [field.name for field in self._own[:MOST_COLUMNS]]
-        ranges = column_ranges(self._metadata, names, texts)
+        ranges = _by_id(self._metadata, self._own, texts)
         keys = _key_ranges(self._metadata, self._first)
         return FileEntry(name, size, footer, None, ranges, keys)
 

@@ -141,8 +141,9 @@ def test_a_file_of_delete_events_has_nothing_but_keys(tmp_path: Path) -> None:
 
 def test_the_record_of_a_file_bounds_its_values(tmp_path: Path) -> None:
     file, entry = written(tmp_path, Keyed(KeyRun(7, PROPERTY, 0), 7, rows(5)))
-    found = {name: (each.kind, each.low, each.high) for name, each in entry.ranges.items()}
-    assert found["id"] == (RangeKind.INTEGER, 0, 3) and entry.ranges["id"].nulls == 1
+    ranges = entry.ranges_of(OWN)
+    found = {name: (each.kind, each.low, each.high) for name, each in ranges.items()}
+    assert found["id"] == (RangeKind.INTEGER, 0, 3) and ranges["id"].nulls == 1
     assert found["name"] == (RangeKind.TEXT, "n0", "n4")
     assert found["code"] == (RangeKind.OTHER, None, None), "a CHAR has blanks"
     assert found["price"] == (RangeKind.DECIMAL, Decimal("0.00"), Decimal("1.00"))
@@ -152,7 +153,9 @@ def test_the_record_of_a_file_bounds_its_values(tmp_path: Path) -> None:
     files, path = Files.of(file.path)
     again = recorded_file(files, path, "bucket_00000", exact=True)
     assert again == entry and again.keys == entry.keys
-    assert {**again.ranges, "name": None} == {**entry.ranges, "name": None}
+    assert {**again.ranges_of(OWN), "name": None} == {**ranges, "name": None}
+    renamed = (Column("id", HiveType("string"), 14), Column("key", HiveType("int"), 7))
+    assert entry.ranges_of(renamed) == {"id": ranges["name"], "key": ranges["id"]}
 
 
 def test_a_file_without_rows_has_its_columns(tmp_path: Path) -> None:

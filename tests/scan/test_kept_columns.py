@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from acid_platform import CorruptFile, InvalidDefinition, Warehouse
+from acid_platform.formats.data_file import DataFile
+from acid_platform.formats.keyed_parquet import KeyedParquet
 from acid_platform.formats.orc import OrcFile
 from acid_platform.scan import kept_columns
 from acid_platform.scan.kept_columns import KEPT, KeptColumns, ScanColumns, memory_to_keep
@@ -26,13 +28,18 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The columns that are decoded from now on; none is kept yet."""
     KEPT.close()
     names: list[str] = []
-    decode = OrcFile.decode
 
-    def noted(file: OrcFile, piece: int, columns: list[str], *given: bool) -> object:
-        names.extend(map(str, columns))
-        return decode(file, piece, columns, *given)
+    def note(kind: type[DataFile]) -> None:
+        decode = kind.decode
 
-    monkeypatch.setattr(OrcFile, "decode", noted)
+        def noted(file: DataFile, piece: int, columns: list[str], *given: bool) -> object:
+            names.extend(map(str, columns))
+            return decode(file, piece, columns, *given)
+
+        monkeypatch.setattr(kind, "decode", noted)
+
+    note(OrcFile)
+    note(KeyedParquet)
     return names
 
 
