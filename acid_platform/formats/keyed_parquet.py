@@ -10,6 +10,7 @@ the columns of keys are ones that no table gives.
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from functools import cached_property
 from itertools import accumulate
 
@@ -328,8 +329,9 @@ class KeyedParquetWriter(ParquetWriter):
         columns: Sequence[Column],
         deletes: bool = False,
         always: bool = False,
+        pool: Executor | None = None,
     ) -> None:
-        super().__init__(files, path, () if deletes else columns, always)
+        super().__init__(files, path, () if deletes else columns, always, pool)
         self._deletes, self._columns = deletes, columns
         own = zip(self._schema, () if deletes else columns, strict=True)
         self._own = [_field(field.name, field.type, column.id, True) for field, column in own]
@@ -416,18 +418,21 @@ class KeyedParquetWriter(ParquetWriter):
                 ) from error
         return columns
 
-    def _options(self) -> dict[str, object]:
+    def _options(self, first: pa.Table) -> dict[str, object]:
         hidden = [name for name in self._schema.names if name in _HIDDEN and name != _UPDATED[0]]
-        options: dict[str, object] = {"compression": self.codec, "write_page_index": True}
-        if hidden:
-            options["use_dictionary"] = [path for field in self._own for path in _leaf_paths(field)]
-            options["column_encoding"] = dict.fromkeys(hidden, "DELTA_BINARY_PACKED")
-        return options
+        own = [field for field in self._own if _has_repeated(first.column(field.name))]
+        return {
+            "compression": self.codec,
+            "write_page_index": True,
+            "use_dictionary": [path for field in own for path in _leaf_paths(field)],
+            "column_encoding": dict.fromkeys(hidden, "DELTA_BINARY_PACKED"),
+        }
 
-    def _begin(self) -> parquet.ParquetWriter:
+    def _begin(self, first: pa.Table) -> parquet.ParquetWriter:
         if self._last is None:  # a file without rows
             self._schema = self._schema_of_file()
-        writer = super()._begin()
+            first = self._schema.empty_table()
+        writer = super()._begin(first)
         note = _DELETED if self._deletes else _STORED
         if (run := self._first) is not None:
             note = f"{_FROM}{run.write_id},{run.bucket},{run.first}"
@@ -443,6 +448,19 @@ class KeyedParquetWriter(ParquetWriter):
         ranges = _by_id(self._metadata, self._own, texts)
         keys = _key_ranges(self._metadata, self._first)
         return FileEntry(name, size, footer, None, ranges, keys)
+
+
+_SAMPLED = 1 << 14
+"""From so many rows on, this many of them tell which columns get a dictionary."""
+
+
+def _has_repeated(column: pa.ChunkedArray) -> bool:
+    """Whether a dictionary of the values pays: of most columns without repetitions the writer would
+    make a part of one, and then store their values all the same."""
+    if len(column) < 2 * _SAMPLED or pa.types.is_nested(column.type):
+        return True
+    sample = column.take(from_numpy(np.arange(_SAMPLED) * (len(column) // _SAMPLED)))
+    return len(sample.unique()) <= _SAMPLED // 2
 
 
 def _leaf_paths(field: pa.Field, before: str = "") -> Iterator[str]:
