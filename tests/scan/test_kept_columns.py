@@ -60,6 +60,7 @@ def test_P79_a_query_decodes_what_none_has_decoded_before(
     assert sorted(decoded) == ["a", "b", "c"]
     table = warehouse.table("db.t")
     table.update({"c": "9"}, "a = 1")
+    assert sorted(decoded) == ["a", "b", "c"], "an UPDATE finds its rows among what is kept"
     assert rows(warehouse, "SELECT a, c FROM db.t ORDER BY a") == [(1, 9.0), (2, 1.5)]
     table.compact("major")
     assert rows(warehouse, "SELECT a, b, c FROM db.t ORDER BY a") == [(1, "x", 9.0), (2, "y", 1.5)]
