@@ -6,9 +6,7 @@ Files of insert-only tables are written with the types that Spark and Hive write
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
-from contextlib import suppress
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -38,11 +36,8 @@ from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_types import arrow_schema, has_leaf, leaves
 
-WRITTEN_BYTES = 64 << 20
-"""Size of the Arrow arrays in memory at which their rows are written."""
-GROUP_ROWS = 1 << 18
-"""Rows of a row group at most: readers skip those whose bounds don't fit, and decode several at a
-time."""
+ROW_GROUP_BYTES = 64 << 20
+"""Size of the Arrow arrays in memory at which a row group is written."""
 
 
 class ParquetData(DataFile):
@@ -162,22 +157,13 @@ class ParquetData(DataFile):
 
 
 class ParquetWriter:
-    """Writes one file, see FileWriter.
-
-    A thread of `pool` encodes rows, while the caller brings the next ones. Without it the caller's
-    thread encodes.
-    """
+    """Writes one file, see FileWriter."""
 
     def __init__(
-        self,
-        files: Files,
-        path: str,
-        columns: Sequence[Column],
-        always: bool = False,
-        pool: Executor | None = None,
+        self, files: Files, path: str, columns: Sequence[Column], always: bool = False
     ) -> None:
         self.rows = 0
-        self._files, self.path, self._always, self._pool = files, path, always, pool
+        self._files, self.path, self._always = files, path, always
         self._schema = arrow_schema(columns)
         self._metadata: parquet.FileMetaData | None = None
         """The footer of the finished file."""
@@ -185,7 +171,6 @@ class ParquetWriter:
         self._writer: parquet.ParquetWriter | None = None
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
-        self._encoding: Future[None] | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append a batch."""
@@ -194,8 +179,8 @@ class ParquetWriter:
         self._waiting.append(batch)
         self._bytes += batch.nbytes
         self.rows += batch.num_rows
-        if self._bytes >= WRITTEN_BYTES:
-            self._write_groups()
+        if self._bytes >= ROW_GROUP_BYTES:
+            self._write_group()
 
     def put(self, rows: Keyed) -> None:
         """Append rows, of which this file stores the values."""
@@ -204,10 +189,9 @@ class ParquetWriter:
 
     def close(self) -> int:
         """Finish the file; returns its row count."""
-        self._write_groups()
-        self._encoded()
+        self._write_group()
         if self._always and self._writer is None:
-            self._begin(self._schema.empty_table())
+            self._begin()
         if self._writer is not None and self._stream is not None:
             self._writer.close()
             self._metadata = self._writer.writer.metadata
@@ -221,45 +205,30 @@ class ParquetWriter:
 
     def give_up(self) -> None:
         """Close the incomplete file."""
-        with suppress(Exception):  # one that nobody waits for any more
-            self._encoded()
         if self._stream is not None:
             self._stream.close()
 
-    def _write_groups(self) -> None:
+    def _write_group(self) -> None:
         if not self._waiting:
             return
-        rows = pa.Table.from_batches(self._waiting, self._schema)
+        writer = self._writer or self._begin()
+        group = pa.Table.from_batches(self._waiting, self._schema)
         self._waiting, self._bytes = [], 0
-        writer = self._writer or self._begin(rows)
-        groups = -(-rows.num_rows // GROUP_ROWS)
-        encode = partial(writer.write_table, rows, row_group_size=-(-rows.num_rows // groups))
-        if self._pool is None:
-            encode()
-            return
-        self._encoded()
-        self._encoding = self._pool.submit(encode)
+        writer.write_table(group, row_group_size=group.num_rows)
 
-    def _encoded(self) -> None:
-        """Waits for the rows that are being encoded."""
-        encoding, self._encoding = self._encoding, None
-        if encoding is not None:
-            encoding.result()
-
-    def _begin(self, first: pa.Table) -> parquet.ParquetWriter:
-        """Begins the file, of which these are the first rows."""
+    def _begin(self) -> parquet.ParquetWriter:
         self._stream = self._files.system.open_output_stream(self.path)
         self._writer = parquet.ParquetWriter(
             self._stream,
             self._schema,
             store_schema=False,
             store_decimal_as_integer=True,
-            **self._options(first),
+            **self._options(),
         )
         return self._writer
 
-    def _options(self, first: pa.Table) -> dict[str, Any]:  # noqa: ARG002, of files with keys
-        """What is written otherwise than Arrow's defaults say, in a file with these first rows."""
+    def _options(self) -> dict[str, Any]:
+        """What is written otherwise than Arrow's defaults say."""
         return {}
 
 

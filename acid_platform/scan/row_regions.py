@@ -47,11 +47,10 @@ def region_of_files(
         if file.footer is not None and not file.footer.rows:
             continue
         # As for pruning: earlier versions took columns without statistics for nothing but NULL.
-        ranges = file.ranges_of(columns)
-        counted = any(column.values for column in ranges.values())
+        counted = any(column.values for column in file.ranges.values())
         spans = {
             name: _spans(known)
-            for name, known in ranges.items()
+            for name, known in file.ranges.items()
             if counted and name in kinds and _comparable(known, kinds[name])
         }
         regions.append(Region(spans))

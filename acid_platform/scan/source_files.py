@@ -188,10 +188,7 @@ def _required(entry: FileEntry, footers: Mapping[str, Footer]) -> Footer:
 
 
 def entity_sources(
-    directory: AcidDirectory,
-    footers: Mapping[str, Footer],
-    lengths: Mapping[str, int],
-    columns: Sequence[Column] = (),
+    directory: AcidDirectory, footers: Mapping[str, Footer], lengths: Mapping[str, int]
 ) -> EntitySources:
     """The files of `directory` as sources; files with flush length 0 are left out.
 
@@ -208,7 +205,7 @@ def entity_sources(
         elif _undecided(source) and not _required(source.files[0], footers).acid:
             inserts += _loaded(directory, source, footers)
         else:
-            inserts += _acid(directory, source, lengths, columns)
+            inserts += _acid(directory, source, lengths)
     deletes = [
         file for source in directory.delete_deltas for file in _acid(directory, source, lengths)
     ]
@@ -259,10 +256,7 @@ def _number(entry: FileEntry) -> int | None:
 
 
 def _acid(
-    directory: AcidDirectory,
-    source: VisibleBase | VisibleDelta,
-    lengths: Mapping[str, int],
-    columns: Sequence[Column] = (),
+    directory: AcidDirectory, source: VisibleBase | VisibleDelta, lengths: Mapping[str, int]
 ) -> Iterator[SourceFile]:
     low, high = _span(source)
     # Hive's query-based compaction may have put rows of several buckets into one file.
@@ -289,7 +283,7 @@ def _acid(
             source.above,
             length,
             rows=_rows(entry),
-            ranges=entry.ranges_of(columns),
+            ranges=entry.ranges,
             keys=entry.keys,
             format=entry.keyed_format,
             exact=_is_exact(entry),
@@ -387,11 +381,8 @@ def _numbered(
         )
 
 
-def resolve(
-    files: Files, directory: AcidDirectory, columns: Sequence[Column] = ()
-) -> EntitySources:
-    """The files that a snapshot reads, as sources; opens only the footers that it needs. `columns`:
-    those of the table, of which the sources tell the recorded bounds.
+def resolve(files: Files, directory: AcidDirectory) -> EntitySources:
+    """The files that a snapshot reads, as sources; opens only the footers that it needs.
 
     Raises CorruptFile, also if a listed file is gone.
     """
@@ -403,7 +394,7 @@ def resolve(
     for path, side in side_files(directory):
         with reading(f"{directory.location}/{side.path}"):
             lengths[path] = flush_length(files.read(f"{directory.location}/{side.path}"))
-    return entity_sources(directory, footers, lengths, columns)
+    return entity_sources(directory, footers, lengths)
 
 
 def read_footer(files: Files, path: str) -> Footer:

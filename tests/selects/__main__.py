@@ -9,11 +9,13 @@ meets in rows that an answer does not need.
 from __future__ import annotations
 
 import argparse
+import os
 import pickle
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,12 @@ from tests.selects.grammar import Generator
 
 HOME = Path("build/selects")
 _SHOWN = 2000
+_JAVA = (
+    *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmn1g"),
+    *(f"-Dspark.{kept}=5" for kept in ("sql.ui.retainedExecutions", "ui.retainedJobs")),
+    *(f"-Dspark.ui.{kept}=5" for kept in ("retainedStages", "retainedTasks")),
+)
+"""For many small queries: Spark keeps little of those that have been answered."""
 
 
 def queries(seed: int, number: int, changes: bool = False) -> list[Query]:
@@ -61,22 +69,25 @@ def kept(path: Path) -> Iterator[Any]:
                 yield pickle.load(stream)
 
 
-def ask(warehouse: Warehouse, asked: list[Query], path: Path, skip: set[int], until: float) -> int:
-    """Writes the queries that have no answer yet with one each; how many have one now. `skip`: the
-    places of those that are not asked."""
-    known = sum(1 for _ in kept(path))
-    with path.open("ab") as stream:
-        for place, query in list(enumerate(asked))[known:]:
-            if time.monotonic() > until:
-                break
-            of = of_change if query.text.startswith(("ALTER", "UPDATE", "MERGE")) else answer
-            try:
-                given = Answer() if place in skip else of(warehouse, query.text)
-            except Exception as error:  # which no user may see
-                given = Answer(error="raw", why=f"{type(error).__name__}: {error}")
-            pickle.dump((query, given), stream)
-            known += 1
-    return known
+def ask(warehouse: Warehouse, asked: list[Query], path: Path, until: float, at_once: int) -> int:
+    """Writes an answer to each query that has none yet; how many are left."""
+
+    def answered(query: Query) -> Answer:
+        of = of_change if query.text.startswith(("ALTER", "UPDATE", "MERGE")) else answer
+        try:
+            return of(warehouse, query.text)
+        except Exception as error:  # which no user may see
+            return Answer(error="raw", why=f"{type(error).__name__}: {error}")
+
+    known = {query.text for query, _ in kept(path)}
+    left = [query for query in asked if query.text not in known]
+    with path.open("ab") as stream, ThreadPoolExecutor(at_once) as threads:
+        while left and time.monotonic() < until:
+            some, left = left[: 20 * at_once], left[20 * at_once :]
+            for query, given in zip(some, threads.map(answered, some), strict=True):
+                pickle.dump((query, given), stream)
+            stream.flush()
+    return len(left)
 
 
 def tables(place: Path) -> None:
@@ -91,31 +102,35 @@ def tables(place: Path) -> None:
 
 
 def read_once(spark: Any) -> None:
-    """Lets Spark read each table from memory: what is compared is what it computes."""
+    """Lets Spark read each table from memory, in one partition: what is compared is what it
+    computes, and most of these queries are then one task."""
+    from pyspark.sql.classic.dataframe import DataFrame
+
     from acid_platform.engine.spark import query as of_spark
-    from acid_platform.engine.spark.few_calls import selected
     from acid_platform.engine.spark.spark_types import marked
-    from acid_platform.layout.sql_text import quoted
 
     settings = {
         "spark.sql.adaptive.enabled": "false",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.lightweightPlanChangeValidation": "false",
+        "spark.sql.maxPlanStringLength": "0",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.ui.explainMode": "simple",
     }
     for name, value in settings.items():
         spark.conf.set(name, value)
     real, frames = of_spark.read_frame, dict[str, Any]()
 
-    def read(session: Any, scan: Any, columns: Any = None, *_: Any, **__: Any) -> Any:
+    def read(session: Any, scan: Any, *_: Any, **__: Any) -> Any:
         every = (*scan.columns, *scan.partition_columns)
         key = f"{scan.location} {scan.write_ids}"
         if key not in frames:
-            rows: pa.Table = real(session, scan).toArrow()
-            frames[key] = marked(session.createDataFrame(rows), every)
-        names = columns or [column.name for column in every]
-        listed = [f"{quoted(name)} AS {quoted(name)}" for name in names]
-        return selected(frames[key], listed)
+            stored = real(session, scan)._jdf
+            rows = session._jsparkSession.createDataFrame(stored.collectAsList(), stored.schema())
+            frames[key] = marked(DataFrame(rows.coalesce(1), session), every)
+        return frames[key]
 
     of_spark.read_frame = read
 
@@ -123,10 +138,14 @@ def read_once(spark: Any) -> None:
 def compare(here: Path, there: Path) -> int:
     """Prints what differs, and how many queries were compared; how many differ."""
     kinds, needed, wrong = Counter[str](), Counter[str](), 0
-    for (query, local), (_, spark) in zip(kept(here), kept(there), strict=False):
+    answers = {query.text: spark for query, spark in kept(there)}
+    for query, local in kept(here):
         if local.error == "NeedsSpark":
             needed[local.why[:100]] += 1
             continue
+        if query.text not in answers:
+            continue
+        spark = answers[query.text]
         kinds["errors of both" if local.error and spark.error else "answers"] += 1
         what = disagreement(query, local, spark)
         if what is None:
@@ -148,28 +167,40 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=1e6, help="for Spark in this call")
     parser.add_argument("--changes", action="store_true", help="UPDATE, MERGE and CHECK instead")
+    parser.add_argument("--again", action="store_true", help="ask what needed Spark here again")
     parser.add_argument("--only", choices=("local", "spark", "compare"))
     given = parser.parse_args()
     home = HOME / f"{'changes' if given.changes else 'seed'}-{given.seed}"
     home.mkdir(parents=True, exist_ok=True)
     here, there = home / "local", home / "spark"
-    tables(HOME / "warehouse")
+    place = HOME / ("changed" if given.changes else "warehouse")
+    tables(place)
     if given.only in (None, "local"):
-        asked = queries(given.seed, given.queries, given.changes)
-        with Warehouse.open(HOME / "warehouse", engine="local") as warehouse:
-            ask(warehouse, asked, here, set(), float("inf"))
+        if given.again:
+            known = [*kept(here)]
+            with here.open("wb") as stream:
+                for query, local in known:
+                    if local.error != "NeedsSpark":
+                        pickle.dump((query, local), stream)
+            asked = [query for query, _ in known]
+        else:
+            asked = queries(given.seed, given.queries, given.changes)
+        with Warehouse.open(place, engine="local") as warehouse:
+            ask(warehouse, asked, here, float("inf"), 1)
     if given.only in (None, "spark"):
         from acid_platform.engine.spark.session import start_session
 
         until = time.monotonic() + 60 * given.minutes
-        session = start_session(master="local[2]", memory="2g")
+        os.environ["ACID_SPARK_JAVA_OPTIONS"] = " ".join(_JAVA)
+        session = start_session(master="local[4]", memory="4g")
+        session.sparkContext.setLogLevel("OFF")
         read_once(session)
-        with Warehouse.open(HOME / "warehouse", session, engine="spark") as warehouse:
-            answers = [*kept(here)]
-            asked = [query for query, _ in answers]
-            skip = {place for place, (_, local) in enumerate(answers)
-                    if local.error == "NeedsSpark"}  # fmt: skip
-            print(f"{ask(warehouse, asked, there, skip, until)} of {len(asked)}", flush=True)
+        with Warehouse.open(place, session, engine="spark") as warehouse:
+            asked = [query for query, local in kept(here) if local.error != "NeedsSpark"]
+            checks = [query for query in asked if query.text.startswith("ALTER")]
+            others = [query for query in asked if not query.text.startswith("ALTER")]
+            left = ask(warehouse, checks, there, until, 1) + ask(warehouse, others, there, until, 6)
+            print(f"{left} of {len(asked)} are left")
         session.stop()
     if given.only in (None, "compare"):
         return min(1, compare(here, there))

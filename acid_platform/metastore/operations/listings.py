@@ -35,8 +35,7 @@ COMPACTIONS = names(
 """The 4.x columns (C61)."""
 
 HISTORY = names(
-    "write_id partition operation directory rows bytes files txn user run_id time engine reason "
-    "message"
+    "write_id partition operation directory rows bytes files txn user run_id time engine reason"
 )
 """The history of one table: a row for each committed directory."""
 

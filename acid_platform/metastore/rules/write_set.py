@@ -351,9 +351,11 @@ def _changes(
 
 
 def _columns(record: TableRecord) -> tuple[list[Column], list[Column]]:
-    ids = zip(record.columns, record.ids_of_columns, strict=True)
-    own = [Column(name, parse_type(kind), number) for (name, kind), number in ids]
-    return own, [Column(name, parse_type(kind)) for name, kind in record.partition_columns]
+    own, keys = (
+        [Column(name, parse_type(kind)) for name, kind in columns]
+        for columns in (record.columns, record.partition_columns)
+    )
+    return own, keys
 
 
 def _files(state: State, past: Past, entity: Entity, one: EntityDirectory) -> RecordedFiles:

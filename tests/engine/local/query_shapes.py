@@ -54,6 +54,17 @@ SHAPES = """
     sum(l / i) FILTER (WHERE i <> 0) AS s FROM both.t
     CAST('1.00' AS decimal(38,2)) = CAST('1.004' AS decimal(38,6)) AS a,
         CAST('1.00' AS decimal(38,2)) < CAST('1.006' AS decimal(38,6)) AS b
+    (CASE WHEN z THEN st ELSE named_struct('a', l, 'b', s) END) AS a,
+        coalesce(ms, map('a', l)) AS b, if(z, array(st), array(named_struct('a', k, 'b', s))) AS c
+        FROM both.t
+    upper(t.st.b), transform(t.ai, x -> x + st.a) FROM both.t t
+    -k AS a, abs(k) AS b, bround(k, 0) AS c, bround(k, 3) AS e, round(f, 1) AS g, nanvl(f, x) AS h,
+        nanvl(f, f) AS j FROM both.t
+    try_add(abs(l), h DIV nullif(i, 0)) AS a, try_multiply(l, 9223372036854775807L) AS b,
+        try_subtract(y, y * 2) AS c, try_add(x, f) AS e FROM both.t
+    z, count(DISTINCT n, f) AS a, count(DISTINCT s, i, z) AS b FROM both.t GROUP BY z
+    id, i IN (SELECT l FROM both.u) AS a FROM both.t WHERE d NOT IN (SELECT k FROM both.u
+        WHERE k IS NOT NULL) OR k IN (SELECT h FROM both.u) OR m IN (SELECT e FROM both.u)
     coalesce(CAST(NULL AS decimal(38,19)), CAST('1.5' AS decimal(38,9))) AS a,
         CASE WHEN true THEN CAST('1.123456789012345' AS decimal(38,19))
         ELSE CAST(1 AS decimal(38,9)) END AS b

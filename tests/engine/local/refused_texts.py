@@ -76,12 +76,9 @@ OTHERWISE = """
     SELECT sum(l) OVER (ORDER BY i ROWS BETWEEN 3 FOLLOWING AND 2 FOLLOWING) AS s FROM {t}
     SELECT sum(l) OVER (RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS s FROM {t}
     SELECT count(*) OVER (PARTITION BY ms) AS n FROM {t} | SELECT e + 1 FROM {t}
-    SELECT max(e + 1) FROM {t} | SELECT DISTINCT x FROM {t} LIMIT 1
-    SELECT DISTINCT x FROM (SELECT max(x) AS x FROM {t}) q | SELECT DISTINCT max(x) AS x FROM {t}
-    SELECT DISTINCT x FROM (SELECT x FROM {t} ORDER BY i LIMIT 1) q
-    WITH q AS (SELECT CAST('-0.0' AS double) AS x) SELECT x, count(*) AS n FROM q GROUP BY x
-    SELECT max(x) AS x FROM {t} UNION SELECT max(x) FROM {t}
-    SELECT max(x) AS x FROM {t} EXCEPT SELECT 1e0
+    SELECT max(e + 1) FROM {t} | SELECT named_struct('c', c).c AS x FROM {t}
+    SELECT q.s.c AS x FROM (SELECT struct(c) AS s FROM {t}) q
+    SELECT inline(array(struct(c))) FROM {t}
 """
 """Queries to which DuckDB gives another answer than Spark, or one where Spark refuses."""
 

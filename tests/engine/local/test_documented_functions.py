@@ -13,6 +13,7 @@ from acid_platform import NeedsSpark
 from acid_platform.engine.interface import TableRead
 from acid_platform.engine.local.run_query import query
 from acid_platform.engine.local.translation.column_names import NameScope
+from acid_platform.engine.local.translation.duckdb_sql import in_proportion
 from acid_platform.engine.local.translation.expressions import translate_value
 from acid_platform.engine.local.translation.printed_names import column_name
 from acid_platform.engine.local.translation.queries import QueryTranslator
@@ -57,8 +58,33 @@ EXAMPLES = [
     ("parse_url('http://spark.apache.org/path?query=1', 'QUERY', 'query')", "1"),
     ("url_encode('a b*~')", "a+b*%7E"),
     ("regexp_like('%SystemDrive%\\\\Users\\\\John', '%SystemDrive%\\\\\\\\Users.*')", True),
+    ("CAST(0.5 AS string) || CAST(-0.25 AS string) || 0.0", "0.5-0.250.0"),
+    ("CAST(CAST(0.5 AS decimal(38,38)) AS string)", "0." + "5".ljust(38, "0")),
+    ("CAST(16777216 AS float)", 16777216.0),
 ]
 NAMES = [
+    ("st.b", "b"),
+    ("upper(st.b)", "upper(st.b)"),
+    (
+        "transform(a, x -> x.b || st.b)",
+        "transform(a, lambdafunction(concat(namedlambdavariable().b, st.b),"
+        " namedlambdavariable()))",
+    ),
+    (
+        "first_value(k) IGNORE NULLS OVER (ORDER BY i)",
+        "first(k) OVER (ORDER BY i ASC NULLS FIRST"
+        " RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
+    ),
+    (
+        "first_value(k, true) OVER (ORDER BY i)",
+        "first_value(k) OVER (ORDER BY i ASC NULLS FIRST"
+        " RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
+    ),
+    (
+        "lead(k, 2) IGNORE NULLS OVER (ORDER BY i)",
+        "lead(k, 2, NULL) OVER (ORDER BY i ASC NULLS FIRST"
+        " ROWS BETWEEN 2 FOLLOWING AND 2 FOLLOWING)",
+    ),
     ("positive(1)", "(+ 1)"),
     ("1e10", "1.0E10"),
     ("5L + 2.50", "(5 + 2.50)"),
@@ -120,6 +146,15 @@ AGGREGATES = [
     ),
     ("SELECT max(col1) FROM (SELECT stack(2, 1, 2, 3))", 2),
 ]
+ONE_ROW = [
+    "SELECT DISTINCT x FROM v LIMIT 1",
+    "SELECT DISTINCT x FROM (SELECT max(x) AS x FROM v) q",
+    "SELECT DISTINCT max(x) AS x FROM v",
+    "SELECT x, count(*) AS n FROM v WHERE x < (SELECT max(x) + 1 FROM v) GROUP BY x",
+    "SELECT max(x) AS x FROM v UNION SELECT max(x) FROM v",
+    "SELECT max(x) AS x FROM v EXCEPT SELECT 1e0",
+]
+"""Queries in which Spark may find nothing to group."""
 REFUSED = [
     ("regexp_extract('ab', '(?i)A', 0)", r"with \(\?i"),
     ("regexp_extract('ab', 'a(?=b)', 0)", r"with \(\?="),
@@ -199,10 +234,25 @@ def test_P33_what_Java_and_RE2_or_the_formats_read_differently_is_refused_by_nam
 
 @pytest.mark.parametrize("text", texts(OTHERWISE, "t"))
 def test_P33_a_query_that_Spark_answers_otherwise_is_refused(text: str) -> None:
-    columns = parse_columns("i int, l bigint, x double, e date, ms map<string,int>")
+    columns = parse_columns("i int, l bigint, x double, e date, ms map<string,int>, c char(4)")
     tables = {"t": TableRead(Scan(None, "", columns, (), (), None))}  # type: ignore[arg-type]
-    with pytest.raises(NeedsSpark):
+    with pytest.raises(NeedsSpark), in_proportion(text):
         QueryTranslator(tables).query(sqlglot.parse_one(text, dialect=SparkSql), {})
+
+
+@pytest.mark.parametrize("text", ONE_ROW)
+def test_P63_minus_zero_as_a_key_where_a_part_of_the_query_has_one_row_needs_spark(
+    text: str,
+) -> None:
+    def rows(x: str) -> list[tuple[object, ...]]:
+        written = f"WITH v AS (SELECT CAST('{x}' AS double) AS x) {text}"
+        block = QueryTranslator({}).query(sqlglot.parse_one(written, dialect=SparkSql), {})
+        with duckdb.connect() as connection:
+            return connection.execute(block.sql).fetchall()
+
+    assert [row[0] for row in rows("1.5")] == [1.5]
+    with pytest.raises(duckdb.Error, match="NEEDS_SPARK"):
+        rows("-0.0")
 
 
 @pytest.mark.parametrize(

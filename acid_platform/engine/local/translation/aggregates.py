@@ -7,7 +7,7 @@ from functools import partial
 
 from acid_platform.engine.interface import moment
 from acid_platform.engine.local.translation.arithmetic import mean_type, quotient, unscaled
-from acid_platform.engine.local.translation.casts import Typed, cast, typed_as
+from acid_platform.engine.local.translation.casts import Typed, as_key, cast, typed_as
 from acid_platform.engine.local.translation.duckdb_sql import (
     ROUNDED,
     decimal,
@@ -182,6 +182,13 @@ def _now() -> str:
     return text(moment().replace(tzinfo=None).isoformat(" "))
 
 
+def _count_of_rows(*values: Typed) -> str:
+    """The SQL of `count(DISTINCT a, b)`: rows with a NULL are not counted."""
+    whole = " AND ".join(f"{value.sql} IS NOT NULL" for value in values)
+    fields = ", ".join(f"f{i} := {as_key(value).sql}" for i, value in enumerate(values))
+    return f"count(DISTINCT CASE WHEN {whole} THEN struct_pack({fields}) END){{over}}"
+
+
 def _mode_of(value: Typed, ends: Typed) -> str:
     sql = _mode("min", ties=ends.sql == "true")
     return sql.format(value.sql, over="{over}")
@@ -198,6 +205,7 @@ _ = partial(add, aggregate=True)
 _("count *()", "bigint", "count(*){over}")
 _("count(any)", "bigint", "count({0}){over}")
 _("count distinct(ordered)", "bigint", "count(DISTINCT {0}){over}")
+_("count distinct(ordered, ordered, ordered*)", "bigint", _count_of_rows)
 _("count_if(condition)", "bigint", "count(CASE WHEN {0} THEN 1 END){over}")
 for _name in ("sum", "try_sum"):
     _(f"{_name}(narrow)", "bigint", "sum({0}){over}")

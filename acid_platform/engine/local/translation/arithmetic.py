@@ -41,6 +41,10 @@ OPERATORS: dict[type[exp.Expr], str] = {
 }
 
 
+_OF_JAVA = 34
+"""Digits to which Spark rounds a decimal that changes its sign."""
+
+
 def number(value: int | Decimal | float, written: str) -> Typed:
     """A literal number: its type is the narrowest of int, bigint, decimal; double with exponent."""
     if isinstance(value, float):
@@ -60,9 +64,15 @@ def number(value: int | Decimal | float, written: str) -> Typed:
 
 def negated(value: Typed, sign: str = "-") -> Typed:
     kind = value.type.kind
-    if kind not in NUMERIC or (kind == "decimal" and value.type.sizes[0] > 34):  # Spark would round
+    if kind not in NUMERIC:
         raise NeedsSpark(f"{sign} of {spark_name(value.type)}")
-    return typed_as(f"{sign}{value.sql}", value.type)
+    result = typed_as(f"{sign}{value.sql}", value.type)
+    if kind != "decimal" or value.type.sizes[0] <= _OF_JAVA:
+        return result
+    most = text(f"{Decimal(10) ** (_OF_JAVA - value.type.sizes[1]):f}")
+    unsure = needs_spark(f"{sign} of a decimal that Spark would round")
+    rounds = f"abs({value.sql}) >= CAST({most} AS {duckdb_type(value.type)})"
+    return replace(result, sql=f"(CASE WHEN {rounds} THEN {unsure} ELSE {result.sql} END)")
 
 
 def absolute(value: Typed) -> Typed:

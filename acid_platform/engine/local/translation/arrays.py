@@ -35,6 +35,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     no_value,
     spark_name,
     text,
+    translating,
 )
 from acid_platform.engine.local.translation.signatures import add, is_plain, row
 from acid_platform.errors import NeedsSpark
@@ -472,6 +473,8 @@ def _struct_of(names: Sequence[str], kinds: Sequence[HiveType]) -> HiveType:
 @row("named_struct(word, any, any*)")
 def _packed(*given: Typed) -> Typed:
     names, values = _pairs(given, "named_struct")
+    if any(value.declared is not None for value in values):
+        translating().told_fields = True
     kind = _struct_of(names, [value.type for value in values])
     fields = (f"{identifier(n)} := {value.sql}" for n, value in zip(names, values, strict=True))
     return typed_as(f"struct_pack({', '.join(fields)})", kind)

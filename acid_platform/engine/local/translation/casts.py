@@ -15,6 +15,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     BOOLEAN,
     DATE,
     DOUBLE,
+    FLOAT,
     NTZ,
     STRING,
     TIMESTAMP,
@@ -101,13 +102,20 @@ def cast(value: Typed, target: HiveType) -> Typed:
         name = f"e{value.sql.count('lambda ')}"
         inner = cast(Typed(name, source.children[0][1]), target.children[0][1])
         return replace(result, sql=f"list_transform({value.sql}, lambda {name}: {inner.sql})")
+    if source.kind == target.kind and source.kind in ("map", "struct"):
+        for (name, own), (_, other) in zip(source.children, target.children, strict=True):
+            if own != other and cast(Typed(name, own), other).sql != _plain(
+                Typed(name, own), other
+            ):
+                raise NeedsSpark(f"CAST of {spark_name(source)} to {spark_name(target)}")
+        return replace(result, sql=_plain(value, target))
     if source == VOID:  # which may be what fails, as `assert_true` does
         return replace(result, sql=_plain(value, target))
     match source.kind, target.kind:
         case (
             ("boolean", ("tinyint" | "smallint" | "int" | "bigint" | "string"))
-            | (("tinyint" | "smallint" | "int" | "bigint"), ("float" | "double" | "string"))
-            | ("decimal", "string")
+            | (("tinyint" | "smallint" | "int" | "bigint"), ("double" | "string"))
+            | (("tinyint" | "smallint"), "float")
             | ("float", "double")
             | ("date", "timestamp")
             | ("timestamp", "date")
@@ -115,6 +123,10 @@ def cast(value: Typed, target: HiveType) -> Typed:
             | (("timestamp" | "date"), "timestamp_ntz")
         ):
             return replace(result, sql=_plain(value, target))
+        case (("int" | "bigint"), "float"):
+            return replace(result, sql=_rounded(value))
+        case ("decimal", "string"):
+            return replace(result, sql=_digits(value))
         case (("tinyint" | "smallint" | "int" | "bigint"), "boolean"):
             return replace(result, sql=f"({value.sql} <> 0)")
         case (
@@ -221,6 +233,21 @@ def _plain(value: Typed, target: HiveType) -> str:
     return f"CAST({value.sql} AS {duckdb_type(target)})"
 
 
+def _digits(decimal: Typed) -> str:
+    """The text of a decimal: DuckDB leaves out the 0 before the point if its type has no other
+    digit there."""
+    shown = _plain(decimal, STRING)
+    precision, scale = decimal.type.sizes
+    return shown if scale < precision else rf"regexp_replace({shown}, '^(-?)\.', '\10.')"
+
+
+def _rounded(whole: Typed) -> str:
+    """A whole number as a float. Where that is cast to a double, Spark leaves the float out."""
+    nearest, exact = _plain(whole, FLOAT), _plain(whole, DOUBLE)
+    unsure = needs_spark("a float of a whole number that has more digits")
+    return f"CASE WHEN CAST({nearest} AS DOUBLE) <> {exact} THEN {unsure} ELSE {nearest} END"
+
+
 def _narrowed(double: str) -> str:
     """A double as a float; what is too large becomes infinite, as in Java."""
     limit = "3.4028235677973366e38::DOUBLE"
@@ -268,10 +295,17 @@ def as_condition(value: Typed, shown: str, null: bool = False) -> Typed:
     return cast(value, BOOLEAN)
 
 
-def as_key(value: Typed) -> Typed:
-    """The value as Spark shows it as a key of groups and of distinct rows: 0.0 for -0.0 (P63)."""
+def as_key(value: Typed, as_is: bool = False) -> Typed:
+    """The value as Spark shows it as a key of groups and of distinct rows: 0.0 for -0.0 (P63).
+
+    `as_is`: whether Spark may leave a -0.0 as it is, as `keeps_zeros` tells.
+    """
     if value.type.kind not in FLOATING:
         return value
+    if as_is:
+        unsure = needs_spark("a key of -0.0 where a part of the query has one row, or is constant")
+        negative = f"{value.sql} = 0 AND signbit({value.sql})"
+        return replace(value, sql=f"(CASE WHEN {negative} THEN {unsure} ELSE {value.sql} END)")
     zero = f"CAST(0 AS {duckdb_type(value.type)})"
     return replace(value, sql=f"(CASE WHEN {value.sql} = 0 THEN {zero} ELSE {value.sql} END)")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from acid_platform.engine.local.translation.casts import Typed
-from acid_platform.engine.local.translation.duckdb_sql import identifier, text
+from acid_platform.engine.local.translation.duckdb_sql import identifier, text, translating
 from acid_platform.errors import InvalidExpression, NeedsSpark
 from acid_platform.layout.types import Column, HiveType, of_value
 from acid_platform.predicates.known_columns import unresolved_column
@@ -73,6 +73,15 @@ class NameScope:
         column = self._one(self.unqualified(head), parts)
         return None if column is None else field_of(column, rest)
 
+    def path(self, parts: Sequence[str]) -> Sequence[str]:
+        """The name of a column and of the fields in it, without that of its table."""
+        head, *rest = parts
+        qualified = rest and any(
+            name.lower() == head.lower() and any(column.is_named(rest[0]) for column in columns)
+            for name, columns in self.members
+        )
+        return rest if qualified else parts
+
     def unqualified(self, name: str) -> list[ScopeColumn]:
         """The columns that a name without a table means."""
         merged = [column for column in self.merged if column.is_named(name)]
@@ -115,6 +124,8 @@ def _value_of(stored: str, kind: HiveType) -> str:
 
 def field_of(value: Typed, path: Sequence[str]) -> Typed:
     """A field of a struct, which may be one inside of another. Raises NeedsSpark."""
+    if path and translating().told_fields:
+        raise NeedsSpark(f"the field {path[0]!r} beside a struct made of a CHAR or VARCHAR")
     for name in path:
         whole = value.declared or value.type
         if whole.kind != "struct":

@@ -44,17 +44,17 @@ _MAY_FAIL = re.compile(r"error\(|acid_|CAST\((?!['\d])")
 
 
 def tried(node: type[exp.Expr], left: Typed, right: Typed) -> Typed:
-    """NULL where the operator itself fails. Raises NeedsSpark where an operand may."""
-    if any(map(_MAY_FAIL.search, (left.sql, right.sql))):
-        raise NeedsSpark("a try_ function of a value that may fail itself")
+    """NULL where the operator itself fails, and an error where an operand does."""
     value = arithmetic.binary(node, left, right)
-    inexact = ROUNDED in value.sql or "[NEEDS_SPARK]" in value.sql
-    if inexact or (value.type.kind == "decimal" and node is not exp.Mod):
+    if value.type.kind == "decimal" and node is not exp.Mod:
         raise NeedsSpark(f"a try_ function of {spark_name(left.type)} and {spark_name(right.type)}")
     if node in (exp.Div, exp.Mod):
         divisor = replace(right, sql=f"nullif({right.sql}, 0)", literal=None)
         return arithmetic.binary(node, left, divisor)
-    return replace(value, sql=f"TRY({value.sql})")
+    if value.type.kind not in INTEGRAL:
+        return value
+    wide = f"CAST({left.sql} AS HUGEINT) {arithmetic.OPERATORS[node]} {right.sql}"
+    return replace(value, sql=f"TRY_CAST({wide} AS {duckdb_type(value.type)})")
 
 
 _BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
@@ -95,7 +95,7 @@ def rounded_to(value: Typed, digits: Typed | None, function: str) -> Typed:
     shorter = min(scale, max(0, to))
     room = precision - scale + 1 + shorter if to >= 0 else max(precision - scale + 1, 1 - to)
     plain = function == "round" and to >= 0  # as a CAST rounds
-    if room > 38 or (not plain and (not -30 < to <= 30 or precision > 28)):
+    if room > 38 or (not plain and not -30 < to <= 30):
         raise NeedsSpark(f"{function} to {to} digits of {spark_name(value.type)}")
     kind = decimal(room, shorter)
     if plain:
@@ -111,7 +111,7 @@ def rounded_to(value: Typed, digits: Typed | None, function: str) -> Typed:
         "bround": f"CASE WHEN 2 * abs({rest}) > {step} OR (2 * abs({rest}) = {step}"
         f" AND ({digits_} // {step}::HUGEINT) % 2 <> 0) THEN sign({rest}) ELSE 0 END",
     }[function]
-    whole = f"({digits_} // {step}::HUGEINT + {up})"
+    whole = f"({digits_} // {step}::HUGEINT + {up})" + ROUNDED * (precision > 28)
     if to <= 0:
         return typed_as(f"{whole} * {10**-to}::HUGEINT", kind)
     unit = f"CAST('0.{'0' * (to - 1)}1' AS DECIMAL({to},{to}))"

@@ -75,6 +75,9 @@ class Translation:
     """How many characters of SQL it may still make."""
     varying: int = 0
     """How many columns, aggregates and subqueries it has so far: what holds one is no constant."""
+    told_fields: bool = False
+    """Whether it has made a struct of a CHAR, VARCHAR or the like. Spark says the type of such a
+    field wherever it takes one out of a struct, and nobody else knows it."""
     constants: list[Constant] = field(default_factory=list)
     """The largest ones outside of branches. Spark computes them before it reads any row, so that
     the statement fails without a row, too, if one has no value."""
@@ -184,10 +187,15 @@ def wider(left: HiveType, right: HiveType) -> HiveType | None:
         return DOUBLE if kinds & set(FLOATING) else _wider_decimal(left, right)
     if kinds == {"date", "timestamp"}:
         return TIMESTAMP
-    if kinds == {"array"}:
-        inner = wider(left.children[0][1], right.children[0][1])
-        return None if inner is None else HiveType("array", (), (("element", inner),))
-    return None
+    names = [name for name, _ in left.children]
+    if not left.nested or left.kind != right.kind or names != [n for n, _ in right.children]:
+        return None
+    children = []
+    for (name, a), (_, b) in zip(left.children, right.children, strict=True):
+        if (common := wider(a, b)) is None:
+            return None
+        children.append((name, common))
+    return HiveType(left.kind, (), tuple(children))
 
 
 def widest(kinds: Iterable[HiveType]) -> HiveType | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from decimal import Decimal
 
 from sqlglot import exp
@@ -110,11 +111,26 @@ _FORMS = {
 with `=` the whole name, and `?` where Spark decides by their types."""
 
 
-def column_name(node: exp.Expr) -> str:
-    """The name of an unnamed column. Raises NeedsSpark where it is not known."""
+_PATH: ContextVar[Callable[[Sequence[str]], Sequence[str]]] = ContextVar("path")
+
+
+def column_name(
+    node: exp.Expr, path: Callable[[Sequence[str]], Sequence[str]] = lambda parts: parts
+) -> str:
+    """The name of an unnamed column; `path` takes the table from the parts of a name.
+
+    Raises NeedsSpark where it is not known.
+    """
+    node = node.unnest()
     if isinstance(node, exp.Cast) and isinstance(node.this, exp.Column | exp.Dot):
-        return name_of(node.this)
-    return column_name(node.this) if isinstance(node, exp.Paren) else name_of(node)
+        node = node.this
+    if isinstance(node, exp.Column | exp.Dot) and not node.find(exp.Func):
+        return str(node.parts[-1].name)
+    before = _PATH.set(path)
+    try:
+        return name_of(node)
+    finally:
+        _PATH.reset(before)
 
 
 def _has_fraction(node: exp.Binary) -> bool:
@@ -142,9 +158,11 @@ def _name_of(node: exp.Expr) -> str:
         return f"(NOT {name})" if node.args.get("negate") else name
     match node:
         case exp.Dot() if node.find(exp.Func):
+            if isinstance(node.this, exp.Dot) or node.this.name == "namedlambdavariable":
+                return f"{name_of(node.this)}.{node.expression.name}"
             raise _unknown(node)
         case exp.Column() | exp.Dot():
-            return str(node.parts[-1].name)
+            return ".".join(_PATH.get()([part.name for part in node.parts]))
         case exp.Literal() if node.is_string:
             return str(node.this)
         case exp.Literal():
@@ -204,6 +222,13 @@ def _name_of(node: exp.Expr) -> str:
             return f"extract({node.meta[UNIT]} FROM {name_of(node.expression)})"
         case exp.Cast() if node.meta.get(CALLED) in _CASTS:
             return _cast(node)
+        case exp.IgnoreNulls() | exp.RespectNulls() if node.meta.get(CALLED) is None:
+            match node.this:
+                case exp.FirstValue() | exp.LastValue():
+                    name = "first" if isinstance(node.this, exp.FirstValue) else "last"
+                    return f"{name}({name_of(node.this.this)})"
+                case exp.Lag() | exp.Lead() | exp.First() | exp.Last() | exp.AnyValue():
+                    return name_of(node.this)
         case exp.Window():
             return _window(node)
         case exp.Lambda():
@@ -270,6 +295,8 @@ def _window(node: exp.Window) -> str:
         terms.append(f"{name_of(term.this)} {way} NULLS {nulls}")
     parts.append(f"ORDER BY {', '.join(terms)}")
     call, frame = node.this, "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+    if isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
+        call = call.this if isinstance(call.this, exp.Lag | exp.Lead) else call
     match call:
         case exp.Ntile():
             name, frame = name_of(call), frame.replace("RANGE", "ROWS")
@@ -299,9 +326,9 @@ def _lambda(node: exp.Lambda) -> str:
             return exp.Anonymous(
                 this="named_struct", expressions=[x for pair in pairs for x in pair]
             )
-        plain = isinstance(part, exp.Column) and len(part.parts) == 1
-        if plain and part.name.lower() in parameters:
-            return exp.Anonymous(this="namedlambdavariable")
+        if isinstance(part, exp.Column) and part.parts[0].name.lower() in parameters:
+            names = ("namedlambdavariable()", *(name.name for name in part.parts[1:]))
+            return exp.column(exp.to_identifier(".".join(names)))
         if ARGUMENTS in part.meta:
             given = (each.copy().transform(renamed) for each in part.meta[ARGUMENTS])
             part.meta[ARGUMENTS] = Written(given)

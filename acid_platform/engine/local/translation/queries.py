@@ -7,8 +7,9 @@ columns c0, c1, since Spark's names may occur twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ from acid_platform.engine.local.translation.query_clauses import (
     QueryBlock,
     Relation,
     direction,
-    has_one_row,
+    keeps_zeros,
     limit_of,
     order_by_positions,
     ordinal,
@@ -43,7 +44,7 @@ from acid_platform.engine.local.translation.query_clauses import (
 )
 from acid_platform.engine.local.translation.selects import Select
 from acid_platform.errors import NeedsSpark
-from acid_platform.layout.types import FLOATING, HiveType, of_value
+from acid_platform.layout.types import HiveType, of_value
 
 if TYPE_CHECKING:
     from acid_platform.engine.local.translation.select_expressions import Expressions
@@ -221,9 +222,8 @@ class QueryTranslator:
             if kind in (None, VOID) or (kind.nested and (not kept or a.has_char or b.has_char)):
                 raise NeedsSpark(f"{word} of {a} and {b}")
             columns.append((name, kind))
-        if not kept and has_one_row(node) and any(kind.kind in FLOATING for _, kind in columns):
-            raise NeedsSpark(f"{word} where a part of the query has one row")
-        sides = (_in_types(left, columns, not kept), _in_types(right, columns, not kept))
+        as_shown = None if kept else partial(as_key, as_is=keeps_zeros(node))
+        sides = (_in_types(left, columns, as_shown), _in_types(right, columns, as_shown))
         sql = f"({sides[0]}) {word}{' ALL' if every else ''} ({sides[1]})"
         block = QueryBlock(sql, tuple(columns))
         tail = self._tail(node, block)
@@ -359,11 +359,15 @@ def _values(node: exp.Values) -> QueryBlock:
     return QueryBlock(f"SELECT * FROM (VALUES {tuples}) AS v({names})", tuple(columns))
 
 
-def _in_types(block: QueryBlock, columns: Sequence[tuple[str, HiveType]], distinct: bool) -> str:
-    """The rows in these types; `distinct`: as those of which each is shown once."""
+def _in_types(
+    block: QueryBlock,
+    columns: Sequence[tuple[str, HiveType]],
+    as_shown: Callable[[Typed], Typed] | None,
+) -> str:
+    """The rows in these types; `as_shown` gives the values of rows of which each is shown once."""
     own = [Typed(f"q.c{i}", of_value(kind)) for i, (_, kind) in enumerate(block.columns)]
     values = [cast(value, kind) for value, (_, kind) in zip(own, columns, strict=True)]
-    values = [*map(as_key, values)] if distinct else values
+    values = [*map(as_shown, values)] if as_shown else values
     if values == own:
         return block.sql
     items = ", ".join(f"{value.sql} AS c{i}" for i, value in enumerate(values))

@@ -156,14 +156,14 @@ def sortable(value: Typed) -> str:
     return value.sql
 
 
-def has_one_row(query: exp.Expr) -> bool:
-    """Whether a part of the query that this belongs to gives one row at most.
+def keeps_zeros(query: exp.Expr) -> bool:
+    """Whether a key of -0.0 may stay as it is in Spark, in the query that this belongs to.
 
-    Spark does not group a single row, nor does it group rows of which LIMIT 1 takes one, so that
-    a key of -0.0 stays as it is.
+    Spark does not group a single row, nor rows of which LIMIT 1 takes one, nor by a constant.
     """
     return any(
-        (isinstance(part, exp.Limit) and part.expression == exp.Literal.number(1))
+        _may_be_minus_zero(part)
+        or (isinstance(part, exp.Limit) and part.expression == exp.Literal.number(1))
         or (isinstance(part, exp.Values) and len(part.expressions) == 1)
         or (isinstance(part, exp.Table) and isinstance(part.this, exp.Anonymous))
         or (
@@ -176,6 +176,13 @@ def has_one_row(query: exp.Expr) -> bool:
         )
         for part in query.root().walk()
     )
+
+
+def _may_be_minus_zero(part: exp.Expr) -> bool:
+    """Whether it is a constant that may be -0.0."""
+    if isinstance(part, exp.Literal):
+        return part.is_string and "-" in part.this
+    return isinstance(part, exp.Neg | exp.Sub) and part.find(exp.Column) is None
 
 
 def _has_keys(select: exp.Select) -> bool:

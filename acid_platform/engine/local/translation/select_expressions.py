@@ -32,6 +32,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     spark_name,
     text,
     translating,
+    wider,
 )
 from acid_platform.engine.local.translation.expressions import Translator
 from acid_platform.engine.local.translation.json_urls import json_part
@@ -257,8 +258,15 @@ class Expressions(Translator):
         if len(block.columns) != 1:
             raise NeedsSpark("IN with a subquery of several columns")
         kind = block.columns[0][1]
-        if of_value(kind) != value.type or not ordered(kind):
+        common = wider(value.type, of_value(kind))
+        if common is None or not ordered(common):
             raise NeedsSpark(f"{spark_name(value.type)} IN a subquery of {kind}")
+        if common != of_value(kind):
+            if block.correlated:
+                raise NeedsSpark(f"{spark_name(value.type)} IN a correlated subquery of {kind}")
+            member = cast(Typed("q.c0", of_value(kind)), common)
+            block = replace(block, sql=f"SELECT {member.sql} AS c0 FROM ({block.sql}) AS q")
+        value = cast(value, common)
         if block.correlated and "error(" in block.sql:  # DuckDB then takes false for unknown
             raise NeedsSpark(
                 "IN with a subquery that may fail, with columns of the query around it"
@@ -395,7 +403,7 @@ def _fields(name: str, value: Typed) -> list[tuple[str, HiveType, str]]:
         element = kind.children[0][1]
         if not name.startswith("inline"):
             return [("col", element, "e")]
-        if element.kind == "struct":
+        if element.kind == "struct" and not translating().told_fields:
             return [
                 (field, child, f"struct_extract(e, {text(field)})")
                 for field, child in element.children

@@ -26,7 +26,7 @@ from acid_platform.engine.local.translation.query_clauses import (
     aggregated,
     direction,
     grouping_sets,
-    has_one_row,
+    keeps_zeros,
     limit_of,
     order_by_positions,
     order_of,
@@ -40,7 +40,6 @@ from acid_platform.engine.local.translation.select_expressions import (
     generator_name,
 )
 from acid_platform.errors import NeedsSpark
-from acid_platform.layout.types import FLOATING
 from acid_platform.scan.decode import PLACE
 
 if TYPE_CHECKING:
@@ -220,7 +219,7 @@ class Select:
 
     def _name(self, item: exp.Expr) -> str:
         try:
-            return column_name(item)
+            return column_name(item, self.relation.scope.path)
         except NeedsSpark:
             if self.named:
                 raise
@@ -358,9 +357,7 @@ class Select:
 
     def _as_key(self, value: Typed) -> Typed:
         sortable(value)
-        if value.type.kind in FLOATING and has_one_row(self.node):
-            raise NeedsSpark(f"a key of type {value.type} where a part of the query has one row")
-        return as_key(value)
+        return as_key(value, keeps_zeros(self.node))
 
     def _key(self, node: exp.Expr) -> Typed:
         single = isinstance(node, exp.Column) and len(node.parts) == 1
