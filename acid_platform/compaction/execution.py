@@ -420,7 +420,7 @@ def _with_events(profile: Profile, events: DeleteKeys) -> Profile:
     return replace(
         profile,
         delete_events=len(events),
-        delete_event_checksum=row_id_checksum(events.write_ids, events.buckets, events.row_ids),
+        delete_event_checksum=sum(row_id_checksum(*part) for part in events.parts()),
     )
 
 

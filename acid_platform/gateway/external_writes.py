@@ -27,7 +27,6 @@ from acid_platform.errors import (
 )
 from acid_platform.formats.data_file import FilePath, FileWriter, Keyed, KeyPart, StoredKeys
 from acid_platform.formats.file_access import (
-    BATCH_ROWS,
     new_file,
     open_file,
     reading,
@@ -436,7 +435,7 @@ def distribute(
             " again"
         )
     keys = _keys(files, paths, directory, write_id)
-    numbers = bucket_numbers(keys.buckets)
+    numbers = bucket_numbers(keys.buckets)  # of each word
     codec = written_codec(compression)
     others = sorted(set(np.unique(numbers).tolist()) - set(mixed))
     for number in (*others, *mixed):  # the file that loses events comes last
@@ -495,11 +494,9 @@ def _keys(files: Files, paths: Mapping[int, str], directory: str, write_id: int)
 
 
 def _write(writer: FileWriter, keys: DeleteKeys, chosen: np.ndarray, write_id: int) -> None:
-    ids = [part[chosen] for part in (keys.write_ids, keys.buckets, keys.row_ids)]
     try:
-        for start in range(0, len(ids[0]), BATCH_ROWS):
-            part = StoredKeys(*(each[start : start + BATCH_ROWS] for each in ids))
-            writer.put(Keyed(part, write_id, None))
+        for part in keys.chosen(chosen).parts():
+            writer.put(Keyed(StoredKeys(*part), write_id, None))
         writer.close()
     except BaseException:
         writer.give_up()

@@ -17,7 +17,7 @@ from acid_platform.formats.data_file import DELETE_EVENT, KeyPart, require_opera
 from acid_platform.formats.file_access import reading
 from acid_platform.layout.acid_keys import Bucket
 from acid_platform.layout.names import DeltaName, parse_directory
-from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
+from acid_platform.scan.deletes import NO_DELETES, DeletedRows, DeleteKeys
 from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile, open_source
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_types import group_begins
@@ -150,8 +150,7 @@ def _following(events: _Events, own: np.ndarray) -> np.ndarray:
 
 
 def _keys(write_id: int, buckets: np.ndarray, row_ids: np.ndarray) -> DeleteKeys:
-    order = np.lexsort((row_ids, buckets))
-    return DeleteKeys(np.full(len(order), write_id), buckets[order], row_ids[order])
+    return DeleteKeys.of(np.full(len(row_ids), write_id), buckets, row_ids)
 
 
 def _statement(source: SourceFile) -> int:
@@ -206,7 +205,7 @@ def _last_row(files: Files, source: SourceFile | None, count: int, deletes: Sour
 def merged(parts: Sequence[tuple[int, RemovedKeys]]) -> MarkedKeys:
     """The keys that several writes removed, with the number of each write; the first one counts."""
     if not parts:
-        return MarkedKeys(NO_DELETES, _NONE, np.empty(0, bool))
+        return MarkedKeys(_NONE, _NONE, _NONE, _NONE, np.empty(0, bool))
     keys = [
         np.concatenate([getattr(rows, name) for _, rows in parts])
         for name in ("write_ids", "buckets", "row_ids")
@@ -214,29 +213,38 @@ def merged(parts: Sequence[tuple[int, RemovedKeys]]) -> MarkedKeys:
     marks = np.concatenate([np.full(len(rows), number) for number, rows in parts])
     updated = np.concatenate([rows.updated for _, rows in parts])
     order = np.lexsort((marks, *keys[::-1]))
-    keys = [key[order] for key in keys]
-    fresh = group_begins(*keys)
-    order = order[fresh]
-    return MarkedKeys(DeleteKeys(*(key[fresh] for key in keys)), marks[order], updated[order])
+    order = order[group_begins(*(key[order] for key in keys))]
+    w, b, r = (key[order] for key in keys)
+    return MarkedKeys(w, b, r, marks[order], updated[order])
 
 
 @dataclass(frozen=True, slots=True)
 class MarkedKeys:
-    """Keys of removed rows; `writes` (n,) numbers the write that removed each, and `updated` (n,)
-    tells whether the row lives on with new values."""
+    """Keys of removed rows, int64 arrays (n,), unique, by write id, bucket property and rowId.
 
-    keys: DeleteKeys
+    `writes` (n,) numbers the write that removed each, and `updated` (n,) tells whether the row
+    lives on with new values.
+    """
+
+    write_ids: np.ndarray
+    buckets: np.ndarray
+    row_ids: np.ndarray
     writes: np.ndarray
     updated: np.ndarray
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self.row_ids)
+
+    def as_deleted(self) -> DeleteKeys:
+        """The keys alone."""
+        return DeleteKeys.of(self.write_ids, self.buckets, self.row_ids)
 
     def chosen(self, which: np.ndarray) -> MarkedKeys:
         """Some of them, by a mask or places in ascending order."""
-        keys = self.keys
         return MarkedKeys(
-            DeleteKeys(keys.write_ids[which], keys.buckets[which], keys.row_ids[which]),
+            self.write_ids[which],
+            self.buckets[which],
+            self.row_ids[which],
             self.writes[which],
             self.updated[which],
         )
@@ -245,30 +253,28 @@ class MarkedKeys:
         """Those that are not among other keys."""
         if not len(gone) or not len(self):
             return self
-        keys = self.keys
-        return self.chosen(
-            places(gone, keys.write_ids, keys.buckets, keys.row_ids) < 0,
-        )
+        left = DeletedRows(gone).survivors(self.write_ids, self.buckets, self.row_ids)
+        return self.chosen(left)
 
     def of_file(self, source: SourceFile) -> MarkedKeys:
         """Those of rows that may be in a file."""
-        low, high = np.searchsorted(self.keys.write_ids, [source.low, source.high + 1])
+        low, high = np.searchsorted(self.write_ids, [source.low, source.high + 1])
         mine = self.chosen(np.arange(low, high))
         ranges = source.keys
         if ranges is None:
             return mine
         keep = np.ones(len(mine), bool)
         for values, (first, last) in (
-            (mine.keys.write_ids, ranges.write_ids),
-            (mine.keys.buckets, ranges.buckets),
-            (mine.keys.row_ids, ranges.row_ids),
+            (mine.write_ids, ranges.write_ids),
+            (mine.buckets, ranges.buckets),
+            (mine.row_ids, ranges.row_ids),
         ):
             keep &= (values >= first) & (values <= last)
         return mine if keep.all() else mine.chosen(keep)
 
 
-def places(keys: DeleteKeys, w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.ndarray:
-    """The place of each row key (n,) among sorted keys; -1 if it is not there."""
+def places(keys: MarkedKeys, w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """The place of each row key (n,) among the keys; -1 if it is not there."""
     found_at = np.full(len(r), -1)
     if not len(keys) or not len(r):
         return found_at

@@ -94,7 +94,7 @@ class NewRows(FileChanges):
         if keys is not None and self.events.updated_from:
             for bucket, first in self.events.updated_from.items():
                 kinds[(keys[1] == bucket) & (keys[2] >= first)] = TYPES.index(POSTIMAGE)
-            kinds[places(self.events.inserted, *keys) >= 0] = TYPES.index(INSERT)
+            kinds[~DeletedRows(self.events.inserted).survivors(*keys)] = TYPES.index(INSERT)
         return kinds, np.full(rows, self.stamp)
 
 
@@ -106,7 +106,7 @@ class RemovedRows(FileChanges):
 
     @property
     def deleted(self) -> RowFilter | None:
-        return _Only(self.keys.keys)
+        return _Only(self.keys.as_deleted())
 
     def marks(
         self,
@@ -114,7 +114,7 @@ class RemovedRows(FileChanges):
         keys: tuple[np.ndarray, ...] | None,
     ) -> tuple[np.ndarray, np.ndarray]:
         assert keys is not None
-        at = places(self.keys.keys, *keys)
+        at = places(self.keys, *keys)
         updated = self.keys.updated[at]
         kinds = np.where(updated, TYPES.index(PREIMAGE), TYPES.index(DELETE)).astype(np.int8)
         return kinds, self.keys.writes[at]

@@ -324,6 +324,8 @@ class FileRead:
         result = self._result
         inside = result.find(file.names)
         early, late = result.phases()
+        if not tested and self.read.predicate is None:  # of rows that are all deleted, none
+            early, late = late, early
         arrays = self._decode(file, piece.index, [*tested, *_of(inside, early).values()])
         ids = {part: self._numbers(file, arrays[part]) for part in tested}
         identity = self._identity(ids, piece)

@@ -8,11 +8,11 @@ another time, which is a part of the key."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -29,31 +29,67 @@ from acid_platform.values.arrow_types import group_begins
 _SMALL_BYTES = 1 << 17
 
 
+WORD = 64
+"""How many rowIds one word of bits tells of."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeleteKeys:
-    """Deleted keys of one entity: int64 arrays (n,), unique, sorted by (write id, bucket, rowId).
+    """Deleted keys of one entity: 64 bits for each 64 rowIds among which one is deleted, so that tens
+    of millions of keys fit into memory.
 
-    `buckets` holds bucket properties, not bucket numbers.
+    The arrays (n,), of n words, are sorted by the first three. `buckets` holds bucket properties,
+    not bucket numbers.
     """
 
     write_ids: np.ndarray
     buckets: np.ndarray
-    row_ids: np.ndarray
+    words: np.ndarray
+    """int64: the rowIds divided by 64."""
+    bits: np.ndarray
+    """uint64: the lowest bit stands for the lowest rowId."""
     own: np.ndarray | None = None
-    """Mask (n,) of keys that an event with the row's own write id deletes; set by `load_keys`."""
+    """As `bits`, the keys that an event with the row's own write id deletes; set by `load_keys`."""
+
+    @classmethod
+    def of(
+        cls,
+        write_ids: np.ndarray,
+        buckets: np.ndarray,
+        row_ids: np.ndarray,
+        own: np.ndarray | None = None,
+    ) -> DeleteKeys:
+        """The keys in arrays (n,) in any order; `own`: a mask (n,)."""
+        bits = np.left_shift(np.uint64(1), (row_ids & (WORD - 1)).astype(np.uint64))
+        masks = [bits] if own is None else [bits, np.where(own, bits, np.uint64(0))]
+        return cls(*_by_word([write_ids, buckets, row_ids >> _SHIFT, *masks]))
 
     def of_own_rows(self) -> DeleteKeys:
         """The keys of rows that were inserted under the same write id as their delete event."""
         assert self.own is not None, "only load_keys knows the write ids of events"
-        return DeleteKeys(self.write_ids[self.own], self.buckets[self.own], self.row_ids[self.own])
+        return DeleteKeys(self.write_ids, self.buckets, self.words, self.own).chosen(self.own != 0)
+
+    def chosen(self, which: np.ndarray | slice) -> DeleteKeys:
+        """The keys of some of the words, by a mask or a slice."""
+        return DeleteKeys(
+            self.write_ids[which], self.buckets[which], self.words[which], self.bits[which]
+        )
+
+    def groups(self) -> Iterator[DeleteKeys]:
+        """The keys of each write id and bucket property."""
+        starts = np.flatnonzero(group_begins(self.write_ids, self.buckets)).tolist()
+        return (self.chosen(slice(*ends)) for ends in pairwise([*starts, len(self.words)]))
 
     def __len__(self) -> int:
-        return len(self.row_ids)
+        return int(np.bitwise_count(self.bits).sum(dtype=np.int64))
 
-    @property
-    def numbers(self) -> frozenset[int]:
-        """The bucket numbers of the deleted keys."""
-        return frozenset(decode_bucket(int(bucket)).number for bucket in _distinct(self.buckets))
+    def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Write ids, bucket properties and rowIds of all keys, in their order, a bounded number at
+        a time; at least one part."""
+        for start in range(0, len(self.words) or 1, _WORDS_AT_ONCE):
+            some = slice(start, start + _WORDS_AT_ONCE)
+            place, row_ids = _row_ids(self.words[some], self.bits[some])
+            yield self.write_ids[some][place], self.buckets[some][place], row_ids
 
     def may_touch(self, low: int, high: int, number: int | None) -> bool:
         """Whether a file with write ids low..high of bucket `number` may have deleted rows.
@@ -74,20 +110,39 @@ class DeleteKeys:
 
     def within(self, write_id: int, bucket: int, first: int, last: int) -> int:
         """How many deleted keys (write id, bucket property, rowId) have first <= rowId <= last."""
-        left, right = np.searchsorted(self.of_group(write_id, bucket), [first, last + 1])
-        return int(right - left)
+        words, bits = self.of_group(write_id, bucket, first, last)
+        if not len(words):
+            return 0
+        bits = bits.copy()
+        if words[0] == first >> _SHIFT:
+            bits[0] &= _ALL << np.uint64(first & (WORD - 1))
+        if words[-1] == last >> _SHIFT:
+            bits[-1] &= _ALL >> np.uint64(WORD - 1 - (last & (WORD - 1)))
+        return int(np.bitwise_count(bits).sum(dtype=np.int64))
 
-    def of_group(self, write_id: int, bucket: int) -> np.ndarray:
-        """The deleted rowIds of a write id and bucket property, int64 (n,), ascending strictly."""
+    def group(self, write_id: int, bucket: int) -> slice:
+        """The places of the words of a write id and bucket property."""
         low, high = np.searchsorted(self.write_ids, [write_id, write_id + 1])
         start, end = low + np.searchsorted(self.buckets[low:high], [bucket, bucket + 1])
-        return self.row_ids[start:end]
+        return slice(int(start), int(end))
+
+    def of_group(
+        self, write_id: int, bucket: int, first: int, last: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The words of a write id and bucket property with rowIds of first..last, and their bits;
+        the first and the last may tell of other rowIds too."""
+        group = self.group(write_id, bucket)
+        words = self.words[group]
+        start, end = np.searchsorted(words, [first >> _SHIFT, (last >> _SHIFT) + 1])
+        return words[start:end], self.bits[group][start:end]
 
 
 _Loaded = TypeVar("_Loaded")
-_NO_IDS = np.empty(0, np.int64)
-_NO_KEYS = (_NO_IDS, _NO_IDS, _NO_IDS, np.empty(0, bool))
-NO_DELETES = DeleteKeys(*_NO_KEYS)
+_SHIFT = 6
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+_WORDS_AT_ONCE = 1 << 12
+_NO_IDS, _NO_BITS = np.empty(0, np.int64), np.empty(0, np.uint64)
+NO_DELETES = DeleteKeys(_NO_IDS, _NO_IDS, _NO_IDS, _NO_BITS, _NO_BITS)
 
 
 def _distinct(values: np.ndarray) -> np.ndarray:
@@ -98,6 +153,35 @@ def _distinct(values: np.ndarray) -> np.ndarray:
     """
     ascending = np.sort(values, kind="stable")
     return np.asarray(ascending[group_begins(ascending)])
+
+
+def _row_ids(words: np.ndarray, bits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rowIds of words, and the place of the word of each."""
+    at = np.flatnonzero(_unpacked(bits))
+    place = at >> _SHIFT
+    return place, (words[place] << _SHIFT) | (at & (WORD - 1))
+
+
+def _unpacked(bits: np.ndarray) -> np.ndarray:
+    """The bits as a mask (64 n,)."""
+    octets = bits.astype("<u8", copy=False).view(np.uint8)
+    return np.unpackbits(octets, bitorder="little").view(bool)
+
+
+def _by_word(columns: list[np.ndarray]) -> list[np.ndarray]:
+    """Write ids, bucket properties, words, and one or more arrays of bits of these; sorted, each
+    word once."""
+    for _ in range(2):
+        keys, masks = columns[:3], columns[3:]
+        starts = np.flatnonzero(group_begins(*keys))
+        firsts = [key[starts] for key in keys]
+        if ascend(*firsts):
+            break
+        order = np.lexsort(keys[::-1])
+        columns = [column[order] for column in columns]
+    if len(starts) == len(keys[0]):
+        return columns
+    return [*firsts, *(np.bitwise_or.reduceat(mask, starts) for mask in masks)]
 
 
 def valid_ids(current: np.ndarray, write_ids: ValidWriteIdList) -> np.ndarray:
@@ -125,7 +209,7 @@ def load_keys(
     if not sources:
         return NO_DELETES
     properties = None if buckets is None else np.array(sorted(buckets), np.int64)
-    return _sorted(
+    return joined(
         load_each(
             files, sources, lambda source: file_events(files, source, write_ids, own, properties)
         )
@@ -142,40 +226,19 @@ def load_each(
 
 
 def joined(parts: Iterable[DeleteKeys]) -> DeleteKeys:
-    """All keys that `load_keys` has returned."""
-    return _sorted([(part.write_ids, part.buckets, part.row_ids, part.own) for part in parts])
+    """All keys of parts that `load_keys` has returned."""
+    filled = [part for part in parts if len(part.words)]
+    if len(filled) < 2:
+        return filled[0] if filled else NO_DELETES
+    filled.sort(key=lambda part: tuple(int(ids[0]) for ids in _columns(part)[:3]))
+    return DeleteKeys(
+        *_by_word([np.concatenate(column) for column in zip(*map(_columns, filled), strict=True)])
+    )
 
 
-def _sorted(parts: list[Any]) -> DeleteKeys:
-    """The keys of events: write ids, bucket properties, rowIds, and which are of own rows."""
-    parts[:] = [part for part in parts if len(part[0])]
-    parts.sort(key=lambda part: tuple(int(column[0]) for column in part[:3]))
-    *keys, own_events = _joined(parts)
-    if ascend(*keys):
-        return DeleteKeys(keys[0], keys[1], keys[2], own_events)
-    order = np.lexsort(keys[::-1])
-    for index, column in enumerate(keys):
-        keys[index] = column[order]
-    own_events = own_events[order]
-    fresh = group_begins(*keys)
-    if not fresh.all():
-        own_events = np.logical_or.reduceat(own_events, np.flatnonzero(fresh))
-        keys = [column[fresh] for column in keys]
-    return DeleteKeys(keys[0], keys[1], keys[2], own_events)
-
-
-def _joined(parts: list[Any]) -> list[np.ndarray]:
-    """Write ids, bucket properties, rowIds and the mask of all parts. Empties `parts`: there may be
-    tens of millions of keys, so that each copy counts."""
-    if len(parts) < 2:
-        return list(parts.pop() if parts else _NO_KEYS)
-    columns = [list(column) for column in zip(*parts, strict=True)]
-    parts.clear()
-    joined_columns = []
-    for column in columns:
-        joined_columns.append(np.concatenate(column))
-        column.clear()
-    return joined_columns
+def _columns(keys: DeleteKeys) -> list[np.ndarray]:
+    every = (keys.write_ids, keys.buckets, keys.words, keys.bits, keys.own)
+    return [column for column in every if column is not None]
 
 
 def file_events(
@@ -184,9 +247,9 @@ def file_events(
     write_ids: ValidWriteIdList,
     own: bool,
     buckets: np.ndarray | None,
-) -> tuple[np.ndarray, ...]:
-    """The keys of the events of one file that apply, as `load_keys` selects them: write ids, bucket
-    properties, rowIds, and the mask of those with the row's own write id. Raises as it does."""
+) -> DeleteKeys:
+    """The keys of the events of one file that apply, as `load_keys` selects them. Raises as it
+    does."""
     path = source.path
     parts = []
     with reading(path):
@@ -197,8 +260,8 @@ def file_events(
                     f"{path} has a delete event of write id {last}, but the write ids of its"
                     f" directory end at {source.high}; restore it"
                 )
-            parts.append(_counted(keys, path, write_ids, own, buckets))
-    return tuple(_joined(parts))
+            parts.append(DeleteKeys.of(*_counted(keys, path, write_ids, own, buckets)))
+    return joined(parts)
 
 
 def _counted(
@@ -244,25 +307,31 @@ class DeletedRows:
         if not len(r):
             return keep
         if w.min() == w.max() and b.min() == b.max():  # as in the file of an INSERT
-            gone = self._keys.of_group(int(w[0]), int(b[0]))
-            return _without(r, gone) if len(gone) else keep
+            return self._of_group(int(w[0]), int(b[0]), r)
         # Otherwise there are usually few runs of equal (write id, bucket).
         heads = np.flatnonzero(group_begins(w, b))
         if len(heads) > _MOST_RUNS:
             return self._ranked.survivors(keep, heads, w, b, r)
         for start, end in pairwise([*heads.tolist(), len(r)]):
-            gone = self._keys.of_group(int(w[start]), int(b[start]))
-            if len(gone):
-                keep[start:end] = _without(r[start:end], gone)
+            keep[start:end] = self._of_group(int(w[start]), int(b[start]), r[start:end])
         return keep
 
     def survivors_of_run(self, write_id: int, bucket: int, first: int, rows: int) -> np.ndarray:
         """As `survivors`, for so many rows with the rowIds from `first` on."""
-        keep = np.ones(rows, bool)
-        gone = self._keys.of_group(write_id, bucket)
-        low, high = np.searchsorted(gone, [first, first + rows])
-        keep[gone[low:high] - first] = False
-        return keep
+        words, bits = self._keys.of_group(write_id, bucket, first, first + rows - 1)
+        if not len(words):
+            return np.ones(rows, bool)
+        low = first >> _SHIFT
+        every = np.full(((first + rows - 1) >> _SHIFT) - low + 1, _ALL)
+        every[words - low] = ~bits
+        return _unpacked(every)[first - (low << _SHIFT) :][:rows]
+
+    def _of_group(self, write_id: int, bucket: int, r: np.ndarray) -> np.ndarray:
+        """Mask (n,) of the rowIds of a write id and bucket that are not deleted."""
+        words, bits = self._keys.of_group(write_id, bucket, int(r.min()), int(r.max()))
+        if not len(words):
+            return np.ones(len(r), bool)
+        return _without(r, _row_ids(words, bits)[1])
 
     @cached_property
     def _ranked(self) -> _RankedKeys:
@@ -291,13 +360,13 @@ class _RankedKeys:
     def __init__(self, keys: DeleteKeys) -> None:
         self._write_ids = _distinct(keys.write_ids)
         self._buckets = _distinct(keys.buckets)
-        self._row_ids = _distinct(keys.row_ids)
+        self._words = _distinct(keys.words)
         groups = self._group(keys.write_ids, keys.buckets)
         self._groups = _distinct(groups)
-        self._keys = np.sort(
-            np.searchsorted(self._groups, groups) * len(self._row_ids)
-            + np.searchsorted(self._row_ids, keys.row_ids),
-            kind="stable",
+        self._bits = keys.bits
+        # These ascend, as the keys do.
+        self._places = np.searchsorted(self._groups, groups) * len(self._words) + np.searchsorted(
+            self._words, keys.words
         )
 
     def survivors(
@@ -307,12 +376,14 @@ class _RankedKeys:
         group = _rank(self._groups, self._group(w[heads], b[heads]))
         lengths = np.diff(heads, append=len(r))
         candidates = np.flatnonzero(np.repeat(group >= 0, lengths))
-        rank = _rank(self._row_ids, r[candidates])
+        rank = _rank(self._words, r[candidates] >> _SHIFT)
         hit = rank >= 0
         candidates, rank = candidates[hit], rank[hit]
         of_row = np.repeat(group, lengths)[candidates]
-        gone = _rank(self._keys, of_row * len(self._row_ids) + rank) >= 0
-        keep[candidates[gone]] = False
+        at = _rank(self._places, of_row * len(self._words) + rank)
+        candidates, at = candidates[at >= 0], at[at >= 0]
+        shifts = (r[candidates] & (WORD - 1)).astype(np.uint64)
+        keep[candidates] = (self._bits[at] >> shifts) & np.uint64(1) == 0
         return keep
 
     def _group(self, w: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -358,8 +429,7 @@ def kept_keys(
             keys = joined(
                 load_each(files, sources, lambda source: kept_keys(files, [source], write_ids))
             )
-        arrays = [keys.write_ids, keys.buckets, keys.row_ids]
-        arrays += [] if keys.own is None else [keys.own]
+        arrays = _columns(keys)
         for array in arrays:
             array.flags.writeable = False
         _recent.put(key, keys, sum(array.nbytes for array in arrays) + 1000)
@@ -406,8 +476,12 @@ class UnreadKeys(DeleteKeys):
         return self._loaded.buckets
 
     @property
-    def row_ids(self) -> np.ndarray:
-        return self._loaded.row_ids
+    def words(self) -> np.ndarray:
+        return self._loaded.words
+
+    @property
+    def bits(self) -> np.ndarray:
+        return self._loaded.bits
 
     @property
     def own(self) -> np.ndarray | None:

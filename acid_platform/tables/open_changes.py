@@ -269,7 +269,7 @@ class _EntityWork:
             sources += [(source, pin.write_ids) for source in then.inserts]
         sources += [(part.source, part.write_ids) for part in self.added]
         together = EntitySources(self.listing.location, tuple(source for source, _ in sources), ())
-        numbered = numbered_as_deleted(together, keys.keys).inserts
+        numbered = numbered_as_deleted(together, keys.as_deleted()).inserts
         images = []
         for source, (_, write_ids) in zip(numbered, sources, strict=True):
             mine = keys.of_file(source)

@@ -139,7 +139,7 @@ def test_P14_a_delete_in_one_partition_hides_no_row_of_another(
 ) -> None:
     """Hive numbers the rows of each partition from 0, so the same key is in every partition."""
     monkeypatch.setattr(row_keys, "FEW_GROUPS", most)
-    key = DeleteKeys(np.array([5]), np.array([1 << 29]), np.array([7]))
+    key = DeleteKeys.of(np.array([5]), np.array([1 << 29]), np.array([7]))
     bitmap = DeleteBitmap.build([key if entity == where else NO_DELETES for entity in range(3)])
     assert bitmap is not None
     rows = [(entity, 5, 1 << 29, row) for entity in range(3) for row in (6, 7, 8)]
@@ -163,13 +163,13 @@ def test_the_bitmap_answers_every_key_and_nothing_else(
             ]
         )
         raw = np.unique(raw, axis=1)
-        entities.append(DeleteKeys(*raw))
+        entities.append(DeleteKeys.of(*raw))
         keys |= {(entity, *map(int, key)) for key in raw.T}
     bitmap = DeleteBitmap.build(
         [
             entities[0],
             entities[1],
-            DeleteKeys(
+            DeleteKeys.of(
                 *np.array(
                     [key[1:] for key in sorted(keys) if key[0] == 2 and key[3] < 5_000_000_000]
                 ).T
@@ -178,7 +178,7 @@ def test_the_bitmap_answers_every_key_and_nothing_else(
     )
     assert bitmap is None, "a span of 5 thousand million is for the join"
     small = [
-        DeleteKeys(
+        DeleteKeys.of(
             *np.array(
                 [key[1:] for key in sorted(keys) if key[0] == entity and key[3] < 2_000_000]
                 or [[0] * 3]
@@ -191,7 +191,8 @@ def test_the_bitmap_answers_every_key_and_nothing_else(
     gone = {
         (e, *map(int, key))
         for e, one in enumerate(small)
-        for key in zip(one.write_ids, one.buckets, one.row_ids, strict=True)
+        for part in one.parts()
+        for key in zip(*part, strict=True)
     }
     near = {
         (e, w + dw, b, max(0, r + dr))
@@ -211,7 +212,7 @@ def test_P14_equal_sets_of_several_groups_are_asked_only_for_their_own_rows(
 ) -> None:
     """Spark may compute what two tests share before either's guard, also for these row ids."""
     properties = [1 << 29, (1 << 29) + 65536]
-    keys = DeleteKeys(np.array([1, 1]), np.array(properties), np.array([5, 5]))
+    keys = DeleteKeys.of(np.array([1, 1]), np.array(properties), np.array([5, 5]))
     bitmap = DeleteBitmap.build([keys])
     assert bitmap is not None
     ids = (0, 5, 69, 1023, 1024, 1029, (1 << 31) + 5, (1 << 40) + 5)
@@ -227,7 +228,7 @@ def test_P14_equal_sets_of_several_groups_are_asked_only_for_their_own_rows(
 def test_P14_a_set_begins_at_its_lowest_row_and_ends_at_its_highest(spark: SparkSession) -> None:
     low = 7 << 32
     gone = [low + 3, low + 70, low + 5000]
-    keys = DeleteKeys(np.array([3] * 3), np.array([1 << 29] * 3), np.array(gone))
+    keys = DeleteKeys.of(np.array([3] * 3), np.array([1 << 29] * 3), np.array(gone))
     bitmap = DeleteBitmap.build([keys])
     assert bitmap is not None
     ids = sorted({r + d for r in gone for d in (-64, -1, 0, 1, 64)} | {0, 3, 70, low + (1 << 31)})

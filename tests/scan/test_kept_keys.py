@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,14 @@ from acid_platform.base.first_use import Recent
 from acid_platform.formats.data_file import KeyRun, StoredKeys
 from acid_platform.scan import deletes
 from acid_platform.scan import deletes as module
-from acid_platform.scan.deletes import DeletedRows, DeleteKeys, file_events, kept_keys, load_keys
+from acid_platform.scan.deletes import (
+    DeletedRows,
+    DeleteKeys,
+    file_events,
+    joined,
+    kept_keys,
+    load_keys,
+)
 from acid_platform.scan.selection import select
 from acid_platform.scan.source_files import EntitySources, SourceFile, resolve
 from acid_platform.storage.files import Files
@@ -52,9 +60,13 @@ def sources(table: AcidTable, w: str) -> EntitySources:
     return resolve(layout.files, seen)
 
 
+def deleted(keys: DeleteKeys) -> list[int]:
+    return [row for *_, row_ids in keys.parts() for row in row_ids.tolist()]
+
+
 def rows(table: AcidTable, w: str) -> list[int]:
     keys = kept_keys(table.layout.files, sources(table, w).deletes, write_ids(w))
-    return keys.row_ids.tolist()
+    return deleted(keys)
 
 
 def test_each_snapshot_gets_its_own_keys_and_loads_them_once(
@@ -74,7 +86,7 @@ def test_a_new_delete_reads_its_own_file_alone(
 ) -> None:
     opened: list[str] = []
 
-    def noted(files: Files, source: SourceFile, *rest: Any) -> tuple[np.ndarray, ...]:
+    def noted(files: Files, source: SourceFile, *rest: Any) -> DeleteKeys:
         opened.append(source.directory)
         return file_events(files, source, *rest)
 
@@ -111,7 +123,7 @@ def test_a_file_that_another_warehouse_wrote_at_the_same_place_is_read(tmp_path:
         file = made.deletes("D2", [(1, P, row)], current=2).file("D2")
         os.utime(file, ns=(0, row * 10**6))
         (entity,) = open_scan(made.layout, write_ids("9:M::"), txns()).entities
-        assert entity.deletes.row_ids.tolist() == [row]
+        assert deleted(entity.deletes) == [row]
         sizes.add(file.stat().st_size)
         shutil.rmtree(tmp_path / "t")
     assert len(sizes) == 1
@@ -123,9 +135,9 @@ def test_kept_keys_are_bounded_and_can_not_be_changed(
     files, seen = table.layout.files, sources(table, "9:M::")
     keys = kept_keys(files, seen.deletes, write_ids("9:M::"))
     with pytest.raises(ValueError, match="read-only"):
-        keys.row_ids[0] = 7
+        keys.words[0] = 7
     assert keys.own is not None
-    arrays = (keys.write_ids, keys.buckets, keys.row_ids, keys.own)
+    arrays = (keys.write_ids, keys.buckets, keys.words, keys.bits, keys.own)
     size = sum(array.nbytes for array in arrays) + 1000
     recent: Recent[object, DeleteKeys] = Recent(100, 2 * size)
     monkeypatch.setattr(module, "_recent", recent)
@@ -151,10 +163,60 @@ def test_rows_whose_keys_follow_from_their_positions_lose_the_same_rows(
         if gone
         else (np.empty(0, np.int64),) * 3
     )
-    deleted = DeletedRows(DeleteKeys(w, b, r))
+    gone_rows = DeletedRows(DeleteKeys.of(w, b, r))
     stored = StoredKeys(np.full(rows, 1), np.full(rows, 0), np.arange(first, first + rows))
     run = KeyRun(1, 0, first)
-    keep = stored.survivors(deleted, rows)
-    assert run.survivors(deleted, rows).tolist() == keep.tolist()
+    keep = stored.survivors(gone_rows, rows)
+    assert run.survivors(gone_rows, rows).tolist() == keep.tolist()
     for one, other in zip(stored.of(keep), run.of(keep), strict=True):
         assert one.tolist() == other.tolist()
+
+
+_KEYS = st.tuples(
+    st.sampled_from([1, 2, 2**40]),
+    st.sampled_from([0, P, P + 65536]),
+    st.integers(0, 200) | st.sampled_from([2**33, 2**33 + 63, 2**62]),
+)
+
+
+@given(
+    parts=st.lists(st.lists(st.tuples(_KEYS, st.booleans()), max_size=30), max_size=3),
+    span=st.tuples(st.integers(0, 220), st.integers(0, 220)),
+)
+def test_deleted_keys_in_words_are_the_keys_of_all_parts(
+    parts: list[list[tuple[tuple[int, int, int], bool]]], span: tuple[int, int]
+) -> None:
+    """Of events in any order; a key may come several times, once as the row's own write id's."""
+    made = []
+    for part in parts:
+        w, b, r = (np.array([key[at] for key, _ in part], np.int64) for at in range(3))
+        made.append(DeleteKeys.of(w, b, r, np.array([own for _, own in part], bool)))
+    keys, every = joined(made), [event for part in parts for event in part]
+    expected = sorted({key for key, _ in every})
+    assert listed(keys) == expected and len(keys) == len(expected)
+    assert [listed(group) for group in keys.groups()] == [
+        list(group) for _, group in groupby(expected, key=lambda key: key[:2])
+    ]
+    assert listed(keys.of_own_rows()) == sorted({key for key, own in every if own})
+    first, last = span
+    within = [key for key in expected if key[:2] == (1, P) and first <= key[2] <= last]
+    assert keys.within(1, P, first, last) == len(within)
+    left = DeletedRows(keys).survivors_of_run(1, P, first, last)
+    assert left.tolist() == [(1, P, first + at) not in expected for at in range(last)]
+
+
+def listed(keys: DeleteKeys) -> list[tuple[int, int, int]]:
+    return [
+        key for part in keys.parts() for key in zip(*(each.tolist() for each in part), strict=True)
+    ]
+
+
+def test_deleted_keys_take_less_than_a_byte_for_each_row() -> None:
+    """However many rows of a table were deleted, a scan holds the keys of all."""
+    for step in (1, 7, 100):
+        row_ids = np.arange(0, 1 << 20, step)
+        one = np.ones(len(row_ids), np.int64)
+        keys = DeleteKeys.of(one, one, row_ids, one > 1)
+        assert keys.own is not None and len(keys) == len(row_ids)
+        arrays = (keys.write_ids, keys.buckets, keys.words, keys.bits, keys.own)
+        assert sum(each.nbytes for each in arrays) < 1 << 20

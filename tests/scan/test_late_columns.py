@@ -104,6 +104,23 @@ def test_only_stripes_with_found_rows_are_decoded(
     assert (none.num_rows, len(decoded)) == (0, 1)
 
 
+def test_nothing_is_decoded_of_rows_that_are_all_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = tables([list(range(10)), list(range(10, 20))])
+    scan = proven(scan_of(tmp_path, files, [row[:3] for row in files[0]]))
+    decoded: list[str] = []
+    keep = OrcFile.stripe
+
+    def watched(file: OrcFile, *args: Any) -> pa.RecordBatch:
+        decoded.append(Path(file.path).parent.name[:13])
+        return keep(file, *args)
+
+    monkeypatch.setattr(OrcFile, "stripe", watched)
+    assert ArrowScan(scan, ("id",)).table().column(0).to_pylist() == list(range(10, 20))
+    assert set(decoded) == {"delta_0000002"}
+
+
 def test_a_damaged_file_is_told_while_rows_are_found(tmp_path: Path) -> None:
     scan = scan_of(tmp_path, tables([[1, 2], [3, 4]]), [])
     file = tmp_path / scan.entities[0].sources.inserts[1].path

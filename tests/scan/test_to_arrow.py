@@ -396,7 +396,7 @@ def test_P14_survivors_are_the_rows_whose_whole_key_is_not_deleted(
 
     if ascend:
         rows = sorted(set(rows))
-    deleted = DeletedRows(DeleteKeys(*columns(sorted(gone))))
+    deleted = DeletedRows(DeleteKeys.of(*columns(sorted(gone))))
     with pytest.MonkeyPatch.context() as patched:
         if not few:
             patched.setattr(deletes_module, "_MOST_RUNS", 0)

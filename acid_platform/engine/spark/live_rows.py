@@ -23,7 +23,6 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -54,7 +53,7 @@ from acid_platform.engine.spark.spark_types import (
 from acid_platform.layout.acid_keys import FILE_NAME_COLUMN
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import TIMESTAMPS, Column
-from acid_platform.scan.deletes import DeleteKeys, UnreadKeys
+from acid_platform.scan.deletes import WORD, DeleteKeys, UnreadKeys
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import RowIdentity, SourceFile
 
@@ -292,20 +291,15 @@ def _numbers(scan: Scan, files: Sequence[_File]) -> bytes:
 
 def _groups(ordinal: int, keys: DeleteKeys) -> Iterator[np.ndarray]:
     """The deleted rowIds of each (write id, bucket property): as a bitmap if that is shorter."""
-    if not len(keys):
-        return
-    fresh = (np.diff(keys.write_ids) != 0) | (np.diff(keys.buckets) != 0)
-    edges = [0, *(np.flatnonzero(fresh) + 1).tolist(), len(keys)]
-    for first, last in pairwise(edges):
-        row_ids = keys.row_ids[first:last]
-        head = [ordinal, int(keys.write_ids[first]), int(keys.buckets[first])]
-        word = row_ids >> 6
-        low, words = int(word[0]), int(word[-1] - word[0]) + 1
-        if words <= len(row_ids):
+    for group in keys.groups():
+        head = [ordinal, int(group.write_ids[0]), int(group.buckets[0])]
+        low, words = int(group.words[0]), int(group.words[-1] - group.words[0]) + 1
+        if words <= len(group):
             bits = np.zeros(words, np.uint64)
-            np.bitwise_or.at(bits, word - low, np.uint64(1) << (row_ids & 63).astype(np.uint64))
-            yield np.array([*head, 1, low << 6, words], np.int64)
+            bits[group.words - low] = group.bits
+            yield np.array([*head, 1, low * WORD, words], np.int64)
             yield bits.view(np.int64)
         else:
+            row_ids = np.concatenate([part for _, _, part in group.parts()])
             yield np.array([*head, 0, int(row_ids[0]), len(row_ids)], np.int64)
             yield row_ids

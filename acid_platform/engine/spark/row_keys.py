@@ -175,18 +175,13 @@ class DeleteBitmap:
         starts, lows, spans = np.full(slots, -1), np.zeros(slots, np.int64), np.zeros(slots, int)
         pieces: list[np.ndarray] = []
         total = 0
-        groups: list[tuple[int, np.ndarray]] = []
+        groups: list[tuple[int, DeleteKeys]] = []
         for ordinal, keys in enumerate(entities):
-            if not len(keys):
-                continue
-            slot = (ordinal * span + keys.write_ids - low) * len(properties) + np.searchsorted(
-                np.array(properties), keys.buckets
-            )
-            edges = np.flatnonzero(np.diff(slot, prepend=-1))
-            for first, last in zip(edges, [*edges[1:], len(slot)], strict=True):
-                groups.append((int(slot[first]), keys.row_ids[first:last]))
-        for at, row_ids in groups:
-            word = row_ids >> 6
+            for group in keys.groups():
+                slot = (ordinal * span + int(group.write_ids[0]) - low) * len(properties)
+                groups.append((slot + properties.index(int(group.buckets[0])), group))
+        for at, keys in groups:
+            word = keys.words
             begin, count = int(word[0]), int(word[-1] - word[0]) + 1
             if len(groups) <= FEW_GROUPS and count <= _ALIGNED:
                 begin &= -_BLOCK
@@ -195,7 +190,7 @@ class DeleteBitmap:
             if total > MAX_WORDS:
                 return None
             bits = np.zeros(count, np.uint64)
-            np.bitwise_or.at(bits, word - begin, np.uint64(1) << (row_ids & 63).astype(np.uint64))
+            bits[word - begin] = keys.bits
             starts[at], lows[at], spans[at] = total - count, begin, count
             pieces.append(bits)
         words = np.concatenate(pieces).view(np.int64)
@@ -277,16 +272,16 @@ def _scalar(spark: SparkSession, values: np.ndarray) -> Column:
 
 def _keys_frame(spark: SparkSession, entities: Sequence[DeleteKeys]) -> DataFrame:
     """All keys for the anti join: columns e (entity ordinal), w, b, r."""
-    ordinals = np.concatenate([np.full(len(k), i, np.int32) for i, k in enumerate(entities)])
+    kinds = {"e": np.int32, "w": np.int64, "b": np.int32, "r": np.int64}
+    parts = [
+        (np.full(len(part[0]), ordinal), *part)
+        for ordinal, keys in enumerate(entities)
+        for part in keys.parts()
+    ]
+    columns = map(np.concatenate, zip(*parts, strict=True))
+    named = zip(kinds.items(), columns, strict=True)
     return spark.createDataFrame(
-        pa.table(
-            {
-                "e": ordinals,
-                "w": np.concatenate([k.write_ids for k in entities]),
-                "b": np.concatenate([k.buckets for k in entities]).astype(np.int32),
-                "r": np.concatenate([k.row_ids for k in entities]),
-            }
-        )
+        pa.table({name: values.astype(kind) for (name, kind), values in named})
     )
 
 

@@ -57,7 +57,8 @@ class EntityContents:
         default_factory=lambda: defaultdict(list)
     )
     _deleted: DeleteKeys = NO_DELETES
-    _matched: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    _unmatched_bits: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
+    """Of the deleted keys, those of which no row was found yet."""
 
     def look(self, entity: AcidDirectory) -> None:
         """Reports everything that is wrong with the files that the snapshot reads."""
@@ -69,7 +70,7 @@ class EntityContents:
         except AcidError as error:
             self.out.error(Check.CONTENT, "", str(error), "until then reading the table fails")
             return
-        self._matched = np.zeros(len(self._deleted), bool)
+        self._unmatched_bits = self._deleted.bits.copy()
         for source in (*sources.deletes, *sources.inserts):
             self._file(source)
         self._collisions()
@@ -237,10 +238,14 @@ class EntityContents:
 
     def _match(self, group: Group, row_ids: np.ndarray) -> None:
         """Marks the deleted keys that belong to these rows."""
-        keys = self._deleted
-        first, last = np.searchsorted(keys.write_ids, [group[0], group[0] + 1])
-        low, high = first + np.searchsorted(keys.buckets[first:last], [group[1], group[1] + 1])
-        self._matched[low:high] |= np.isin(keys.row_ids[low:high], row_ids)
+        mine = self._deleted.group(*group)
+        deleted = self._deleted.words[mine]
+        write_id, bucket = (np.full(len(row_ids), part) for part in group)
+        rows = DeleteKeys.of(write_id, bucket, row_ids)
+        _, of_deleted, of_rows = np.intersect1d(
+            deleted, rows.words, assume_unique=True, return_indices=True
+        )
+        self._unmatched_bits[mine][of_deleted] &= ~rows.bits[of_rows]
 
     def _collisions(self) -> None:
         """Reports row keys that two files share (P14).
@@ -269,11 +274,12 @@ class EntityContents:
         return np.asarray(events.row_id[mine])
 
     def _unmatched(self) -> None:
-        left = np.flatnonzero(~self._matched)
+        left = np.flatnonzero(self._unmatched_bits)
         if self.rows and len(left):
-            keys, at = self._deleted, left[0]
-            key = (int(keys.write_ids[at]), int(keys.buckets[at]), int(keys.row_ids[at]))
-            what = f"{len(left)} delete events match no row, such as {key}"
+            keys = replace(self._deleted, bits=self._unmatched_bits)
+            write_ids, buckets, row_ids = next(part for part in keys.parts() if len(part[0]))
+            key = (int(write_ids[0]), int(buckets[0]), int(row_ids[0]))
+            what = f"{len(keys)} delete events match no row, such as {key}"
             step = (
                 "nothing to do: a row that was compacted away, or whose insert aborted, leaves"
                 " such events until the next major compaction"
