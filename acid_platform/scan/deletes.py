@@ -35,8 +35,8 @@ WORD = 64
 
 @dataclass(frozen=True, slots=True)
 class DeleteKeys:
-    """Deleted keys of one entity: 64 bits for each 64 rowIds among which one is deleted, so that tens
-    of millions of keys fit into memory.
+    """Deleted keys of one entity: 64 bits for each 64 rowIds among which one is deleted, so that
+    tens of millions of keys fit into memory.
 
     The arrays (n,), of n words, are sorted by the first three. `buckets` holds bucket properties,
     not bucket numbers.
