@@ -88,8 +88,8 @@ class DeleteKeys:
         a time; at least one part."""
         for start in range(0, len(self.words) or 1, _WORDS_AT_ONCE):
             some = slice(start, start + _WORDS_AT_ONCE)
-            place, row_ids = _row_ids(self.words[some], self.bits[some])
-            yield self.write_ids[some][place], self.buckets[some][place], row_ids
+            numbers, row_ids = _row_ids(self.words[some], self.bits[some])
+            yield self.write_ids[some][numbers], self.buckets[some][numbers], row_ids
 
     def may_touch(self, low: int, high: int, number: int | None) -> bool:
         """Whether a file with write ids low..high of bucket `number` may have deleted rows.
@@ -156,10 +156,10 @@ def _distinct(values: np.ndarray) -> np.ndarray:
 
 
 def _row_ids(words: np.ndarray, bits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rowIds of words, and the place of the word of each."""
+    """The number of the word of each rowId, and the rowIds."""
     at = np.flatnonzero(_unpacked(bits))
-    place = at >> _SHIFT
-    return place, (words[place] << _SHIFT) | (at & (WORD - 1))
+    numbers = at >> _SHIFT
+    return numbers, (words[numbers] << _SHIFT) | (at & (WORD - 1))
 
 
 def _unpacked(bits: np.ndarray) -> np.ndarray:

@@ -58,7 +58,7 @@ class EntityContents:
     )
     _deleted: DeleteKeys = NO_DELETES
     _unmatched_bits: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
-    """Of the deleted keys, those of which no row was found yet."""
+    """The deleted keys of which no row was found yet."""
 
     def look(self, entity: AcidDirectory) -> None:
         """Reports everything that is wrong with the files that the snapshot reads."""
