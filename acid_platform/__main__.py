@@ -1,30 +1,49 @@
 """`python -m acid_platform` is the command line `acid`."""
 
+import atexit
 import gc
 import os
 import sys
 from pathlib import Path
 
-from acid_platform.cli.console import Failed
-from acid_platform.cli.main import main
-from acid_platform.cli.project import enter_project
-from acid_platform.errors import AcidError
-
 
 def run() -> None:
     """The entry point: adds the project's settings to the environment, then runs the command.
 
-    What is imported stays, so looking for garbage among it, so often and once more at the end, only
-    costs a short command.
+    What is imported stays, so looking for garbage among it so often, and giving it back piece by
+    piece at the end, only costs a short command.
     """
     gc.set_threshold(50_000)
+    status: list[int] = []
+    atexit.register(_leave, status)  # before all others, so it is called after them
+    from acid_platform.cli.console import Failed
+    from acid_platform.cli.main import main
+    from acid_platform.cli.project import enter_project
+    from acid_platform.errors import AcidError
+
     gc.freeze()
     try:
         enter_project(Path.cwd(), os.environ)
-    except AcidError as error:
+        main(prog_name="acid")
+    except (AcidError, OSError) as error:  # of the machine, such as a full disk
+        if isinstance(error, ConnectionError):
+            raise
         Failed(str(error)).show()
         sys.exit(1)
-    main(prog_name="acid")
+    except SystemExit as end:
+        status.extend([end.code] if isinstance(end.code, int) else [])
+        raise
+
+
+def _leave(status: list[int]) -> None:
+    """Ends the process with this status if it has one, and all that was printed is out."""
+    if status:
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            return  # Python tells it
+        os._exit(status[0])
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import orc
+import pyorc
+from pyarrow import orc, parquet
 
 from acid_platform.compaction import execution as compaction
 from acid_platform.compaction.execution import open_compaction
@@ -42,6 +43,16 @@ P = 536870912
 B1, B2 = P + (1 << 16), P + (2 << 16)
 
 Row = tuple[Any, ...]
+
+
+def stored_rows(path: Path) -> list[Row]:
+    """The values in a file of a table with keys, by readers of others; none for delete events."""
+    if path.read_bytes()[:3] == b"ORC":
+        with path.open("rb") as stream:
+            return [event[-1] for event in pyorc.Reader(stream) if event[-1] is not None]
+    rows = parquet.read_table(path, partitioning=None)
+    own = [name for name in rows.column_names if not name.startswith("__")]
+    return list(zip(*rows.select(own).to_pydict().values(), strict=True))
 
 
 def contents_of(directory: Path) -> RecordedFiles:

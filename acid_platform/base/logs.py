@@ -1,12 +1,13 @@
 """Spans of OpenTelemetry and logs: an entry is one line, and tells its transaction and run.
 
-Without the package `opentelemetry-api` there are no spans. Who wants them configures OpenTelemetry,
-or starts the process by `opentelemetry-instrument`.
+There are no spans in a process that has not imported OpenTelemetry. Who wants them configures it
+before the first statement, or starts the process by `opentelemetry-instrument`.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,13 +20,14 @@ TRANSACTION, RUN, ENGINE = (f"acid_platform.{name}" for name in ("transaction", 
 _NOW: ContextVar[tuple[int, str]] = ContextVar("statement", default=(0, ""))
 
 
-@cache
 def _tracer() -> Any:
-    """None without the package."""
-    try:
-        from opentelemetry import trace
-    except ImportError:
-        return None
+    """None in a process without OpenTelemetry."""
+    trace = sys.modules.get("opentelemetry.trace")
+    return trace and _tracer_of(trace)
+
+
+@cache
+def _tracer_of(trace: Any) -> Any:
     return trace.get_tracer("acid_platform")
 
 

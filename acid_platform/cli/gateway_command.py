@@ -19,7 +19,6 @@ import click
 
 from acid_platform.base.logs import log_to
 from acid_platform.base.paths import user_path
-from acid_platform.base.ports import serve_metrics
 from acid_platform.cli.console import (
     METRICS,
     SESSION_OPTIONS,
@@ -110,6 +109,7 @@ def gateway(
         calls = Gateway(metastore, authorizer=chosen.authorizer, locations=chosen.locations)
         server = GatewayServer(calls, host, port, chosen.bounds, chosen.entry, status.write)
         if metrics:
+            from acid_platform.base.ports import serve_metrics
             from acid_platform.gateway.gateway_process import GatewayMetrics
 
             numbers = GatewayMetrics()

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from acid_platform.base.local_files import scratch_directory
-from acid_platform.base.ports import prometheus_text
 from acid_platform.cli.console import (
     METRICS,
     WITHOUT_TLS,
@@ -36,7 +35,6 @@ from acid_platform.metastore.client.target import start as start_process
 from acid_platform.metastore.endpoint import TCP, Home
 from acid_platform.metastore.messages import range_text
 from acid_platform.metastore.pasts import utc_text
-from acid_platform.metastore.server.metrics import families
 from acid_platform.tables import joining
 
 if TYPE_CHECKING:
@@ -65,6 +63,9 @@ def status(session: CommandSession, as_text: bool) -> None:
         with running:
             running_status = running.status()
     if as_text:
+        from acid_platform.base.ports import prometheus_text
+        from acid_platform.metastore.server.metrics import families
+
         click.echo(prometheus_text(lambda: families(running_status)), nl=False)
     elif running_status is None:
         _not_running(session)

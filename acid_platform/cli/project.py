@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, MutableMapping
 from hashlib import sha256
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -157,6 +156,8 @@ def _source(named: str | None) -> tuple[str, Path | None]:
     elif (clone / "pyproject.toml").exists():
         source = clone
     else:
+        from importlib.metadata import distribution
+
         recorded = distribution("acid-platform").read_text("direct_url.json")
         origin: dict[str, Any] = json.loads(recorded or '{"url": "/"}')
         if vcs := origin.get("vcs_info"):

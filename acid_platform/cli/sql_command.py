@@ -38,6 +38,13 @@ from acid_platform.errors import AcidError
     help="local: without a JVM, or an error; auto (default, or ACID_ENGINE): local if possible.",
 )
 @click.option(
+    "-m",
+    "--message",
+    default="",
+    metavar="TEXT",
+    help="What the histories of tables say of this script's changes.",
+)
+@click.option(
     "--format",
     "form",
     type=OneOf(FORMATS),
@@ -56,6 +63,7 @@ def sql(
     file: str | None,
     limit: int,
     engine: str | None,
+    message: str,
     form: str | None,
     output: str | None,
 ) -> None:
@@ -72,10 +80,12 @@ def sql(
         from acid_platform.cli.shell import Shell
 
         with session.open() as warehouse:
+            warehouse.message = message
             Shell(warehouse, shown, engine).run()
         return
     text = _script(script, file)
     with session.open() as warehouse, heeding_signals(), shown:
+        warehouse.message = message
         try:
             for _, answer in warehouse.session.steps(text, engine):
                 shown.show(answer)

@@ -23,6 +23,7 @@ from acid_platform.compaction.profiles import Profile, ValueSums
 from acid_platform.errors import CompactionMismatch, CompactionRefused
 from acid_platform.formats.data_file import Keyed, KeyRun, WideTimestamps, in_key_order
 from acid_platform.formats.file_access import new_file, open_file, reading, refuse_finer
+from acid_platform.formats.keyed_parquet import column_places
 from acid_platform.layout.acid_keys import RowKey, ascend
 from acid_platform.layout.file_entries import FileEntry, is_positional
 from acid_platform.layout.formats import ACID_FORMAT, FileFormat
@@ -202,8 +203,8 @@ class Rewrite:
 
 
 def _conform(rows: Keyed, kinds: pa.Schema, rewrite: Rewrite, path: str) -> Keyed:
-    """The rows with the columns of the output; each is found by its name in the input, and NULL if
-    it is missing there."""
+    """The rows with the columns of the output; each is found by its id or its name in the input,
+    and NULL if it is missing there."""
     if rows.values is None:
         return rows
     names = rows.values.schema.names
@@ -218,6 +219,12 @@ def _conform(rows: Keyed, kinds: pa.Schema, rewrite: Rewrite, path: str) -> Keye
         if i < len(names)
     }
     sources = rewrite.sources or written
+    if by_id := column_places(rows.values.schema):
+        present = {
+            source: by_id[column.id]
+            for column, source in zip(rewrite.columns, sources, strict=True)
+            if column.id in by_id
+        }
     columns = [
         pa.nulls(len(rows), kind.type)
         if source not in present

@@ -277,6 +277,12 @@ class DataFile:
         raise NotImplementedError
 
     @property
+    def ids(self) -> Mapping[int, str]:
+        """The name of each column by its id, under which the table knows it whatever it is called;
+        empty for a format that knows columns by their names."""
+        return {}
+
+    @property
     def summary(self) -> Footer:
         """What a record says of the file."""
         raise NotImplementedError
@@ -310,7 +316,7 @@ class DataFile:
 
     @property
     def ranges(self) -> Mapping[str, ColumnRange]:
-        """The known bounds of each column's values, by names in lower case."""
+        """The known bounds of each column's values, as FileEntry has them."""
         return {}
 
     @property

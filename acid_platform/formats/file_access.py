@@ -171,8 +171,8 @@ def new_file(
         return OrcWriter(files, path, columns, codec, always=always, pool=pool)
     if stored.name == "parquet":
         if stored.keyed:
-            return KeyedParquetWriter(files, path, columns, deletes, always)
-        return ParquetWriter(files, path, columns, always)
+            return KeyedParquetWriter(files, path, columns, deletes, always, pool)
+        return ParquetWriter(files, path, columns, always, pool)
     keys = "with the keys of rows" if stored.keyed else "without Spark"
     raise UnsupportedLayout(f"{path}: {stored.name} files can't be written {keys}")
 

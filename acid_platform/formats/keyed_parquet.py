@@ -9,7 +9,8 @@ the columns of keys are ones that no table gives.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from functools import cached_property
 from itertools import accumulate
 
@@ -39,6 +40,7 @@ from acid_platform.layout.file_entries import (
     FileEntry,
     Footer,
     KeyRanges,
+    of_id,
 )
 from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
@@ -105,6 +107,14 @@ class KeyedParquet(ParquetData):
     def names(self) -> list[str]:
         return [name for name in super().names if name not in _HIDDEN]
 
+    @cached_property
+    def ids(self) -> Mapping[int, str]:
+        return {number: field.name for field in self._fields if (number := _id_of(field))}
+
+    @property
+    def _fields(self) -> list[pa.Field]:
+        return [field for field in self._file.schema_arrow if field.name not in _HIDDEN]
+
     @property
     def summary(self) -> Footer:
         _ = self._note
@@ -120,7 +130,7 @@ class KeyedParquet(ParquetData):
     @property
     def ranges(self) -> Mapping[str, ColumnRange]:
         """Without the bounds of texts: those of a CHAR have blanks, and nobody says which are."""
-        return column_ranges(self._file.metadata, self.names[:MOST_COLUMNS])
+        return _by_id(self._file.metadata, self._fields)
 
     @property
     def key_ranges(self) -> KeyRanges | None:
@@ -198,7 +208,11 @@ class KeyedParquet(ParquetData):
             batch = None
             if names:
                 columns = [_in_unit(arrays[name], timestamps) for name in names]
-                batch = pa.RecordBatch.from_arrays(columns, names=names)
+                fields = [
+                    field.with_type(column.type)
+                    for field, column in zip(self._fields, columns, strict=True)
+                ]
+                batch = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
             yield Keyed(keys, self._numbers(arrays[KeyPart.CHANGED_BY]), batch)
 
     def bounds(self, part: KeyPart) -> tuple[int, int]:
@@ -263,6 +277,24 @@ def _in_unit(array: pa.Array, timestamps: str) -> pa.Array:
         raise WideTimestamps from error
 
 
+def _id_of(field: pa.Field) -> int:
+    """The id of a column; 0 if it has none."""
+    return int((field.metadata or {}).get(_FIELD_ID, 0))
+
+
+def column_places(schema: pa.Schema) -> Mapping[int, int]:
+    """The place of each column by its id, if columns have ids."""
+    return {number: n for n, field in enumerate(schema) if (number := _id_of(field))}
+
+
+def _by_id(
+    metadata: parquet.FileMetaData, fields: Sequence[pa.Field], texts: Container[str] = ()
+) -> Mapping[str, ColumnRange]:
+    """The ranges of these columns, as a record has them."""
+    keys = {field.name: of_id(_id_of(field)) for field in fields[:MOST_COLUMNS]}
+    return {keys[name]: each for name, each in column_ranges(metadata, keys, texts).items()}
+
+
 def _key_ranges(metadata: parquet.FileMetaData, run: KeyRun | None) -> KeyRanges | None:
     """The bounds of the keys of all rows, of a run, or else as they are stored."""
     if run is not None:
@@ -297,8 +329,9 @@ class KeyedParquetWriter(ParquetWriter):
         columns: Sequence[Column],
         deletes: bool = False,
         always: bool = False,
+        pool: Executor | None = None,
     ) -> None:
-        super().__init__(files, path, () if deletes else columns, always)
+        super().__init__(files, path, () if deletes else columns, always, pool)
         self._deletes, self._columns = deletes, columns
         own = zip(self._schema, () if deletes else columns, strict=True)
         self._own = [_field(field.name, field.type, column.id, True) for field, column in own]
@@ -385,18 +418,21 @@ class KeyedParquetWriter(ParquetWriter):
                 ) from error
         return columns
 
-    def _options(self) -> dict[str, object]:
+    def _options(self, first: pa.Table) -> dict[str, object]:
         hidden = [name for name in self._schema.names if name in _HIDDEN and name != _UPDATED[0]]
-        options: dict[str, object] = {"compression": self.codec, "write_page_index": True}
-        if hidden:
-            options["use_dictionary"] = [path for field in self._own for path in _leaf_paths(field)]
-            options["column_encoding"] = dict.fromkeys(hidden, "DELTA_BINARY_PACKED")
-        return options
+        own = [field for field in self._own if _has_repeated(first.column(field.name))]
+        return {
+            "compression": self.codec,
+            "write_page_index": True,
+            "use_dictionary": [path for field in own for path in _leaf_paths(field)],
+            "column_encoding": dict.fromkeys(hidden, "DELTA_BINARY_PACKED"),
+        }
 
-    def _begin(self) -> parquet.ParquetWriter:
+    def _begin(self, first: pa.Table) -> parquet.ParquetWriter:
         if self._last is None:  # a file without rows
             self._schema = self._schema_of_file()
-        writer = super()._begin()
+            first = self._schema.empty_table()
+        writer = super()._begin(first)
         note = _DELETED if self._deletes else _STORED
         if (run := self._first) is not None:
             note = f"{_FROM}{run.write_id},{run.bucket},{run.first}"
@@ -409,10 +445,22 @@ class KeyedParquetWriter(ParquetWriter):
         if self._deletes or self._metadata is None or not self.rows:
             return FileEntry(name, size, footer)
         texts = {each.name for each in self._columns if each.type.kind in ("string", "varchar")}
-        names = [field.name for field in self._own[:MOST_COLUMNS]]
-        ranges = column_ranges(self._metadata, names, texts)
+        ranges = _by_id(self._metadata, self._own, texts)
         keys = _key_ranges(self._metadata, self._first)
         return FileEntry(name, size, footer, None, ranges, keys)
+
+
+_SAMPLED = 1 << 14
+"""From so many rows on, this many of them tell which columns get a dictionary."""
+
+
+def _has_repeated(column: pa.ChunkedArray) -> bool:
+    """Whether a dictionary of the values pays: of most columns without repetitions the writer would
+    make a part of one, and then store their values all the same."""
+    if len(column) < 2 * _SAMPLED or pa.types.is_nested(column.type):
+        return True
+    sample = column.take(from_numpy(np.arange(_SAMPLED) * (len(column) // _SAMPLED)))
+    return len(sample.unique()) <= _SAMPLED // 2
 
 
 def _leaf_paths(field: pa.Field, before: str = "") -> Iterator[str]:

@@ -6,7 +6,9 @@ Files of insert-only tables are written with the types that Spark and Hive write
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
-from functools import cached_property
+from concurrent.futures import Executor, Future
+from contextlib import suppress
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any
 
@@ -36,8 +38,11 @@ from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_types import arrow_schema, has_leaf, leaves
 
-ROW_GROUP_BYTES = 64 << 20
-"""Size of the Arrow arrays in memory at which a row group is written."""
+WRITTEN_BYTES = 64 << 20
+"""Size of the Arrow arrays in memory at which their rows are written."""
+GROUP_ROWS = 1 << 18
+"""Rows of a row group at most: readers skip those whose bounds don't fit, and decode several at a
+time."""
 
 
 class ParquetData(DataFile):
@@ -157,13 +162,22 @@ class ParquetData(DataFile):
 
 
 class ParquetWriter:
-    """Writes one file, see FileWriter."""
+    """Writes one file, see FileWriter.
+
+    A thread of `pool` encodes rows, while the caller brings the next ones. Without it the caller's
+    thread encodes.
+    """
 
     def __init__(
-        self, files: Files, path: str, columns: Sequence[Column], always: bool = False
+        self,
+        files: Files,
+        path: str,
+        columns: Sequence[Column],
+        always: bool = False,
+        pool: Executor | None = None,
     ) -> None:
         self.rows = 0
-        self._files, self.path, self._always = files, path, always
+        self._files, self.path, self._always, self._pool = files, path, always, pool
         self._schema = arrow_schema(columns)
         self._metadata: parquet.FileMetaData | None = None
         """The footer of the finished file."""
@@ -171,6 +185,7 @@ class ParquetWriter:
         self._writer: parquet.ParquetWriter | None = None
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
+        self._encoding: Future[None] | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append a batch."""
@@ -179,8 +194,8 @@ class ParquetWriter:
         self._waiting.append(batch)
         self._bytes += batch.nbytes
         self.rows += batch.num_rows
-        if self._bytes >= ROW_GROUP_BYTES:
-            self._write_group()
+        if self._bytes >= WRITTEN_BYTES:
+            self._write_groups()
 
     def put(self, rows: Keyed) -> None:
         """Append rows, of which this file stores the values."""
@@ -189,9 +204,10 @@ class ParquetWriter:
 
     def close(self) -> int:
         """Finish the file; returns its row count."""
-        self._write_group()
+        self._write_groups()
+        self._encoded()
         if self._always and self._writer is None:
-            self._begin()
+            self._begin(self._schema.empty_table())
         if self._writer is not None and self._stream is not None:
             self._writer.close()
             self._metadata = self._writer.writer.metadata
@@ -205,30 +221,45 @@ class ParquetWriter:
 
     def give_up(self) -> None:
         """Close the incomplete file."""
+        with suppress(Exception):  # one that nobody waits for any more
+            self._encoded()
         if self._stream is not None:
             self._stream.close()
 
-    def _write_group(self) -> None:
+    def _write_groups(self) -> None:
         if not self._waiting:
             return
-        writer = self._writer or self._begin()
-        group = pa.Table.from_batches(self._waiting, self._schema)
+        rows = pa.Table.from_batches(self._waiting, self._schema)
         self._waiting, self._bytes = [], 0
-        writer.write_table(group, row_group_size=group.num_rows)
+        writer = self._writer or self._begin(rows)
+        groups = -(-rows.num_rows // GROUP_ROWS)
+        encode = partial(writer.write_table, rows, row_group_size=-(-rows.num_rows // groups))
+        if self._pool is None:
+            encode()
+            return
+        self._encoded()
+        self._encoding = self._pool.submit(encode)
 
-    def _begin(self) -> parquet.ParquetWriter:
+    def _encoded(self) -> None:
+        """Waits for the rows that are being encoded."""
+        encoding, self._encoding = self._encoding, None
+        if encoding is not None:
+            encoding.result()
+
+    def _begin(self, first: pa.Table) -> parquet.ParquetWriter:
+        """Begins the file, of which these are the first rows."""
         self._stream = self._files.system.open_output_stream(self.path)
         self._writer = parquet.ParquetWriter(
             self._stream,
             self._schema,
             store_schema=False,
             store_decimal_as_integer=True,
-            **self._options(),
+            **self._options(first),
         )
         return self._writer
 
-    def _options(self) -> dict[str, Any]:
-        """What is written otherwise than Arrow's defaults say."""
+    def _options(self, first: pa.Table) -> dict[str, Any]:  # noqa: ARG002, of files with keys
+        """What is written otherwise than Arrow's defaults say, in a file with these first rows."""
         return {}
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from acid_platform.compaction.execution import (
     Compaction,
@@ -92,7 +93,8 @@ def require_all_visible(work: TransactionWork, record: TableRecord) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RewriteColumns(RowStatement[int]):
-    """Changes the columns of a table and its files; returns the rows that were written again.
+    """Changes the columns of a table and its files, unless these know their columns by ids; returns
+    the rows that were written again.
 
     `change` computes the columns of the declaration that the snapshot sees. Raises what `change`
     raises, SnapshotOutdated, InvalidDefinition, CompactionRefused for values that can't be copied,
@@ -134,7 +136,7 @@ def _refuse_unwritable(record: TableRecord, change: ColumnChange) -> None:
 def _written_again(
     work: TransactionWork, record: TableRecord, layout: TableLayout, change: ColumnChange
 ) -> int:
-    """Writes a base for each partition that has files."""
+    """Writes a base for each partition that has files; none if all know their columns by ids."""
     settings = CompactionSettings.of(work.view.in_force, {}, change.after.properties)
     # Named and seen by the write id, as the base of an overwrite: older snapshots have no such id.
     settings = replace(settings, layout=Layout.HIVE4)
@@ -146,6 +148,9 @@ def _written_again(
         try:
             listings = work.view.listings(layout)
             selected = select_entities(layout, listings, mergeable, txns)
+            files = chain.from_iterable(directory.files for directory in selected.values())
+            if change.names and all(file.has_ids for file in files):
+                return 0
             for partition, directory in selected.items():
                 if not directory.paths:
                     continue

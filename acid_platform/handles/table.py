@@ -220,8 +220,9 @@ class Table(Reads, Writes):
         Files store the names of their columns, and text files their order. Where these change, all
         files are written again under an EXCLUSIVE lock: rows keep their row ids, consumers of
         changes see none, and older snapshots have the columns and files of then. Every other change
-        writes no file. Raises UnknownColumn, InvalidDefinition, LockTimeout, DeclarationChanged,
-        and as a compaction: CompactionRefused, CompactionFailed, NeedsSpark, CorruptFile.
+        writes no file, nor does any of a table with full ACID in Parquet, whose columns have ids.
+        Raises UnknownColumn, InvalidDefinition, LockTimeout, DeclarationChanged, and as a
+        compaction: CompactionRefused, CompactionFailed, NeedsSpark, CorruptFile.
         """
         from acid_platform.handles.column_rewrite import RewriteColumns, rewrite
 
@@ -235,7 +236,7 @@ class Table(Reads, Writes):
     def explain_columns(self, changing: Changing) -> list[str]:
         """What `change_columns` would lock and write again. Raises what it raises at first."""
         lines = [f"lock {self._name}: {LockType.EXCLUSIVE.name}"]
-        if not self._needs_files(changing):
+        if not self._needs_files(changing) or self._has_ids(changing):
             return [*lines, "  only the declaration changes: no file is written"]
         directories = [
             directory
@@ -310,13 +311,21 @@ class Table(Reads, Writes):
         refuse_names_of_views(views, change.before, change.after.columns)
         return change.renames or (change.moves and self._by_position(change.before))
 
+    def _has_ids(self, changing: Changing) -> bool:
+        """Whether files know their columns by ids. Those of others in its directory have none."""
+        stored = FileFormat.of(self.record.properties)
+        names = changing(self.record).names
+        return stored.has_column_ids and bool(names) and not self._has_originals
+
     def _by_position(self, record: TableRecord) -> bool:
         """Whether files may match columns by position, as Hive's original files do."""
-        if FileFormat.of(record.properties).by_position:
-            return True
+        return FileFormat.of(record.properties).by_position or self._has_originals
+
+    @property
+    def _has_originals(self) -> bool:
         return any(
             not directory.name
-            for entity in self._warehouse.metastore.entities(record.name)
+            for entity in self._warehouse.metastore.entities(self._name)
             for directory in entity.directories
         )
 

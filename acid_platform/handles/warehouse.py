@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 
     SparkOrStart = SparkSession | Callable[[], SparkSession] | None
 
+_LONGEST_MESSAGE = 2000
+
 
 class Warehouse(ClosedAfter):
     """A directory of Hive ACID tables and its metastore. Use `open`; close it, or use `with`.
@@ -93,6 +95,8 @@ class Warehouse(ClosedAfter):
         self.notice: Callable[[str], object] = _log.info
         """Is told when Spark has started, what for, and how long it took."""
         self.run_id = run_id
+        self.message = ""
+        """What the histories of tables say of the transactions that begin here."""
         """The Dagster run that opened it, or an empty text."""
         self._guard = threading.RLock()
         self.leases = Leases(self)
@@ -284,6 +288,7 @@ class Warehouse(ClosedAfter):
         locks: Sequence[LockRequest] = (),
         isolation: Isolation = "snapshot",
         reads: Sequence[str] = (),
+        message: str = "",
     ) -> Transaction:
         """`with wh.transaction() as txn:` commits at the end of the block, or aborts.
 
@@ -294,14 +299,16 @@ class Warehouse(ClosedAfter):
         `restart_if_stale`: a lock that had to wait raises SnapshotOutdated if the snapshot misses a
         commit (T40). A single statement then begins again with the `locks` of this transaction, so
         that its snapshot is taken after they were granted. `reads`: full names of tables, of which
-        the first answer tells what the snapshot sees. Raises LockTimeout, NoSuchTable.
+        the first answer tells what the snapshot sees. `message`: what the histories of its tables
+        say of it; default: `message` of the warehouse. Raises LockTimeout, NoSuchTable.
         """
         if isolation not in get_args(Isolation):
             raise InvalidDefinition(
                 f"isolation is {isolation!r}; choose one of {', '.join(get_args(Isolation))}"
             )
         describe = bool(locks or reads)
-        begun = self.metastore.begin(locks, info=self.info(), describe=describe, reads=reads)
+        info = self.info(message)
+        begun = self.metastore.begin(locks, info=info, describe=describe, reads=reads)
         return Transaction(self, begun, restart_if_stale, locks, isolation)
 
     def snapshot(self) -> Snapshot:
@@ -444,9 +451,17 @@ class Warehouse(ClosedAfter):
         self.release()
         self.metastore.close()
 
-    def info(self) -> ClientInfo:
-        """Who we are, as SHOW TRANSACTIONS says it."""
-        return ClientInfo(getpass.getuser(), socket.gethostname(), PLATFORM, self.run_id)
+    def info(self, message: str = "") -> ClientInfo:
+        """Who we are, and what we do it for, as SHOW TRANSACTIONS says it.
+
+        Raises InvalidDefinition for a message of more than 2,000 characters.
+        """
+        told = message or self.message
+        if len(told) > _LONGEST_MESSAGE:
+            raise InvalidDefinition(
+                f"a message has at most {_LONGEST_MESSAGE:,} characters, and this one {len(told):,}"
+            )
+        return ClientInfo(getpass.getuser(), socket.gethostname(), PLATFORM, self.run_id, told)
 
     def __repr__(self) -> str:
         return f"<Warehouse {self.path}>"

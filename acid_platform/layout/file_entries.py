@@ -19,6 +19,7 @@ from typing import Any
 
 from acid_platform.base.paths import leads_out
 from acid_platform.errors import CorruptFile
+from acid_platform.layout.types import Column
 
 MOST_COLUMNS = 64
 """Only this many first columns of a table have ranges, to keep the records small."""
@@ -87,6 +88,11 @@ def text_range(low: str, high: str, nulls: int) -> ColumnRange:
 NO_RANGES: Mapping[str, ColumnRange] = {}
 
 
+def of_id(number: int) -> str:
+    """The key in a record of the column with this id."""
+    return f"#{number}"
+
+
 @dataclass(frozen=True, slots=True)
 class Footer:
     """What a reader must know about a file before it reads it.
@@ -119,7 +125,8 @@ class FileEntry:
     length: int | None = None
     """The number of bytes that a streaming writer committed; None: the whole file."""
     ranges: Mapping[str, ColumnRange] = field(default_factory=lambda: NO_RANGES, compare=False)
-    """The known bounds of each column's values; keys are column names in lower case."""
+    """The known bounds of each column's values; keys are column names in lower case, or, of a file
+    whose columns have ids, `of_id`. Readers ask `ranges_of`."""
     keys: KeyRanges | None = field(default=None, compare=False)
     """None for a file without ACID columns, of delete events, or whose statistics don't tell."""
 
@@ -132,6 +139,18 @@ class FileEntry:
         """The format of a file of a table whose rows have keys: ORC, unless its record says
         otherwise."""
         return (self.footer and self.footer.format) or "orc"
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether its columns have ids: if one has another name now, it is found all the same."""
+        return bool(self.footer and self.footer.acid and self.footer.format == "parquet")
+
+    def ranges_of(self, columns: Sequence[Column]) -> Mapping[str, ColumnRange]:
+        """The known bounds of the values of these columns of its table, by their names."""
+        if not self.has_ids:
+            return self.ranges
+        keys = {column.name: of_id(column.id) for column in columns}
+        return {name: self.ranges[key] for name, key in keys.items() if key in self.ranges}
 
     def below(self, directory: str) -> FileEntry:
         """The file with its path relative to the parent of `directory`."""

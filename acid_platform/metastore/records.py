@@ -381,6 +381,8 @@ class HistoryRow:
     """The engine that wrote it, as the writer reported it."""
     reason: str = ""
     """Why that engine was chosen."""
+    message: str = ""
+    """What its author said of the transaction."""
 
 
 @dataclass(frozen=True, slots=True)

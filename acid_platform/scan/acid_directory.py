@@ -89,6 +89,11 @@ class AcidDirectory:
         return self.deltas if self.base is None else (self.base, *self.deltas)
 
     @property
+    def files(self) -> tuple[FileEntry, ...]:
+        """All data files that are read."""
+        return (*self.originals, *(file for source in self.sources for file in source.files))
+
+    @property
     def paths(self) -> tuple[str, ...]:
         """The directories and original files that are read, relative to the entity."""
         directories = (source.directory for source in self.sources)

@@ -97,12 +97,15 @@ class ResultColumns:
             tuple(column for column in needed if column.name not in predicate.columns),
         )
 
-    def find(self, stored: Sequence[str]) -> dict[str, str]:
+    def find(self, file: DataFile) -> dict[str, str]:
         """Needed column → its name in the file; columns that the file lacks are left out.
 
-        Columns match by name, ignoring case, or by position if an old writer stored no names.
-        Raises UnsupportedLayout for a name that two columns have.
+        Columns match by id, if the file has ids, or by name, ignoring case, or by position if an
+        old writer stored no names. Raises UnsupportedLayout for a name that two columns have.
         """
+        if ids := file.ids:
+            return {column.name: ids[column.id] for column in self.needed() if column.id in ids}
+        stored = file.names
         if file_entries.is_positional(stored):
             names = dict(
                 zip((column.name for column in self.read.scan.columns), stored, strict=False)
@@ -322,7 +325,7 @@ class FileRead:
     def _piece(self, file: DataFile, piece: _Piece) -> pa.RecordBatch:
         tested = self._tested_parts(file)
         result = self._result
-        inside = result.find(file.names)
+        inside = result.find(file)
         early, late = result.phases()
         if not tested and self.read.predicate is None:  # of rows that are all deleted, none
             early, late = late, early

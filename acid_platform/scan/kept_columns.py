@@ -1,4 +1,4 @@
-"""Decoded columns of local files, kept in this process's memory for the next query (P79).
+"""Decoded columns of local files, kept in this process's memory for the next statement (P79).
 
 No writer changes a committed file, so its columns need not be decoded twice. A file is known by its
 inode, size and time of change: one that was replaced by another of its name is decoded anew.

@@ -158,7 +158,7 @@ def open_entity(
     `columns`, are left out. Raises CorruptFile, also if a file is gone or does not have the size
     that its commit recorded.
     """
-    sources = resolve(files, directory)
+    sources = resolve(files, directory, columns)
     if where is not None:  # the parser of predicates takes long to import
         from acid_platform.scan.recorded_ranges import pruned
 

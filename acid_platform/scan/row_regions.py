@@ -47,10 +47,11 @@ def region_of_files(
         if file.footer is not None and not file.footer.rows:
             continue
         # As for pruning: earlier versions took columns without statistics for nothing but NULL.
-        counted = any(column.values for column in file.ranges.values())
+        ranges = file.ranges_of(columns)
+        counted = any(column.values for column in ranges.values())
         spans = {
             name: _spans(known)
-            for name, known in file.ranges.items()
+            for name, known in ranges.items()
             if counted and name in kinds and _comparable(known, kinds[name])
         }
         regions.append(Region(spans))

@@ -27,7 +27,7 @@ from acid_platform.layout.names import parse_bucket_file
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.scan.decode import FILE_PLACES, PLACE, ROW_ID_TYPE, FileRead, Predicate, Work
 from acid_platform.scan.deletes import NO_DELETES, DeletedRows, DeleteKeys
-from acid_platform.scan.kept_columns import ScanColumns
+from acid_platform.scan.kept_columns import ScanColumns, columns_to_keep
 from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile, open_source
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
@@ -335,6 +335,12 @@ class ArrowScan:
             return None
         low, high = np.searchsorted(self.places, [first, first + FILE_PLACES])
         return np.asarray(self.places[low:high] - first)
+
+
+def keeping(scan: ArrowScan) -> ArrowScan:
+    """The scan, whose columns the next one shall find decoded: but of the files of external tables,
+    which others may change."""
+    return scan if scan.scan.still_open is None else replace(scan, kept=columns_to_keep())
 
 
 def _one_after_another(pieces: Sequence[Work]) -> list[pa.RecordBatch]:

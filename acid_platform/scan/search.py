@@ -16,6 +16,7 @@ from acid_platform.errors import AcidError, UnsupportedLayout
 from acid_platform.formats.data_file import FilePath
 from acid_platform.formats.file_access import open_file, reading
 from acid_platform.layout import names
+from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.names import partition_segment
 from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate, may_match
 from acid_platform.scan.open import TableLayout
@@ -117,9 +118,9 @@ class _Search:
         return "/".join(parts[:depth]) if depth and keys == self._keys() else ""
 
     def judge(self, path: str, size: int) -> FoundFile:
-        if _highest(path) < self.table.rewritten:
-            return FoundFile(path, self.partition(path), outdated=True)
         try:
+            if _highest(path) < self.table.rewritten and not self._has_ids(path):
+                return FoundFile(path, self.partition(path), outdated=True)
             return FoundFile(path, self.partition(path), self._rows(path, size))
         except AcidError as error:
             if not self.table.files.exists(f"{self.table.path}/{path}"):
@@ -160,6 +161,13 @@ class _Search:
             ValidWriteIdList.of(self.table.name, 0),
         )
         return ArrowScan(scan, (), self.predicate).count(threads=1)
+
+    def _has_ids(self, path: str) -> bool:
+        """Whether its columns are found by ids, under whatever names it has them."""
+        if not self.table.format.has_column_ids:
+            return False
+        footer = read_footer(self.table.files, f"{self.table.path}/{path}")
+        return FileEntry(path, 0, footer).has_ids
 
     def _deletes_alone(self, path: str) -> bool:
         """Whether the file holds delete events, which have no values.

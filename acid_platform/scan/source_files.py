@@ -188,7 +188,10 @@ def _required(entry: FileEntry, footers: Mapping[str, Footer]) -> Footer:
 
 
 def entity_sources(
-    directory: AcidDirectory, footers: Mapping[str, Footer], lengths: Mapping[str, int]
+    directory: AcidDirectory,
+    footers: Mapping[str, Footer],
+    lengths: Mapping[str, int],
+    columns: Sequence[Column] = (),
 ) -> EntitySources:
     """The files of `directory` as sources; files with flush length 0 are left out.
 
@@ -205,7 +208,7 @@ def entity_sources(
         elif _undecided(source) and not _required(source.files[0], footers).acid:
             inserts += _loaded(directory, source, footers)
         else:
-            inserts += _acid(directory, source, lengths)
+            inserts += _acid(directory, source, lengths, columns)
     deletes = [
         file for source in directory.delete_deltas for file in _acid(directory, source, lengths)
     ]
@@ -256,7 +259,10 @@ def _number(entry: FileEntry) -> int | None:
 
 
 def _acid(
-    directory: AcidDirectory, source: VisibleBase | VisibleDelta, lengths: Mapping[str, int]
+    directory: AcidDirectory,
+    source: VisibleBase | VisibleDelta,
+    lengths: Mapping[str, int],
+    columns: Sequence[Column] = (),
 ) -> Iterator[SourceFile]:
     low, high = _span(source)
     # Hive's query-based compaction may have put rows of several buckets into one file.
@@ -283,7 +289,7 @@ def _acid(
             source.above,
             length,
             rows=_rows(entry),
-            ranges=entry.ranges,
+            ranges=entry.ranges_of(columns),
             keys=entry.keys,
             format=entry.keyed_format,
             exact=_is_exact(entry),
@@ -381,8 +387,11 @@ def _numbered(
         )
 
 
-def resolve(files: Files, directory: AcidDirectory) -> EntitySources:
-    """The files that a snapshot reads, as sources; opens only the footers that it needs.
+def resolve(
+    files: Files, directory: AcidDirectory, columns: Sequence[Column] = ()
+) -> EntitySources:
+    """The files that a snapshot reads, as sources; opens only the footers that it needs. `columns`:
+    those of the table, of which the sources tell the recorded bounds.
 
     Raises CorruptFile, also if a listed file is gone.
     """
@@ -394,7 +403,7 @@ def resolve(files: Files, directory: AcidDirectory) -> EntitySources:
     for path, side in side_files(directory):
         with reading(f"{directory.location}/{side.path}"):
             lengths[path] = flush_length(files.read(f"{directory.location}/{side.path}"))
-    return entity_sources(directory, footers, lengths)
+    return entity_sources(directory, footers, lengths, columns)
 
 
 def read_footer(files: Files, path: str) -> Footer:

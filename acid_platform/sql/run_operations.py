@@ -19,7 +19,7 @@ from acid_platform.metastore import operations as ops
 from acid_platform.metastore.operations.listings import Shown
 from acid_platform.sql.answers import Done
 from acid_platform.sql.column_lists import PartitionSpec, fixed_values, matching
-from acid_platform.sql.statements import ALTER, ONE, SPEC, TABLE, CommandRun, Commands
+from acid_platform.sql.statements import ALTER, ONE, SPEC, TABLE, TEXT, CommandRun, Commands
 from acid_platform.tables.record_layout import all_columns_of
 from acid_platform.transactions import Isolation
 
@@ -40,15 +40,17 @@ def use(run: CommandRun, database: str) -> None:
 
 @OPERATIONS(
     "START TRANSACTION",
-    r"(?:start transaction|begin)(?: isolation level (?P<isolation>snapshot|serializable))?",
+    r"(?:start transaction|begin)(?: isolation level (?P<isolation>snapshot|serializable))?"
+    rf"(?: comment (?P<comment>{TEXT}))?",
 )
-def start(run: CommandRun, isolation: str = "snapshot") -> Done:
+def start(run: CommandRun, isolation: str = "snapshot", comment: str = "") -> Done:
+    """The comment is what the histories of its tables say of the transaction."""
     if run.session.transaction is not None:
         raise UnsupportedStatement(
             f"transaction {run.session.transaction.id} is already open; COMMIT or ROLLBACK ends it"
         )
     level: Isolation = "serializable" if isolation.lower() == "serializable" else "snapshot"
-    run.session.transaction = run.warehouse.transaction(isolation=level)
+    run.session.transaction = run.warehouse.transaction(isolation=level, message=comment)
     return Done("START TRANSACTION", f"transaction {run.session.transaction.id} is open")
 
 

@@ -1,8 +1,9 @@
 """Declarations of tables as values, what may be declared, and what ALTER TABLE makes of them. Pure.
 
-Files name their columns, and every reader, Hive and Trino too, finds a column by the name in the
-file's footer. So a column that gets another name, or whose name becomes free for another one, needs
-files that are written again; everything else is a change of the declaration alone."""
+ORC files name their columns, and every reader, Hive and Trino too, finds a column by the name in
+the file's footer. So a column that gets another name, or whose name becomes free for another one,
+needs files that are written again; everything else is a change of the declaration alone. Parquet
+files of tables with full ACID have ids of columns, and stay."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def main() -> None:
     parser.add_argument(
         "--contenders",
         nargs="+",
-        default=["local", "delta-rs", "ducklake", "spark", "plain-orc"],
+        default=["local", "local-parquet", "delta-rs", "ducklake", "spark", "plain-orc"],
     )
     parser.add_argument("--before", type=Path, help="another checkout, as one more contender")
     parser.add_argument("--data", type=Path, default=ROOT / "build" / "bench-local")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from benchmarks.comparison.contender import Contender, Ours, OursInSpark
 from benchmarks.comparison.statements import ASSIGNED, MERGED, SCHEMA, WHERE, change, merge
@@ -24,6 +24,15 @@ class SparkTables(OursInSpark):
         if name != "base":
             return super().source(name)
         return self.warehouse.spark.read.schema(SCHEMA).parquet(str(self.data / f"{name}.parquet"))
+
+
+class LocalOnParquet(Ours):
+    """The same tables with files of Parquet."""
+
+    warehouse_settings: ClassVar[Mapping[str, str]] = {
+        **Ours.warehouse_settings,
+        "acid.format.default": "parquet",
+    }
 
 
 class DeltaRs(Contender):
@@ -134,6 +143,7 @@ class DuckLake(Contender):
 
 CONTENDERS: dict[str, type[Contender]] = {
     "local": Ours,
+    "local-parquet": LocalOnParquet,
     "spark": SparkTables,
     "plain-orc": PlainOrc,
     "delta-rs": DeltaRs,

@@ -33,7 +33,15 @@ with contextlib.suppress(SystemExit):
 """
 SERVICES = {"acid_platform.metastore.operations.compaction"}
 """Declares what only services ask the metastore."""
-NEVER = ("pandas", "great_expectations", "dagster", "prometheus_client", "psutil")
+NEVER = (
+    "pandas",
+    "great_expectations",
+    "dagster",
+    "prometheus_client",
+    "psutil",
+    "asyncio",
+    "opentelemetry.trace",
+)
 
 
 def process(program: str) -> tuple[str, set[str]]:
@@ -57,6 +65,21 @@ def test_help_prints_without_what_the_commands_need() -> None:
     printed, loaded = acid("--help")
     assert "Commands:" in printed
     assert not loaded & {*NEVER, "rich", "numpy", "pyarrow", "duckdb", "sqlglot"}
+
+
+@pytest.mark.more
+def test_a_command_that_cant_print_has_failed_and_says_why(small: Small) -> None:
+    with open("/dev/full", "w") as full:
+        for words in (["--help"], ["--warehouse", str(small.path), "show", "tables"]):
+            told = subprocess.run(
+                [sys.executable, "-m", "acid_platform", *words],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=60,
+            )
+            assert told.returncode == 1
+            assert told.stderr == "error: [Errno 28] No space left on device\n"
 
 
 @pytest.mark.more

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyorc
 import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform import CorruptFile, Table, Warehouse
+from tests.acid_files import stored_rows
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark
@@ -35,12 +35,10 @@ def people(tmp_path: Path, spark: SparkSession) -> Iterator[Table]:
 
 
 def on_disk(table: Table) -> dict[str, int]:
-    """Rows of Ann by file, by another ORC reader."""
+    """Rows of Ann by file, by another reader."""
     found = {}
     for path in Path(table.location).rglob("bucket_*"):
-        with path.open("rb") as stream:
-            rows = [event[-1] for event in pyorc.Reader(stream)]
-        count = sum(row is not None and row[1].upper() == "ANN" for row in rows)
+        count = sum(row[1].upper() == "ANN" for row in stored_rows(path))
         if count:
             found[str(path.relative_to(table.location))] = count
     return found

@@ -22,13 +22,13 @@ from acid_platform.engine.spark import few_calls, row_keys, spark_readers, write
 from acid_platform.engine.spark.live_rows import READER_VARIABLE
 from acid_platform.engine.spark.row_keys import DeleteBitmap
 from acid_platform.engine.spark.session import check_session
-from acid_platform.formats.orc import open_orc
+from acid_platform.formats.data_file import KEY, FilePath
+from acid_platform.formats.file_access import open_file
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.open import DELETE_KEYS
 from acid_platform.storage import durability
 from acid_platform.storage.files import Files
 from acid_platform.write.task_files import Received
-from tests.acid_files import read_keys
 from tests.conftest import a_warehouse, few_then_more
 
 pytestmark = pytest.mark.spark
@@ -125,7 +125,8 @@ def test_P15_row_ids_are_unique_and_ascend_in_every_file(table: Table) -> None:
         for name in names:
             if name.startswith("bucket_"):
                 path = f"{where}/{name}"
-                keys = np.stack(read_keys(open_orc(files, path), path))
+                file = open_file(files, FilePath(path, None))
+                keys = np.concatenate([np.stack(parts) for parts in file.key_parts(*KEY)], axis=1)
                 order = np.lexsort(keys[::-1])
                 assert (np.diff(order) > 0).all() and len(np.unique(keys, axis=1).T) == len(keys.T)
                 checked += 1

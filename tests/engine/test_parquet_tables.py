@@ -136,6 +136,61 @@ def test_a_table_gets_the_other_format_in_one_commit(warehouse: Warehouse) -> No
         table.store_as("json")
 
 
+def test_columns_have_other_names_and_no_file_is_written(warehouse: Warehouse) -> None:
+    """Files know columns by ids: an old name that is used again shows no old value, and neither do
+    the recorded bounds."""
+    warehouse.metastore.set("acid.history.retention", "1h")
+    columns, stored = "id int, a int, b string", {"acid.format": "parquet"}
+    table = warehouse.create_table("db.t", columns, properties=stored)
+    warehouse.sql("INSERT INTO db.t VALUES (1, 10, 'x'), (2, 20, 'y')")
+    files = sorted(Path(table.location).rglob("bucket_*"))
+    told = warehouse.sql("EXPLAIN ALTER TABLE db.t RENAME COLUMN a TO c").collect()
+    assert "only the declaration changes" in str(told)
+    for statement in (
+        "ALTER TABLE db.t RENAME COLUMN a TO c",
+        "ALTER TABLE db.t RENAME COLUMN id TO a",
+        "ALTER TABLE db.t DROP COLUMN b",
+        "ALTER TABLE db.t ADD COLUMN b int",
+        "ALTER TABLE db.t ADD COLUMN id int",
+    ):
+        warehouse.sql(statement)
+    assert sorted(Path(table.location).rglob("bucket_*")) == files
+
+    def found(query: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in warehouse.sql(query).collect()]
+
+    def seen() -> list[dict[str, Any]]:
+        return sorted(table.to_arrow().to_pylist(), key=lambda row: row["a"])
+
+    old = [{"a": 1, "c": 10, "b": None, "id": None}, {"a": 2, "c": 20, "b": None, "id": None}]
+    assert seen() == old
+    assert found("SELECT max(a), max(c), count(b), max(id) FROM db.t") == [(2, 20, 0, None)]
+    assert found("SELECT c FROM db.t WHERE a = 2") == [(20,)]
+    assert found("SELECT c FROM db.t WHERE a > 5") == found("SELECT a FROM db.t WHERE id = 1") == []
+    warehouse.sql("INSERT INTO db.t VALUES (3, 30, 7, 0)")
+    new = [*old, {"a": 3, "c": 30, "b": 7, "id": 0}]
+    assert seen() == new and found("SELECT min(b), max(id) FROM db.t") == [(7, 0)]
+    warehouse.sql("UPDATE db.t SET id = c WHERE a = 1")
+    new[0] = new[0] | {"id": 10}
+    assert seen() == new
+    for kind in ("minor", "major"):
+        table.compact(kind)
+        assert seen() == new
+    assert found("SELECT max(a), max(c), max(b), max(id) FROM db.t") == [(3, 30, 7, 10)]
+    then = table.to_arrow(as_of=1).to_pylist()
+    assert then == [{"id": 1, "a": 10, "b": "x"}, {"id": 2, "a": 20, "b": "y"}]
+    assert not examine(warehouse.metastore, [table.name]).findings
+
+
+def test_an_erasure_finds_rows_in_files_with_other_names(warehouse: Warehouse) -> None:
+    table = warehouse.create_table("db.t", "id int, v int", properties={"acid.format": "parquet"})
+    table.insert([{"id": number, "v": number} for number in range(4)])
+    table.rename_column("v", "w")
+    table.insert([{"id": 9, "w": 9}])
+    assert table.erase("w IN (1, 9)").deleted == 2
+    assert sorted(row["w"] for row in table.to_arrow().to_pylist()) == [0, 2, 3]
+
+
 def test_texts_that_are_no_utf_8_are_refused(warehouse: Warehouse) -> None:
     table = warehouse.create_table("db.t", "name string", properties={"acid.format": "parquet"})
     wrong = pa.table({"name": pa.array([b"\xff"]).view(pa.string())})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -24,6 +25,7 @@ from acid_platform.formats.data_file import (
     StoredKeys,
 )
 from acid_platform.formats.file_access import new_file, open_file, recorded_file
+from acid_platform.formats.parquet import GROUP_ROWS
 from acid_platform.layout.file_entries import FileEntry, KeyRanges, RangeKind
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column, HiveType, parse_columns
@@ -141,8 +143,9 @@ def test_a_file_of_delete_events_has_nothing_but_keys(tmp_path: Path) -> None:
 
 def test_the_record_of_a_file_bounds_its_values(tmp_path: Path) -> None:
     file, entry = written(tmp_path, Keyed(KeyRun(7, PROPERTY, 0), 7, rows(5)))
-    found = {name: (each.kind, each.low, each.high) for name, each in entry.ranges.items()}
-    assert found["id"] == (RangeKind.INTEGER, 0, 3) and entry.ranges["id"].nulls == 1
+    ranges = entry.ranges_of(OWN)
+    found = {name: (each.kind, each.low, each.high) for name, each in ranges.items()}
+    assert found["id"] == (RangeKind.INTEGER, 0, 3) and ranges["id"].nulls == 1
     assert found["name"] == (RangeKind.TEXT, "n0", "n4")
     assert found["code"] == (RangeKind.OTHER, None, None), "a CHAR has blanks"
     assert found["price"] == (RangeKind.DECIMAL, Decimal("0.00"), Decimal("1.00"))
@@ -152,7 +155,36 @@ def test_the_record_of_a_file_bounds_its_values(tmp_path: Path) -> None:
     files, path = Files.of(file.path)
     again = recorded_file(files, path, "bucket_00000", exact=True)
     assert again == entry and again.keys == entry.keys
-    assert {**again.ranges, "name": None} == {**entry.ranges, "name": None}
+    assert {**again.ranges_of(OWN), "name": None} == {**ranges, "name": None}
+    renamed = (Column("id", HiveType("string"), 14), Column("key", HiveType("int"), 7))
+    assert entry.ranges_of(renamed) == {"id": ranges["name"], "key": ranges["id"]}
+
+
+def test_row_groups_are_small_and_values_that_repeat_get_a_dictionary(tmp_path: Path) -> None:
+    columns = parse_columns("id bigint, kind string, text string")
+    count = GROUP_ROWS + 5
+    numbers = np.arange(count)
+    texts = numbers.astype("U")
+    batch = pa.record_batch(
+        [pa.array(numbers), pa.array(texts.tolist()).take(numbers % 7), pa.array(texts.tolist())],
+        arrow_schema(columns),
+    )
+    written = []
+    for name, pool in (("alone", None), ("threads", ThreadPoolExecutor(1))):
+        files, path = Files.of(str(tmp_path / name))
+        writer = new_file(files, path, columns, KEYED, "zlib", pool=pool)
+        for first in (0, 1000):
+            part = batch.slice(first, None if first else 1000)
+            writer.put(Keyed(KeyRun(7, PROPERTY, first), 7, part))
+        assert writer.close() == count
+        written.append(Path(path).read_bytes())
+    assert written[0] == written[1]
+    file = parquet.ParquetFile(tmp_path / "alone")
+    groups = [file.metadata.row_group(group) for group in range(file.num_row_groups)]
+    assert [group.num_rows for group in groups] == [count // 2 + 1, count // 2]
+    has_dictionary = [groups[0].column(number).has_dictionary_page for number in range(3)]
+    assert has_dictionary == [False, True, False]
+    assert file.read().equals(pa.Table.from_batches([batch]))
 
 
 def test_a_file_without_rows_has_its_columns(tmp_path: Path) -> None:

@@ -9,7 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from acid_platform import AcidError, AlreadyScheduled, Table, TableExists, Warehouse
+from acid_platform import (
+    AcidError,
+    AlreadyScheduled,
+    InvalidDefinition,
+    Table,
+    TableExists,
+    Warehouse,
+)
 from tests.conftest import a_warehouse
 
 warehouse = a_warehouse("local")
@@ -98,6 +105,21 @@ def test_the_history_calls_an_upsert_of_new_keys_an_insert(table: Table) -> None
     assert entries[1:] == [("insert", "delta_"), ("update", "delete"), ("update", "delta_")]
     with pytest.raises(AttributeError, match="it has"):
         _ = table.history()[0].nope
+
+
+def test_a_commit_says_why(warehouse: Warehouse, table: Table) -> None:
+    with warehouse.transaction(message="a correction") as txn:
+        txn.table(table.name).insert([{"id": 7}])
+    warehouse.sql("BEGIN COMMENT 'it\\'s said'")
+    warehouse.sql(f"DELETE FROM {table.name} WHERE id = 7")
+    warehouse.sql("COMMIT")
+    warehouse.message = "every night"
+    table.insert([{"id": 8}])
+    warehouse.message = ""
+    told = [entry.message for entry in table.history()]
+    assert told[1:] == ["a correction", "it's said", "every night"]
+    with pytest.raises(InvalidDefinition, match="at most 2,000 characters, and this one 2,001"):
+        warehouse.transaction(message="x" * 2001)
 
 
 @pytest.mark.more

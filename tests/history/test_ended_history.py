@@ -7,13 +7,13 @@ from contextlib import ExitStack, closing
 from itertools import count
 from pathlib import Path
 
-import pyorc
 import pytest
 
 from acid_platform import NotEnoughHistory, NotErased, Table, Warehouse
 from acid_platform.base.location import Location
 from acid_platform.spark_source import reads
 from acid_platform.spark_source.options import Options, opened
+from tests.acid_files import stored_rows
 from tests.conftest import a_warehouse, few_then_more
 from tests.spark_source.places import forget
 
@@ -45,12 +45,10 @@ def rows(table: Table, **past: object) -> list[tuple[object, ...]]:
 
 
 def files_with_ann(table: Table) -> list[str]:
-    """By another ORC reader, wherever they are."""
+    """By another reader, wherever they are."""
     paths = []
     for path in sorted(Path(table.location).rglob("bucket_*")):
-        with path.open("rb") as stream:
-            events = [event[-1] for event in pyorc.Reader(stream)]
-        if any(row is not None and "ann" in row for row in events):
+        if any("ann" in row for row in stored_rows(path)):
             paths.append(str(path.relative_to(table.location)))
     return paths
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import dagster as dg
 import pandas as pd
-import pyorc
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
@@ -27,6 +26,7 @@ from acid_platform.orchestration.sensors import erasure_sensor
 from acid_platform.orchestration.service_jobs import kept
 from acid_platform.services.worker import CompactionRun
 from acid_platform.transactions import TxnType
+from tests.acid_files import stored_rows
 from tests.compaction.test_kills import made
 from tests.compaction.test_kills import rows as stored
 from tests.orchestration.conftest import Place, quiet
@@ -395,8 +395,7 @@ def test_a_recorded_request_is_worked_off_and_answered(place: Place, spark: Spar
     assert not tick().run_requests
     assert table.to_arrow().to_pylist() == [{"id": 2, "v": "Bob"}]
     for path in Path(table.location).rglob("bucket_*"):
-        with path.open("rb") as stream:
-            assert all(event[-1][0] == 2 for event in pyorc.Reader(stream))
+        assert all(row[0] == 2 for row in stored_rows(path))
     shown = CliRunner().invoke(main, ["show", "erasures", "--json", *wh])
     [row] = json.loads(shown.output)
     assert (row["state"], row["condition"]) == ("erased", "id = 1")

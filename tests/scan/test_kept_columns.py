@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from acid_platform import CorruptFile, InvalidDefinition, Warehouse
+from acid_platform.formats.data_file import DataFile
+from acid_platform.formats.keyed_parquet import KeyedParquet
 from acid_platform.formats.orc import OrcFile
 from acid_platform.scan import kept_columns
 from acid_platform.scan.kept_columns import KEPT, KeptColumns, ScanColumns, memory_to_keep
@@ -26,13 +28,18 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The columns that are decoded from now on; none is kept yet."""
     KEPT.close()
     names: list[str] = []
-    decode = OrcFile.decode
 
-    def noted(file: OrcFile, piece: int, columns: list[str], *given: bool) -> object:
-        names.extend(map(str, columns))
-        return decode(file, piece, columns, *given)
+    def note(kind: type[DataFile]) -> None:
+        decode = kind.decode
 
-    monkeypatch.setattr(OrcFile, "decode", noted)
+        def noted(file: DataFile, piece: int, columns: list[str], *given: bool) -> object:
+            names.extend(map(str, columns))
+            return decode(file, piece, columns, *given)
+
+        monkeypatch.setattr(kind, "decode", noted)
+
+    note(OrcFile)
+    note(KeyedParquet)
     return names
 
 
@@ -53,6 +60,7 @@ def test_P79_a_query_decodes_what_none_has_decoded_before(
     assert sorted(decoded) == ["a", "b", "c"]
     table = warehouse.table("db.t")
     table.update({"c": "9"}, "a = 1")
+    assert sorted(decoded) == ["a", "b", "c"], "an UPDATE finds its rows among what is kept"
     assert rows(warehouse, "SELECT a, c FROM db.t ORDER BY a") == [(1, 9.0), (2, 1.5)]
     table.compact("major")
     assert rows(warehouse, "SELECT a, b, c FROM db.t ORDER BY a") == [(1, "x", 9.0), (2, "y", 1.5)]

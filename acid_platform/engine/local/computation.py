@@ -62,8 +62,8 @@ from acid_platform.errors import (
 from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, LOCAL_ZONE, Column, HiveType, of_value
 from acid_platform.predicates.arrow_predicates import predicate_or_none
-from acid_platform.scan.kept_columns import columns_to_keep, usable_memory
-from acid_platform.scan.scans import ArrowScan, Scan
+from acid_platform.scan.kept_columns import usable_memory
+from acid_platform.scan.scans import ArrowScan, Scan, keeping
 from acid_platform.values.arrow_types import arrow_type, from_numpy
 from acid_platform.values.row_streams import ArrowLender, table_of_parts
 
@@ -88,13 +88,12 @@ class QuerySource(ArrowLender, ArrowScanSource):
     ) -> None:
         super().__init__(read)
         self.columns = columns_of(read)
-        committed = read.scan.still_open is not None  # others may change those of external tables
-        kept = columns_to_keep() if keep and committed else None
-        self.scan: ArrowScan | ChangeScan = (
-            read.scan.wanting([column.name for column in self.columns])
-            if isinstance(read, ChangeRead)
-            else replace(arrow_scan_of(read), places=places, kept=kept)
-        )
+        self.scan: ArrowScan | ChangeScan
+        if isinstance(read, ChangeRead):
+            self.scan = read.scan.wanting([column.name for column in self.columns])
+        else:
+            scan = replace(arrow_scan_of(read), places=places)
+            self.scan = keeping(scan) if keep else scan
         self._most = most
         self._still_open = read.scan.still_open
         self.failure: BaseException | None = None

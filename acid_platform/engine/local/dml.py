@@ -33,7 +33,7 @@ from acid_platform.errors import NeedsSpark, PublicationFailed, UnsupportedLayou
 from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, Constraint, ConstraintKind, RowChecks
 from acid_platform.scan.decode import PLACE
-from acid_platform.scan.scans import ENTITY, ArrowScan, Scan
+from acid_platform.scan.scans import ENTITY, ArrowScan, Scan, keeping
 from acid_platform.values.arrow_types import from_numpy, values_of
 from acid_platform.values.fitting import LONGEST_SHOWN, constraint_violated
 from acid_platform.values.local_rows import gathered, local_parts
@@ -152,7 +152,7 @@ def scanned(scan: ArrowScan) -> Iterator[pa.RecordBatch]:
     Raises CorruptFile, TxnAborted, NeedsSpark.
     """
     try:
-        for batch in scan.batches():
+        for batch in keeping(scan).batches():
             engine.check()
             yield batch
     except UnsupportedLayout as error:

@@ -154,7 +154,7 @@ def columns_read(
 
 def stream(scan: Scan, names: Sequence[str], row_id: bool = False) -> QuerySource:
     """These columns of all rows and the PLACE of each, as DuckDB reads them."""
-    return QuerySource(TableRead(scan, tuple(names), row_id=row_id, place=True))
+    return QuerySource(TableRead(scan, tuple(names), row_id=row_id, place=True), keep=True)
 
 
 def places_where(scan: Scan, where: str) -> np.ndarray:

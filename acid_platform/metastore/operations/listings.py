@@ -35,7 +35,8 @@ COMPACTIONS = names(
 """The 4.x columns (C61)."""
 
 HISTORY = names(
-    "write_id partition operation directory rows bytes files txn user run_id time engine reason"
+    "write_id partition operation directory rows bytes files txn user run_id time engine reason "
+    "message"
 )
 """The history of one table: a row for each committed directory."""
 

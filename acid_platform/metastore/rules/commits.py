@@ -201,6 +201,7 @@ def _history_row(
         time=turn.now,
         engine=report.engine or ("" if txn.info.agent == PLATFORM else txn.info.agent),
         reason=report.reason,
+        message=txn.info.description if txn.info.agent == PLATFORM else "",
     )
 
 

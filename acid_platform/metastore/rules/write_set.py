@@ -351,11 +351,9 @@ def _changes(
 
 
 def _columns(record: TableRecord) -> tuple[list[Column], list[Column]]:
-    own, keys = (
-        [Column(name, parse_type(kind)) for name, kind in columns]
-        for columns in (record.columns, record.partition_columns)
-    )
-    return own, keys
+    ids = zip(record.columns, record.ids_of_columns, strict=True)
+    own = [Column(name, parse_type(kind), number) for (name, kind), number in ids]
+    return own, [Column(name, parse_type(kind)) for name, kind in record.partition_columns]
 
 
 def _files(state: State, past: Past, entity: Entity, one: EntityDirectory) -> RecordedFiles:

@@ -473,10 +473,13 @@ VIEWS = (
 MIGRATIONS: tuple[Sequence[str], ...] = (
     ("""ALTER TABLE cursors ADD COLUMN "table" VARCHAR DEFAULT ''""",),
     ("CREATE TABLE looked (txn_id BIGINT, commit_id BIGINT, sought VARCHAR, inserted VARCHAR)",),
-    tuple(
-        f"ALTER TABLE {name} ADD COLUMN {column}"
-        for name in ("tables", "dropped_tables", "earlier_tables")
-        for column in ("column_ids VARCHAR DEFAULT '[]'", "last_column_id BIGINT DEFAULT 0")
+    (
+        *(
+            f"ALTER TABLE {name} ADD COLUMN {column}"
+            for name in ("tables", "dropped_tables", "earlier_tables")
+            for column in ("column_ids VARCHAR DEFAULT '[]'", "last_column_id BIGINT DEFAULT 0")
+        ),
+        "ALTER TABLE writes ADD COLUMN message VARCHAR DEFAULT ''",
     ),
 )
 """The statements that lead a snapshot from version 1 to 2, from 2 to 3 and so on. Who changes the
