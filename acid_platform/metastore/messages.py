@@ -130,7 +130,7 @@ def _pair_of(cls: type[Any]) -> tuple[Convert, Convert]:
 @per_class
 def _members(cls: type[Any]) -> tuple[Member, ...]:
     if issubclass(cls, MetastoreOperation):
-        _make(cls)
+        make(cls)
     hints = get_type_hints(cls)
     return tuple(
         Member(
@@ -277,7 +277,7 @@ def converters(hint: Any) -> tuple[Convert, Convert]:
             return _value_of, hint
         if hint in _TEXT_FORMS:
             return str, hint.parse
-        if is_dataclass(hint):
+        if is_dataclass(hint) or issubclass(hint, MetastoreOperation):
             return _pair_of(hint)[0], lambda data: decode(hint, data)
         if issubclass(hint, tuple) and hasattr(hint, "_fields"):
             hints = get_type_hints(hint)
@@ -394,7 +394,7 @@ class MetastoreOperation(Generic[A_co]):
             OPERATIONS[op] = cls
 
     def __new__(cls, *_args: Any, **_named: Any) -> Self:
-        _make(cls)
+        make(cls)
         return super().__new__(cls)
 
     @property
@@ -412,7 +412,7 @@ class Unrecorded(MetastoreOperation[A_co]):
 _MAKING = Lock()
 
 
-def _make(operation: type[MetastoreOperation[Any]]) -> None:
+def make(operation: type[MetastoreOperation[Any]]) -> None:
     """Makes a class of operations a dataclass, unless it is one."""
     if "__dataclass_params__" not in vars(operation):
         with _MAKING:

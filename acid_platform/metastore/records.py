@@ -381,7 +381,7 @@ class HistoryRow:
     """The engine that wrote it, as the writer reported it."""
     reason: str = ""
     """Why that engine was chosen."""
-    message: str = ""
+    message: str = field(default="", metadata=BRIEF)
     """What its author said of the transaction."""
 
 

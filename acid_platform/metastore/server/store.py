@@ -228,7 +228,10 @@ class Store:
         rows = [
             row for row in saved if (row.write_id, row.partition, row.directory) not in keys
         ] + recent
-        return [{**encode(row), "operation": row.operation.name.lower()} for row in rows]
+        return [
+            {**encode(row), "message": row.message, "operation": row.operation.name.lower()}
+            for row in rows
+        ]
 
     def query(self, state: State, sql: str) -> tuple[list[str], list[list[object]]]:
         """See `StateTables.query`; `state` is the one at the end of the log."""

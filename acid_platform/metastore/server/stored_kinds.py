@@ -364,7 +364,7 @@ COUNTERS = (
 """Numbers that belong to the whole state; the `next_` numbers are never used twice."""
 
 _LEFT_OUT = {kind.name: left_out(kind.record) for kind in KINDS}
-_LEFT_OUT_OF_ENDED = left_out(Ended)
+_LEFT_OUT_OF_ENDED = {name: left_out(record) for name, record in ENDED.items()}
 
 
 def counters(state: State) -> dict[str, int]:
@@ -387,9 +387,12 @@ def live_rows(state: State, names: Container[str] = LIVE) -> Rows:
 def ended_rows(state: State) -> Rows:
     """What has ended since the last snapshot, for the KEPT tables."""
     return {
-        "txns": [{**_LEFT_OUT_OF_ENDED, **encode(ended)} for ended in state.ended.values()],
-        "outcomes": [encode(outcome) for outcome in state.outcomes.values()],
-        "writes": [encode(row) for row in state.written],
+        name: [{**_LEFT_OUT_OF_ENDED[name], **encode(record)} for record in records]
+        for name, records in (
+            ("txns", state.ended.values()),
+            ("outcomes", state.outcomes.values()),
+            ("writes", state.written),
+        )
     }
 
 
