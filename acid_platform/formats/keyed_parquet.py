@@ -63,6 +63,9 @@ _UPDATED = ("__updated", pa.bool_(), 2_000_000_005)
 """Whether a delete event belongs to an update."""
 _HIDDEN = frozenset({_UPDATED[0], *(name for name, _, _ in _COLUMNS.values())})
 _FIELD_ID = b"PARQUET:field_id"
+PAGE_ROWS = 1 << 16
+"""Rows of a page at most: its header is looked at before it is decoded, and each has a decoder of
+its own, so that many small ones cost more than readers win that skip some of them."""
 
 
 def _field(name: str, kind: pa.DataType, number: int, nullable: bool = False) -> pa.Field:
@@ -424,6 +427,7 @@ class KeyedParquetWriter(ParquetWriter):
         return {
             "compression": self.codec,
             "write_page_index": True,
+            "max_rows_per_page": PAGE_ROWS,
             "use_dictionary": [path for field in own for path in _leaf_paths(field)],
             "column_encoding": dict.fromkeys(hidden, "DELTA_BINARY_PACKED"),
         }

@@ -119,10 +119,7 @@ class ParquetData(DataFile):
                 f" {self.piece_rows[piece]}; restore it or drop its transaction"
             )
         arrays = {name: table.column(name) for name in columns}
-        return {
-            name: pa.concat_arrays(each.chunks) if each.num_chunks else pa.nulls(0, each.type)
-            for name, each in arrays.items()
-        }
+        return {name: _joined(each) for name, each in arrays.items()}
 
     def _part(self, group: int, number: int, names: list[str]) -> pa.Table:
         """A part of a row group. The one after it goes on from there, others begin anew."""
@@ -159,6 +156,13 @@ class ParquetData(DataFile):
     def has_fine_times(self) -> bool:
         with self._files.open(self.path) as stream:
             return has_fine_times(stream, self.path)
+
+
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    """The values as one array; of one chunk they are not copied."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
 class ParquetWriter:
