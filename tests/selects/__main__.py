@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from acid_platform import AcidError, Warehouse
+from acid_platform import AcidError, SparkLost, Warehouse
 from tests.engine.local.answers import Answer, answer, disagreement, of_needless_rows
 from tests.engine.local.generated import Query
 from tests.selects import grammar
@@ -31,7 +31,8 @@ from tests.selects.grammar import Generator
 HOME = Path("build/selects")
 _SHOWN = 2000
 _JAVA = (
-    *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmn1g"),
+    *("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"),
+    *("-XX:+UseSerialGC", "-Xmn1g"),
     *(f"-Dspark.{kept}=5" for kept in ("sql.ui.retainedExecutions", "ui.retainedJobs")),
     *(f"-Dspark.ui.{kept}=5" for kept in ("retainedStages", "retainedTasks")),
 )
@@ -56,6 +57,8 @@ def of_change(warehouse: Warehouse, text: str) -> Answer:
             rows: pa.Table = transaction.sql("SELECT * FROM both.t ORDER BY id").to_arrow()
             transaction.abort()
         return Answer(rows, tuple(rows.column_names))
+    except SparkLost:
+        raise
     except AcidError as error:
         return Answer(error=type(error).__name__, why=str(error))
 
@@ -76,6 +79,8 @@ def ask(warehouse: Warehouse, asked: list[Query], path: Path, until: float, at_o
         of = of_change if query.text.startswith(("ALTER", "UPDATE", "MERGE")) else answer
         try:
             return of(warehouse, query.text)
+        except SparkLost:
+            raise
         except Exception as error:  # which no user may see
             return Answer(error="raw", why=f"{type(error).__name__}: {error}")
 
@@ -192,14 +197,14 @@ def main() -> int:
 
         until = time.monotonic() + 60 * given.minutes
         os.environ["ACID_SPARK_JAVA_OPTIONS"] = " ".join(_JAVA)
-        session = start_session(master="local[4]", memory="4g")
+        session = start_session(master="local[2]", memory="4g")
         session.sparkContext.setLogLevel("OFF")
         read_once(session)
         with Warehouse.open(place, session, engine="spark") as warehouse:
             asked = [query for query, local in kept(here) if local.error != "NeedsSpark"]
             checks = [query for query in asked if query.text.startswith("ALTER")]
             others = [query for query in asked if not query.text.startswith("ALTER")]
-            left = ask(warehouse, checks, there, until, 1) + ask(warehouse, others, there, until, 6)
+            left = ask(warehouse, checks, there, until, 1) + ask(warehouse, others, there, until, 4)
             print(f"{left} of {len(asked)} are left")
         session.stop()
     if given.only in (None, "compare"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from acid_platform import AcidError, InvalidDefinition, Warehouse
+from acid_platform import AcidError, InvalidDefinition, SparkLost, Warehouse
 from acid_platform.engine.interface import Result
 from acid_platform.layout.types import Column
 from tests.engine.local.generated import Query
@@ -32,6 +32,8 @@ def answer(warehouse: Warehouse, text: str) -> Answer:
         result = warehouse.sql(text)
         assert isinstance(result, Result)
         return Answer(result.to_arrow(), tuple(result.columns), _declared(result))
+    except SparkLost:
+        raise
     except AcidError as error:
         return Answer(error=type(error).__name__, why=str(error))
 

@@ -209,6 +209,14 @@ def test_P33_greatest_and_least_keep_the_first_of_equal_values(
     assert repr(value_of(translate_value(f"{call}({given})", NameScope(())).sql)) == zeros[0]
 
 
+@pytest.mark.parametrize(
+    ("expression", "kind"),
+    [("1.5 + 7L", "decimal(3,1)"), ("1.5 * -7S", "decimal(4,1)"), ("1.5 + 7Y", "decimal(5,1)")],
+)
+def test_P33_a_literal_beside_a_decimal_has_its_own_digits(expression: str, kind: str) -> None:
+    assert str(translate_value(expression, NameScope(())).type) == kind
+
+
 @pytest.mark.parametrize(("query", "value"), AGGREGATES)
 def test_P33_an_aggregate_has_the_documented_value(query: str, value: object) -> None:
     block = QueryTranslator({}).query(sqlglot.parse_one(query, dialect=SparkSql), {})

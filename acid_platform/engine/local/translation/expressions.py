@@ -44,7 +44,7 @@ from acid_platform.errors import NeedsSpark, UnknownColumn
 from acid_platform.layout.types import FLOATING, INTEGRAL, HiveType
 from acid_platform.predicates import analysis
 from acid_platform.predicates.analysis import parsed
-from acid_platform.predicates.grammar import COMPARISONS
+from acid_platform.predicates.grammar import COMPARISONS, SUFFIXED
 from acid_platform.predicates.known_columns import is_word
 
 
@@ -273,12 +273,25 @@ class Translator:
             return dates.moved(self.value(node.left), by, isinstance(node, exp.Sub))
         if isinstance(node, exp.Add) and (by := dates.interval_of(node.left)):
             return dates.moved(self.value(node.right), by)
-        left, right = self.value(node.left), self.value(node.right)
+        left, right = self._number(node.left), self._number(node.right)
         if isinstance(node, exp.Add) and left.type == DATE and right.type.kind in INTEGRAL:
             if self.parameters:
                 raise NeedsSpark("a date + a number in a lambda")
             return called("date_add", left, right)
         return arithmetic.binary(type(node), left, right)
+
+    def _number(self, node: exp.Expr) -> Typed:
+        """An operand; beside a decimal, `7L` and `7S` have their own digits as `7` has."""
+        value, written = self.value(node), node.unnest()
+        sign = -1 if isinstance(written, exp.Neg) else 1
+        number = written.this if isinstance(written, exp.Neg) else written
+        if (
+            isinstance(number, exp.Cast)
+            and SUFFIXED in number.to.meta
+            and value.type.kind in ("smallint", "bigint")
+        ):
+            return replace(value, literal=sign * int(number.this.name))
+        return value
 
     def _neg(self, node: exp.Neg) -> Typed:
         inner = node.this
