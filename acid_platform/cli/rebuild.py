@@ -148,12 +148,14 @@ def _kind(location: str, surveyed: Survey) -> tuple[dict[str, str], str]:
     with reading(path):
         stored = format_of(files, path)
         keyed = stored == "parquet" and read_footer(files, path).acid
+    if keyed:
+        return {FILE_FORMAT.name: "parquet"}, ""
     if stored != "orc":
-        kind = "" if keyed else f"'{TRANSACTIONAL_KIND.name}': 'insert_only', "
         raise InvalidDefinition(
             f"{path} is no ORC file, and does not tell the types that were declared;"
-            f" adopt_table(name, location, 'id int, …', properties={{{kind}"
-            f"'{FILE_FORMAT.name}': '{stored or '…'}'}})"
+            " adopt_table(name, location, 'id int, …',"
+            f" properties={{'{TRANSACTIONAL_KIND.name}': 'insert_only',"
+            f" '{FILE_FORMAT.name}': '{stored or '…'}'}})"
         )
     directory, _, name = path.rpartition("/")
     if parse_directory(directory.rpartition("/")[2]) and not _BUCKET.fullmatch(name):

@@ -13,7 +13,11 @@ from pyarrow import csv
 from acid_platform.errors import CompactionRefused, UnsupportedLayout
 from acid_platform.formats import orc
 from acid_platform.formats.data_file import DataFile, DataSource, FilePath, FileWriter
-from acid_platform.formats.keyed_parquet import KeyedParquetWriter, open_parquet_rows
+from acid_platform.formats.keyed_parquet import (
+    KeyedParquet,
+    KeyedParquetWriter,
+    open_parquet_rows,
+)
 from acid_platform.formats.orc import (
     BATCH_ROWS,
     WRITTEN_CODECS,
@@ -40,6 +44,7 @@ from acid_platform.values.stored_values import as_declared
 __all__ = [
     "BATCH_ROWS",
     "WRITTEN_FORMATS",
+    "columns_with_ids",
     "complete_foreign_file",
     "count_rows",
     "format_of",
@@ -94,13 +99,25 @@ def format_of(files: Files, path: str) -> str | None:
 
 
 def stored_types(files: Files, path: str) -> tuple[bool, tuple[tuple[str, HiveType], ...]]:
-    """Whether an ORC file stores keys, and the names and types of its columns of values.
+    """Whether a file stores keys, and the names and declared types of its columns of values.
 
-    Raises CorruptFile, UnsupportedLayout.
+    Raises CorruptFile, and UnsupportedLayout for a Parquet file that does not tell them.
     """
+    with reading(path):
+        if format_of(files, path) == "parquet":
+            return True, tuple((each.name, each.type) for each in columns_with_ids(files, path))
     fields = orc_fields(files, path)
     keyed = is_acid([name for name, _ in fields])
     return keyed, fields[5][1].children if keyed else fields
+
+
+def columns_with_ids(files: Files, path: str) -> tuple[Column, ...]:
+    """The columns of a Parquet file of rows with keys, as its table declared them. Raises
+    CorruptFile, UnsupportedLayout."""
+    with reading(path):
+        file = open_parquet_rows(files, path, keyed=True)
+    assert isinstance(file, KeyedParquet)
+    return file.declared
 
 
 def type_text(files: Files, source: DataSource) -> str:

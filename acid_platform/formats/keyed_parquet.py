@@ -9,6 +9,7 @@ the columns of keys are ones that no table gives.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cached_property
@@ -18,7 +19,13 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from acid_platform.errors import CompactionRefused, CorruptFile, UnsupportedLayout, WrongType
+from acid_platform.errors import (
+    CompactionRefused,
+    CorruptFile,
+    InvalidDefinition,
+    UnsupportedLayout,
+    WrongType,
+)
 from acid_platform.formats.data_file import (
     DELETE_EVENT,
     INSERT_EVENT,
@@ -42,7 +49,7 @@ from acid_platform.layout.file_entries import (
     KeyRanges,
     of_id,
 )
-from acid_platform.layout.types import Column
+from acid_platform.layout.types import Column, parse_type
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_types import from_numpy, has_leaf, is_utf8, values_of, with_leaves
 
@@ -51,6 +58,10 @@ ROWS_HAVE = b"acid.rows"
 _STORED, _DELETED, _FROM = "stored", "deleted", "from "
 """What it says: keys are stored, also of delete events, or those of all rows follow from the first,
 as `from 7,536870912,0`: a write id, a bucket property and a rowId."""
+
+_DECLARED = b"acid.columns"
+"""The key of the note about the columns as the table declares them, whose types are more than those
+of Parquet: JSON, a list of `[id, name, type]`. Files of delete events have none."""
 
 _COLUMNS = {
     KeyPart.WRITE_ID: ("__write_id", pa.int64(), 2_000_000_001),
@@ -113,6 +124,24 @@ class KeyedParquet(ParquetData):
     @cached_property
     def ids(self) -> Mapping[int, str]:
         return {number: field.name for field in self._fields if (number := _id_of(field))}
+
+    @property
+    def declared(self) -> tuple[Column, ...]:
+        """The columns as the table declared them when it was written. Raises CorruptFile, and
+        UnsupportedLayout for a file that does not tell."""
+        note: bytes | None = self._file.metadata.metadata.get(_DECLARED)
+        if note is None:
+            raise UnsupportedLayout(
+                f"{self.path} does not tell the types that were declared; adopt_table(name,"
+                " location, 'id int, …', properties={'acid.format': 'parquet'})"
+            )
+        try:
+            told = [(int(number), str(name), str(kind)) for number, name, kind in json.loads(note)]
+            return tuple(Column(name, parse_type(kind), number) for number, name, kind in told)
+        except (ValueError, TypeError, RecursionError, InvalidDefinition) as error:
+            raise CorruptFile(
+                f"{self.path} has a note of columns that can't be read: {error}; restore it"
+            ) from error
 
     @property
     def _fields(self) -> list[pa.Field]:
@@ -441,6 +470,10 @@ class KeyedParquetWriter(ParquetWriter):
         if (run := self._first) is not None:
             note = f"{_FROM}{run.write_id},{run.bucket},{run.first}"
         writer.add_key_value_metadata({ROWS_HAVE.decode(): note})
+        if not self._deletes:
+            told = [[each.id, each.name, str(each.type)] for each in self._columns]
+            text = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+            writer.add_key_value_metadata({_DECLARED.decode(): text})
         return writer
 
     def record(self, name: str) -> FileEntry:

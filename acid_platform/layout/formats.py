@@ -82,7 +82,7 @@ class FileFormat:
     def has_declared_types(self) -> bool:
         """Whether a file declares the types of its columns as Hive names them, so that one of
         others can be compared with its table; Spark's own reader reads it exactly then."""
-        return self.name in _HIVES
+        return self.keyed or self.name in _HIVES
 
     @property
     def has_column_ids(self) -> bool:

@@ -488,3 +488,10 @@ _WRITTEN_MOMENT: dict[str, Callable[..., str]] = {
     "double": _floating,
 }
 """Called with a value and the sizes of its type."""
+
+
+def highest_write_id(path: str) -> int:
+    """The highest write id in the names of the directories of a path; 0 for original files, also in
+    the base of them, whose name has the least number of all."""
+    parsed = map(parse_directory, path.split("/")[:-1])
+    return max((0, *(span(name)[1] for name in parsed if name)))

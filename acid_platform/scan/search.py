@@ -119,7 +119,7 @@ class _Search:
 
     def judge(self, path: str, size: int) -> FoundFile:
         try:
-            if _highest(path) < self.table.rewritten and not self._has_ids(path):
+            if names.highest_write_id(path) < self.table.rewritten and not self._has_ids(path):
                 return FoundFile(path, self.partition(path), outdated=True)
             return FoundFile(path, self.partition(path), self._rows(path, size))
         except AcidError as error:
@@ -190,13 +190,6 @@ def _owner(path: str) -> int | None:
     """The transaction whose `_tmp_` directory contains the path; None if there is none."""
     owners: Iterable[int | None] = map(names.temporary_owner, path.split("/")[:-1])
     return next((owner for owner in owners if owner is not None), None)
-
-
-def _highest(path: str) -> int:
-    """The highest write id in the names of the directories of a path; 0 for original files, also in
-    the base of them, whose name has the least number of all."""
-    parsed = map(names.parse_directory, path.split("/")[:-1])
-    return max((0, *(names.span(name)[1] for name in parsed if name)))
 
 
 def _without_rows(name: str) -> bool:

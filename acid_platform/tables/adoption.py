@@ -22,11 +22,17 @@ from acid_platform.errors import (
     UnsupportedLayout,
     WarehouseMismatch,
 )
-from acid_platform.formats.file_access import matching_parts, require_exact_decimals, stored_types
+from acid_platform.formats.file_access import (
+    columns_with_ids,
+    matching_parts,
+    require_exact_decimals,
+    stored_types,
+)
 from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.names import (
     BaseName,
+    highest_write_id,
     is_hidden,
     parse_directory,
     parse_partition,
@@ -259,7 +265,10 @@ def adopt(
     where = require_place(metastore, table, location)
     surveyed = survey(table, where, len(partitioned_by), properties, progress)
     files, root = Files.of(where)
-    if columns is None:
+    last_id = 0
+    if FileFormat.of(dict(properties or {})).has_column_ids:
+        columns, last_id = _with_ids(files, root, surveyed, columns, table)
+    elif columns is None:
         columns = columns_of_file(files, surveyed.sample, table)
     declared = Declaration.of(
         table, columns, partitioned_by, clustered_by, properties, True, comments
@@ -289,8 +298,9 @@ def adopt(
             require_exact_decimals(files, path, declared.columns)
     confirm()
     metastore.create_database(table.partition(".")[0], if_not_exists=True)
+    record = declared.record(table, metastore.places.inward(where))
     adopt_it = AdoptTable(
-        declared.record(table, metastore.places.inward(where)),
+        replace(record, last_column_id=last_id if last_id > max(record.ids_of_columns) else 0),
         surveyed.write_id,
         surveyed.txn_id,
         tuple(sorted(surveyed.aborted(snapshot))),
@@ -398,6 +408,41 @@ def columns_of_file(files: Files, path: str, table: str) -> tuple[Column, ...]:
     return columns
 
 
+def _with_ids(
+    files: Files, root: str, adopted: Survey, columns: tuple[Column, ...] | None, table: str
+) -> tuple[tuple[Column, ...], int]:
+    """The columns with the ids by which the files know them, and the highest id of all; `columns`
+    None: those of the newest file.
+
+    A name stands for the column that the newest file with it means. Raises InvalidDefinition for
+    two names of one column, and what `columns_with_ids` raises.
+    """
+    newest, last = dict[str, Column](), 0
+    inside = sorted(path.removeprefix(f"{root}/") for path in data_files(adopted))
+    for path in sorted(inside, key=highest_write_id, reverse=True):
+        stored = columns_with_ids(files, f"{root}/{path}")
+        columns = columns or stored
+        last = max(last, *(column.id for column in stored))
+        newest = {column.name: column for column in stored} | newest
+    if columns is None:
+        raise InvalidDefinition(
+            f"{table}: there is no data file to read the columns from; give schema='id int, …'"
+        )
+    numbered, names = list[Column](), dict[int, str]()
+    for column in columns:
+        known = newest.get(column.name)
+        last = last if known else last + 1
+        number = known.id if known else last
+        if number in names:
+            raise InvalidDefinition(
+                f"{table}: {names[number]} and {column.name} are names of one column, which was"
+                " renamed; declare one of them"
+            )
+        names[number] = column.name
+        numbered.append(replace(column, id=number))
+    return tuple(numbered), last
+
+
 _OTHER_TEXTS = ("string", "varchar")
 
 
@@ -425,6 +470,9 @@ def require_declared_char(
 
 
 def _stored(files: Files, path: str, columns: Sequence[Column]) -> dict[str, HiveType]:
+    if any(column.id for column in columns):
+        kinds = {column.id: column.type for column in columns_with_ids(files, path)}
+        return {column.name: kinds[column.id] for column in columns if column.id in kinds}
     _, fields = stored_types(files, path)
     if all(name.startswith("_col") for name, _ in fields):
         return {column.name: kind for column, (_, kind) in zip(columns, fields, strict=False)}

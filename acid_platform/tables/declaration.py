@@ -67,6 +67,7 @@ class Declaration:
             for columns in (self.columns, self.partition_columns)
         )
         properties = without_default(self.properties)
+        ids = tuple(column.id for column in self.columns)
         return TableRecord(
             0,
             name,
@@ -78,6 +79,7 @@ class Declaration:
             self.bucket_count,
             comments=dict(self.comments),
             constraints=self.constraints,
+            column_ids=ids if all(ids) else (),
         )
 
     @classmethod

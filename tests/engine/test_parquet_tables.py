@@ -220,14 +220,40 @@ def test_files_of_such_a_table_are_not_taken_for_plain_ones(
 def test_a_directory_of_parquet_is_a_table_again_with_its_columns(
     warehouse: Warehouse, tmp_path: Path
 ) -> None:
-    """A rebuild names what is missing: files do not tell the types that were declared."""
+    """Files tell the types that were declared, and ids: a column that went, or whose name another
+    got, shows no value."""
     stored = {"acid.format": "parquet"}
-    table = warehouse.create_table("db.p", "id int, c char(3)", properties=stored)
-    table.insert([{"id": number, "c": "a"} for number in range(5)])
+    table = warehouse.create_table("db.p", "id int, c char(3), gone int", properties=stored)
+    table.insert([{"id": number, "c": "a", "gone": 7} for number in range(5)])
     table.delete("id < 3")
+    for statement in (
+        "DROP COLUMN gone",
+        "RENAME COLUMN c TO code",
+        "ADD COLUMN c decimal(9,2)",
+        "DROP COLUMN c",
+        "ADD COLUMN c varchar(5)",
+    ):
+        warehouse.sql(f"ALTER TABLE db.p {statement}")
+    warehouse.sql("INSERT INTO db.p VALUES (9, 'x', 'new')")
     place = str(shutil.copytree(table.location, tmp_path / "copy"))
-    with pytest.raises(InvalidDefinition, match=r"properties=\{'acid.format': 'parquet'\}"):
-        rebuild._kind(place, survey("db.q", place, 0))
+    properties, _ = rebuild._kind(place, survey("db.q", place, 0))
+    assert properties == stored
     with pytest.warns(UserWarning, match="count as committed"):
-        again = warehouse.adopt_table("db.q", place, "id int, c char(3)", properties=stored)
+        again = warehouse.adopt_table("db.q", place, properties=properties)
+    assert again.columns == table.columns
     assert again.to_arrow().to_pylist() == table.to_arrow().to_pylist()
+    assert again.record.last_column_id == 0 and max(again.record.ids_of_columns) == 5
+
+
+def test_one_column_is_not_adopted_under_two_names(warehouse: Warehouse, tmp_path: Path) -> None:
+    stored = {"acid.format": "parquet"}
+    table = warehouse.create_table("db.r", "id int, v int", properties=stored)
+    warehouse.sql("INSERT INTO db.r VALUES (1, 10)")
+    table.rename_column("v", "w")
+    warehouse.sql("INSERT INTO db.r VALUES (2, 20)")
+    place = shutil.copytree(table.location, tmp_path / "copy")
+    with pytest.raises(InvalidDefinition, match="v and w are names of one column"):
+        warehouse.adopt_table("db.s", place, "id int, v int, w int", properties=stored)
+    with pytest.warns(UserWarning, match="count as committed"):
+        again = warehouse.adopt_table("db.s", place, "id int, v int", properties=stored)
+    assert sorted(row["v"] for row in again.to_arrow().to_pylist()) == [10, 20]
