@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Sequence
 
 import click
 
@@ -21,6 +22,12 @@ from acid_platform.cli.console import (
 from acid_platform.cli.sql_output import FORMATS, Output
 from acid_platform.errors import AcidError
 
+engine_option = click.option(
+    "--engine",
+    type=OneOf(["auto", "spark", "local"]),
+    help="local: without a JVM, or an error; auto (default, or ACID_ENGINE): local if possible.",
+)
+
 
 @command(main)
 @click.argument("script", required=False)
@@ -32,11 +39,7 @@ from acid_platform.errors import AcidError
     help="Run the script in FILE.",
 )
 @limit_option("Rows to print as a table; 0 for all. JSON, CSV and Parquet have all rows.")
-@click.option(
-    "--engine",
-    type=OneOf(["auto", "spark", "local"]),
-    help="local: without a JVM, or an error; auto (default, or ACID_ENGINE): local if possible.",
-)
+@engine_option
 @click.option(
     "-m",
     "--message",
@@ -96,6 +99,33 @@ def sql(
                 "the script ended inside of a transaction, which is rolled back; end it"
                 " with COMMIT or ROLLBACK"
             )
+
+
+@command(main)
+@click.argument("places", nargs=-1, type=LocalPath(exists=True))
+@engine_option
+def test(session: CommandSession, places: Sequence[str], engine: str | None) -> None:
+    """Run the tests of SQL files in PLACES: files NAME.test.yaml, or folders; default: this one.
+
+    Each test has rows of the tables that NAME.sql reads, and the rows that it then has to give.
+    They run in a warehouse of their own. The exit code is 1 if a test fails.
+    """
+    from acid_platform.sql.sql_tests import SUFFIX, WrongRows, sql_tests, warehouse_of_tests
+
+    tests = sql_tests(*(places or ["."]))
+    if not tests:
+        raise Failed(f"there is no file *{SUFFIX} in {', '.join(places) or 'this folder'}")
+    failed = 0
+    with warehouse_of_tests(engine) as warehouse:
+        for each in tests:
+            try:
+                each.check(warehouse)
+                why = ""
+            except (WrongRows, AcidError) as error:
+                why, failed = str(error), failed + 1
+            session.say({"test": str(each), "error": why}, f"FAILED {why}" if why else f"ok {each}")
+    if failed:
+        raise Failed(f"{failed} of {len(tests)} tests failed")
 
 
 def _script(script: str | None, file: str | None) -> str:
