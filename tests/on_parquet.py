@@ -32,9 +32,6 @@ OF_ORC = {
         "properties are set and unset together",
         "a table LIKE another has its columns, buckets and format",
     ),
-    "counts files that Spark's own reader opens": (
-        "test_P16_a_filter_on_a_partition_opens_only_its_files",
-    ),
 }
 
 

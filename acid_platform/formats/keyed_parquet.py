@@ -70,6 +70,7 @@ _COLUMNS = {
     KeyPart.CHANGED_BY: ("__changed_by", pa.int64(), 2_000_000_004),
 }
 """The name, type and id of the column with each part of the keys; the last is of delete events."""
+NAMES_OF_KEYS = {part: name for part, (name, _, _) in _COLUMNS.items()}
 _UPDATED = ("__updated", pa.bool_(), 2_000_000_005)
 """Whether a delete event belongs to an update."""
 _HIDDEN = frozenset({_UPDATED[0], *(name for name, _, _ in _COLUMNS.values())})
@@ -129,7 +130,13 @@ class KeyedParquet(ParquetData):
     def declared(self) -> tuple[Column, ...]:
         """The columns as the table declared them when it was written. Raises CorruptFile, and
         UnsupportedLayout for a file that does not tell."""
-        note: bytes | None = self._file.metadata.metadata.get(_DECLARED)
+        notes: Mapping[bytes, bytes] = self._file.metadata.metadata or {}
+        if ROWS_HAVE not in notes:
+            raise UnsupportedLayout(
+                f"{self.path} is plain Parquet, whose rows have no keys; `acid import parquet`"
+                " brings them into a table, or CREATE EXTERNAL TABLE … LOCATION reads them there"
+            )
+        note = notes.get(_DECLARED)
         if note is None:
             raise UnsupportedLayout(
                 f"{self.path} does not tell the types that were declared; adopt_table(name,"

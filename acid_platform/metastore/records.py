@@ -84,6 +84,9 @@ class TableRecord(Located):
     last_column_id: int = field(default=0, metadata=BRIEF)
     """The highest id that a column ever had; 0: that of the present ones."""
 
+    retyped: int = field(default=0, metadata=BRIEF)
+    """The highest write id when a column last got another type: files with higher ones have it."""
+
     @property
     def ids_of_columns(self) -> tuple[int, ...]:
         """The id of each column, by which files know it. A column keeps it under another name, and

@@ -62,6 +62,8 @@ class TableLayout:
     rewritten: int = 0
     """Files with lower write ids have other columns, or another format; no snapshot of now sees
     them."""
+    retyped: int = 0
+    """Files with write ids up to this one may have other types of columns."""
     ended: Mapping[str, int] = field(default_factory=dict)
     """The partitions ('' without partition columns) whose files of this past snapshot may be gone,
     since rows were erased from their history, and when: milliseconds UTC."""
@@ -151,14 +153,15 @@ def open_entity(
     load: Callable[[Files, Sequence[SourceFile], ValidWriteIdList], DeleteKeys] = load_keys,
     where: str | None = None,
     columns: Sequence[Column] = (),
+    since: int | None = None,
 ) -> tuple[EntitySources, DeleteKeys]:
     """The files that a snapshot reads, and the deleted keys; `what` names the table in errors.
 
     `load` loads the deleted keys. Files in which no row can satisfy `where`, a condition over
-    `columns`, are left out. Raises CorruptFile, also if a file is gone or does not have the size
-    that its commit recorded.
+    `columns`, are left out; `since`: see `resolve`. Raises CorruptFile, also if a file is gone or
+    does not have the size that its commit recorded.
     """
-    sources = resolve(files, directory, columns)
+    sources = resolve(files, directory, columns, since)
     if where is not None:  # the parser of predicates takes long to import
         from acid_platform.scan.recorded_ranges import pruned
 
@@ -274,6 +277,7 @@ def open_scan(
             load,
             where,
             table.columns,
+            max(table.rewritten, 1 + table.retyped),
         )
         return EntityScan(sources, deletes, name, table.values(name), directory.paths)
 

@@ -99,6 +99,8 @@ class SourceFile:
 
     exact: bool = False
     """See Footer."""
+    as_declared: bool = False
+    """Whether it is known that its columns have the names and types of the table's declaration."""
 
     def is_sure(self, column: Column) -> bool:
         """Whether the column has no decimal with more digits than its type and no nanoseconds, by
@@ -119,9 +121,19 @@ class SourceFile:
     @property
     def streamed(self) -> bool:
         """Whether its rows come to Spark by Arrow, since Spark has no reader of its own for it that
-        finds their keys."""
+        finds their columns and keys."""
         return self.by_arrow or (
-            self.identity is not RowIdentity.NONE and self.format != ACID_FORMAT.name
+            self.identity is not RowIdentity.NONE
+            and self.format != ACID_FORMAT.name
+            and not self.in_parquet
+        )
+
+    @property
+    def in_parquet(self) -> bool:
+        """Whether it stores rows with keys for which readers of plain Parquet need nothing but the
+        recorded keys, and the declared columns."""
+        return (
+            self.keyed and self.format == "parquet" and self.as_declared and self.keys is not None
         )
 
     @property
@@ -192,6 +204,7 @@ def entity_sources(
     footers: Mapping[str, Footer],
     lengths: Mapping[str, int],
     columns: Sequence[Column] = (),
+    since: int | None = None,
 ) -> EntitySources:
     """The files of `directory` as sources; files with flush length 0 are left out.
 
@@ -208,7 +221,7 @@ def entity_sources(
         elif _undecided(source) and not _required(source.files[0], footers).acid:
             inserts += _loaded(directory, source, footers)
         else:
-            inserts += _acid(directory, source, lengths, columns)
+            inserts += _acid(directory, source, lengths, columns, since)
     deletes = [
         file for source in directory.delete_deltas for file in _acid(directory, source, lengths)
     ]
@@ -263,6 +276,7 @@ def _acid(
     source: VisibleBase | VisibleDelta,
     lengths: Mapping[str, int],
     columns: Sequence[Column] = (),
+    since: int | None = None,
 ) -> Iterator[SourceFile]:
     low, high = _span(source)
     # Hive's query-based compaction may have put rows of several buckets into one file.
@@ -293,6 +307,7 @@ def _acid(
             keys=entry.keys,
             format=entry.keyed_format,
             exact=_is_exact(entry),
+            as_declared=since is not None and high >= since,
         )
 
 
@@ -388,10 +403,14 @@ def _numbered(
 
 
 def resolve(
-    files: Files, directory: AcidDirectory, columns: Sequence[Column] = ()
+    files: Files,
+    directory: AcidDirectory,
+    columns: Sequence[Column] = (),
+    since: int | None = None,
 ) -> EntitySources:
     """The files that a snapshot reads, as sources; opens only the footers that it needs. `columns`:
-    those of the table, of which the sources tell the recorded bounds.
+    those of the table, of which the sources tell the recorded bounds; files of write ids `since`
+    then have them as they are declared.
 
     Raises CorruptFile, also if a listed file is gone.
     """
@@ -403,7 +422,7 @@ def resolve(
     for path, side in side_files(directory):
         with reading(f"{directory.location}/{side.path}"):
             lengths[path] = flush_length(files.read(f"{directory.location}/{side.path}"))
-    return entity_sources(directory, footers, lengths, columns)
+    return entity_sources(directory, footers, lengths, columns, since)
 
 
 def read_footer(files: Files, path: str) -> Footer:

@@ -299,8 +299,10 @@ def adopt(
     confirm()
     metastore.create_database(table.partition(".")[0], if_not_exists=True)
     record = declared.record(table, metastore.places.inward(where))
+    known = last_id > max(record.ids_of_columns)
     adopt_it = AdoptTable(
-        replace(record, last_column_id=last_id if last_id > max(record.ids_of_columns) else 0),
+        # Nobody knows which of the files have other names and types of columns.
+        replace(record, last_column_id=last_id if known else 0, retyped=surveyed.write_id),
         surveyed.write_id,
         surveyed.txn_id,
         tuple(sorted(surveyed.aborted(snapshot))),

@@ -98,6 +98,7 @@ def _layout(record: TableRecord, partitions: Sequence[PartitionRecord]) -> Table
         FileFormat.of(record.properties),
         bucketing(record),
         record.rewritten,
+        record.retyped,
     )
 
 

@@ -257,3 +257,11 @@ def test_one_column_is_not_adopted_under_two_names(warehouse: Warehouse, tmp_pat
     with pytest.warns(UserWarning, match="count as committed"):
         again = warehouse.adopt_table("db.s", place, "id int, v int", properties=stored)
     assert sorted(row["v"] for row in again.to_arrow().to_pylist()) == [10, 20]
+
+
+def test_a_directory_of_plain_files_is_imported_not_adopted(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    parquet.write_table(pa.table({"id": [1]}), tmp_path / "000000_0")
+    with pytest.raises(UnsupportedLayout, match="000000_0 is plain Parquet"):
+        warehouse.adopt_table("db.t", tmp_path, "id int", properties={"acid.format": "parquet"})

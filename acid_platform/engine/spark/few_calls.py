@@ -165,6 +165,11 @@ def _surroundings(spark: SparkSession) -> tuple[Any, ...]:
 
 COMPLETE = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 """Options of every read of files: whatever the session says, no file may be left out."""
+_READ_AS_STORED = {
+    "orc": COMPLETE,
+    "parquet": {**COMPLETE, "datetimeRebaseMode": "CORRECTED", "mergeSchema": "false"},
+}
+"""Days and times of our Parquet files are Gregorian."""
 
 
 def file_frame(
@@ -172,10 +177,11 @@ def file_frame(
 ) -> DataFrame:
     """A frame over files of a format for which Spark's reader has a method. Raises Spark's
     exceptions."""
+    options = _READ_AS_STORED.get(stored, COMPLETE)
     if not hasattr(spark, "_jsparkSession"):
-        return spark.read.options(**COMPLETE).schema(schema).format(stored).load(list(uris))
+        return spark.read.options(**options).schema(schema).format(stored).load(list(uris))
     reader = spark._jsparkSession.read()
-    for name, value in COMPLETE.items():
+    for name, value in options.items():
         reader.option(name, value)
     reader.schema(parsed(spark, schema))
     return ClassicFrame(getattr(reader, stored)(passed(spark, uris)), spark)

@@ -177,7 +177,7 @@ def readable(source: SourceFile, columns: Sequence[Column]) -> bool:
     value that has to be looked at, unless it is a time and a column by itself."""
     by_name = source.identity is RowIdentity.RUN and not source.positional
     return (
-        not source.streamed
+        not (source.streamed or source.in_parquet)
         and (source.identity is RowIdentity.STORED or by_name)
         and all(source.is_sure(each) or each.type.kind in TIMESTAMPS for each in columns)
     )

@@ -348,9 +348,9 @@ def deleted_in_files(
     )
 
 
-def valid_events(write_ids: ValidWriteIdList) -> list[str]:
-    """SQL tests of events with ACID columns: the snapshot sees their currentTransaction."""
-    current = never_pushed(CHANGED_BY)
+def valid_events(write_ids: ValidWriteIdList, column: str = CHANGED_BY) -> list[str]:
+    """SQL tests of events: the snapshot sees the write id in the column."""
+    current = never_pushed(column)
     tests = [f"{current} <= {write_ids.high_watermark}"]
     if excepted := sorted({*write_ids.open, *write_ids.aborted}):
         tests.append(f"{current} NOT IN ({', '.join(map(str, excepted))})")

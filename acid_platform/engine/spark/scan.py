@@ -189,7 +189,7 @@ def _pruned_by_spark(spark: SparkSession, scan: Scan) -> bool:
         and source.length is None
         and not source.streamed
         and all(map(source.is_sure, scan.columns))
-        if by_spark
+        if by_spark or source.in_parquet
         else readable(source, scan.columns)
         for entity in scan.entities
         for source in entity.sources.inserts

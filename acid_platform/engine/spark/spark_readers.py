@@ -11,7 +11,7 @@ position.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
@@ -28,6 +28,14 @@ from acid_platform.engine.spark.few_calls import (
     file_frame,
     selected,
     sent,
+)
+from acid_platform.engine.spark.parquet_rows import (
+    by_position,
+    is_seen,
+    selected_keys,
+    tested_write_id,
+    values_frame,
+    with_positions,
 )
 from acid_platform.engine.spark.row_keys import (
     CHANGED_BY,
@@ -162,6 +170,55 @@ class SourceFrames:
                 yield from self.native(identity, positional, own, tests, with_keys, with_entity)
             return
         frame = self._read(identity, positional, [source for _, source in files], tests)
+        acid = identity is RowIdentity.STORED
+        keys = SELECTED_KEYS if acid else _NO_KEYS
+        placed = self._placed(frame, ordinals, with_entity)
+        selection = [*self._stored(acid), *placed, *(keys if with_keys else ())]
+        yield self._marked(selected(frame, selection))
+
+    def in_parquet(
+        self,
+        positions: bool,
+        files: Sequence[EntityFile],
+        tests: Sequence[str],
+        with_keys: bool,
+        with_entity: bool,
+    ) -> Iterator[DataFrame]:
+        """Frames of Parquet files of rows with keys, by Spark's own reader.
+
+        `positions`: the keys follow from the positions. `tests`: SQL on the columns of stored keys.
+        """
+        ordinals = {ordinal for ordinal, _ in files}
+        if len(ordinals) > 1 and not all(_regular(source) for _, source in files):
+            for ordinal in sorted(ordinals):
+                own = [pair for pair in files if pair[0] == ordinal]
+                yield from self.in_parquet(positions, own, tests, with_keys, with_entity)
+            return
+        by_uri = {self.scan.files.uri(source.path): source for _, source in files}
+        uris, sizes = sorted(by_uri), sorted(source.size for source in by_uri.values())
+        stored = not positions and (with_keys or bool(tests))
+
+        def opened() -> DataFrame:
+            made = values_frame(self.spark, uris, spark_schema(self.columns), stored)
+            return made.filter(sent(self.spark, " AND ".join(tests))) if tests else made
+
+        key = ("parquet", self.columns, stored, *tests, *uris, *sizes)
+        frame = cached(self.spark, key, FILE_BYTES * len(uris), opened)
+        selection = [*self._stored(False), *self._placed(frame, ordinals, with_entity)]
+        if not with_keys:
+            yield self._marked(selected(frame, selection))
+        elif not positions:
+            yield self._marked(selected(frame, [*selection, *selected_keys(uris)]))
+        else:
+            listed = [_ROOT.sub("file:/", uri) for uri in frame.inputFiles()]
+            encoded = {unquote(uri): uri for uri in listed}
+            paths = [(encoded[_ROOT.sub("file:/", uri)], by_uri[uri]) for uri in uris]
+            yield self._marked(with_positions(frame, paths, selection))
+
+    def _placed(
+        self, frame: DataFrame, ordinals: Collection[int], with_entity: bool
+    ) -> Iterator[str]:
+        """SQL of what the place of a file tells: partition columns, ENTITY, FILE_NAME_COLUMN."""
         places = range(len(self.scan.partition_columns))
         if len(ordinals) > 1:
             paths = _PathValues(frame, self.scan)
@@ -171,16 +228,11 @@ class SourceFrames:
             (ordinal,) = ordinals
             entity = str(ordinal)
             values = [self._literals(column)[ordinal] for column in places]
-        acid = identity is RowIdentity.STORED
-        keys = SELECTED_KEYS if acid else _NO_KEYS
-        selection = [
-            *self._stored(acid),
-            *self._named(values),
-            *(keys if with_keys else ()),
-            *([f"{entity} AS {ENTITY}"] if with_entity else []),
-            *([f"_metadata.file_path AS {FILE_NAME_COLUMN}"] if self.file_names else []),
-        ]
-        yield self._marked(selected(frame, selection))
+        yield from self._named(values)
+        if with_entity:
+            yield f"{entity} AS {ENTITY}"
+        if self.file_names:
+            yield f"_metadata.file_path AS {FILE_NAME_COLUMN}"
 
     def _stored(self, acid: bool) -> list[str]:
         """The file's columns as SQL, in few strings: each string is another call into the JVM."""
@@ -242,6 +294,9 @@ class SourceFrames:
             for value, column in zip(values, self.scan.partition_columns, strict=True)
         ]
 
+
+_ROOT = re.compile("^file:/+")
+"""How paths of local files begin; `_metadata.file_path` has one slash."""
 
 _NOT_PUSHED = {
     "string": "substring({0}, 1)",
@@ -316,6 +371,9 @@ class _Branch:
     test_rows: bool
     test_deletes: bool
     above: int
+    parquet: bool = False
+    positions: bool = False
+    """Whether the keys of a Parquet file follow from the positions of its rows."""
 
 
 def read_by_spark(
@@ -338,6 +396,7 @@ def _read_together(frames: SourceFrames, keys: bool) -> Iterator[ReadRows]:
         (_branch(frames, entity, source, keys), (ordinal, source))
         for ordinal, entity in enumerate(scan.entities)
         for source in entity.sources.inserts
+        if not (source.in_parquet and by_position(source)) or is_seen(source, scan.write_ids)
     ]
     tested = {branch for branch, _ in files if branch.test_deletes}
     deletes = [entity.deletes for entity in scan.entities]
@@ -356,6 +415,9 @@ def _read_together(frames: SourceFrames, keys: bool) -> Iterator[ReadRows]:
         have_keys = keys or tests or branch.streamed
         if branch.streamed:
             read = iter([frames.streamed(sources, tests)])
+        elif branch.parquet:
+            validity = _validity(scan, branch)
+            read = frames.in_parquet(branch.positions, sources, validity, keys or tests, tests)
         else:
             validity = _validity(scan, branch)
             read = frames.native(
@@ -372,13 +434,17 @@ def _branch(frames: SourceFrames, entity: EntityScan, source: SourceFile, keys: 
     if not sure and frames.scan.format.name not in WRITTEN_FORMATS:
         _refuse_fine_text(frames, source.path)
         sure = True
+    parquet = source.in_parquet and sure
+    positions = parquet and by_position(source)
     return _Branch(
         source.identity,
         counted or source.length is not None or source.streamed or not sure,
         source.positional,
-        source.test_rows and source.identity is RowIdentity.STORED,
+        source.test_rows and source.identity is RowIdentity.STORED and not positions,
         test_deletes,
-        source.above,
+        -1 if positions else source.above,
+        parquet,
+        positions,
     )
 
 
@@ -399,7 +465,8 @@ _SOUND_TEXTS: Recent[str, bool] = Recent(10_000)
 
 def _validity(scan: Scan, branch: _Branch) -> list[str]:
     """SQL tests that drop rows of invalid write ids."""
-    tests = valid_events(scan.write_ids) if branch.test_rows else []
+    column = tested_write_id() if branch.parquet else CHANGED_BY
+    tests = valid_events(scan.write_ids, column) if branch.test_rows else []
     if branch.above >= 0:
-        tests.append(f"{never_pushed(CHANGED_BY)} > {branch.above}")
+        tests.append(f"{never_pushed(column)} > {branch.above}")
     return tests

@@ -186,6 +186,8 @@ class MetastoreRestored(Event, kind="restored"):
         for table_id, highest in self.tables:
             table = state.tables[table_id]
             table.doubtful.update(range(table.next_write_id, highest + 1))
+            if highest >= table.next_write_id:  # with columns of then, which nobody knows
+                table.record = replace(table.record, retyped=highest)
             table.next_write_id = max(table.next_write_id, highest + 1)
         for txn in list(state.open_txns()):
             for table_id in txn.wrote:

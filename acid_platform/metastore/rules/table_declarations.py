@@ -384,6 +384,10 @@ def alter_table(turn: Turn, operation: ops.AlterTable) -> TableRecord:
         record = replace(record, name=name)
     if operation.columns is not None:
         refuse_names_of_views(turn.state.views.values(), record, operation.columns)
+        kinds = dict(record.columns)
+        if any(kinds.get(name, kind) != kind for name, kind in operation.columns):
+            last = turn.state.tables[record.table_id].last_write_id
+            record = replace(record, retyped=last)
         record = record.with_columns(operation.columns)
         names = check_columns(record.name, record)
         comments = {name: text for name, text in record.comments.items() if name in names}

@@ -480,7 +480,11 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
         *(
             f"ALTER TABLE {name} ADD COLUMN {column}"
             for name in ("tables", "dropped_tables", "earlier_tables")
-            for column in ("column_ids VARCHAR DEFAULT '[]'", "last_column_id BIGINT DEFAULT 0")
+            for column in (
+                "column_ids VARCHAR DEFAULT '[]'",
+                "last_column_id BIGINT DEFAULT 0",
+                "retyped BIGINT DEFAULT 0",
+            )
         ),
         "ALTER TABLE writes ADD COLUMN message VARCHAR DEFAULT ''",
     ),
