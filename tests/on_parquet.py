@@ -15,6 +15,9 @@ REGISTRY[_NAME] = replace(REGISTRY[_NAME], default="parquet")
 OF_ORC = {
     "looks into the bytes of ORC": (
         "test_P39_files_that_do_not_tell_updates_have_deletes_and_inserts",
+        "test_F7_F8_P26_files_have_their_footer_key_index_order_and_record",
+        "test_P23_a_new_table_has_a_codec_that_its_readers_know",
+        "test_P23_a_table_for_hive_3_may_not_keep_zstd_unasked",
         "test_P19_a_full_disk_leaves_nothing",
         "test_P19_a_count_that_differs_publishes_nothing",
     ),
@@ -27,6 +30,8 @@ OF_ORC = {
     "is about times that ORC can't store": (
         "test_P33_what_was_not_shown_equal_needs_spark_and_leaves_nothing",
         "test_a_value_that_can_not_be_stored_is_refused",
+        "the_rest_is_refused[date-properties0",
+        "the_rest_is_refused[timestamp-properties0",
     ),
     "prints the properties of tables": (
         "properties are set and unset together",
