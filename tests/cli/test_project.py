@@ -279,7 +279,7 @@ def test_a_project_has_the_platform_from_where_this_one_was_installed(
     }
     recorded = json.dumps(origins[kind]) if kind in origins else None
     installed = SimpleNamespace(read_text=lambda _: recorded)
-    monkeypatch.setattr(new_project, "distribution", lambda _: installed)
+    monkeypatch.setattr("importlib.metadata.distribution", lambda _: installed)
     monkeypatch.setattr(new_project, "__file__", str(tmp_path / "site" / "a" / "b" / "c.py"))
     expected = {
         "wheel": f"{wheel.as_uri()}#sha256={hashlib.sha256(b'wheel').hexdigest()}",

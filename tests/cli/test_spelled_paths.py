@@ -89,7 +89,15 @@ COMMANDS = {
     "streams": [],
     "tag": ["db.t"],
 }
-OTHERS = {"gateway add-user", "import", "metastore archive", "metastore backup", "new", "orcdump"}
+OTHERS = {
+    "gateway add-user",
+    "import",
+    "metastore archive",
+    "metastore backup",
+    "new",
+    "orcdump",
+    "test",
+}
 OTHERS |= {"metastore certificate", "metastore restore", "metastore serve"}
 """Commands with paths of their own, and one that does not end."""
 
@@ -196,8 +204,10 @@ def test_P70_commands_with_paths_of_their_own(spelling: str, small: Small, home:
     (home / "csv").mkdir()
     (home / "csv" / "rows.csv").write_text("id,v\n1,a\n")
     (home / "script.sql").write_text("SELECT 6 * 7 AS answer")
+    (home / "script.test.yaml").write_text("the answer: {expect: [{answer: 42}]}")
     assert "1 rows" in acid("import", "csv", spelt("csv"), "db.new", "--schema", "id int, v string")
     assert "42" in acid("sql", "-f", spelt("script.sql"))
+    assert acid("test", spelt("script.test.yaml")) == "ok script: the answer\n"
     [bucket] = small.table.glob("*/bucket_00000")
     assert acid("orcdump", spelt(os.path.relpath(bucket, home))).count("\n") == 2
     acid("metastore", "backup", spelt("copy.duckdb"))

@@ -141,6 +141,8 @@ class History:
     removed: int = 0
     spark: Any = None
     """A session that executes the compactions; None: they run in this process."""
+    converted: bool = True
+    """Whether the table may have had rows before it was one."""
 
     def __post_init__(self) -> None:
         self.metastore = local_metastore(self.world)
@@ -149,7 +151,7 @@ class History:
         self.metastore.set("hive.compactor.abortedtxn.threshold", "0")
         self.root.mkdir(parents=True)
         kind = {"transactional": "true"}
-        if self.random.random() < 0.7:
+        if self.random.random() < 0.7 or not self.converted:
             declare(self.metastore, TABLE, str(self.root), [("v", "string")], properties=kind)
             return
         # It had rows before it was a table: files without keys, whose rows have the write id 0.

@@ -58,8 +58,9 @@ def test_C41_C46_P33_histories_whose_compactions_spark_executes(
 def test_P23_hive_reads_each_held_snapshot_and_the_final_table_alike(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
-    """Through all that writers, a crash, compactions and the Cleaner left; batches too."""
-    history = History(tmp_path / "t", Random(seed))
+    """Through all that writers, a crash, compactions and the Cleaner left; batches too. Hive 2.3
+    gives rows of files without keys the bucket 0, where Hive 3 and later give 536870912."""
+    history = History(tmp_path / "t", Random(seed), converted=False)
     try:
         history.act(60)
         history.readers.append(history.hold())
