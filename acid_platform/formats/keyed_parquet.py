@@ -49,6 +49,7 @@ from acid_platform.layout.file_entries import (
     KeyRanges,
     of_id,
 )
+from acid_platform.layout.table_properties import FILE_FORMAT
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_types import from_numpy, has_leaf, is_utf8, values_of, with_leaves
@@ -140,7 +141,7 @@ class KeyedParquet(ParquetData):
         if note is None:
             raise UnsupportedLayout(
                 f"{self.path} does not tell the types that were declared; adopt_table(name,"
-                " location, 'id int, …', properties={'acid.format': 'parquet'})"
+                f" location, 'id int, …', properties={{'{FILE_FORMAT.name}': 'parquet'}})"
             )
         try:
             told = [(int(number), str(name), str(kind)) for number, name, kind in json.loads(note)]

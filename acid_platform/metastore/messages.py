@@ -21,14 +21,12 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from operator import attrgetter
-from threading import Lock
 from typing import (
     Any,
     ClassVar,
     Generic,
     NamedTuple,
     NewType,
-    Self,
     TypedDict,
     TypeVar,
     Union,
@@ -129,8 +127,6 @@ def _pair_of(cls: type[Any]) -> tuple[Convert, Convert]:
 
 @per_class
 def _members(cls: type[Any]) -> tuple[Member, ...]:
-    if issubclass(cls, MetastoreOperation):
-        make(cls)
     hints = get_type_hints(cls)
     return tuple(
         Member(
@@ -277,7 +273,7 @@ def converters(hint: Any) -> tuple[Convert, Convert]:
             return _value_of, hint
         if hint in _TEXT_FORMS:
             return str, hint.parse
-        if is_dataclass(hint) or issubclass(hint, MetastoreOperation):
+        if is_dataclass(hint):
             return _pair_of(hint)[0], lambda data: decode(hint, data)
         if issubclass(hint, tuple) and hasattr(hint, "_fields"):
             hints = get_type_hints(hint)
@@ -364,9 +360,8 @@ class Answer(TypedDict, total=False):
 class MetastoreOperation(Generic[A_co]):
     """A message to the metastore, with its arguments as fields and the type of its answer.
 
-    A subclass becomes a frozen dataclass when it is first used: a process uses few of them. A
-    handler for it must exist in the rules (rules.machine) or in the server (server.group_commit,
-    server.server).
+    A subclass becomes a frozen dataclass. A handler for it must exist in the rules (rules.machine)
+    or in the server (server.group_commit, server.server).
 
     `op` is its name in messages and in kept outcomes, `answers` the JSON key of the answer, unless
     the answer is a record of several fields. `outcome` is the record that is kept of the answer if
@@ -388,14 +383,11 @@ class MetastoreOperation(Generic[A_co]):
         outcome: type | None = None,
         repeatable: bool = False,
     ) -> None:
+        dataclass(frozen=True)(cls)
         if op:
             cls.op, cls.answers, cls.outcome = op, answers, outcome
             cls.repeatable = repeatable or cls.reads
             OPERATIONS[op] = cls
-
-    def __new__(cls, *_args: Any, **_named: Any) -> Self:
-        make(cls)
-        return super().__new__(cls)
 
     @property
     def patience(self) -> float:
@@ -407,17 +399,6 @@ class Unrecorded(MetastoreOperation[A_co]):
     """An operation that records nothing: it is repeatable, and is answered between two rounds."""
 
     reads = True
-
-
-_MAKING = Lock()
-
-
-def make(operation: type[MetastoreOperation[Any]]) -> None:
-    """Makes a class of operations a dataclass, unless it is one."""
-    if "__dataclass_params__" not in vars(operation):
-        with _MAKING:
-            if "__dataclass_params__" not in vars(operation):
-                dataclass(frozen=True)(operation)
 
 
 OPERATIONS: dict[str, type[MetastoreOperation[Any]]] = {}

@@ -28,6 +28,7 @@ from acid_platform.engine.spark.failures import install_expiry
 from acid_platform.engine.spark.live_rows import READER_VARIABLE, has_acid_format
 from acid_platform.formats.orc import ACID_COLUMNS
 from acid_platform.layout.file_entries import KeyRanges
+from acid_platform.scan.deletes import DeleteKeys
 from acid_platform.scan.scans import Scan
 from tests.acid_files import B1, AcidTable, P, proven
 from tests.conftest import temporary_warehouse
@@ -564,8 +565,6 @@ def test_P15_a_million_deleted_rows_take_a_bitmap(tmp_path: Path, spark: SparkSe
     scan = proven(scans(table))
     gone = np.arange(10, 1_000_010, dtype=np.int64)
     (entity,) = scan.entities
-    deletes = replace(
-        entity.deletes, write_ids=gone * 0 + 1, buckets=gone * 0 + P, row_ids=gone, own=None
-    )
+    deletes = DeleteKeys.of(gone * 0 + 1, gone * 0 + P, gone)
     changed = replace(scan, entities=(replace(entity, deletes=deletes),))
     assert sorted(row.v for row in read(spark, changed).collect()) == list(range(10))

@@ -31,10 +31,10 @@ class Reads:
         """By path below the entity."""
         resolve, events = entity.resolve, deletes.file_events
 
-        def resolving(files: Files, directory: AcidDirectory) -> EntitySources:
+        def resolving(files: Files, directory: AcidDirectory, *rest: Any) -> EntitySources:
             place = "staging" if "/_tmp_" in directory.location else "table"
             self.entities[place] += 1
-            return resolve(files, directory)
+            return resolve(files, directory, *rest)
 
         def reading(files: Files, source: SourceFile, *rest: Any) -> Any:
             self.delete_files[source.path] += 1

@@ -16,7 +16,7 @@ import pytest
 
 from acid_platform.metastore import endpoint, wire
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.messages import OPERATIONS, make, read_operation
+from acid_platform.metastore.messages import OPERATIONS, read_operation
 from tests.fuzzing import sample
 from tests.metastore.test_transport import KEY, Service, ended
 
@@ -50,7 +50,6 @@ def _fits(kind: Any, args: dict[str, Any]) -> bool:
 def test_an_operation(service: Service, op: str) -> None:
     kind, dice = OPERATIONS[op], random.Random(op)
     hints = get_type_hints(kind)
-    make(kind)
     args = {one.name: sample(hints[one.name], dice) for one in fields(kind)}  # type: ignore[arg-type]
     frame = wire.frame(json.dumps({"id": "1", "op": op, "args": args}).encode())
     with address_of(service) as stranger:  # without the key there is no answer
