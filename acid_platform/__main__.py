@@ -42,7 +42,7 @@ def _leave(status: list[int]) -> None:
             sys.stdout.flush()
             sys.stderr.flush()
         except (OSError, ValueError):
-            return  # Python tells it
+            return  # Python says so, and ends with another status
         os._exit(status[0])
 
 

@@ -224,6 +224,7 @@ def test_P70_commands_with_paths_of_their_own(spelling: str, small: Small, home:
     assert users.exit_code == 0 and (home / "users").is_file()
     restored = ("metastore", "restore", spelt("copy.duckdb"), "--warehouse", str(home / "second"))
     assert "db.t" in run(*restored).output or run("show", "tables", *restored[3:]).exit_code == 0
+    assert "has ended" in run("metastore", "stop", *restored[3:]).output
 
 
 @pytest.mark.parametrize("text", ["file://host/x", "file:x", "file://u:pw@host/x"])
