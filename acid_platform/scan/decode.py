@@ -36,6 +36,7 @@ from acid_platform.layout import file_entries
 from acid_platform.layout.formats import HEADER, LINES
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.scan.deletes import valid_ids
+from acid_platform.scan.kept_columns import KeptFile
 from acid_platform.scan.source_files import RowIdentity, SourceFile, open_source
 from acid_platform.scan.text_lines import line_blocks, line_columns
 from acid_platform.values.arrow_types import (
@@ -309,7 +310,10 @@ class FileRead:
                     f"{source.path} is a {stored} file, and without Spark only ORC and Parquet are"
                     " read; use read(), or SQL with engine='auto' or 'spark'"
                 )
-        return open_source(self.read.scan.files, source)
+        open, kept = partial(open_source, self.read.scan.files, source), self.read.kept
+        if kept is None or not self.read.scan.files.local:
+            return open()
+        return kept.file(source.path, source.length, open)
 
     def _pieces(self, file: DataFile) -> list[_Piece]:
         """The stripes or row groups that may hold rows of the result."""
@@ -426,12 +430,11 @@ class FileRead:
         """These columns of one piece."""
         if not columns:
             return {}
-        scan, source = self.read, self.source
         decode = partial(self._decoded, file, piece)
-        if scan.kept is None or not scan.scan.files.local:
+        if self.read.kept is None or not isinstance(file, KeptFile):
             return decode(columns)
-        part = (piece, source.length, scan.as_stored)
-        return scan.kept.of_piece(source.path, part, columns, decode)
+        part = (piece, self.read.as_stored)
+        return self.read.kept.of_piece(file.identity, part, columns, decode)
 
     def _decoded(
         self, file: DataFile, piece: int, columns: Sequence[ColumnOfFile]

@@ -1,7 +1,9 @@
 """Decoded columns of local files, kept in this process's memory for the next statement (P79).
 
-No writer changes a committed file, so its columns need not be decoded twice. A file is known by its
-inode, size and time of change: one that was replaced by another of its name is decoded anew.
+No writer changes a committed file, so its columns need not be decoded twice, and a file of which
+all that is asked for is kept is not opened: to read a footer takes longer than to find ten columns.
+A file is known by its inode, size and time of change: one that was replaced by another of its name
+is decoded anew.
 """
 
 from __future__ import annotations
@@ -10,15 +12,17 @@ import os
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
 import pyarrow as pa
 
-from acid_platform.base.first_use import PerProcess
+from acid_platform.base.first_use import PerProcess, Recent
 from acid_platform.errors import InvalidDefinition
-from acid_platform.formats.data_file import ColumnOfFile
+from acid_platform.formats.data_file import ColumnOfFile, DataFile
 
 SETTING = "ACID_KEPT_MEMORY"
 MOST_BYTES = 512 << 20
@@ -26,6 +30,79 @@ MEMORY_SHARE = 8
 """One part of so many of the machine's memory is kept at most."""
 
 Columns: TypeAlias = dict[ColumnOfFile, pa.Array]
+MOST_FILES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a scan has to know of a file whose columns are decoded; see DataFile."""
+
+    piece_rows: list[int]
+    names: list[str]
+    ids: Mapping[int, str]
+    has_checked_text: bool
+    has_texts_as_bytes: bool
+    decodes_in_threads: bool
+
+    @classmethod
+    def of(cls, file: DataFile) -> Shape:
+        """Raises CorruptFile."""
+        return cls(
+            file.piece_rows,
+            file.names,
+            file.ids,
+            file.has_checked_text,
+            file.has_texts_as_bytes,
+            file.decodes_in_threads,
+        )
+
+
+class KeptFile(DataFile):
+    """A file of a known shape, which is opened when something else of it is asked for."""
+
+    def __init__(self, identity: Hashable, shape: Shape, open: Callable[[], DataFile]) -> None:
+        """`identity`: of which file the columns are kept."""
+        self.identity, self._shape, self._open = identity, shape, open
+        self.has_checked_text = shape.has_checked_text
+        self.has_texts_as_bytes = shape.has_texts_as_bytes
+        self.decodes_in_threads = shape.decodes_in_threads
+
+    @cached_property
+    def _opened(self) -> DataFile:
+        return self._open()
+
+    @property
+    def rows(self) -> int:
+        return sum(self._shape.piece_rows)
+
+    @property
+    def piece_rows(self) -> list[int]:
+        return self._shape.piece_rows
+
+    @property
+    def names(self) -> list[str]:
+        return self._shape.names
+
+    @property
+    def ids(self) -> Mapping[int, str]:
+        return self._shape.ids
+
+    @property
+    def key_columns(self) -> list[str]:
+        return self._opened.key_columns
+
+    def type_of(self, column: ColumnOfFile) -> pa.DataType:
+        return self._opened.type_of(column)
+
+    def decode(
+        self, piece: int, columns: Collection[ColumnOfFile], as_stored: bool = False
+    ) -> Columns:
+        return self._opened.decode(piece, columns, as_stored)
+
+    def finer_times(
+        self, piece: int, decoded: Mapping[ColumnOfFile, pa.Array]
+    ) -> Mapping[ColumnOfFile, pa.Array]:
+        return self._opened.finer_times(piece, decoded)
 
 
 class KeptColumns:
@@ -40,6 +117,7 @@ class KeptColumns:
         self._kept: OrderedDict[Hashable, tuple[pa.Array, int, object]] = OrderedDict()
         self._bytes = 0
         self._guard = threading.Lock()
+        self.shapes = Recent[Hashable, Shape](MOST_FILES if most_bytes else 0)
 
     @property
     def size(self) -> int:
@@ -75,6 +153,7 @@ class KeptColumns:
         with self._guard:
             self._kept.clear()
             self._bytes = 0
+        self.shapes.clear()
 
 
 class ScanColumns:
@@ -83,26 +162,36 @@ class ScanColumns:
     def __init__(self, kept: KeptColumns) -> None:
         self._kept = kept
 
+    def file(self, path: str, length: int | None, open: Callable[[], DataFile]) -> KeptFile:
+        """The local file at `path` up to `length`, which `open` opens. Raises what that does, and
+        FileNotFoundError."""
+        status = os.stat(path)
+        of_file = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        identity = (path, length, *of_file)
+        shape = self._kept.shapes.get(identity)
+        if shape is None:
+            shape = Shape.of(open())
+            self._kept.shapes.put(identity, shape)
+        return KeptFile(identity, shape, open)
+
     def of_piece(
         self,
-        path: str,
+        file: Hashable,
         piece: Hashable,
         names: Sequence[ColumnOfFile],
         decode: Callable[[Sequence[ColumnOfFile]], Columns],
     ) -> Columns:
-        """These columns of a piece of the local file at `path`: those that are kept, and of the
-        others what `decode` makes. Raises what `decode` raises, FileNotFoundError."""
-        status = os.stat(path)
-        file = (path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, piece)
+        """These columns of a piece of a file: those that are kept, and of the others what `decode`
+        makes. Raises what `decode` raises."""
         found: Columns = {}
         for name in names:
-            if (array := self._kept.get((*file, name), self)) is not None:
+            if (array := self._kept.get((file, piece, name), self)) is not None:
                 found[name] = array
         if missing := [name for name in names if name not in found]:
             decoded = decode(missing)
             found |= decoded
             for name, array in decoded.items():
-                self._kept.put((*file, name), array, self)
+                self._kept.put((file, piece, name), array, self)
         return found
 
 

@@ -16,8 +16,10 @@ from acid_platform import CorruptFile, InvalidDefinition, Warehouse
 from acid_platform.formats.data_file import DataFile
 from acid_platform.formats.keyed_parquet import KeyedParquet
 from acid_platform.formats.orc import OrcFile
-from acid_platform.scan import kept_columns
+from acid_platform.scan import decode, kept_columns
 from acid_platform.scan.kept_columns import KEPT, KeptColumns, ScanColumns, memory_to_keep
+from acid_platform.scan.source_files import SourceFile
+from acid_platform.storage.files import Files
 from tests.conftest import a_warehouse
 
 warehouse = a_warehouse("local", scope="function")
@@ -64,6 +66,34 @@ def test_P79_a_query_decodes_what_none_has_decoded_before(
     assert rows(warehouse, "SELECT a, c FROM db.t ORDER BY a") == [(1, 9.0), (2, 1.5)]
     table.compact("major")
     assert rows(warehouse, "SELECT a, b, c FROM db.t ORDER BY a") == [(1, "x", 9.0), (2, "y", 1.5)]
+
+
+@pytest.mark.parametrize("stored", ["orc", "parquet"])
+def test_P79_a_file_of_which_all_is_kept_is_not_opened(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, stored: str
+) -> None:
+    KEPT.close()
+    opened = list[str]()
+    open_source = decode.open_source
+
+    def noted(files: Files, source: SourceFile) -> DataFile:
+        opened.append(source.path)
+        return open_source(files, source)
+
+    monkeypatch.setattr(decode, "open_source", noted)
+    table = warehouse.create_table(
+        "db.t", "a int, b string, n array<int>", properties={"acid.format": stored}
+    )
+    table.insert([{"a": 1, "b": "x", "n": [1]}, {"a": 2, "b": "y"}])
+    table.delete("a = 2")
+    query = "SELECT a, b, n, row__id FROM db.t WHERE a > 0"
+    first = rows(warehouse, query)
+    assert [row[:3] for row in first] == [(1, "x", [1])] and opened
+    opened.clear()
+    assert rows(warehouse, query) == first and not opened
+    table.insert([{"a": 3, "b": "z"}])
+    assert [row[0] for row in rows(warehouse, query)] == [1, 3]
+    assert len({*opened}) == 1, "only the new file"
 
 
 def test_P79_a_file_that_took_the_place_of_another_is_decoded(
