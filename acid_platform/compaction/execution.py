@@ -181,7 +181,7 @@ def _rewrites(
     if minor:
         _refuse_raw(sources)
     by_path = {
-        source.path: replace(source, ranges=NO_RANGES, keys=None)  # an executor needs neither
+        source.path: replace(source, ranges=NO_RANGES)  # an executor needs none
         for source in (*sources.inserts, *sources.deletes)
     }
 

@@ -131,11 +131,28 @@ class ValueSums:
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._checksums: Counter[str] = Counter()
         self._nulls: Counter[str] = Counter()
+        self._few: list[pa.RecordBatch] = []
+        """Small batches of one schema, to be added together."""
+        self._few_bytes = 0
 
     def add(self, rows: pa.RecordBatch | None) -> None:
         """Add a batch of rows with the columns, in order."""
-        if not rows:
+        if not rows or not self._columns:
             return
+        if self._few and self._few[0].schema != rows.schema:
+            self._add_few()
+        self._few.append(rows)
+        self._few_bytes += rows.nbytes
+        if self._few_bytes >= _FEW_BYTES:
+            self._add_few()
+
+    def _add_few(self) -> None:
+        few, self._few, self._few_bytes = self._few, [], 0
+        if few:
+            for rows in pa.Table.from_batches(few).combine_chunks().to_batches():
+                self._add(rows)
+
+    def _add(self, rows: pa.RecordBatch) -> None:
         others: dict[str, pa.Array] = {}
         for name, values in zip(self._columns, rows.columns, strict=True):
             self._nulls[name] += values.null_count
@@ -164,6 +181,7 @@ class ValueSums:
 
     def profile(self) -> Profile:
         """The checksums and NULL counts so far; the other fields of the profile are unset."""
+        self._add_few()
         return combine(
             [
                 Profile(
@@ -187,6 +205,8 @@ def _new_database() -> duckdb.DuckDBPyConnection:
 _DATABASE = PerProcess(_new_database)
 
 
+_FEW_BYTES = 1 << 20
+"""Smaller batches are hashed with the next ones: each time takes about a millisecond."""
 _AT_ONCE = 1 << 15
 """Rows that are hashed together: few enough for the processor's cache."""
 _ODD = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))

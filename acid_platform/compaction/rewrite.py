@@ -83,8 +83,8 @@ def _not_above(rows: Keyed, bound: RowKey) -> int:
 class SortedFile:
     """The rows of one file in key order; holds one batch at a time.
 
-    Opening it reads all keys once: `buckets` are the bucket properties of its rows. Raises what
-    `changes` raises.
+    Opening it reads all keys once, unless its record tells them: `buckets` are the bucket
+    properties of its rows. Raises what `changes` raises.
     """
 
     def __init__(self, files: Files, source: SourceFile, decoding: Decoding) -> None:
@@ -92,6 +92,13 @@ class SortedFile:
         self.first: RowKey | None = None
         self.ascending = True
         self.buckets: set[int] = set()
+        self.batches: Iterator[Keyed] = iter(())
+        self.batch: Keyed | None = None
+        known = source.keys if source.length is None else None
+        if known is not None and known.without_gaps(source.rows):
+            self.first = (known.write_ids[0], known.buckets[0], known.row_ids[0])
+            self.buckets = {known.buckets[0]}
+            return
         previous: RowKey | None = None
         for batch in changes(files, source, decoding, values=False):
             w, b, r = batch.ids
@@ -105,8 +112,6 @@ class SortedFile:
             self.ascending &= previous is None or previous <= least
             previous = int(w[end]), int(b[end]), int(r[end])
             self.first = least if self.first is None else min(self.first, least)
-        self.batches: Iterator[Keyed] = iter(())
-        self.batch: Keyed | None = None
 
     def start(self) -> None:
         self.batches = changes(self.files, self.source, self.decoding)

@@ -496,7 +496,7 @@ class KeyedParquetWriter(ParquetWriter):
 
 
 _SAMPLED = 1 << 14
-"""From so many rows on, this many of them tell which columns get a dictionary."""
+"""From twice as many rows on, about so many of them tell which columns get a dictionary."""
 
 
 def _has_repeated(column: pa.ChunkedArray) -> bool:
@@ -504,8 +504,9 @@ def _has_repeated(column: pa.ChunkedArray) -> bool:
     make a part of one, and then store their values all the same."""
     if len(column) < 2 * _SAMPLED or pa.types.is_nested(column.type):
         return True
-    sample = column.take(from_numpy(np.arange(_SAMPLED) * (len(column) // _SAMPLED)))
-    return len(sample.unique()) <= _SAMPLED // 2
+    step = len(column) // _SAMPLED  # out of all chunks at once, texts would be copied
+    sample = pa.chunked_array([each[::step] for each in column.chunks], column.type)
+    return len(sample.unique()) <= len(sample) // 2
 
 
 def _leaf_paths(field: pa.Field, before: str = "") -> Iterator[str]:

@@ -188,7 +188,8 @@ class ParquetWriter:
         self._stream: pa.NativeFile | None = None
         self._writer: parquet.ParquetWriter | None = None
         self._waiting: list[pa.RecordBatch] = []
-        self._bytes = 0
+        self._bytes = self._rows = 0
+        """How much is waiting."""
         self._encoding: Future[None] | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -197,8 +198,9 @@ class ParquetWriter:
             return
         self._waiting.append(batch)
         self._bytes += batch.nbytes
+        self._rows += batch.num_rows
         self.rows += batch.num_rows
-        if self._bytes >= WRITTEN_BYTES:
+        if self._bytes >= WRITTEN_BYTES or self._rows >= GROUP_ROWS:
             self._write_groups()
 
     def put(self, rows: Keyed) -> None:
@@ -234,7 +236,7 @@ class ParquetWriter:
         if not self._waiting:
             return
         rows = pa.Table.from_batches(self._waiting, self._schema)
-        self._waiting, self._bytes = [], 0
+        self._waiting, self._bytes, self._rows = [], 0, 0
         writer = self._writer or self._begin(rows)
         groups = -(-rows.num_rows // GROUP_ROWS)
         encode = partial(writer.write_table, rows, row_group_size=-(-rows.num_rows // groups))

@@ -15,6 +15,7 @@ import pytest
 from pyarrow import parquet
 
 from acid_platform import CompactionRefused, CorruptFile, UnsupportedLayout, WrongType
+from acid_platform.formats import parquet as parquet_format
 from acid_platform.formats.data_file import (
     KEY,
     DataFile,
@@ -105,6 +106,16 @@ def test_an_inserted_file_has_the_columns_of_the_user_alone(tmp_path: Path) -> N
     assert entry.footer == replace(file.summary, exact=True) and file.summary.acid
     assert entry.keys == file.key_ranges == KeyRanges((7, 7), (PROPERTY,) * 2, (100, 104))
     assert entry.keys is not None and entry.keys.without_gaps(5)
+
+
+def test_P59_rows_wait_for_no_more_than_a_row_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that they are encoded while the next ones come."""
+    monkeypatch.setattr(parquet_format, "GROUP_ROWS", 4)
+    parts = [Keyed(KeyRun(7, PROPERTY, first), 7, rows(3, first)) for first in (0, 3, 6)]
+    file, _ = written(tmp_path, *parts, Keyed(KeyRun(7, PROPERTY, 9), 7, rows(10, 9)))
+    assert file.piece_rows == [3, 3, 4, 4, 4, 1]
 
 
 def test_a_compacted_file_stores_keys_that_other_readers_can_tell_apart(tmp_path: Path) -> None:

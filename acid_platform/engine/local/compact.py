@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from itertools import groupby
-from operator import attrgetter
 
 import pyarrow as pa
 
@@ -33,12 +31,15 @@ from acid_platform.write.task_files import plain_name
 
 class LocalCompaction:
     """Merges in threads, as many at a time as there are cores; each needs the memory of one Spark
-    task. The profiles come from the reader of `to_arrow`, not from the code that merges."""
+    task. The rows and their ids that are expected come from the reader of `to_arrow`, not from the
+    code that merges, and their values from what it decoded, as Spark's do."""
 
     name: EngineName = "local"
 
     def __init__(self, compaction: Compaction) -> None:
         self.compaction = compaction
+        self._read: Profile | None = None
+        """The values of a table with full ACID, as they were merged."""
 
     def running(self) -> AbstractContextManager[object]:
         return nullcontext()
@@ -54,46 +55,50 @@ class LocalCompaction:
                 raise NeedsSpark(f"{self.compaction.plan.location}: {why}")
             copy_files(self.compaction)
             return {}
-        tasks = [replace(task, summed=False) for task in self.compaction.rewrites]
+        tasks = self.compaction.rewrites
         threads = max(1, min(len(tasks), usable_cores()))
         with ThreadPoolExecutor(threads) as pool:
             futures = [pool.submit(rewritten, task, encoding_threads()) for task in tasks]
             try:
-                files = [future.result().file for future in futures]
+                results = [future.result() for future in futures]
             finally:  # after an error, tasks that have not started are not needed
                 for future in futures:
                     future.cancel()
+        nothing = ValueSums(self._names).profile()
+        self._read = combine([nothing, *(result.values for result in results)])
+        files = [result.file for result in results]
         return {task.output: file for task, file in zip(tasks, files, strict=True) if file}
 
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.compaction.written)
+
     def profiles(self, outputs: Scan) -> tuple[Profile, Profile]:
-        written = tuple(column.name for column in self.compaction.written)
+        sources = self.compaction.sources if self._read is None else ()
         with ThreadPoolExecutor(2) as pool:
             expected, actual = pool.map(
-                self._profile,
-                (self.compaction.inputs, outputs),
-                (self.compaction.sources, written),
+                self._profile, (self.compaction.inputs, outputs), (sources, self._names)
             )
-        return expected, actual
+        return (expected if self._read is None else combine([expected, self._read])), actual
 
     def _profile(self, scan: Scan, columns: tuple[str, ...]) -> Profile:
         """Rows, row ids, and the values of `columns` under the names of the output; the rows of an
         insert-only table have no row ids."""
         row_id = self.compaction.format.keyed
-        names = [column.name for column in self.compaction.written]
-        empty = ValueSums(names).profile()
+        names = self._names if columns else ()
 
         def of(batches: list[pa.RecordBatch]) -> Profile:
-            values, profiles = ValueSums(names), [empty]
-            for _, alike in groupby(batches, attrgetter("schema")):  # units of timestamps differ
-                for batch in pa.Table.from_batches(alike).combine_chunks().to_batches():
-                    values.add(batch.select(list(range(len(columns)))))
-                    keys = batch.column(len(columns)) if row_id else None
-                    ids = 0 if keys is None else row_id_checksum(*map(values_of, keys.flatten()))
-                    profiles.append(Profile(rows=batch.num_rows, row_id_checksum=ids))
+            values, profiles = ValueSums(names), list[Profile]()
+            for batch in batches:
+                values.add(batch.select(range(len(columns))))
+                keys = batch.column(len(columns)) if row_id else None
+                ids = 0 if keys is None else row_id_checksum(*map(values_of, keys.flatten()))
+                profiles.append(Profile(rows=batch.num_rows, row_id_checksum=ids))
             return combine([*profiles, values.profile()])
 
         read = ArrowScan(scan, columns, row_id=row_id, as_stored=True)
-        return combine([empty, *read.mapped(of, -(-usable_cores() // 2))])
+        every = read.mapped(of, -(-usable_cores() // 2))
+        return combine([ValueSums(names).profile(), *every])
 
 
 # --- insert-only tables ---------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from acid_platform.base.first_use import PerProcess
 from acid_platform.engine.interface import Result
 from acid_platform.engine.local import computation, event_files, merge
 from acid_platform.engine.local.event_files import Keys
+from acid_platform.formats import parquet
 from acid_platform.formats.orc import orc_file
 from acid_platform.formats.orc.writer import AcidWriter
 from acid_platform.scan import kept_columns
@@ -245,6 +246,7 @@ def small_sizes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (row_streams, "HELD_BYTES"),
         (event_files, "_SORTED_BYTES"),
         (event_files, "_PIECE_BYTES"),
+        (parquet, "WRITTEN_BYTES"),
     ):
         monkeypatch.setattr(module, name, 1 << 18)
     monkeypatch.setattr(orc_file, "BATCH_ROWS", 500)
