@@ -213,9 +213,14 @@ def connect() -> duckdb.DuckDBPyConnection:
 
 
 def new_database() -> duckdb.DuckDBPyConnection:
-    """An empty database in memory, which can read no file and no variable of this process."""
+    """An empty database in memory, which can read no file and no variable of this process.
+
+    Of a window's first rows DuckDB would keep the values as keys for sorting, in which -0.0 is 0.0.
+    """
     limit = int(min(MOST_BYTES, usable_memory() * MEMORY_SHARE))
-    return in_memory(memory_limit=f"{limit >> 20}MB")
+    return in_memory(
+        memory_limit=f"{limit >> 20}MB", disabled_optimizers="top_n_window_elimination"
+    )
 
 
 _DATABASE = PerProcess(new_database)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from acid_platform import (
+    NeedsSpark,
     UnsupportedStatement,
     Warehouse,
 )
@@ -340,3 +341,38 @@ def test_P63_as_a_key_both_zeros_are_one_value_and_nan_is_one(engines: Engines) 
         "SELECT DISTINCT -0.0D AS x",
         "SELECT n FROM both.t EXCEPT SELECT 1.5D",
     }
+
+
+_WOULD_BE_A_KEY = (
+    "(SELECT s FROM z.t WHERE k = 1)",
+    "first(s)",
+    "last(a) IGNORE NULLS",
+    "max_by(s, k)",
+    "min_by(map(k, v), k)",
+)
+_KEPT = (
+    "max_by(v, k) AS v FROM z.t",
+    "collect_list(a)[0] AS v FROM z.t",
+    "last(v) AS v FROM z.t",
+    "lag(s) OVER (ORDER BY k) AS v FROM z.t ORDER BY k DESC LIMIT 1",
+    "v FROM (SELECT *, row_number() OVER (PARTITION BY id ORDER BY k DESC) AS n"
+    " FROM (SELECT * FROM z.t WHERE k < 9 UNION ALL SELECT * FROM z.t)) WHERE n = 1",
+)
+
+
+def test_P63_the_value_of_one_row_keeps_the_sign_of_zero(zeros: Warehouse) -> None:
+    """DuckDB keeps a nested value of one row as a key for sorting, which has no -0.0."""
+    for query in _WOULD_BE_A_KEY:
+        with pytest.raises(NeedsSpark):
+            zeros.sql(f"SELECT {query} FROM z.t")
+    for query in _KEPT:
+        assert "-0.0" in repr(answer(zeros, f"SELECT {query}").rows.to_pylist()), query
+
+
+@pytest.fixture(scope="module")
+def zeros(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
+    with temporary_warehouse(tmp_path_factory.mktemp("zeros"), engine="local") as warehouse:
+        columns = "id int, k int, v double, s struct<v:double>, a array<double>"
+        rows = [{"id": 1, "k": k, "v": -0.0, "s": {"v": -0.0}, "a": [-0.0]} for k in range(3)]
+        warehouse.create_table("z.t", columns).insert(rows)
+        yield warehouse

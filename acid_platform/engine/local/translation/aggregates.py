@@ -242,7 +242,7 @@ _("percentile_cont within(exactly real, share)", "double", "quantile_cont({0}, {
 _("percentile_disc within(exactly real, share)", "double", "quantile_disc({0}, {1}){over}")
 _("median(exactly real)", "double", "quantile_cont({0}, 0.5){over}")
 for _name in ("max", "min"):
-    _(f"{_name}_by(any, exact)", "0", _by_extreme(_name))
+    _(f"{_name}_by(kept, exact)", "0", _by_extreme(_name))
 _("listagg|string_agg(text)", "string", "string_agg({0}, ''){over}")
 _("listagg|string_agg(text, word)", "string", "string_agg({0}, {1}){over}")
 _("listagg within(text)", "string", "string_agg({0}, '' ORDER BY {0} ASC NULLS FIRST){over}")
@@ -252,8 +252,8 @@ _("mode(exact, flag)", "0", _mode_of)
 _("mode within(exact)", "0", _mode("min"))
 _("mode within desc(exact)", "0", _mode("max"))
 for _name, _end in (("first|first_value|any_value", "1"), ("last|last_value", "-1")):
-    _(f"{_name}(any)", "0", "first({0}){over}" if _end == "1" else "last({0}){over}")
-    _(f"{_name}(any, flag)", "0", partial(_end_of, end=_end))
+    _(f"{_name}(kept)", "0", "first({0}){over}" if _end == "1" else "last({0}){over}")
+    _(f"{_name}(kept, flag)", "0", partial(_end_of, end=_end))
 for _name, _gives in (("rank", "int"), ("dense_rank", "int"), ("percent_rank", "double"),
                       ("cume_dist", "double")):
     _(f"over {_name}(any*)", _gives, f"{_name}(){{over}}")  # arguments mean nothing

@@ -129,6 +129,12 @@ def array_of(kind: HiveType) -> HiveType:
     return HiveType("array", (), (("element", kind),))
 
 
+def keeps_zeros(kind: HiveType) -> bool:
+    """Whether -0.0 stays -0.0 where DuckDB picks the value of one row: a nested one it keeps as a
+    key for sorting."""
+    return not kind.nested or not any(part.kind in FLOATING for part in kind.walk())
+
+
 def ordered(kind: HiveType) -> bool:
     """Whether both engines order the values of the type alike."""
     return not kind.nested and kind not in (VOID, VARIANT)

@@ -25,6 +25,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     VOID,
     array_of,
     duckdb_type,
+    keeps_zeros,
     may_fail,
     needs_spark,
     not_volatile,
@@ -287,7 +288,7 @@ class Expressions(Translator):
         if block.correlated and (of_group or self.queries == "values"):
             raise NeedsSpark("a scalar subquery here with columns of the query around it")
         kind = block.columns[0][1]
-        if len(block.columns) != 1 or kind != of_value(kind):
+        if len(block.columns) != 1 or kind != of_value(kind) or not keeps_zeros(kind):
             raise NeedsSpark(f"a scalar subquery of {kind}, or of several columns")
         return typed_as(f"({block.sql})", kind)
 

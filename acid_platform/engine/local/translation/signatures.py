@@ -29,6 +29,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     VOID,
     array_of,
     duckdb_type,
+    keeps_zeros,
     ordered,
     spark_name,
     widest,
@@ -53,6 +54,8 @@ KINDS: dict[str, tuple[str, tuple[str, ...], HiveType | None, Callable[[Typed], 
     name: (meaning, tuple(types.split()), becomes, test[0] if test else lambda _: True)
     for name, meaning, types, becomes, *test in (
         ("any", "any type", "", None),
+        ("kept", "any type, but no array, map or struct of float or double", "", None,
+         lambda value: keeps_zeros(value.type)),
         ("text", "text, or NULL", "string void", STRING),
         ("string", "text, and what becomes text by a cast: whole numbers, decimals, booleans,"
          " dates", f"{_NUMBER} string boolean date timestamp void", STRING),
