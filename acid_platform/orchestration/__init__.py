@@ -5,6 +5,7 @@ from acid_platform.orchestration.check_results import Finding
 from acid_platform.orchestration.checks import Expectation
 from acid_platform.orchestration.decorators import acid_asset, acid_multi_asset
 from acid_platform.orchestration.evaluation import evaluate, evaluate_profile, table_checks
+from acid_platform.orchestration.history import History
 from acid_platform.orchestration.inputs import TableInput
 from acid_platform.orchestration.io_manager import AcidIOManager
 from acid_platform.orchestration.metadata import TableDeclaration, asset_key
@@ -17,6 +18,7 @@ __all__ = [
     "AcidOut",
     "Expectation",
     "Finding",
+    "History",
     "SparkResource",
     "TableDeclaration",
     "TableInput",

@@ -43,6 +43,7 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import ViewRecord
 from acid_platform.orchestration.checks import Expectation, expectations_of, require_columns
 from acid_platform.orchestration.decorators import acid_asset
+from acid_platform.orchestration.history import History
 from acid_platform.orchestration.metadata import (
     TABLE_KIND,
     TableDeclaration,
@@ -106,7 +107,12 @@ class _Table(dg.Component, dg.Model, dg.Resolvable):
     )
     properties: Mapping[str, str] | None = None
     write_mode: WriteMode = "overwrite"
-    key: Sequence[str] = Field(default=(), description="Columns, for upsert and delete+insert.")
+    key: Sequence[str] = Field(
+        default=(), description="Columns, for upsert, delete+insert and history."
+    )
+    history: History | None = Field(
+        default=None, description="What the rows say of versions, for history."
+    )
     partition_expr: str | Mapping[str, str] | None = Field(
         default=None, description="The table's partition of a run.", examples=["day"]
     )
@@ -171,6 +177,7 @@ class _Table(dg.Component, dg.Model, dg.Resolvable):
             schema_mode=self.schema_mode,
             coerce=self.coerce,
             isolation=self.isolation,
+            history=self.history,
             **spec,
         )
         return dg.Definitions([decorated(body)])

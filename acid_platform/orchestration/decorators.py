@@ -16,6 +16,7 @@ from acid_platform.base.arguments import nearest_name
 from acid_platform.errors import InvalidDefinition
 from acid_platform.handles.transaction import Transaction
 from acid_platform.orchestration.checks import Expectation
+from acid_platform.orchestration.history import History
 from acid_platform.orchestration.inputs import TableInput, Upstream, inputs_of, require_consumable
 from acid_platform.orchestration.materialize import (
     RETRY,
@@ -52,6 +53,7 @@ def acid_asset(
     schema_mode: SchemaMode = "error",
     coerce: bool = False,
     isolation: Isolation = "snapshot",
+    history: History | None = None,
     ins: Inputs | None = None,
     retry_policy: dg.RetryPolicy | None = RETRY,
     partitions_def: dg.PartitionsDefinition[str] | None = None,
@@ -96,6 +98,7 @@ def acid_asset(
         spec,
         coerce,
         isolation,
+        history,
     )
 
     return partial(

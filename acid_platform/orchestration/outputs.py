@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import dagster as dg
+import pyarrow as pa
 
 from acid_platform.engine.interface import Result
 from acid_platform.errors import (
@@ -39,6 +40,12 @@ from acid_platform.orchestration.checks import (
     require_known,
     require_names,
 )
+from acid_platform.orchestration.history import (
+    DECLARED,
+    History,
+    one_current_row,
+    write_versions,
+)
 from acid_platform.orchestration.metadata import TABLE_KIND, TableDeclaration
 from acid_platform.orchestration.partition_keys import (
     PartitionExpr,
@@ -48,6 +55,7 @@ from acid_platform.orchestration.partition_keys import (
 )
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.transactions import Isolation
+from acid_platform.values.arrow_types import arrow_type
 from acid_platform.values.rows import (
     Rows,
     are_none,
@@ -57,8 +65,8 @@ from acid_platform.values.rows import (
     plain_rows,
 )
 
-WriteMode = Literal["append", "overwrite", "upsert", "delete+insert"]
-KEYED_MODES = ("upsert", "delete+insert")
+WriteMode = Literal["append", "overwrite", "upsert", "delete+insert", "history"]
+KEYED_MODES = ("upsert", "delete+insert", "history")
 """The modes that need a `key`; the others use none."""
 SchemaMode = Literal["error", "add"]
 Recheck = Callable[[dg.AssetExecutionContext, Table], Sequence[Finding]]
@@ -70,7 +78,8 @@ class AcidOut:
 
     `write_mode` says how returned rows are written: `overwrite` replaces the table, or exactly the
     run's partitions if the asset is partitioned; `append` adds the rows; `upsert` is a MERGE by
-    `key`; `delete+insert` deletes all rows with a key of the new rows, then inserts those.
+    `key`; `delete+insert` deletes all rows with a key of the new rows, then inserts those;
+    `history` keeps each version of a row, as `history` says.
     `partition_expr` maps the asset's partitions to the table's. `expectations` are evaluated on
     what the transaction would commit, in the run's partitions; `checks` are evaluated by the body,
     which returns Findings. `schema_mode="add"` adds columns that the table lacks.
@@ -92,6 +101,7 @@ class AcidOut:
     """Convert returned values that do not fit, as Table.coerced; the metadata says which."""
     isolation: Isolation = "snapshot"
     """With `serializable`, the run begins again if others have changed what it read."""
+    history: History | None = None
 
     def __post_init__(self) -> None:
         for name, chosen, kind in (
@@ -107,7 +117,15 @@ class AcidOut:
         self._refuse(by_key and not self.key, f"write_mode {self.write_mode} needs key=[…]")
         self._refuse(not by_key and bool(self.key), f"write_mode {self.write_mode} uses no key")
         owner = f"asset of {self.declaration.name}"
-        object.__setattr__(self, "expectations", expectations_of(self.expectations, owner))
+        expectations = expectations_of(self.expectations, owner)
+        versions = self.write_mode == "history"
+        self._refuse(
+            self.history is not None and not versions, "history= needs write_mode='history'"
+        )
+        if versions:
+            expectations = (*expectations, one_current_row(self.key))
+            self._declare_versions(owner)
+        object.__setattr__(self, "expectations", expectations)
         require_names((*self.expectations, *self.checks), owner)
         require_known(self.expectations, owner)
         refuse_quarantine(self.checks, owner)
@@ -124,6 +142,23 @@ class AcidOut:
                 partition = {column.name for column in self.partition_columns}
                 require_columns(self.expectations, declared | partition, owner)
 
+    def _declare_versions(self, owner: str) -> None:
+        """Adds the columns of versions to those that are declared."""
+        history = self.history or History()
+        object.__setattr__(self, "history", history)
+        self._refuse(
+            history.full and self.partition_expr is not None,
+            "the rows of a run with partition_expr are those of its partitions, so history can't"
+            " be full",
+        )
+        declared = self.declaration
+        if declared.columns is not None:
+            own = parse_columns(declared.columns)
+            history.require((*own, *self.partition_columns), owner)
+            object.__setattr__(
+                self, "table", replace(declared, columns=f"{declared.columns}, {DECLARED}")
+            )
+
     def _check_key(self, columns: set[str]) -> None:
         partition = {column.name for column in self.partition_columns}
         key = {name.lower() for name in self.key}
@@ -136,8 +171,8 @@ class AcidOut:
         )
         left = partition - key
         self._refuse(
-            self.write_mode == "upsert" and bool(left),
-            "an upsert can't move a row to another partition; add"
+            self.write_mode in ("upsert", "history") and bool(left),
+            f"write_mode {self.write_mode} can't move a row to another partition; add"
             f" {', '.join(sorted(left))} to the key, or use delete+insert",
         )
 
@@ -229,23 +264,28 @@ def write(
     """
     rows = plain_rows(rows)
     table = _table_of(warehouse, txn, out, rows)
+    key = [name.lower() for name in out.key]
     if out.write_mode in KEYED_MODES and are_none(rows):
-        return Quarantined()
-    _match_columns(table, out, rows)
+        if out.history is None or not out.history.full:
+            return Quarantined()
+        keys = [column for column in table.all_columns if column.name in key]
+        rows = pa.table({column.name: pa.array([], arrow_type(column.type)) for column in keys})
+    more = out.history.more_columns(table.all_columns) if out.history else ()
+    _match_columns(table, out, rows, {column.name for column in more})
     rows = table.filled(rows)
     if out.coerce:
         rows = table.coerced(rows)
-    key = [name.lower() for name in out.key]
+    columns = (*table.all_columns, *more)
     quarantined = Quarantined()
     if out.quarantines:
-        returned = body_rows(warehouse, rows, table.all_columns, out.name, key)
+        returned = body_rows(warehouse, rows, columns, out.name, key)
         placed = _with_partition_columns(returned, out, scope)
         accepted, quarantined = set_aside(warehouse, txn, out.name, placed, out.quarantines, run_id)
         rows = accepted.rows
     if out.write_mode == "overwrite" and scope and scope.single:
         table.overwrite(rows, partition=scope.single)
         return quarantined
-    returned = body_rows(warehouse, rows, table.all_columns, out.name, key)
+    returned = body_rows(warehouse, rows, columns, out.name, key)
     to_write = _with_partition_columns(returned, out, scope)
     match out.write_mode:
         case "append":
@@ -253,11 +293,17 @@ def write(
         case "overwrite":
             table.overwrite(to_write.rows)
         case "upsert":
-            _upsert(table, to_write, key)
+            _upsert(table, to_write, key, out)
         case "delete+insert":
             columns_of_run = next(iter(scope.values.values())) if scope else ()
-            columns = list(dict.fromkeys((*key, *columns_of_run)))
-            _delete_insert(table, to_write, columns, scope)
+            every = list(dict.fromkeys((*key, *columns_of_run)))
+            _delete_insert(table, to_write, every, scope)
+        case "history":
+            assert out.history is not None
+            moment = out.history.changed_at
+            unique = [*key, moment.lower()] if moment else key
+            _unique(keyed := _with_keys(to_write, unique, out.name), unique, out)
+            write_versions(warehouse, txn, table, keyed, key, out.history)
     written = {
         report.partition for report in txn.reports if report.table == out.name and report.partition
     }
@@ -305,7 +351,14 @@ def ensure_table(warehouse: Warehouse, out: AcidOut, rows: Rows | None = None) -
                 f"{out.name} does not exist and the rows have no columns; CREATE TABLE it, or"
                 " declare it as TableDeclaration(name, columns)"
             )
+        if out.history:
+            more = {column.name for column in out.history.more_columns(())} - {
+                *(name.lower() for name in out.key)
+            }
+            own = [column for column in own if column.name not in more]
+            out.history.require((*own, *out.partition_columns), f"asset of {out.name}")
         columns = ", ".join(f"{quoted(column.name)} {column.type}" for column in own)
+        columns = f"{columns}, {DECLARED}" if out.history else columns
     table = warehouse.create_table(
         declared.name,
         columns,
@@ -341,9 +394,11 @@ def _refuse_other_declaration(record: TableRecord, out: AcidOut, columns: Sequen
             )
 
 
-def _match_columns(table: TransactionTable, out: AcidOut, rows: Rows) -> None:
-    """Add columns that the table lacks, or raise UnknownColumn."""
-    columns = {column.name for column in table.all_columns}
+def _match_columns(
+    table: TransactionTable, out: AcidOut, rows: Rows, more: Collection[str]
+) -> None:
+    """Add columns that the table lacks, `more` not among them, or raise UnknownColumn."""
+    columns = {column.name for column in table.all_columns} | {*more}
     new = [name for name in column_names(rows) if name.lower() not in columns]
     if not new:
         return
@@ -383,19 +438,24 @@ def _with_partition_columns(rows: BodyRows, out: AcidOut, scope: PartitionScope 
     return rows.with_constants(constants)
 
 
-def _upsert(table: TransactionTable, rows: BodyRows, key: Sequence[str]) -> None:
+def _upsert(table: TransactionTable, rows: BodyRows, key: Sequence[str], out: AcidOut) -> None:
     keyed = _with_keys(rows, key, table.name)
-    if (twice := keyed.twice(key)) is not None:
-        values = ", ".join(f"{name}={twice[name]!r}" for name in key)
-        raise SourceRowsAmbiguous(
-            f"upsert into {table.name}: several rows have the key {values}; make the rows unique in"
-            f" {', '.join(key)}"
-        )
+    _unique(keyed, key, out)
     fixed = {*key, *(column.name for column in table.partition_columns)}
     updates = {name: f"s.{quoted(name)}" for name in keyed.names if name not in fixed}
     table.merge(
         keyed.rows, _on(key), when_matched_update=updates or None, when_not_matched_insert="*"
     )
+
+
+def _unique(rows: BodyRows, key: Sequence[str], out: AcidOut) -> None:
+    """Raises SourceRowsAmbiguous."""
+    if (twice := rows.twice(key)) is not None:
+        values = ", ".join(f"{name}={twice[name]!r}" for name in key)
+        raise SourceRowsAmbiguous(
+            f"{out.write_mode} into {out.name}: several rows have the key {values}; make the rows"
+            f" unique in {', '.join(key)}"
+        )
 
 
 def _delete_insert(
