@@ -106,6 +106,14 @@ def _events(context: dg.AssetExecutionContext, result: dg.AssetCheckResult) -> S
     return (dg.Output(None, name), *evaluations)
 
 
+_TEMPORARY = ".tmp_dagster_home_"
+"""In the name of the directory that `dg` and `dagster` use without DAGSTER_HOME, and remove."""
+_NO_HOME = (
+    "DAGSTER_HOME is not set: this run writes into the warehouse, but Dagster forgets it, and no"
+    " page will show it; export DAGSTER_HOME, an absolute path (make dev uses var/dagster)"
+)
+
+
 def materialize(
     context: dg.AssetExecutionContext,
     warehouse: Warehouse,
@@ -123,6 +131,8 @@ def materialize(
     Checks that the run selects without their table are evaluated on the committed rows.
     """
     plans_to_run = [plan for plan in planned if plan.out.asset_key in context.selected_asset_keys]
+    if _TEMPORARY in context.instance.root_directory:
+        context.log.warning(_NO_HOME)
     if plans_to_run:
         yield from _in_one_transaction(
             context, warehouse, planned, plans_to_run, produce, retry_policy

@@ -2,7 +2,9 @@
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -337,3 +339,14 @@ def test_a_body_of_several_tables_has_to_name_them(place: Place, answer: object,
 
     asset = acid_multi_asset(outs=[AcidOut("db.b"), AcidOut("db.a")])(both)
     assert why in failure(run(place, asset))
+
+
+def test_a_run_that_dagster_will_forget_says_so(place: Place, tmp_path: Path) -> None:
+    place.table()
+    home = tmp_path / ".tmp_dagster_home_1"
+    home.mkdir()
+    with dg.DagsterInstance.local_temp(str(home)) as instance:
+        forgotten = replace(place, instance=instance)
+        result = run(forgotten, driven([Finding("ids_are_positive", True, True, {})]))
+        said = [entry.user_message for entry in instance.all_logs(result.run_id)]
+    assert [text for text in said if text.startswith("DAGSTER_HOME is not set")]
