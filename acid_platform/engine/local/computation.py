@@ -198,18 +198,19 @@ MOST_BYTES = 1 << 30
 """More than this they don't take, on any machine."""
 
 
-def connect() -> duckdb.DuckDBPyConnection:
+def connect(apart: bool = False) -> duckdb.DuckDBPyConnection:
     """A connection that sees nothing: what it registers is its own.
 
     All connections of this process share one empty database in memory, with its limit: to make a
-    database takes 50 ms, to connect to it less than one.
+    database takes 50 ms, to connect to it less than one. But the memory of a database goes back to
+    the system only with the database: a statement that needs much before it writes has one `apart`.
     """
-    database = _DATABASE.get()
+    database = new_database() if apart else _DATABASE.get()
     if WANTED:
         from acid_platform.engine.local.translation.batch_functions import add_functions
 
         add_functions(database, WANTED)
-    return database.cursor()
+    return database if apart else database.cursor()
 
 
 def new_database() -> duckdb.DuckDBPyConnection:
@@ -292,15 +293,21 @@ def compute(
     sql: str,
     tables: Mapping[str, pa.Table | pa.RecordBatchReader | QuerySource],
     many: bool = False,
+    apart: bool = False,
 ) -> pa.Table:
     """The result of a SELECT in DuckDB's SQL over these tables; in a private file if it has `many`
-    rows.
+    rows. `apart`: see `connect`.
 
     DuckDB knows the number of rows only of a Table. To join two streams it builds a hash table of
     the second one, and the first one streams through.
     Raises WrongType, InvalidExpression, CorruptFile, TxnAborted, NeedsSpark.
     """
-    with closing(connect()) as connection, stoppable(connection), _ours(sql), _leaving_broken():
+    with (
+        closing(connect(apart)) as connection,
+        stoppable(connection),
+        _ours(sql),
+        _leaving_broken(),
+    ):
         for name, table in tables.items():
             whole = isinstance(table, pa.Table)
             connection.register(name, without_zones(table) if whole else table)

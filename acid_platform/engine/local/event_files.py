@@ -336,6 +336,7 @@ class PlacedRows(ClosedAfter):
         """The rows that are held, by bucket and partition; without buckets, numbers of files stand
         for them."""
         tables, places, buckets = zip(*self._held, strict=True)
+        self._held, self._bytes = [], 0
         rows = pa.concat_tables(tables)
         if self._spilled is not None:
             numbers = [np.full(len(table), _NO_BUCKET) for table in tables]
@@ -357,7 +358,6 @@ class PlacedRows(ClosedAfter):
         for bucket, partition, run in self._sorted():
             numbers = self._numbers.setdefault((bucket, partition), [])
             numbers += map(self._spilled.add, _pieces(run.combine_chunks()))
-        self._held, self._bytes = [], 0
 
     def close(self) -> None:
         if self._spilled is not None:
@@ -428,19 +428,17 @@ def _sorted_runs(
     rows: pa.Table, places: RowPartitions, buckets: np.ndarray
 ) -> Iterator[tuple[int, str, pa.Table]]:
     """The rows of each bucket and partition, in the order of files, with both."""
-    partition, bucket, order = places.index, buckets, None
+    partition, bucket = places.index, buckets
     bounds = _bounds(partition, bucket)
     if not _pairs_ascend(bucket[bounds[:-1]], partition[bounds[:-1]]):
         order = np.lexsort((partition, bucket))
-        partition, bucket, rows = partition[order], bucket[order], rows.combine_chunks()
-        bounds = _bounds(partition, bucket)
+        partition, bucket = partition[order], bucket[order]
+        bounds, numbers = _bounds(partition, bucket), from_numpy(order)
+        for number, field in enumerate(rows.schema):  # one by one: the others are there only once
+            values = rows.column(number).combine_chunks().take(numbers)
+            rows = rows.set_column(number, field, values)
     for start, end in pairwise(bounds.tolist()):
-        run = (
-            rows.slice(start, end - start)
-            if order is None
-            else rows.take(from_numpy(order[start:end]))
-        )
-        yield int(bucket[start]), places.names[partition[start]], run
+        yield int(bucket[start]), places.names[partition[start]], rows.slice(start, end - start)
 
 
 def _bounds(places: np.ndarray, buckets: np.ndarray) -> np.ndarray:

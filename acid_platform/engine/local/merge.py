@@ -171,7 +171,8 @@ class LocalMerge:
         rows = stream(self.scan, self._read(texts))
         others = without_zones(numbered(self.source)).to_reader()
         try:
-            return compute(sql, {self.alias: rows, self.source_alias: others}, many=True)
+            sides = {self.alias: rows, self.source_alias: others}
+            return compute(sql, sides, many=True, apart=len(self.source) > _FEW)
         except (WrongType, InvalidExpression) as error:
             if may_fail(on):  # perhaps for a pair that Spark skips
                 raise NeedsSpark(f"ON {self.on}, which may fail: {error}") from error
@@ -191,7 +192,8 @@ class LocalMerge:
         )
         texts = [c.condition for c in clauses if c.condition is not None]
         rows = stream(self.scan, self._read(texts))
-        return compute(sql, {self.alias: rows, _MATCHED: pairs}, many=True)
+        sides = {self.alias: rows, _MATCHED: pairs}
+        return compute(sql, sides, many=True, apart=len(pairs) > _FEW)
 
     def _old(
         self,
@@ -454,6 +456,8 @@ def taken(table: pa.Table, numbers: np.ndarray) -> pa.Table:
     return pa.Table.from_batches(parts, table.schema).take(from_numpy(back))
 
 
+_FEW = 1 << 20
+"""A join with more rows than these needs much memory, which the files of the result need then."""
 _PART_BYTES = 1 << 25
 """About how many bytes of the source are inserted at a time."""
 

@@ -80,6 +80,7 @@ def small_parts(patch: pytest.MonkeyPatch) -> None:
     for module, name, size in (
         (local_rows, "_PART_BYTES", 1000),
         (merge, "_PART_BYTES", 1000),
+        (merge, "_FEW", 10),
         (event_files, "_SORTED_BYTES", 4000),
         (row_streams, "_SPILLED_BYTES", 1000),
         (row_streams, "HELD_BYTES", 1000),
@@ -274,6 +275,7 @@ def test_P59_a_step_holds_a_part_of_the_rows(tmp_path: Path, small_sizes: None, 
             STEPS[step](warehouse, table)
         finally:
             pa.set_memory_pool(before)
+            kept_columns.KEPT.close()  # its columns lie in `pool`, which goes with this test
         assert pool.max_memory() < 12_000_000, f"{pool.max_memory():,} bytes of 24,000,000"
 
 
