@@ -314,6 +314,14 @@ class DataFile:
 
     # --- statistics ----------------------------------------------------------------------------
 
+    def piece_ranges(
+        self,
+        column: str,  # noqa: ARG002, of formats that know some
+    ) -> Sequence[ColumnRange | None]:
+        """The bounds of a column's values in each piece, as far as they are known; empty if none
+        are."""
+        return ()
+
     @property
     def ranges(self) -> Mapping[str, ColumnRange]:
         """The known bounds of each column's values, as FileEntry has them."""

@@ -76,6 +76,8 @@ _UPDATED = ("__updated", pa.bool_(), 2_000_000_005)
 """Whether a delete event belongs to an update."""
 _HIDDEN = frozenset({_UPDATED[0], *(name for name, _, _ in _COLUMNS.values())})
 _FIELD_ID = b"PARQUET:field_id"
+_TEXTS = ("string", "varchar")
+"""The types of texts with bounds; those of a CHAR have blanks."""
 PAGE_ROWS = 1 << 16
 """Rows of a page at most: its header is looked at before it is decoded, and each has a decoder of
 its own, so that many small ones cost more than readers win that skip some of them."""
@@ -171,6 +173,18 @@ class KeyedParquet(ParquetData):
     def ranges(self) -> Mapping[str, ColumnRange]:
         """Without the bounds of texts: those of a CHAR have blanks, and nobody says which are."""
         return _by_id(self._file.metadata, self._fields)
+
+    def piece_ranges(self, column: str) -> Sequence[ColumnRange | None]:
+        metadata, groups = self._file.metadata, range(self._file.metadata.num_row_groups)
+        known = [column_ranges(metadata, [column], self._texts, group) for group in groups]
+        return [known[group].get(column) for group, _, _ in self._pieces]
+
+    @cached_property
+    def _texts(self) -> set[str]:
+        """The columns that were declared as texts whose bounds say how they compare."""
+        if _DECLARED not in (self._file.metadata.metadata or {}):
+            return set()
+        return {each.name for each in self.declared if each.type.kind in _TEXTS}
 
     @property
     def key_ranges(self) -> KeyRanges | None:
@@ -489,7 +503,7 @@ class KeyedParquetWriter(ParquetWriter):
         footer = Footer(self.rows, acid=True, format="parquet", exact=True)
         if self._deletes or self._metadata is None or not self.rows:
             return FileEntry(name, size, footer)
-        texts = {each.name for each in self._columns if each.type.kind in ("string", "varchar")}
+        texts = {each.name for each in self._columns if each.type.kind in _TEXTS}
         ranges = _by_id(self._metadata, self._own, texts)
         keys = _key_ranges(self._metadata, self._first)
         return FileEntry(name, size, footer, None, ranges, keys)

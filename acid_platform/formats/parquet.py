@@ -270,19 +270,24 @@ class ParquetWriter:
 
 
 def column_ranges(
-    metadata: parquet.FileMetaData, names: Collection[str], texts: Container[str] = ()
+    metadata: parquet.FileMetaData,
+    names: Collection[str],
+    texts: Container[str] = (),
+    group: int | None = None,
 ) -> dict[str, ColumnRange]:
-    """The ranges of these flat columns; `texts`: those of type string and varchar, whose bounds are
-    recorded. A column without statistics is left out."""
+    """The ranges of these flat columns in a row group (default: in the file); `texts`: those of
+    type string and varchar, whose bounds are recorded. A column without statistics is left out."""
     columns = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
-    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    every_group = range(metadata.num_row_groups) if group is None else [group]
+    groups = [metadata.row_group(index) for index in every_group]
+    rows = sum(each.num_rows for each in groups)
     ranges = dict[str, ColumnRange]()
     for name in names:
         every = [group.column(columns[name]).statistics for group in groups if name in columns]
         if not every or not all(each is not None and each.has_null_count for each in every):
             continue
         nulls = sum(each.null_count for each in every)
-        bounds = ColumnRange(RangeKind.OTHER, None, None, nulls, metadata.num_rows > nulls)
+        bounds = ColumnRange(RangeKind.OTHER, None, None, nulls, rows > nulls)
         full = [
             each
             for each, group in zip(every, groups, strict=True)

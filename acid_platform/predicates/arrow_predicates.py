@@ -48,6 +48,7 @@ class ArrowPredicate:
 
     columns: frozenset[str]
     evaluate: Evaluate
+    tree: exp.Expr
 
     def mask(self, values: Values) -> Datum:
         return self.evaluate(values)
@@ -60,8 +61,9 @@ def arrow_predicate(where: str | exp.Expr, columns: Iterable[Column], table: str
     UnknownColumn, and UnsupportedStatement, naming the part, if only Spark can evaluate it.
     """
     builder = _Builder(tuple(columns), table)
-    evaluate = builder.condition(parsed(where) if isinstance(where, str) else where)
-    return ArrowPredicate(frozenset(builder.used), evaluate)
+    tree = parsed(where) if isinstance(where, str) else where
+    evaluate = builder.condition(tree)
+    return ArrowPredicate(frozenset(builder.used), evaluate, tree)
 
 
 @lru_cache(256)

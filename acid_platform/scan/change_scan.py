@@ -157,6 +157,7 @@ class _Late:
     """A condition without columns: values are decoded only where rows are wanted."""
 
     columns: frozenset[str] = frozenset()
+    tree = None
 
     def mask(self, values: Values) -> pa.Scalar:  # noqa: ARG002, a Predicate has it
         return pa.scalar(True)

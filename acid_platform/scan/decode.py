@@ -52,6 +52,8 @@ from acid_platform.values.arrow_types import (
 from acid_platform.values.stored_values import as_declared, require_digits
 
 if TYPE_CHECKING:
+    from sqlglot import exp
+
     from acid_platform.scan.scans import ArrowScan
 
 PLACE = Column("__place", HiveType("bigint"))
@@ -69,6 +71,11 @@ class Predicate(Protocol):
 
     @property
     def columns(self) -> frozenset[str]: ...
+
+    @property
+    def tree(self) -> exp.Expr | None:
+        """As the parser reads it; None if no bounds of a column tell anything."""
+        ...
 
     def mask(self, values: Values) -> pa.Array | pa.Scalar: ...
 
@@ -320,9 +327,31 @@ class FileRead:
         bounds = np.cumsum([0, *file.piece_rows])
         pieces = [_Piece(index, *span) for index, span in enumerate(pairwise(bounds.tolist()))]
         if self.rows is None:
-            return pieces
+            return self._promising(file, pieces)
         places = np.searchsorted(bounds, self.rows, side="right") - 1
         return [pieces[index] for index in np.unique(places)]
+
+    def _promising(self, file: DataFile, pieces: list[_Piece]) -> list[_Piece]:
+        """Those in which a row may satisfy the predicate, by the bounds of their values."""
+        predicate = self.read.predicate
+        tree = None if predicate is None else predicate.tree
+        if predicate is None or tree is None or len(pieces) < 2:
+            return pieces
+        from acid_platform.scan.recorded_ranges import may_hold  # which imports this module
+
+        inside = self._result.find(file)
+        bounds = {
+            name: known
+            for name in predicate.columns & inside.keys()
+            if (known := file.piece_ranges(inside[name]))
+        }
+
+        def promises(piece: _Piece) -> bool:
+            known = {name: each[piece.index] for name, each in bounds.items()}
+            ranges = {name: each for name, each in known.items() if each is not None}
+            return may_hold(tree, ranges, self.read.scan.columns)
+
+        return [piece for piece in pieces if promises(piece)] if bounds else pieces
 
     # --- decoding ------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
@@ -23,6 +23,7 @@ import pyarrow as pa
 from acid_platform.base.first_use import PerProcess, Recent
 from acid_platform.errors import InvalidDefinition
 from acid_platform.formats.data_file import ColumnOfFile, DataFile
+from acid_platform.layout.file_entries import ColumnRange
 
 SETTING = "ACID_KEPT_MEMORY"
 MOST_BYTES = 512 << 20
@@ -43,6 +44,8 @@ class Shape:
     has_checked_text: bool
     has_texts_as_bytes: bool
     decodes_in_threads: bool
+    ranges: dict[str, Sequence[ColumnRange | None]] = field(default_factory=dict)
+    """The known bounds of the columns that somebody has asked for."""
 
     @classmethod
     def of(cls, file: DataFile) -> Shape:
@@ -86,6 +89,12 @@ class KeptFile(DataFile):
     @property
     def ids(self) -> Mapping[int, str]:
         return self._shape.ids
+
+    def piece_ranges(self, column: str) -> Sequence[ColumnRange | None]:
+        ranges = self._shape.ranges
+        if column not in ranges:
+            ranges[column] = self._opened.piece_ranges(column)
+        return ranges[column]
 
     @property
     def key_columns(self) -> list[str]:

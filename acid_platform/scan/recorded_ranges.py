@@ -54,13 +54,21 @@ def pruned(sources: EntitySources, where: str | None, columns: Sequence[Column])
     if where is None or not any(source.ranges for source in sources.inserts):
         return sources
     node = parsed(where)
-    kinds = {column.name: column.type.kind for column in columns}
     return replace(
         sources,
         inserts=tuple(
-            source for source in sources.inserts if _may_hold(node, _Ranges(source.ranges, kinds))
+            source for source in sources.inserts if may_hold(node, source.ranges, columns)
         ),
     )
+
+
+def may_hold(
+    condition: exp.Expr, ranges: Mapping[str, ColumnRange], columns: Sequence[Column]
+) -> bool:
+    """Whether a row whose values have these ranges can satisfy the condition, over the columns of
+    its table."""
+    kinds = {column.name: column.type.kind for column in columns}
+    return _may_hold(condition, _Ranges(ranges, kinds))
 
 
 def proves(ranges: Mapping[str, ColumnRange], condition: str, columns: Sequence[Column]) -> bool:
