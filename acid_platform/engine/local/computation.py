@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+from duckdb import _seam
 from duckdb._sources import ArrowScanSource  # what DuckDB makes of any source by itself
 
 from acid_platform.base.databases import in_memory, not_yet_closed
@@ -267,6 +268,28 @@ def reading(
         connection.close()
 
 
+ROWS_OF_A_BATCH = 65_536
+
+
+def rows_of(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.RecordBatchReader:
+    """The rows of a SELECT, which may be read once, before the connection computes anything else.
+
+    `connection.sql` would parse the text once more and bind it before, which takes a third of the
+    time of a query of a few hundred lines.
+    """
+    return _seam.submit(connection, sql, None, "stream", ROWS_OF_A_BATCH).arrow_reader()
+
+
+def table_of(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
+    """As `rows_of`, all rows."""
+    return _seam.submit(connection, sql, None, "arrow").arrow_table()
+
+
+def types_of(connection: duckdb.DuckDBPyConnection, sql: str) -> list[str]:
+    """DuckDB's types of the columns of a SELECT, of which nothing is computed."""
+    return [str(kind) for kind in _seam.bind(connection, sql).types]
+
+
 def with_views(tables: Mapping[str, Scan]) -> duckdb.DuckDBPyConnection:
     """A database for people and BI tools: a schema for each database, a view for each table.
 
@@ -312,10 +335,9 @@ def compute(
             whole = isinstance(table, pa.Table)
             connection.register(name, without_zones(table) if whole else table)
         try:
-            result = connection.sql(sql)
             if not many:
-                return result.to_arrow_table()
-            reader = result.to_arrow_reader()
+                return table_of(connection, sql)
+            reader = rows_of(connection, sql)
             parts = (pa.Table.from_batches([batch]) for batch in batches_of(reader))
             return table_of_parts(chain([reader.schema.empty_table()], parts))
         except duckdb.Error:

@@ -33,6 +33,9 @@ from acid_platform.engine.local.computation import (
     compute,
     reading,
     require_values,
+    rows_of,
+    table_of,
+    types_of,
 )
 from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.duckdb_sql import (
@@ -69,7 +72,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-ROWS_OF_A_BATCH = 65_536
 _NOT_HERE = (NeedsSpark, WrongType, InvalidExpression)
 """Errors of values that DuckDB may have met only since it computes in another order than Spark."""
 
@@ -215,7 +217,7 @@ class LocalResult(Result):
             sql = f"SELECT * FROM ({sql}) LIMIT {limit}"
         schema = self.schema
         with reading(sources, sql) as connection:
-            for batch in batches_of(connection.sql(sql).to_arrow_reader(ROWS_OF_A_BATCH)):
+            for batch in batches_of(rows_of(connection, sql)):
                 arrays = [
                     _shown(array, kind).cast(field.type)
                     for array, (_, kind), field in zip(
@@ -250,7 +252,7 @@ class _FirstRows:
     def late(self) -> dict[str, Callable[[], QuerySource]]:
         """The rows that come first, with all columns."""
         with reading(self.early, self.top.places) as connection:
-            places = values_of(connection.sql(self.top.places).to_arrow_table().column(0))
+            places = values_of(table_of(connection, self.top.places).column(0))
         return {
             self.top.stored: partial(
                 QuerySource, replace(self.read, where=None), np.sort(places), keep=True
@@ -428,7 +430,7 @@ def _bind(result: LocalResult) -> None:
 
     with reading(result.sources) as connection:
         try:
-            types = [str(kind) for kind in connection.sql(result.sql).types]
+            types = types_of(connection, result.sql)
         except duckdb.Error as error:
             line = str(error).partition("\n")[0]
             raise NeedsSpark(f"a query that DuckDB refuses ({line})") from error
