@@ -69,7 +69,7 @@ class SparkResult(Result):
         try:
             with raise_as_ours():
                 kinds = [marked_type(field) for field in frame.schema.fields]
-                rows = wall_clocks(frame.toArrow(), kinds)
+                rows = wall_clocks(_nullable(frame).toArrow(), kinds)
         except PySparkException as error:
             raise InvalidExpression(f"the query failed: {first_line(str(error))}") from error
         except ValueError as error:  # Arrow can't hold array<void>, the type of array()
@@ -105,6 +105,19 @@ class SparkResult(Result):
 
     def count(self) -> int:
         return self.frame.count()
+
+
+def _nullable(frame: DataFrame) -> DataFrame:
+    """The frame, in whose nested columns any part may be NULL. Spark says of `named_struct('a', 1)`
+    that its field is not, and Arrow then refuses the NULL that a join has in place of a struct."""
+    kinds = [field.dataType for field in frame.schema.fields]
+    loose = [field.dataType for field in frame.schema.toNullable().fields]
+    if kinds == loose:
+        return frame
+    places = [f"c{position}" for position in range(len(kinds))]
+    plain = frame.toDF(*places)
+    columns = (plain[name].cast(kind) for name, kind in zip(places, loose, strict=True))
+    return plain.select(*columns).toDF(*frame.columns)
 
 
 def table_rows(

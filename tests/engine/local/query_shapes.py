@@ -57,6 +57,8 @@ SHAPES = """
     (CASE WHEN z THEN st ELSE named_struct('a', l, 'b', s) END) AS a,
         coalesce(ms, map('a', l)) AS b, if(z, array(st), array(named_struct('a', k, 'b', s))) AS c
         FROM both.t
+    a.id, q.b FROM both.t a LEFT JOIN (SELECT named_struct('c', 'x', 'e', array(1)) AS b, id
+        FROM both.u) q ON a.id = q.id
     upper(t.st.b), transform(t.ai, x -> x + st.a) FROM both.t t
     -k AS a, abs(k) AS b, bround(k, 0) AS c, bround(k, 3) AS e, round(f, 1) AS g, nanvl(f, x) AS h,
         nanvl(f, f) AS j FROM both.t
@@ -78,6 +80,7 @@ SHAPES = """
         FROM both.t
     k * 2 AS a, k / 3 AS b, k + d AS c, k * d AS e, d / i AS f FROM both.t WHERE i <> 0
     i, sum(k) AS a, avg(k) AS b, sum(d) / sum(k) AS c, sum(k) * 0.001 AS e FROM both.t GROUP BY i
+    d / 3 / 3 AS a, (k % 3) / nullif(d % 3, 0) AS b FROM both.t WHERE abs(k) < 1000
     avg(sum(d)) OVER () AS a, sum(sum(d)) OVER () AS b FROM both.t GROUP BY i
     e + INTERVAL 1 MONTH AS a, e - INTERVAL '30' DAY AS b, EXTRACT(year FROM e) AS c FROM both.t
     CAST(s AS int) AS a FROM both.t WHERE s IN ('1', '2')

@@ -26,6 +26,8 @@ REFUSED = """
     SELECT CAST(1 AS text) AS x | SELECT CAST(1 AS number) AS x | SELECT CAST(1 AS varchar) AS x
     SELECT CAST(1 AS double precision) AS x | SELECT CAST(1) AS x | SELECT 0x1F AS x
     WITH a AS (SELECT 1 AS x), A AS (SELECT 2 AS x) SELECT * FROM a
+    WITH a AS (SELECT no_such FROM {t}) SELECT id FROM {t}
+    WITH a AS (SELECT 1 AS x), b AS (SELECT id + no_such FROM {t}, a) SELECT x FROM a
     SELECT upper() AS x | SELECT coalesce() AS x | SELECT greatest(1) AS x | SELECT nvl(1) AS x
     SELECT if(true, 1) AS x | SELECT round() AS x | SELECT sum() AS x FROM {t} | SELECT mod(1) AS x
     SELECT date_add() AS x | SELECT date_trunc() AS x | SELECT nullif(1) AS x

@@ -12,8 +12,9 @@ import sqlglot
 from acid_platform import NeedsSpark
 from acid_platform.engine.interface import TableRead
 from acid_platform.engine.local.run_query import query
+from acid_platform.engine.local.translation.arithmetic import unscaled
 from acid_platform.engine.local.translation.column_names import NameScope
-from acid_platform.engine.local.translation.duckdb_sql import in_proportion
+from acid_platform.engine.local.translation.duckdb_sql import decimal, in_proportion
 from acid_platform.engine.local.translation.expressions import translate_value
 from acid_platform.engine.local.translation.printed_names import column_name
 from acid_platform.engine.local.translation.queries import QueryTranslator
@@ -65,6 +66,9 @@ EXAMPLES = [
 NAMES = [
     ("st.b", "b"),
     ("upper(st.b)", "upper(st.b)"),
+    ("CAST(st.b AS int)", "CAST(st.b AS INT)"),
+    ("array(-0, -0L, (-0), -0.0, -1)", "array(0, 0, 0, 0.0, -1)"),
+    ("array(-0D, -0.0F, -0e0)", "array(-0.0, -0.0, -0.0)"),
     (
         "transform(a, x -> x.b || st.b)",
         "transform(a, lambdafunction(concat(namedlambdavariable().b, st.b),"
@@ -155,6 +159,24 @@ ONE_ROW = [
     "SELECT max(x) AS x FROM v EXCEPT SELECT 1e0",
 ]
 """Queries in which Spark may find nothing to group."""
+FOLDED = [
+    "SELECT DISTINCT -if(true, 0.0D, x) AS c, i FROM t",
+    "SELECT DISTINCT -CAST(CAST(z AND false AS int) AS double) AS c, i FROM t",
+    "SELECT DISTINCT CAST(c AS double) * -1 AS c FROM (SELECT 0 AS c, i FROM t) q",
+    "SELECT DISTINCT get(array(x, -0.0D), 1) AS c, i FROM t",
+    "SELECT DISTINCT q.s.b AS c FROM (SELECT named_struct('a', x, 'b', -0.0D) AS s FROM t) q",
+    "SELECT DISTINCT x FROM t RIGHT JOIN (SELECT -0.0D AS x FROM t) q USING (x)",
+    "WITH q AS (SELECT round(-0.1D) AS c, i FROM t) SELECT c, count(*) AS n FROM q GROUP BY c, i",
+    "SELECT cos(3) * 0 AS c, i FROM t EXCEPT SELECT x, i FROM t",
+    "SELECT DISTINCT max(x) AS c, i FROM t GROUP BY i",
+]
+"""Keys that Spark may leave as they are: constants, and what another key stands for."""
+OF_ROWS = [
+    "SELECT DISTINCT round(-x, 1) AS c, -0.0D > i AS n FROM t",
+    "SELECT x * -1.0D AS c, count(*) AS n FROM (SELECT x + 1 AS x FROM t) q GROUP BY x * -1.0D",
+    "SELECT x FROM t UNION SELECT -x FROM t",
+    "SELECT x, -0.0D AS c, count(*) AS n FROM t WHERE x > -1 GROUP BY ROLLUP (x)",
+]
 REFUSED = [
     ("regexp_extract('ab', '(?i)A', 0)", r"with \(\?i"),
     ("regexp_extract('ab', 'a(?=b)', 0)", r"with \(\?="),
@@ -192,6 +214,15 @@ def value_of(sql: str) -> object:
 @pytest.mark.parametrize(("expression", "value"), EXAMPLES)
 def test_P33_an_expression_has_the_documented_value(expression: str, value: object) -> None:
     assert value_of(translate_value(expression, NameScope(())).sql) == value
+
+
+def test_P33_the_digits_of_a_decimal_of_any_type_are_a_whole_number() -> None:
+    kinds = [(p, s) for p in range(1, 39) for s in range(min(p, 38 - p) + 1)]
+    most = (f"CAST('{'9' * (p - s)}.{'9' * s}' AS DECIMAL({p},{s}))" for p, s in kinds)
+    digits = (unscaled(sql, decimal(*kind)) for sql, kind in zip(most, kinds, strict=True))
+    with duckdb.connect() as connection:
+        found = connection.execute(f"SELECT {', '.join(digits)}").fetchone()
+    assert found == tuple(10**p - 1 for p, _ in kinds)
 
 
 @pytest.mark.parametrize(("expression", "name"), NAMES)
@@ -242,10 +273,21 @@ def test_P33_what_Java_and_RE2_or_the_formats_read_differently_is_refused_by_nam
 
 @pytest.mark.parametrize("text", texts(OTHERWISE, "t"))
 def test_P33_a_query_that_Spark_answers_otherwise_is_refused(text: str) -> None:
-    columns = parse_columns("i int, l bigint, x double, e date, ms map<string,int>, c char(4)")
-    tables = {"t": TableRead(Scan(None, "", columns, (), (), None))}  # type: ignore[arg-type]
-    with pytest.raises(NeedsSpark), in_proportion(text):
-        QueryTranslator(tables).query(sqlglot.parse_one(text, dialect=SparkSql), {})
+    with pytest.raises(NeedsSpark):
+        of_table(text)
+
+
+def of_table(text: str) -> str:
+    columns = "i int, l bigint, x double, z boolean, e date, ms map<string,int>, c char(4)"
+    scan = Scan(None, "", parse_columns(columns), (), (), None)  # type: ignore[arg-type]
+    with in_proportion(text):
+        node = sqlglot.parse_one(text, dialect=SparkSql)
+        return QueryTranslator({"t": TableRead(scan)}).query(node, {}).sql
+
+
+@pytest.mark.parametrize("text", [*FOLDED, *OF_ROWS])
+def test_P63_minus_zero_as_a_key_needs_spark_where_its_optimizer_may_find_no_key(text: str) -> None:
+    assert ("a key of -0.0" in of_table(text)) == (text in FOLDED)
 
 
 @pytest.mark.parametrize("text", ONE_ROW)

@@ -43,6 +43,8 @@ OPERATORS: dict[type[exp.Expr], str] = {
 
 _OF_JAVA = 34
 """Digits to which Spark rounds a decimal that changes its sign."""
+_OF_64_BITS = 18
+"""DuckDB computes a product of decimals in as many bits, and fails, unless a factor has more."""
 
 
 def number(value: int | Decimal | float, written: str) -> Typed:
@@ -148,7 +150,6 @@ def _of_decimals(operator: str, left: Typed, right: Typed) -> Typed:
         return Typed(f"CAST({x} {operator} {y} AS {duckdb_type(kind)}){_mark(precision)}", kind)
     if operator == "*" and s1 + s2 <= MOST_DIGITS:
         kind = _adjusted(p1 + p2 + 1, s1 + s2)
-        # DuckDB computes in 64 bits, and fails, unless a factor has more than 18 digits.
         factor = cast(left, decimal(min(MOST_DIGITS, p1 + p2 + 1), s1))
         product = f"CAST({factor.sql} * {right.sql} AS {duckdb_type(kind)})"
         return Typed(product + _mark(p1 + p2 + 1), kind)
@@ -216,7 +217,10 @@ def mean_type(kind: HiveType) -> HiveType | None:
 def unscaled(sql: str, kind: HiveType) -> str:
     """The digits of a decimal as a whole number."""
     scale = kind.sizes[1]
-    return f"CAST({sql} * CAST({10**scale} AS DECIMAL({scale + 1},0)) AS HUGEINT)"
+    wide = sql
+    if kind.sizes[0] + scale + 1 > _OF_64_BITS:
+        wide = f"CAST({sql} AS DECIMAL({MOST_DIGITS},{scale}))"
+    return f"CAST({wide} * CAST({10**scale} AS DECIMAL({scale + 1},0)) AS HUGEINT)"
 
 
 def quotient(digits: str, divisor: str, kind: HiveType) -> str:

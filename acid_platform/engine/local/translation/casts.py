@@ -57,6 +57,8 @@ class Typed:
     """An interval, which has no SQL of its own."""
     is_field: bool = False
     """Whether it is a field of a column, which a result shows as a string."""
+    foldable: bool = False
+    """Whether Spark's optimizer may find that it is a constant, or has one in it."""
 
 
 def typed_as(sql: str, kind: HiveType) -> Typed:
@@ -298,12 +300,13 @@ def as_condition(value: Typed, shown: str, null: bool = False) -> Typed:
 def as_key(value: Typed, as_is: bool = False) -> Typed:
     """The value as Spark shows it as a key of groups and of distinct rows: 0.0 for -0.0 (P63).
 
-    `as_is`: whether Spark may leave a -0.0 as it is, as `keeps_zeros` tells.
+    `as_is`: whether Spark may leave a -0.0 as it is, as `keeps_zeros` tells. It leaves that of a
+    constant.
     """
     if value.type.kind not in FLOATING:
         return value
-    if as_is:
-        unsure = needs_spark("a key of -0.0 where a part of the query has one row, or is constant")
+    if as_is or value.foldable:
+        unsure = needs_spark("a key of -0.0 that may be constant, or beside one row or other keys")
         negative = f"{value.sql} = 0 AND signbit({value.sql})"
         return replace(value, sql=f"(CASE WHEN {negative} THEN {unsure} ELSE {value.sql} END)")
     zero = f"CAST(0 AS {duckdb_type(value.type)})"

@@ -23,6 +23,8 @@ class ScopeColumn:
     name: str
     type: HiveType
     sql: str
+    foldable: bool = False
+    """As that of a value."""
 
     def is_named(self, name: str) -> bool:
         return self.name.lower() == name.lower()
@@ -30,7 +32,8 @@ class ScopeColumn:
     @property
     def value(self) -> Typed:
         declared = self.type if self.type.is_told else None
-        return Typed(_value_of(self.sql, self.type), of_value(self.type), declared=declared)
+        sql, kind = _value_of(self.sql, self.type), of_value(self.type)
+        return Typed(sql, kind, declared=declared, foldable=self.foldable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,5 +142,6 @@ def field_of(value: Typed, path: Sequence[str]) -> Typed:
             kind,
             declared=kind if kind.has_char else None,
             is_field=True,
+            foldable=value.foldable,
         )
     return replace(value, type=of_value(value.type))

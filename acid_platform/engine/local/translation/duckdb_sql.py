@@ -75,6 +75,9 @@ class Translation:
     """How many characters of SQL it may still make."""
     varying: int = 0
     """How many columns, aggregates and subqueries it has so far: what holds one is no constant."""
+    stored: int = 0
+    """How many columns of rows it has so far from which numbers are computed, whatever the other
+    operands: Spark's optimizer makes no constant of such a number."""
     told_fields: bool = False
     """Whether it has made a struct of a CHAR, VARCHAR or the like. Spark says the type of such a
     field wherever it takes one out of a struct, and nobody else knows it."""

@@ -29,6 +29,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     BINARY,
     BOOLEAN,
     DATE,
+    NUMERIC,
     STRING,
     VOID,
     Constant,
@@ -73,7 +74,12 @@ class Translator:
         """The translation of an expression. Raises as `translate_value`."""
         statement = translating()
         varying, known = statement.varying, len(statement.constants)
+        stored = statement.stored
         value = self._translated(node)
+        if isinstance(node, _BRANCHING) or value.type.kind not in NUMERIC:
+            statement.stored = stored
+        if value.foldable != (statement.stored == stored):
+            value = replace(value, foldable=not value.foldable)
         if statement.varying == varying:
             if may_fail(value.sql):
                 statement.constants[known:] = [Constant(value.sql, node)]
@@ -160,6 +166,7 @@ class Translator:
         """A column in an expression, where each CHAR is without its trailing blanks."""
         translating().varying += 1
         value = self.resolve(parts)
+        translating().stored += not value.foldable
         if value.declared is not None and value.declared.nested and value.declared.has_char:
             raise NeedsSpark(f"an expression of {value.declared}")
         return value
@@ -353,7 +360,7 @@ def _meant(node: exp.Expr) -> str:
 # --- what is translated ---------------------------------------------------------------------------
 
 
-_BRANCHING = (exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Nvl2)
+_BRANCHING = (exp.Case, exp.If, exp.Coalesce, exp.DecodeCase, exp.Nullif, exp.Nvl2)
 _CAST_PARTS = ("this", "to")
 _COMPARISONS = {
     **COMPARISONS,

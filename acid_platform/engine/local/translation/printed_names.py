@@ -122,8 +122,9 @@ def column_name(
     Raises NeedsSpark where it is not known.
     """
     node = node.unnest()
-    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Column | exp.Dot):
-        node = node.this
+    inner = node.this if isinstance(node, exp.Cast) else None
+    if isinstance(inner, exp.Column) and len(path([part.name for part in inner.parts])) == 1:
+        node = inner  # no field
     if isinstance(node, exp.Column | exp.Dot) and not node.find(exp.Func):
         return str(node.parts[-1].name)
     before = _PATH.set(path)
@@ -184,7 +185,8 @@ def _name_of(node: exp.Expr) -> str:
         case exp.NEQ() if not _has_fraction(node):
             return f"(NOT ({name_of(node.left)} = {name_of(node.right)}))"
         case exp.Neg() if isinstance(node.this, exp.Literal) or _is_suffixed(node.this):
-            return f"-{name_of(node.this)}"
+            name = name_of(node.this)
+            return f"-{name}" if Decimal(name) or _is_floating(node.this) else name
         case exp.Neg():
             return f"(- {name_of(node.this)})"
         case exp.BitwiseNot():
@@ -342,6 +344,13 @@ def _lambda(node: exp.Lambda) -> str:
 def _is_suffixed(node: exp.Expr) -> bool:
     """Whether it is a number with the suffix of a type, such as `1L`."""
     return isinstance(node, exp.Cast) and SUFFIXED in node.to.meta
+
+
+def _is_floating(number: exp.Expr) -> bool:
+    """Whether it is a literal double or float, which alone have a zero with a sign."""
+    if isinstance(number, exp.Cast):
+        return number.to.this in (exp.DType.FLOAT, exp.DType.DOUBLE)
+    return "e" in number.name.lower()
 
 
 def _is_fraction(node: exp.Expr) -> bool:

@@ -26,6 +26,7 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     VOID,
     identifier,
     spark_name,
+    translating,
     wider,
     widest,
 )
@@ -78,6 +79,8 @@ class QueryTranslator:
     opened: dict[str, str] = field(default_factory=dict)
     """The placeholder of each table of DuckDB's SQL; what is named twice is opened twice."""
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    unread: list[_Cte] = field(default_factory=list)
+    """The queries of WITH that may be named by nothing so far."""
 
     def query(
         self, node: exp.Expr, ctes: Ctes, outer: Expressions | None = None, named: bool = True
@@ -87,7 +90,8 @@ class QueryTranslator:
         `outer`: where a subquery stands. `named`: whether somebody reads the names of its columns.
         """
         require_parts(node)
-        own, ctes = self._with(node, ctes)
+        given = ctes
+        own, ctes = self._with(node, given)
         match node:
             case exp.Select():
                 block = Select(self, node, ctes, outer, named).block()
@@ -99,8 +103,20 @@ class QueryTranslator:
                 block = _values(node)
             case _:
                 raise NeedsSpark(f"{type(node).__name__.upper()}")
+        if not given:
+            self._check_unread()
         written = [f"{cte.stored} AS ({cte.block.sql})" for cte in own if cte.block is not None]
         return replace(block, sql=f"WITH {', '.join(written)} {block.sql}") if written else block
+
+    def _check_unread(self) -> None:
+        """Translates what nobody names, too: Spark refuses what is wrong in it."""
+        known = len(translating().constants)
+        apart = replace(self, opened={})
+        while self.unread:
+            cte = self.unread.pop()
+            if cte.block is None:
+                cte.block = apart.query(cte.query, cte.above)
+        del translating().constants[known:]  # which nobody computes
 
     def _with(self, node: exp.Expr, ctes: Ctes) -> tuple[list[_Cte], Ctes]:
         """The queries of its own WITH, and all that it may name."""
@@ -113,6 +129,7 @@ class QueryTranslator:
             require_parts(cte)
             own.append(_Cte(cte.this, _alias_columns(cte), ctes, f"w{next(self.numbers)}"))
             ctes = {**ctes, cte.alias.lower(): own[-1]}
+        self.unread += own
         return own, ctes
 
     # --- FROM ----------------------------------------------------------------------------------
@@ -223,9 +240,12 @@ class QueryTranslator:
                 raise NeedsSpark(f"{word} of {a} and {b}")
             columns.append((name, kind))
         as_shown = None if kept else partial(as_key, as_is=keeps_zeros(node))
-        sides = (_in_types(left, columns, as_shown), _in_types(right, columns, as_shown))
+        foldable = left.foldable | right.foldable
+        sides = [
+            _in_types(replace(side, foldable=foldable), columns, as_shown) for side in (left, right)
+        ]
         sql = f"({sides[0]}) {word}{' ALL' if every else ''} ({sides[1]})"
-        block = QueryBlock(sql, tuple(columns))
+        block = QueryBlock(sql, tuple(columns), foldable)
         tail = self._tail(node, block)
         return replace(block, sql=f"SELECT * FROM ({sql}) AS u{tail}") if tail else block
 
@@ -290,7 +310,10 @@ def _renamed(block: QueryBlock, names: Sequence[str]) -> QueryBlock:
 
 def _derived(sql: str, alias: str, name: str, block: QueryBlock) -> Relation:
     """A subquery or CTE."""
-    columns = (ScopeColumn(n, kind, f"{alias}.c{i}") for i, (n, kind) in enumerate(block.columns))
+    columns = (
+        ScopeColumn(n, kind, f"{alias}.c{i}", i in block.foldable)
+        for i, (n, kind) in enumerate(block.columns)
+    )
     return _single(f"{sql} AS {alias}", name, tuple(columns))
 
 
@@ -318,7 +341,8 @@ def _using(left: Relation, right: Relation, names: Sequence[str], word: str) -> 
             raise NeedsSpark(f"USING ({name}) of {a[0].type} in a FULL JOIN")
         both = f"coalesce({a[0].sql}, {b[0].sql})"
         shown = {"RIGHT JOIN": b[0].sql, "FULL JOIN": both}.get(word, a[0].sql)
-        merged.append(ScopeColumn(a[0].name, a[0].type, shown))
+        foldable = a[0].foldable or b[0].foldable
+        merged.append(ScopeColumn(a[0].name, a[0].type, shown, foldable))
         tests.append(f"{a[0].value.sql} = {b[0].value.sql}")
     hidden = {name.lower() for name in names}
     rest = tuple(
@@ -367,8 +391,11 @@ def _in_types(
     """The rows in these types; `as_shown` gives the values of rows of which each is shown once."""
     own = [Typed(f"q.c{i}", of_value(kind)) for i, (_, kind) in enumerate(block.columns)]
     values = [cast(value, kind) for value, (_, kind) in zip(own, columns, strict=True)]
-    values = [*map(as_shown, values)] if as_shown else values
-    if values == own:
+    if as_shown:
+        values = [
+            as_shown(replace(value, foldable=i in block.foldable)) for i, value in enumerate(values)
+        ]
+    if [value.sql for value in values] == [value.sql for value in own]:
         return block.sql
     items = ", ".join(f"{value.sql} AS c{i}" for i, value in enumerate(values))
     return f"SELECT {items} FROM ({block.sql}) AS q"

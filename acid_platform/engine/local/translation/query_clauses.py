@@ -23,6 +23,8 @@ class QueryBlock:
 
     sql: str
     columns: tuple[tuple[str, HiveType], ...]
+    foldable: frozenset[int] = frozenset()
+    """The positions of columns that Spark's optimizer may find constant."""
     correlated: bool = False
     """Whether its WHERE names a column of the query around it."""
     form: str = ""
@@ -159,11 +161,12 @@ def sortable(value: Typed) -> str:
 def keeps_zeros(query: exp.Expr) -> bool:
     """Whether a key of -0.0 may stay as it is in Spark, in the query that this belongs to.
 
-    Spark does not group a single row, nor rows of which LIMIT 1 takes one, nor by a constant.
+    Spark does not group a single row, nor rows of which LIMIT 1 takes one, nor again the rows that
+    another GROUP BY or DISTINCT made.
     """
-    return any(
-        _may_be_minus_zero(part)
-        or (isinstance(part, exp.Limit) and part.expression == exp.Literal.number(1))
+    parts = [*query.root().walk()]
+    return sum(map(_groups, parts)) > 1 or any(
+        (isinstance(part, exp.Limit) and part.expression == exp.Literal.number(1))
         or (isinstance(part, exp.Values) and len(part.expressions) == 1)
         or (isinstance(part, exp.Table) and isinstance(part.this, exp.Anonymous))
         or (
@@ -174,15 +177,17 @@ def keeps_zeros(query: exp.Expr) -> bool:
                 or any(map(aggregated, (*part.expressions, part.args.get("having"))))
             )
         )
-        for part in query.root().walk()
+        for part in parts
     )
 
 
-def _may_be_minus_zero(part: exp.Expr) -> bool:
-    """Whether it is a constant that may be -0.0."""
-    if isinstance(part, exp.Literal):
-        return part.is_string and "-" in part.this
-    return isinstance(part, exp.Neg | exp.Sub) and part.find(exp.Column) is None
+def _groups(part: exp.Expr) -> bool:
+    """Whether it is a GROUP BY, or the DISTINCT of a SELECT or of a set operation."""
+    if isinstance(part, exp.Distinct):
+        return isinstance(part.parent, exp.Select)
+    return isinstance(part, exp.Group) or (
+        isinstance(part, exp.SetOperation) and bool(part.args.get("distinct"))
+    )
 
 
 def _has_keys(select: exp.Select) -> bool:

@@ -108,7 +108,8 @@ class Select:
         types = (value.type if value.is_field else value.declared or value.type for value in values)
         columns = tuple(zip(names, types, strict=True))
         row_by_row = alike and not (filtered or order)
-        return QueryBlock(sql, columns, self.correlated, form, top, row_by_row, most)
+        foldable = frozenset(i for i, value in enumerate(values) if value.foldable)
+        return QueryBlock(sql, columns, foldable, self.correlated, form, top, row_by_row, most)
 
     def _of_one_table(self) -> bool:
         """Whether all that it reads is one row of a stored table for each row."""
