@@ -138,21 +138,24 @@ def _matching(scan: Scan, where: str | None, names: Sequence[str]) -> Iterator[p
     return scanned(ArrowScan(scan, (*names, ENTITY.name), predicate, row_id=True))
 
 
-def rows_at(scan: Scan, places: np.ndarray, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def rows_at(
+    scan: Scan, places: np.ndarray, names: Sequence[str], keep: bool = True
+) -> Iterator[pa.RecordBatch]:
     """These columns, the row id and ENTITY of the rows with these places, which ascend strictly.
+    `keep`: see QuerySource.
 
     Raises CorruptFile, TxnAborted, NeedsSpark.
     """
-    return scanned(ArrowScan(scan, (*names, ENTITY.name), row_id=True, places=places))
+    return scanned(ArrowScan(scan, (*names, ENTITY.name), row_id=True, places=places), keep)
 
 
-def scanned(scan: ArrowScan) -> Iterator[pa.RecordBatch]:
+def scanned(scan: ArrowScan, keep: bool = True) -> Iterator[pa.RecordBatch]:
     """The batches of the scan, until the statement is stopped.
 
     Raises CorruptFile, TxnAborted, NeedsSpark.
     """
     try:
-        for batch in keeping(scan).batches():
+        for batch in (keeping(scan) if keep else scan).batches():
             engine.check()
             yield batch
     except UnsupportedLayout as error:

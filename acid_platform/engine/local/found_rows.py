@@ -152,9 +152,11 @@ def columns_read(
     return tuple(column.name for column in columns if column.name in names)
 
 
-def stream(scan: Scan, names: Sequence[str], row_id: bool = False) -> QuerySource:
+def stream(
+    scan: Scan, names: Sequence[str], row_id: bool = False, keep: bool = True
+) -> QuerySource:
     """These columns of all rows and the PLACE of each, as DuckDB reads them."""
-    return QuerySource(TableRead(scan, tuple(names), row_id=row_id, place=True), keep=True)
+    return QuerySource(TableRead(scan, tuple(names), row_id=row_id, place=True), keep=keep)
 
 
 def places_where(scan: Scan, where: str) -> np.ndarray:

@@ -89,6 +89,7 @@ class LocalMerge:
         self.scan, self.target, self.on, self.clauses = scan, target, on, clauses
         self.own = (*scan.columns, *scan.partition_columns)
         self.source, self.source_columns = self._source(source)
+        self.large = len(self.source) > _FEW
         self.both = NameScope.of({self.alias: self.own, self.source_alias: self.source_columns})
         self.alone = NameScope.of({self.alias: self.own})
 
@@ -168,11 +169,11 @@ class LocalMerge:
             f" ON {on} ORDER BY {PLACE.name}, s"
         )
         texts = [self.on, *(c.condition for c in clauses if c.condition is not None)]
-        rows = stream(self.scan, self._read(texts))
+        rows = stream(self.scan, self._read(texts), keep=not self.large)
         others = without_zones(numbered(self.source)).to_reader()
         try:
             sides = {self.alias: rows, self.source_alias: others}
-            return compute(sql, sides, many=True, apart=len(self.source) > _FEW)
+            return compute(sql, sides, many=True, apart=self.large)
         except (WrongType, InvalidExpression) as error:
             if may_fail(on):  # perhaps for a pair that Spark skips
                 raise NeedsSpark(f"ON {self.on}, which may fail: {error}") from error
@@ -191,9 +192,9 @@ class LocalMerge:
             f" UNION ALL FROM {_MATCHED}) WHERE {_CLAUSE} IS NOT NULL ORDER BY {PLACE.name}, s"
         )
         texts = [c.condition for c in clauses if c.condition is not None]
-        rows = stream(self.scan, self._read(texts))
+        rows = stream(self.scan, self._read(texts), keep=not self.large)
         sides = {self.alias: rows, _MATCHED: pairs}
-        return compute(sql, sides, many=True, apart=len(pairs) > _FEW)
+        return compute(sql, sides, many=True, apart=self.large)
 
     def _old(
         self,
@@ -216,7 +217,7 @@ class LocalMerge:
             if column.name in read
             or (assigned and column in self.scan.columns and column.name not in replaced)
         ]
-        return parts_of(self.scan, names, rows_at(self.scan, places, names))
+        return parts_of(self.scan, names, rows_at(self.scan, places, names, not self.large))
 
     def _once(self, pairs: pa.Table, clauses: Sequence[MergeClause]) -> Iterator[pa.Table]:
         """The pairs that a clause applies to, of each row of the table the first, in parts; several
@@ -457,7 +458,8 @@ def taken(table: pa.Table, numbers: np.ndarray) -> pa.Table:
 
 
 _FEW = 1 << 20
-"""A join with more rows than these needs much memory, which the files of the result need then."""
+"""A MERGE of more rows needs the memory itself: it keeps no columns for the next statement, and its
+join gives back what it took before the files are written."""
 _PART_BYTES = 1 << 25
 """About how many bytes of the source are inserted at a time."""
 
