@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from acid_platform import __version__
 from acid_platform.base.arguments import nearest_name
 from acid_platform.base.location import Location, holds_log
 from acid_platform.base.paths import is_uri, user_path
+from acid_platform.base.progress import shown
 from acid_platform.display import show_table
 from acid_platform.errors import AcidError, MetastoreUnavailable, NoSuchWarehouse, visible
 from acid_platform.metastore.client.metastore import Metastore
@@ -218,12 +219,22 @@ class CommandSession:
             console = Console(highlight=False, width=PIPE_WIDTH)
         console.print(what)
 
-    def working(self, text: str) -> AbstractContextManager[object]:
-        """Shows a spinner on a terminal during the block, unless `text` is empty."""
+    @contextmanager
+    def working(self, text: str) -> Iterator[None]:
+        """Shows a spinner on a terminal during the block, with what the block tells of its
+        progress, unless `text` is empty."""
         from rich.console import Console
 
         console = Console(stderr=True)
-        return console.status(text) if text and console.is_terminal else nullcontext()
+        if not text or not console.is_terminal:
+            yield
+            return
+
+        def show(what: str, count: int, total: int | None) -> None:
+            status.update(f"{text}: {what}, {count:,}" + (f" of {total:,}" if total else ""))
+
+        with console.status(text) as status, shown(show):
+            yield
 
     def say_json(self, value: Any) -> None:
         click.echo(json.dumps(value, default=str))

@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -31,7 +30,7 @@ from acid_platform.cli.console import (
     main,
     with_session,
 )
-from acid_platform.display.listing import progress
+from acid_platform.display.progress_bar import progress
 from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import parse_address, require_tls
@@ -168,7 +167,6 @@ def gateways(metastore: Metastore) -> Iterator[tuple[bool, str]]:
 
 
 Result = TypeVar("Result", "AdoptedTable", "Registered")
-ReportProgress = Callable[[str, int, int], None]
 _ADDRESS = "thrift://HOST:PORT"
 
 
@@ -198,14 +196,12 @@ def _entry(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-def _shown(
-    session: CommandSession, title: str, results: Callable[[ReportProgress], Iterator[Result]]
-) -> list[Result]:
+def _shown(session: CommandSession, title: str, results: Iterator[Result]) -> list[Result]:
     """All results; if one fails, those before it are printed too."""
     rows: list[Result] = []
     try:
-        with progress() as report_progress:
-            rows.extend(results(report_progress))
+        with progress():
+            rows.extend(results)
     finally:
         session.show([asdict(row) for row in rows], title=title, empty="no tables")
     return rows
@@ -228,7 +224,7 @@ def register(
     from acid_platform.gateway.registering import register as run
 
     with session.metastore() as metastore, Hive(Address.of(to, **entry)) as hive:
-        rows = _shown(session, to, partial(run, metastore, hive, tables, wait, again))
+        rows = _shown(session, to, run(metastore, hive, tables, wait, again))
     refused = [row.table for row in rows if row.refused]
     if refused:
         raise Failed(f"not registered: {', '.join(refused)}")
@@ -257,9 +253,7 @@ def adopt(
     from acid_platform.gateway.hive_client import Address, Hive
 
     with session.metastore() as metastore, Hive(Address.of(source, **entry)) as hive:
-        rows = _shown(
-            session, source, partial(adopt_database, metastore, hive, database, tables, wait)
-        )
+        rows = _shown(session, source, adopt_database(metastore, hive, database, tables, wait))
     names = {name.lower() for name in tables}
     missing = sorted(names - {row.name.partition(".")[2] for row in rows})
     if missing:

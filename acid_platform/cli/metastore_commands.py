@@ -21,7 +21,7 @@ from acid_platform.cli.console import (
     echo,
     main,
 )
-from acid_platform.display.listing import progress
+from acid_platform.display.progress_bar import progress
 from acid_platform.errors import (
     BackupRefused,
     InvalidDefinition,
@@ -459,8 +459,8 @@ def rebuild(session: CommandSession) -> None:
     from acid_platform.cli.rebuild import rebuild as rebuild_from
 
     require_own(session, "rebuild")
-    with progress() as report_progress:
-        rebuilt_tables = rebuild_from(session.place, report_progress)
+    with progress():
+        rebuilt_tables = rebuild_from(session.place)
     if session.json:
         session.say_json(
             {"tables": [asdict(rebuilt) for rebuilt in rebuilt_tables], "unknown": UNKNOWN}

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from acid_platform.base.location import Location
+from acid_platform.base.progress import tell
 from acid_platform.errors import AcidError, InvalidDefinition, RebuildRefused
 from acid_platform.formats.file_access import format_of, reading
 from acid_platform.handles.warehouse import Warehouse
@@ -51,9 +51,7 @@ class RebuiltTable:
     note: str = ""
 
 
-def rebuild(
-    place: Location, progress: Callable[[str, int, int], None] = lambda *_: None
-) -> list[RebuiltTable]:
+def rebuild(place: Location) -> list[RebuiltTable]:
     """Makes the metastore and a new identity of the warehouse; continues after an interruption.
 
     Raises RebuildRefused if there is a metastore, WarehouseMismatch if it is elsewhere.
@@ -73,7 +71,7 @@ def rebuild(
         present = set(warehouse.tables())
         for number, (database, table, location) in enumerate(directories):
             name = f"{database}.{table}".lower()
-            progress(name, number, len(directories))
+            tell(name, number, len(directories))
             if name not in present:
                 rebuilt_tables.append(_adopt(warehouse, name, location))
     unfinished.unlink()

@@ -23,6 +23,7 @@ from acid_platform.base.interrupts import heeding_signals
 from acid_platform.base.paths import user_path
 from acid_platform.cli.console import echo, told
 from acid_platform.cli.sql_output import FORMATS
+from acid_platform.display.progress_bar import progress
 from acid_platform.errors import AcidError
 from acid_platform.layout.sql_text import pieces, quoted
 
@@ -191,15 +192,16 @@ class Shell:
 
     def _run(self, text: str) -> None:
         began = time.perf_counter()
-        for _, answer in self._warehouse.session.steps(text, self._engine):
-            rows = self._output.show(answer)
-            if self._timing:
-                number = "" if rows is None else f"{rows:,} row{'s' * (rows != 1)}, "
-                engine = getattr(answer, "engine", "")
-                told_engine = f", {engine}" if engine else ""
-                seconds = time.perf_counter() - began
-                echo(f"({number}{seconds:.3f} s{told_engine})", err=True)
-            began = time.perf_counter()
+        with progress():
+            for _, answer in self._warehouse.session.steps(text, self._engine):
+                rows = self._output.show(answer)
+                if self._timing:
+                    number = "" if rows is None else f"{rows:,} row{'s' * (rows != 1)}, "
+                    engine = getattr(answer, "engine", "")
+                    told_engine = f", {engine}" if engine else ""
+                    seconds = time.perf_counter() - began
+                    echo(f"({number}{seconds:.3f} s{told_engine})", err=True)
+                began = time.perf_counter()
 
 
 def _named(name: str) -> str:

@@ -20,6 +20,7 @@ from acid_platform.cli.console import (
     told,
 )
 from acid_platform.cli.sql_output import FORMATS, Output
+from acid_platform.display.progress_bar import progress
 from acid_platform.errors import AcidError
 
 engine_option = click.option(
@@ -90,8 +91,9 @@ def sql(
     with session.open() as warehouse, heeding_signals(), shown:
         warehouse.message = message
         try:
-            for _, answer in warehouse.session.steps(text, engine):
-                shown.show(answer)
+            with progress():
+                for _, answer in warehouse.session.steps(text, engine):
+                    shown.show(answer)
         except AcidError as error:
             raise Failed(told(error)) from error
         if warehouse.session.in_transaction:

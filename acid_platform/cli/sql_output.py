@@ -15,6 +15,7 @@ import click
 
 from acid_platform.cli.console import CommandSession, Failed, echo
 from acid_platform.display.markdown_text import table_line
+from acid_platform.display.progress_bar import hide_progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,6 +75,7 @@ class Output:
         from acid_platform.sql.answers import Done, rows_of
 
         if isinstance(answer, Done):
+            hide_progress()
             if self.form == "json" and self._file is None:
                 self._session.say_json(asdict(answer))
             else:
@@ -84,6 +86,7 @@ class Output:
         most = self._limit if self._limit and self.form in FOR_PEOPLE else None
         rows = rows_of(answer, most)
         assert rows is not None
+        hide_progress()
         if self.form == "json":
             self._session.say_json(rows.rows)
         elif not rows.rows:

@@ -25,7 +25,8 @@ from acid_platform.cli.console import (
     limit_option,
     main,
 )
-from acid_platform.display.listing import cursor_rows, progress, sink_rows, tag_rows
+from acid_platform.display.listing import cursor_rows, sink_rows, tag_rows
+from acid_platform.display.progress_bar import progress
 from acid_platform.errors import NoSuchTable
 from acid_platform.layout.names import is_hidden, parse_partition
 from acid_platform.metastore import operations as ops
@@ -198,14 +199,13 @@ def fsck(session: CommandSession, table: str | None, rows: bool, repair: bool) -
     """
     from acid_platform.services import fsck as check
 
-    with session.metastore() as metastore, progress() as report_progress:
+    with session.metastore() as metastore, progress():
         report = check.examine(
             metastore,
             [table] if table else None,
             warehouse=session.place.warehouse,
             rows=rows,
             repair=repair,
-            progress=report_progress,
         )
     if session.json:
         session.say_json(report.as_json())
@@ -452,9 +452,9 @@ def import_(
     with (
         session.open() as warehouse,
         _source(kind, source, chosen, given) as rows,
-        progress() as report,
+        progress(),
     ):
-        imported = import_table(warehouse, table, rows, overwrite, schema, report)
+        imported = import_table(warehouse, table, rows, overwrite, schema)
     session.say(asdict(imported), str(imported))
 
 

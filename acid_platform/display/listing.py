@@ -4,8 +4,7 @@ keeps: transactions, locks, compactions, snapshots, and the pasts of tables."""
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
@@ -260,18 +259,3 @@ def sink_rows(sinks: list[SinkRow]) -> list[dict[str, Any]]:
         for own in [row.sink]
     )
     return [dict(zip(listings.SINKS, row, strict=True)) for row in rows]
-
-
-@contextmanager
-def progress() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Yields a function that takes `(what, count, total)`, None for an unknown total; the bar
-    disappears after the block."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda what, count, total: bar.update(
-            task, description=what, completed=count, total=total
-        )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from acid_platform.base import progress
 from acid_platform.errors import AcidError, InvalidDefinition, NoSuchTable, TableExists
 from acid_platform.gateway import protocol
 from acid_platform.gateway.definition_calls import (
@@ -81,7 +82,6 @@ def adopt_database(
     database: str,
     tables: Collection[str] = (),
     wait: float = 30.0,
-    progress: Callable[[str, int, int], None] = lambda *_: None,
     registered: bool = False,
 ) -> Iterator[AdoptedTable]:
     """Takes the tables of a database, one after the other, and tells about each.
@@ -100,9 +100,9 @@ def adopt_database(
     names = [name for name in names if not chosen or name.lower() in chosen]
     for number, name in enumerate(names):
         full = f"{database}.{name}".lower()
-        progress(full, number, len(names))
+        progress.tell(full, number, len(names))
         try:
-            yield _taken(metastore, hive, database, name, wait, progress, registered)
+            yield _taken(metastore, hive, database, name, wait, registered)
         except HiveRefused as error:
             note = str(error)
             if error.kind == "TApplicationException" and "method name" in note.lower():
@@ -123,7 +123,6 @@ def _taken(
     database: str,
     name: str,
     wait: float,
-    progress: Callable[[str, int, int], None],
     registered: bool,
 ) -> AdoptedTable:
     """Raises AcidError for what can't be taken."""
@@ -164,8 +163,9 @@ def _taken(
                     " abort it there (ABORT TRANSACTIONS), and run this again"
                 )
             partitions = _partitions(hive, shown, database, name)
-            beat = _Beat(hive, txn, progress)
-            adopted = _adopt(metastore, full, shown, partitions, write_ids, txns, beat)
+            beat = _Beat(hive, txn)
+            with progress.shown(beat):
+                adopted = _adopt(metastore, full, shown, partitions, write_ids, txns, beat.now)
     except HiveRefused as error:
         if adopted is None:
             raise
@@ -181,7 +181,7 @@ def _adopt(
     partitions: list[str],
     write_ids: ValidWriteIdList,
     txns: ValidTxnList,
-    beat: _Beat,
+    confirm: Callable[[], None],
 ) -> Adopted:
     parameters = own_parameters(shown.parameters)
     if FROM in parameters:
@@ -202,21 +202,19 @@ def _adopt(
         # Hive's list ends at the last transaction; what compacts later is not seen.
         txns,
         partitions if shown.partitionKeys else None,
-        beat,
-        beat.now,
+        confirm,
         comments_of(shown),
     )
 
 
 class _Beat:
-    """Reports progress, and keeps the lock's transaction alive meanwhile."""
+    """Keeps the lock's transaction alive while an adoption tells how far it is."""
 
-    def __init__(self, hive: Hive, txn: int, progress: Callable[[str, int, int], None]) -> None:
-        self._hive, self._txn, self._progress = hive, txn, progress
+    def __init__(self, hive: Hive, txn: int) -> None:
+        self._hive, self._txn = hive, txn
         self._next = time.monotonic() + _HEARTBEAT
 
-    def __call__(self, what: str, count: int, total: int) -> None:
-        self._progress(what, count, total)
+    def __call__(self, *_: object) -> None:
         if time.monotonic() >= self._next:
             self.now()
             self._next = time.monotonic() + _HEARTBEAT

@@ -10,11 +10,12 @@ a table of which only some are known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from acid_platform.base.progress import tell
 from acid_platform.errors import AcidError, InvalidDefinition, MalformedName
 from acid_platform.gateway import protocol
 from acid_platform.gateway.hive_client import Hive, HiveRefused
@@ -39,7 +40,6 @@ _INSERT = 2
 _OPEN = 3
 QUIET = {NO_AUTO_COMPACTION.name: "true", NO_CLEANUP.name: "true"}
 """Hive must not compact or clean what is ours."""
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,6 @@ def register(
     names: Sequence[str] = (),
     wait: float = 30.0,
     again: bool = False,
-    progress: Progress = lambda *_: None,
 ) -> Iterator[Registered]:
     """Registers the tables of these names, or all, and tells about each.
 
@@ -77,7 +76,7 @@ def register(
     )
     identity = metastore.call(ops.GetIdentity()).id
     for number, record in enumerate(records):
-        progress(record.name, number, len(records))
+        tell(record.name, number, len(records))
         try:
             yield _Table(metastore, hive, record, identity, again).register(wait)
         except AcidError as error:

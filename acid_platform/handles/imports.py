@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base.first_use import arrow_functions as pc
+from acid_platform.base.progress import tell
 from acid_platform.errors import (
     AcidError,
     ImportRefused,
@@ -241,7 +242,6 @@ _SUMS: dict[ColumnMeasure, Callable[[pa.Array], _Sums]] = {
 }
 
 
-Report = Callable[[str, int, int | None], None]
 """Takes what is done, the rows so far, and how many there are if that is known."""
 _LONGEST = 280
 """Letters of a source's name under which a table remembers it."""
@@ -287,7 +287,6 @@ class ImportRows(RowStatement[Imported]):
 
     source: ImportSource
     overwrite: bool = False
-    report: Report | None = None
 
     def run(self, work: TransactionWork, record: TableRecord) -> Imported:
         last = self._last(work, record)
@@ -356,7 +355,7 @@ class ImportRows(RowStatement[Imported]):
         def counted() -> Iterator[pa.RecordBatch]:
             for batch in self.source.batches(reader):
                 totals.add(batch)
-                self._tell("importing", totals.rows, self.source.rows_known if whole else None)
+                tell("importing", totals.rows, self.source.rows_known if whole else None)
                 yield batch
 
         rows = RowStream(reader.schema, counted())
@@ -397,16 +396,12 @@ class ImportRows(RowStatement[Imported]):
         mine = replace(scan, entities=tuple(entities))
         for batch in ArrowScan(mine, expected.names).batches():
             stored.add(batch)
-            self._tell("comparing", stored.rows, expected.rows)
+            tell("comparing", stored.rows, expected.rows)
         if different := differences(expected.figures(), stored.figures()):
             raise PublicationFailed(
                 f"{record.name} and {self.source.name} differ: {'; '.join(different[:5])}; nothing"
                 " was committed, import again"
             )
-
-    def _tell(self, what: str, rows: int, total: int | None) -> None:
-        if self.report is not None:
-            self.report(what, rows, total)
 
 
 def import_table(
@@ -415,7 +410,6 @@ def import_table(
     source: ImportSource,
     overwrite: bool = False,
     schema: str | None = None,
-    report: Report | None = None,
 ) -> Imported:
     """Runs ImportRows as a transaction of its own; makes the table if it is not there.
 
@@ -432,7 +426,7 @@ def import_table(
             table, new = warehouse.create_table(name, columns), True
         except TableExists:  # made meanwhile
             table = warehouse.table(name)
-    statement = ImportRows(table.name, source, overwrite, report)
+    statement = ImportRows(table.name, source, overwrite)
     try:
         return autocommit(warehouse, table.name, lambda txn: txn.run(statement))
     except BaseException:

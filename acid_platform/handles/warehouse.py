@@ -240,14 +240,14 @@ class Warehouse(ClosedAfter):
         Raises TableExists, InvalidDefinition, and for files that can't be read correctly
         MalformedName, UnsupportedLayout, CorruptFile; then nothing is registered.
         """
-        from acid_platform.display.listing import progress
+        from acid_platform.display.progress_bar import progress
         from acid_platform.tables.adoption import adopt
 
         full = table_name(name)
         require_property_texts(properties)
         require_kind("schema", schema, (str, type(None)), "a text such as 'id int'")
         write_ids = ValidWriteIdList.parse(snapshot) if isinstance(snapshot, str) else snapshot
-        with progress() as report:
+        with progress():
             adopted = adopt(
                 self.metastore,
                 full,
@@ -257,7 +257,6 @@ class Warehouse(ClosedAfter):
                 clustered_by,
                 snapshot=write_ids,
                 properties=properties,
-                progress=report,
             )
         highest = adopted.survey.write_id
         if write_ids is None and highest:

@@ -31,6 +31,7 @@ from acid_platform.orchestration.evaluation import CheckedRows
 from acid_platform.orchestration.metadata import TableStats, table_metadata
 from acid_platform.orchestration.outputs import AcidOut, ensure_table, write
 from acid_platform.orchestration.partition_keys import PartitionExpr, PartitionScope
+from acid_platform.orchestration.resources import progress_in
 from acid_platform.values.coercion import Coerced
 
 CheckEvent: TypeAlias = dg.AssetCheckResult | dg.AssetCheckEvaluation | dg.Output[None]
@@ -133,13 +134,14 @@ def materialize(
     plans_to_run = [plan for plan in planned if plan.out.asset_key in context.selected_asset_keys]
     if _TEMPORARY in context.instance.root_directory:
         context.log.warning(_NO_HOME)
-    if plans_to_run:
-        yield from _in_one_transaction(
-            context, warehouse, planned, plans_to_run, produce, retry_policy
-        )
-    for plan in planned:
-        if plan not in plans_to_run:
-            yield from _checked_alone(context, warehouse, plan)
+    with progress_in(context.log):
+        if plans_to_run:
+            yield from _in_one_transaction(
+                context, warehouse, planned, plans_to_run, produce, retry_policy
+            )
+        for plan in planned:
+            if plan not in plans_to_run:
+                yield from _checked_alone(context, warehouse, plan)
 
 
 def _checked_alone(

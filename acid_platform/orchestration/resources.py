@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 import types
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,16 +15,34 @@ import dagster as dg
 from pydantic import BaseModel, Field, PrivateAttr
 
 from acid_platform.base.location import Location
+from acid_platform.base.progress import shown
 from acid_platform.engine.choice import names_cluster, preference_of
 from acid_platform.errors import AcidError, InvalidDefinition
 from acid_platform.handles.warehouse import Warehouse
 
 if TYPE_CHECKING:
+    from dagster import DagsterLogManager
     from pyspark.sql import SparkSession
 
     from acid_platform.handles.warehouse import SparkOrStart
 
 DEFAULT_PATH = "var/warehouse"
+PROGRESS_SECONDS = 10
+
+
+@contextmanager
+def progress_in(log: DagsterLogManager) -> Iterator[None]:
+    """Logs what the block tells of its progress, each ten seconds."""
+    logged = time.monotonic()
+
+    def show(what: str, count: int, total: int | None) -> None:
+        nonlocal logged
+        if time.monotonic() - logged >= PROGRESS_SECONDS:
+            logged = time.monotonic()
+            log.info(f"{what}: {count:,}" + (f" of {total:,}" if total else ""))
+
+    with shown(show):
+        yield
 
 
 class OwnSettings(BaseModel):

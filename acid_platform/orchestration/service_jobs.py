@@ -33,7 +33,11 @@ from acid_platform.metastore.operations.compaction import CompactionTask, GetQue
 from acid_platform.metastore.operations.tables import GetDropped
 from acid_platform.orchestration.check_results import Finding, data_docs
 from acid_platform.orchestration.metadata import TableStats, asset_key
-from acid_platform.orchestration.resources import SparkResource, WarehouseResource
+from acid_platform.orchestration.resources import (
+    SparkResource,
+    WarehouseResource,
+    progress_in,
+)
 from acid_platform.services import cleaner, erasure, removals, worker_id
 from acid_platform.services.cleaner import CleaningResult
 from acid_platform.services.erasure import ErasureRequest
@@ -169,7 +173,7 @@ def plan(
 )
 def merge(context: dg.OpExecutionContext, attempt: Attempt) -> Iterator[dg.Output[Attempt]]:
     try:
-        with _failing(attempt):
+        with _failing(attempt), progress_in(context.log):
             staged = attempt.run.merge()
     except CompactionRefused as refused:
         context.log.warning(f"refused: {refused}")
@@ -430,7 +434,7 @@ def compact_files(
         waiting = erasure.queue(opened.metastore, deleted.request)
     if not waiting:
         return deleted
-    with warehouse.open(context.run_id, spark) as opened:
+    with warehouse.open(context.run_id, spark) as opened, progress_in(context.log):
         outcomes = erasure.compact(opened, deleted.request)
     for outcome in outcomes:
         context.log.info(f"compaction {outcome.task.id}: {outcome.state}: {outcome.reason}")

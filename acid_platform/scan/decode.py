@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base.first_use import lent_threads
+from acid_platform.base.progress import tell_read
 from acid_platform.errors import CorruptFile, NeedsSpark, UnsupportedLayout
 from acid_platform.formats.data_file import (
     INSERT_EVENT,
@@ -288,8 +289,10 @@ class FileRead:
             with reading(self.source.path):
                 file = self._open()
                 pieces, every = self._pieces(file), len(file.piece_rows)
-            read = replace(self, threads=threads(size // max(every, 1)))
-            yield from (partial(read._alone, piece) for piece in pieces)
+            share = size // max(every, 1)
+            tell_read(size - share * len(pieces))
+            read = replace(self, threads=threads(share))
+            yield from (partial(read._alone, piece, share) for piece in pieces)
 
     @property
     def _result(self) -> ResultColumns:
@@ -298,11 +301,15 @@ class FileRead:
     def _whole(self) -> list[pa.RecordBatch]:
         with reading(self.source.path):
             file = self._open()
-            return [self._piece(file, piece) for piece in self._pieces(file)]
+            found = [self._piece(file, piece) for piece in self._pieces(file)]
+        tell_read(self.source.size)
+        return found
 
-    def _alone(self, piece: _Piece) -> list[pa.RecordBatch]:
+    def _alone(self, piece: _Piece, size: int) -> list[pa.RecordBatch]:
         with reading(self.source.path):
-            return [self._piece(self._open(), piece)]
+            found = [self._piece(self._open(), piece)]
+        tell_read(size)
+        return found
 
     def _open(self) -> DataFile:
         source, stored = self.source, self.read.scan.format.name

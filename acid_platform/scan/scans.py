@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base.first_use import lent_threads, usable_cores
+from acid_platform.base.progress import tell_to_read
 from acid_platform.formats.file_access import count_rows, reading
 from acid_platform.layout import acid_keys
 from acid_platform.layout.acid_keys import decode_bucket
@@ -176,6 +177,7 @@ class ArrowScan:
         Raises CorruptFile, UnsupportedLayout.
         """
         workers = threads or usable_cores()
+        tell_to_read(self.scan)
         if sum(len(entity.sources.inserts) for entity in self.scan.entities) == 1:
             pieces = list(islice(self._work(workers), 2))
             if len(pieces) < 2:  # a thread of its own would only have to be started
@@ -191,6 +193,7 @@ class ArrowScan:
         def of(piece: Work) -> list[T]:
             return [made(piece())]
 
+        tell_to_read(self.scan)
         yield from read_ahead((partial(of, piece) for piece in self._joined_work(threads)), threads)
 
     def table(self, threads: int | None = None) -> pa.Table:

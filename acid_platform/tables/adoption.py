@@ -14,6 +14,7 @@ from pathlib import Path
 
 from acid_platform.base.location import Location
 from acid_platform.base.paths import is_uri
+from acid_platform.base.progress import tell
 from acid_platform.errors import (
     BackupRefused,
     CorruptFile,
@@ -61,7 +62,7 @@ from acid_platform.storage.files import Files
 from acid_platform.tables.declaration import Declaration
 from acid_platform.tables.joining import IDENTITY, new_identity_file, own_identity
 from acid_platform.tables.locations import require_place
-from acid_platform.tables.record_layout import Progress, by_directory, surveyed, without_malformed
+from acid_platform.tables.record_layout import by_directory, surveyed, without_malformed
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 
@@ -198,7 +199,6 @@ def survey(
     location: str,
     depth: int,
     properties: Mapping[str, str] | None = None,
-    progress: Progress = lambda *_: None,
 ) -> Survey:
     """Looks at `depth` levels of partition directories, and at the footer of each file.
 
@@ -217,7 +217,7 @@ def survey(
     record = TableRecord(0, table, location, (), properties=properties)
     reports: list[WriteReport] = []
     for number, (name, listing) in enumerate(zip(names, listings, strict=True)):
-        progress(f"{table} {name}".rstrip(), number, len(names))
+        tell(f"{table} {name}".rstrip(), number, len(names))
         reports += surveyed(files, record, name or None, listing)
     partitions = tuple(names) if depth else ()
 
@@ -246,7 +246,6 @@ def adopt(
     properties: Mapping[str, str] | None = None,
     txns: ValidTxnList | None = None,
     partitions: Collection[str] | None = None,
-    progress: Progress = lambda *_: None,
     confirm: Callable[[], None] = lambda: None,
     comments: Mapping[str, str] | None = None,
 ) -> Adopted:
@@ -263,7 +262,7 @@ def adopt(
     """
     refuse_names(table, location)
     where = require_place(metastore, table, location)
-    surveyed = survey(table, where, len(partitioned_by), properties, progress)
+    surveyed = survey(table, where, len(partitioned_by), properties)
     files, root = Files.of(where)
     last_id = 0
     if FileFormat.of(dict(properties or {})).has_column_ids:

@@ -3,7 +3,7 @@ which of them a snapshot may read: those that the metastore recorded (P26)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from acid_platform.errors import MalformedName
@@ -111,9 +111,6 @@ def bucketing(record: TableRecord) -> Bucketing | None:
 
 
 # --- the files that commits recorded --------------------------------------------------------------
-
-Progress = Callable[[str, int, int], None]
-"""Called before each entity with its name, the number done and the total."""
 
 
 def recorded_listings(

@@ -10,9 +10,10 @@ there. Last the highest write id that was allocated, so that no listed directory
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from acid_platform.base.progress import tell
 from acid_platform.errors import AcidError, NoSuchTable
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import (
@@ -43,9 +44,6 @@ from acid_platform.storage.files import Files
 
 __all__ = ["Check", "FsckFinding", "FsckReport", "Severity", "examine"]
 
-Progress = Callable[[str, int, int], None]
-"""Called before each entity with its name, the number done, and the number in its table."""
-
 
 def examine(
     metastore: Metastore,
@@ -54,7 +52,6 @@ def examine(
     warehouse: str | None = None,
     rows: bool = True,
     repair: bool = False,
-    progress: Progress | None = None,
 ) -> FsckReport:
     """Checks these tables, or all tables. Changes nothing unless `repair` is set.
 
@@ -80,7 +77,7 @@ def examine(
         with opened as lease:
             in_doubt, root = record.name in doubtful, Files.of(record.location)
             look = _TableLook(metastore, record, lease, rows, in_doubt, *root)
-            for out in look.findings(progress or (lambda *_: None)):
+            for out in look.findings():
                 if repair and not record.foreign:
                     out.apply(metastore)
                 every.append(out)
@@ -105,13 +102,13 @@ class _TableLook:
     _files: Files
     _root: str
 
-    def findings(self, progress: Progress) -> Iterator[Findings]:
+    def findings(self) -> Iterator[Findings]:
         """The findings of each entity, then those of the whole table."""
         table = Findings(self._record.name)
-        yield from self._entities(table, progress)
+        yield from self._entities(table)
         yield table
 
-    def _entities(self, table: Findings, progress: Progress) -> Iterator[Findings]:
+    def _entities(self, table: Findings) -> Iterator[Findings]:
         record = self._record
         floors = (
             {
@@ -135,7 +132,7 @@ class _TableLook:
         last_write_id = self._metastore.call(ops.GetLastWriteId(record.table_id))
         self._in_doubt(table, listings)
         for number, (partition, listing) in enumerate(listings.items()):
-            progress(f"{record.name}/{partition}".rstrip("/"), number, len(listings))
+            tell(f"{record.name}/{partition}".rstrip("/"), number, len(listings))
             out = Findings(f"{record.name}/{partition}".rstrip("/"))
             if partition:
                 self._temporaries(out, f"{self._root}/{partition}")
