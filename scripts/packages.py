@@ -27,7 +27,7 @@ from scripts.system import SetupFailed
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
-ALWAYS = frozenset({"bucket", "dagster", "dev", "gateway", "postgres", "spark"})
+ALWAYS = frozenset({"bucket", "dagster", "dev", "export", "gateway", "postgres", "spark"})
 """The extras that every environment has; `dev` are linters, the test runner, uv."""
 
 STORED = "--build-option=--compression=stored"

@@ -1,6 +1,7 @@
 """Commands about one table, without Spark unless its rows are changed: its files (`acid ls`, `cat`,
 `orcdump`, `fsck`), its pasts and who follows or writes them (`tag`, `rollback`, `diff`, `changes`,
-`streams`; P36, P39, P42), and rows from tables of others (`import`)."""
+`streams`; P36, P39, P42), rows from tables of others (`import`), and for readers of others
+(`export`)."""
 
 from __future__ import annotations
 
@@ -480,3 +481,18 @@ def _source(
         case "postgres":
             return PostgresSource(place, given["source_table"], columns)
     return FolderSource(place, kind, columns, **given)
+
+
+@command(main)
+@click.argument("kind", type=OneOf(["iceberg"]))
+@TABLE
+@click.option("--into", metavar="PLACE", help="A path or URI; default: _iceberg in the warehouse.")
+def export(session: CommandSession, kind: str, table: str, into: str | None) -> None:  # noqa: ARG001
+    """Tell readers of Iceberg the commits of TABLE that they don't know yet.
+
+    TABLE has to be in Parquet. No row is copied: they read its files in place, at each snapshot
+    whose history is kept. Needs the extra `export`. Run it again after commits.
+    """
+    with session.open() as warehouse, session.working(f"telling the commits of {table}"):
+        exported = warehouse.export_iceberg(table, None if into is None else user_path(into))
+    session.say(asdict(exported), str(exported))

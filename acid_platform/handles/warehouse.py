@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyspark.sql import SparkSession
 
+    from acid_platform.handles.iceberg_export import IcebergExport
     from acid_platform.sql import Answer, SqlSession
 
     SparkOrStart = SparkSession | Callable[[], SparkSession] | None
@@ -326,6 +327,17 @@ class Warehouse(ClosedAfter):
         with self.leases.lasting(*names) as view:
             scans = view.scans([view.request(name) for name in names])
         return with_views(dict(zip(names, scans, strict=True)))
+
+    def export_iceberg(self, table: str, into: str | None = None) -> IcebergExport:
+        """Tells readers of Iceberg the table's commits that they don't know yet; no row is copied.
+
+        They find it in `_iceberg/db/t` of the warehouse, or of the path or URI `into`, with each
+        snapshot whose history is kept. Call it again after commits. Raises NoSuchTable,
+        UnsupportedLayout for a table that is not in Parquet, LeaseHeld while another does the same.
+        """
+        from acid_platform.handles.iceberg_export import export_iceberg
+
+        return export_iceberg(self, table, into)
 
     def release(self) -> None:
         """Ends all read leases: frames returned so far may now raise SnapshotExpired (P12)."""

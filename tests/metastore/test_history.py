@@ -210,3 +210,21 @@ def test_P36_what_a_history_costs_is_told(world: World) -> None:
     world.compact()
     (kept,) = world.call("kept", table=None)["tables"]
     assert (kept["directories"], kept["bytes"]) == (2, 50)
+
+
+def test_P36_the_commits_that_can_be_read_are_told(world: World) -> None:
+    def told() -> list[int]:
+        commits = world.call("commits", table="t")["commits"]
+        moments = [commit["moment"] for commit in commits]
+        assert moments == sorted({*moments})
+        for moment in moments:
+            assert past(world, moment=moment)["pin"]["moment"] == moment
+        return [commit["write_id"] for commit in commits]
+
+    assert told() == [0], "what there was before the first commit"
+    world.insert()
+    world.insert()
+    world.compact()
+    assert told() == [0, 1, 2, 0]
+    world.call("end_history", table="t", partitions=[""])
+    assert told() == [0], "rows were erased from what was before"

