@@ -267,7 +267,7 @@ class Catalog:
         databases = self._metastore.databases()
         if name not in databases:
             near = nearest_name(name, databases)
-            hint = f"did you mean {near}?" if near else "SHOW DATABASES lists them"
+            hint = f"did you mean {near}?" if near else f"CREATE DATABASE {quoted(name)} makes it"
             raise InvalidDefinition(f"there is no database {name}; {hint}")
         return name
 

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 from pyspark.errors import AnalysisException
 
-from acid_platform import InvalidExpression, Table, UnknownColumn, UnsupportedStatement, Warehouse
+from acid_platform import (
+    AcidError,
+    InvalidExpression,
+    Table,
+    UnknownColumn,
+    UnsupportedStatement,
+    Warehouse,
+)
 from acid_platform.base.arguments import nearest_name
 from acid_platform.engine.spark.failures import translated
 from acid_platform.handles.transaction import TransactionTable
@@ -193,3 +200,13 @@ def _refuses_to_write(table: Table | TransactionTable) -> None:
     ):
         with pytest.raises(UnknownColumn, match=r"no column 'nmae'.* mean name\?"):
             statement()
+
+
+def test_a_database_that_is_not_there_is_named_with_the_next_step(tmp_path: Path) -> None:
+    with temporary_warehouse(tmp_path / "wh", engine="local") as warehouse:
+        warehouse.sql("CREATE DATABASE shop")
+        for statement in ("CREATE TABLE {}.t (id int)", "USE {}", "SHOW TABLES IN {}"):
+            with pytest.raises(AcidError, match="no database sohp; did you mean shop"):
+                warehouse.sql(statement.format("sohp"))
+            with pytest.raises(AcidError, match=r"CREATE DATABASE .raw. makes it"):
+                warehouse.sql(statement.format("raw"))
