@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import duckdb
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from acid_platform import (
     AcidError,
@@ -25,6 +26,7 @@ from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.duckdb_sql import NTZ, VARIANT, translated
 from acid_platform.engine.local.translation.expressions import translate_value
 from acid_platform.engine.local.translation.signatures import WANTED
+from acid_platform.engine.spark.query import SparkResult
 from acid_platform.layout.sql_text import for_spark
 from acid_platform.layout.types import Column
 from tests.engine.function_examples import MOVING, Example, as_typed, examples
@@ -195,3 +197,21 @@ def test_P33_every_documented_statement_as_typed_has_the_names_types_and_rows_of
     spark: SparkSession,
 ) -> None:
     require_as_typed(spark, examples(spark), at_least=860)
+
+
+def test_P33_a_failure_inside_of_spark_is_an_error_that_says_so() -> None:
+    class Inside(Py4JJavaError):  # type: ignore[misc]
+        def __init__(self) -> None:
+            Exception.__init__(self)
+
+        def __str__(self) -> str:
+            return "while calling o1\nCaused by: java.util.NoSuchElementException: x#1\n\tat scala"
+
+    class Frame:
+        schema = StructType()
+
+        def toArrow(self) -> NoReturn:
+            raise Inside
+
+    with pytest.raises(InvalidExpression, match=r"Spark failed inside: java\.\S+: x#1; "):
+        SparkResult(Frame()).to_arrow()  # type: ignore[arg-type]

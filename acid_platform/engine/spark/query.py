@@ -20,6 +20,7 @@ from io import StringIO
 
 import pyarrow as pa
 import sqlglot
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import Token, TokenType, exp, parse_one, tokenize
@@ -72,6 +73,12 @@ class SparkResult(Result):
                 rows = wall_clocks(_nullable(frame).toArrow(), kinds)
         except PySparkException as error:
             raise InvalidExpression(f"the query failed: {first_line(str(error))}") from error
+        except Py4JJavaError as error:
+            reason = first_line(str(error).rpartition("Caused by: ")[2])
+            raise InvalidExpression(
+                f"Spark failed inside: {reason}; write the query in another way, or use"
+                " engine='local'"
+            ) from error
         except ValueError as error:  # Arrow can't hold array<void>, the type of array()
             raise InvalidExpression(
                 f"the query has a column that can't be read: {first_line(str(error))}; cast"
