@@ -68,6 +68,8 @@ OTHERWISE = """
     SELECT i, (SELECT max(b.l) FROM {t} b WHERE b.i = a.i) AS m FROM {t} a GROUP BY i
     SELECT i, (SELECT max(b.l) FROM {t} b WHERE b.i = a.i) AS m FROM {t} a GROUP BY ROLLUP (i)
     SELECT i, EXISTS (SELECT 1 FROM {t} b WHERE b.i = a.i) AS x FROM {t} a GROUP BY ROLLUP (i)
+    SELECT sum(c) OVER (ORDER BY c) AS s FROM (SELECT 0.00000000000000000001 AS c FROM {t}) q
+    SELECT sum(c) OVER (PARTITION BY c) AS s FROM (SELECT 0.00000000000000000001 AS c FROM {t}) q
     SELECT i FROM {t} a ORDER BY (SELECT max(b.l) FROM {t} b WHERE b.i = a.i)
     SELECT i FROM {t} a ORDER BY EXISTS (SELECT 1 FROM {t} b WHERE b.i = a.l)
     SELECT i FROM {t} ORDER BY i IN (SELECT i FROM {t})

@@ -209,13 +209,16 @@ class Expressions(Translator):
             values = [plain.value(key) for key in keys]
             if any(kind.kind == "map" for value in values for kind in value.type.walk()):
                 raise NeedsSpark("PARTITION BY of a map")
+            _require_digits(values)
             parts.append(f"PARTITION BY {', '.join(not_volatile(value.sql) for value in values)}")
         if order := node.args.get("order"):
             if any(isinstance(term.this.unnest(), exp.Literal) for term in order.expressions):
                 raise NeedsSpark(f"a window with {order.sql('spark').strip()}")
+            values = [plain.value(by.this) for by in order.expressions]
+            _require_digits(values)
             terms = (
-                not_volatile(sortable(plain.value(by.this))) + direction(by)
-                for by in order.expressions
+                not_volatile(sortable(value)) + direction(by)
+                for value, by in zip(values, order.expressions, strict=True)
             )
             parts.append(f"ORDER BY {', '.join(terms)}")
         if spec := node.args.get("spec"):
@@ -303,6 +306,14 @@ class Expressions(Translator):
             raise NeedsSpark(node.sql("spark"))
         call = f"grouping({', '.join(given or keys)})"
         return typed_as(f"{call}", kind)
+
+
+def _require_digits(keys: Sequence[Typed]) -> None:
+    """Raises NeedsSpark for a decimal that may be a constant: where it sorts rows by one of more
+    than 18 digits, Spark cuts it, and computes with what is left."""
+    for key in keys:
+        if key.foldable and key.type.kind == "decimal" and key.type.sizes[0] > 18:
+            raise NeedsSpark("a window by a constant decimal of more than 18 digits")
 
 
 def _is_frame(spec: exp.WindowSpec, ordered: bool) -> bool:
