@@ -61,7 +61,7 @@ def read_once(spark: Any) -> None:
 
     def scanned(session: Any, scan: Any, _: Any, where: str | None = None) -> Any:
         rows = held(session, scan, real_rows, None)
-        frames["both.t"] = rows
+        frames.setdefault("both.t", rows)  # of the first statement, which has no WHERE
         return filtered(rows, where) if where else rows
 
     def rows_of(frame: Any) -> pa.Table:

@@ -79,6 +79,8 @@ def alike(here: Answer, there: Answer) -> bool:
     reasons = [re.search(r"\[([A-Z_]+)\]", each.why) for each in (here, there)]
     if all(reasons) and len({reason[1] for reason in reasons if reason}) == 2:
         return bool(here.error and there.error)
+    if {here.error, there.error} == {"InvalidExpression", "WrongType"}:
+        return all(_OF_A_VALUE.match(each.why) for each in (here, there))
     return here.error == there.error
 
 
