@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +61,19 @@ def of_change(warehouse: Warehouse, text: str) -> Answer:
             transaction.abort()
         return Answer(rows, tuple(rows.column_names))
     except Collected as after:
-        shown = warehouse.sql(_ROWS).to_arrow()
         for row in after.rows:
             row["c"] = row["c"] and row["c"].ljust(4)  # a char(4)
-        return Answer(pa.Table.from_pylist(after.rows, shown.schema), tuple(shown.column_names))
+        schema = _schema(warehouse)
+        return Answer(pa.Table.from_pylist(after.rows, schema), tuple(schema.names))
     except SparkLost:
         raise
     except AcidError as error:
         return Answer(error=type(error).__name__, why=str(error))
+
+
+@cache
+def _schema(warehouse: Warehouse) -> pa.Schema:
+    return warehouse.sql(_ROWS).to_arrow().schema
 
 
 def kept(path: Path) -> Iterator[Any]:

@@ -43,7 +43,7 @@ def read_once(spark: Any) -> None:
 
     for name, value in _SETTINGS.items():
         spark.conf.set(name, value)
-    frames = dict[str, Any]()
+    frames, before = dict[str, Any](), list[dict[str, Any]]()
 
     def held(session: Any, scan: Any, real: Any, *arguments: Any) -> Any:
         every = (*scan.columns, *scan.partition_columns)
@@ -61,7 +61,8 @@ def read_once(spark: Any) -> None:
 
     def scanned(session: Any, scan: Any, _: Any, where: str | None = None) -> Any:
         rows = held(session, scan, real_rows, None)
-        frames.setdefault("both.t", rows)  # of the first statement, which has no WHERE
+        if not before:  # of the first statement, which has no WHERE
+            before.extend(rows_of(rows).to_pylist())
         return filtered(rows, where) if where else rows
 
     def rows_of(frame: Any) -> pa.Table:
@@ -70,8 +71,7 @@ def read_once(spark: Any) -> None:
     def collected(rows: Any, target: Any) -> NoReturn:
         """By key the rows that were, without those that go, with those that are new."""
         columns = [column.name for column in target.columns]
-        old = rows_of(frames["both.t"])
-        after = {tuple(row[key] for key in KEYS): row for row in old.to_pylist()}
+        after = {tuple(row[key] for key in KEYS): row for row in before}
         fixed = DELETES | INSERTS if rows.kind is RowKind.UPDATE else None
         gone, added = dict[tuple[Any, ...], int](), []
         for row in rows_of(rows.frame).to_pylist():
