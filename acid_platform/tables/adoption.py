@@ -25,12 +25,14 @@ from acid_platform.errors import (
 )
 from acid_platform.formats.file_access import (
     columns_with_ids,
+    format_of,
     matching_parts,
+    reading,
     require_exact_decimals,
     stored_types,
 )
-from acid_platform.layout.file_entries import EntityListing, FileEntry
-from acid_platform.layout.formats import FileFormat, is_insert_only
+from acid_platform.layout.file_entries import EntityListing, FileEntry, Footer
+from acid_platform.layout.formats import ACID_FORMAT, FileFormat, is_insert_only
 from acid_platform.layout.names import (
     BaseName,
     highest_write_id,
@@ -264,9 +266,10 @@ def adopt(
     where = require_place(metastore, table, location)
     surveyed = survey(table, where, len(partitioned_by), properties)
     files, root = Files.of(where)
-    last_id = 0
-    if FileFormat.of(dict(properties or {})).has_column_ids:
-        columns, last_id = _with_ids(files, root, surveyed, columns, table)
+    last_id, has_ids = 0, FileFormat.of(dict(properties or {})).has_column_ids
+    with_ids = list(data_files(surveyed, only_with_ids=not has_ids))
+    if has_ids or with_ids:
+        columns, last_id = _with_ids(files, root, with_ids, columns, table)
     elif columns is None:
         columns = columns_of_file(files, surveyed.sample, table)
     declared = Declaration.of(
@@ -328,9 +331,12 @@ def _without_unseen(surveyed: Survey, txns: ValidTxnList | None) -> tuple[Survey
     return replace(surveyed, directories=tuple(filter(is_visible, surveyed.directories))), left_out
 
 
-def data_files(adopted: Survey, only_without_keys: bool = False) -> Iterator[str]:
+def data_files(
+    adopted: Survey, only_without_keys: bool = False, only_with_ids: bool = False
+) -> Iterator[str]:
     """Paths that show the types of all files: one of each directory, which one statement wrote,
-    and every original file. `only_without_keys`: of all files those without the ACID columns."""
+    and every original file. `only_without_keys`: of all files those without the ACID columns;
+    `only_with_ids`: those of a format that has an id of each column."""
     partitions = adopted.partitions or (None,) * len(adopted.listings)
     listings = dict(zip(partitions, adopted.listings, strict=True))
     for report in adopted.directories:
@@ -343,8 +349,14 @@ def data_files(adopted: Survey, only_without_keys: bool = False) -> Iterator[str
                 for character in data
                 if character.footer is not None and not character.footer.acid
             ]
+        if only_with_ids:
+            data = [file for file in data if file.footer and _has_ids(file.footer)]
         for file in data[:1] if report.directory and not only_without_keys else data:
             yield f"{listings[report.partition].location}/{file.below(report.directory).path}"
+
+
+def _has_ids(footer: Footer) -> bool:
+    return FileFormat(footer.format or ACID_FORMAT.name, keyed=footer.acid).has_column_ids
 
 
 def require_readable(
@@ -410,16 +422,20 @@ def columns_of_file(files: Files, path: str, table: str) -> tuple[Column, ...]:
 
 
 def _with_ids(
-    files: Files, root: str, adopted: Survey, columns: tuple[Column, ...] | None, table: str
+    files: Files,
+    root: str,
+    paths: Sequence[str],
+    columns: tuple[Column, ...] | None,
+    table: str,
 ) -> tuple[tuple[Column, ...], int]:
-    """The columns with the ids by which the files know them, and the highest id of all; `columns`
+    """The columns with the ids by which these files know them, and the highest id of all; `columns`
     None: those of the newest file.
 
     A name stands for the column that the newest file with it means. Raises InvalidDefinition for
     two names of one column, and what `columns_with_ids` raises.
     """
     newest, last = dict[str, Column](), 0
-    inside = sorted(path.removeprefix(f"{root}/") for path in data_files(adopted))
+    inside = sorted(path.removeprefix(f"{root}/") for path in paths)
     for path in sorted(inside, key=highest_write_id, reverse=True):
         stored = columns_with_ids(files, f"{root}/{path}")
         columns = columns or stored
@@ -471,7 +487,9 @@ def require_declared_char(
 
 
 def _stored(files: Files, path: str, columns: Sequence[Column]) -> dict[str, HiveType]:
-    if any(column.id for column in columns):
+    with reading(path):
+        has_ids = format_of(files, path) == "parquet" and any(column.id for column in columns)
+    if has_ids:
         kinds = {column.id: column.type for column in columns_with_ids(files, path)}
         return {column.name: kinds[column.id] for column in columns if column.id in kinds}
     _, fields = stored_types(files, path)

@@ -259,6 +259,25 @@ def test_one_column_is_not_adopted_under_two_names(warehouse: Warehouse, tmp_pat
     assert sorted(row["v"] for row in again.to_arrow().to_pylist()) == [10, 20]
 
 
+def test_files_that_know_ids_are_adopted_by_them_whatever_the_format_of_the_table(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    """The column of a name is the one that the files mean, not the one at its place."""
+    made = warehouse.create_table("db.mixed", "a int, b int", properties={"acid.format": "parquet"})
+    made.insert([{"a": 1, "b": 2}])
+    place = tmp_path / "t"
+    shutil.copytree(made.location, place)
+    with pytest.warns(UserWarning, match="count as committed"):
+        adopted = warehouse.adopt_table("db.mixed_2", place, "b int, c int, a int")
+    adopted.insert([{"a": 3, "b": 4, "c": 5}])
+    rows = [{"b": 2, "c": None, "a": 1}, {"b": 4, "c": 5, "a": 3}]
+    assert adopted.to_arrow().to_pylist() == rows
+    shutil.copytree(place, tmp_path / "again")
+    with pytest.warns(UserWarning, match="count as committed"):
+        again = warehouse.adopt_table("db.mixed_3", tmp_path / "again", "a int, b int")
+    assert again.to_arrow().to_pylist() == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
+
+
 def test_a_directory_of_plain_files_is_imported_not_adopted(
     warehouse: Warehouse, tmp_path: Path
 ) -> None:
