@@ -499,14 +499,13 @@ class KeyedParquetWriter(ParquetWriter):
         return writer
 
     def record(self, name: str) -> FileEntry:
-        size = int(self._files.system.get_file_info(self.path).size)
         footer = Footer(self.rows, acid=True, format="parquet", exact=True)
         if self._deletes or self._metadata is None or not self.rows:
-            return FileEntry(name, size, footer)
+            return FileEntry(name, self._size, footer)
         texts = {each.name for each in self._columns if each.type.kind in _TEXTS}
         ranges = _by_id(self._metadata, self._own, texts)
         keys = _key_ranges(self._metadata, self._first)
-        return FileEntry(name, size, footer, None, ranges, keys)
+        return FileEntry(name, self._size, footer, None, ranges, keys)
 
 
 _SAMPLED = 1 << 14

@@ -185,6 +185,8 @@ class ParquetWriter:
         self._schema = arrow_schema(columns)
         self._metadata: parquet.FileMetaData | None = None
         """The footer of the finished file."""
+        self._size = 0
+        """Its bytes."""
         self._stream: pa.NativeFile | None = None
         self._writer: parquet.ParquetWriter | None = None
         self._waiting: list[pa.RecordBatch] = []
@@ -217,13 +219,14 @@ class ParquetWriter:
         if self._writer is not None and self._stream is not None:
             self._writer.close()
             self._metadata = self._writer.writer.metadata
+            self._size = int(self._stream.tell())
             self._stream.close()
         return self.rows
 
     def record(self, name: str) -> FileEntry:
         """The record of the finished file under this name."""
-        size = int(self._files.system.get_file_info(self.path).size)
-        return FileEntry(name, size, Footer(self.rows, False, format="parquet", exact=True))
+        footer = Footer(self.rows, False, format="parquet", exact=True)
+        return FileEntry(name, self._size, footer)
 
     def give_up(self) -> None:
         """Close the incomplete file."""

@@ -252,8 +252,10 @@ def file_events(
     does."""
     path = source.path
     parts = []
+    written = _written.get((files.uri(path), source.size, source.modified))
     with reading(path):
-        for operation, *keys in open_source(files, source).key_parts(*KeyPart):
+        events = [written] if written else open_source(files, source).key_parts(*KeyPart)
+        for operation, *keys in events:
             require_operation(operation, DELETE_EVENT, path)
             if len(keys[3]) and (last := int(keys[3].max())) > source.high:
                 raise CorruptFile(
@@ -407,6 +409,18 @@ MAX_BYTES = 64 << 20
 
 _recent: Recent[Hashable, DeleteKeys] = Recent(20_000, MAX_BYTES)
 """The keys of snapshots and those of single files, which a later snapshot has beside others."""
+_written: Recent[Hashable, list[np.ndarray]] = Recent(1_000, MAX_BYTES // 4)
+"""The parts of the keys in files that this process has written, which it need not open."""
+
+
+def keep_written(files: Files, path: str, write_id: int, keys: Sequence[np.ndarray]) -> None:
+    """Keeps what a published file of delete events says for the next read: `keys` are the write
+    ids, bucket properties and rowIds, int64 (n,), of all rows that this write deleted."""
+    if files.local:
+        info, events = files.system.get_file_info(path), len(keys[0])
+        parts = [np.array([DELETE_EVENT]), *keys, np.full(events, write_id)]
+        key = (files.uri(path), info.size, info.mtime_ns)
+        _written.put(key, parts, sum(part.nbytes for part in parts) + 1000)
 
 
 def kept_keys(

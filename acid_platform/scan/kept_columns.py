@@ -179,8 +179,10 @@ class ScanColumns:
         identity = (path, length, *of_file)
         shape = self._kept.shapes.get(identity)
         if shape is None:
-            shape = Shape.of(open())
+            file = open()
+            shape = Shape.of(file)
             self._kept.shapes.put(identity, shape)
+            return KeptFile(identity, shape, lambda: file)
         return KeptFile(identity, shape, open)
 
     def of_piece(

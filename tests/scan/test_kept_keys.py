@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acid_platform.base.first_use import Recent
+from acid_platform.engine.local import event_files
 from acid_platform.formats.data_file import KeyRun, StoredKeys
 from acid_platform.scan import deletes
 from acid_platform.scan import deletes as module
@@ -26,9 +27,10 @@ from acid_platform.scan.deletes import (
     load_keys,
 )
 from acid_platform.scan.selection import select
-from acid_platform.scan.source_files import EntitySources, SourceFile, resolve
+from acid_platform.scan.source_files import EntitySources, SourceFile, open_source, resolve
 from acid_platform.storage.files import Files
 from tests.acid_files import AcidTable, P, open_scan
+from tests.conftest import temporary_warehouse
 from tests.notation import txns, write_ids
 
 
@@ -220,3 +222,32 @@ def test_deleted_keys_take_less_than_a_byte_for_each_row() -> None:
         assert keys.own is not None and len(keys) == len(row_ids)
         arrays = (keys.write_ids, keys.buckets, keys.words, keys.bits, keys.own)
         assert sum(each.nbytes for each in arrays) < 1 << 20
+
+
+def test_a_process_opens_no_file_of_delete_events_that_it_has_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless it was written again since; and more keys than a few are not kept."""
+    opened: list[str] = []
+
+    def opening(files: Files, source: SourceFile) -> Any:
+        opened.append(source.path)
+        return open_source(files, source)
+
+    monkeypatch.setattr(module, "open_source", opening)
+    with temporary_warehouse(tmp_path / "wh", engine="local") as warehouse:
+        made = warehouse.create_table("db.t", "id int, p int", partitioned_by=["day int"])
+        made.insert([{"id": n, "p": n % 2, "day": n % 2} for n in range(20)])
+        made.delete("id < 6")
+        made.update({"p": "7"}, "id % 5 = 4")
+        assert sorted(made.to_arrow(["id", "p"]).column("id").to_pylist()) == [*range(6, 20)]
+        assert not opened
+        for path in Path(made.location).rglob("delete_delta_*/bucket_*"):
+            os.utime(path)
+        monkeypatch.setattr(module, "_recent", Recent(100, module.MAX_BYTES))
+        assert made.to_arrow().num_rows == 14
+        assert len(opened) == 4
+        monkeypatch.setattr(event_files, "_MOST_KEPT", 3)
+        made.delete("id > 15")
+        assert made.to_arrow().num_rows == 10
+        assert len(opened) == 6

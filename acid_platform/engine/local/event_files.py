@@ -31,6 +31,7 @@ from acid_platform.formats.file_access import new_file, not_written
 from acid_platform.layout.acid_keys import MAX_BUCKET, Bucket, ascend, bucket_numbers
 from acid_platform.layout.bucketing import bucket_ids
 from acid_platform.layout.file_entries import FileEntry, RecordedFiles
+from acid_platform.scan.deletes import keep_written
 from acid_platform.values.arrow_types import from_numpy, values_of
 from acid_platform.values.partition_texts import RowPartitions, texts_in
 from acid_platform.values.row_streams import SpilledBatches
@@ -46,6 +47,8 @@ from acid_platform.write.task_files import file_name, file_rows, files_needed
 
 _PIECE = 1 << 17
 """Keys to hand to a writer at a time; between pieces the statement may be stopped."""
+_MOST_KEPT = 1 << 18
+"""A statement keeps the keys that it deletes for the next one, unless they are more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,9 @@ class EventFiles:
         """The path and files of each, by whether it holds delete events, and partition."""
         self._changed: dict[str, list[ChangedRows]] = {}
         """The rows of delete events, by partition."""
+        self._events: list[tuple[str, list[Sequence[np.ndarray]]]] = []
+        """The keys in each file of delete events, by its final path, unless they are many."""
+        self._keys = 0
         self._open: deque[_EventFile] = deque()
         """At most two: threads encode the last rows of one while the next is begun."""
 
@@ -139,9 +145,17 @@ class EventFiles:
         """Writes one file of delete events: batches of write ids, bucket properties, rowIds, and
         whether the statement updates the row, whose keys ascend."""
         file = self._begin(partition, bucket, deletes=True)
+        events = list[Sequence[np.ndarray]]()
+        below = f"{partition}/{self._target.directory(deletes=True)}/{file.name}".lstrip("/")
+        self._events.append((f"{self._target.location}/{below}", events))
 
         def put(batch: pa.RecordBatch) -> ChangedRows:
             *ids, updated = map(values_of, batch.columns)
+            self._keys += len(batch)
+            if self._keys > _MOST_KEPT:
+                self._events.clear()
+            elif self._target.files.local:
+                events.append(ids)
             file.put(Keyed(StoredKeys(*ids), self._target.write_id, None, updated=updated))
             return ChangedRows.of(*ids)
 
@@ -151,6 +165,14 @@ class EventFiles:
             for start in range(0, len(batch), _PIECE)
         )
         self._changed.setdefault(partition, []).append(together(map(put, pieces)))
+
+    def keep_written(self) -> None:
+        """Keeps the keys of the published delete events for the next read."""
+        if self._keys <= _MOST_KEPT and self._target.files.local:
+            for path, events in self._events:
+                if events:
+                    keys = list(map(np.concatenate, zip(*events, strict=True)))
+                    keep_written(self._target.files, path, self._target.write_id, keys)
 
     # --- files and directories -----------------------------------------------------------------
 
@@ -253,7 +275,9 @@ def publish_events(
             files.give_up()
             raise
         engine.check()
-        return staged.publish(built, empty)
+        published = staged.publish(built, empty)
+        files.keep_written()
+        return published
 
 
 # --- threads --------------------------------------------------------------------------------------
