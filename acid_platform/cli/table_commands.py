@@ -494,5 +494,5 @@ def export(session: CommandSession, kind: str, table: str, into: str | None) -> 
     whose history is kept. Needs the extra `export`. Run it again after commits.
     """
     with session.open() as warehouse, session.working(f"telling the commits of {table}"):
-        exported = warehouse.export_iceberg(table, None if into is None else user_path(into))
+        exported = warehouse.export_iceberg(table, into)
     session.say(asdict(exported), str(exported))

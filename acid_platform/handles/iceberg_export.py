@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from acid_platform.base.clock import wall_ms
+from acid_platform.base.paths import user_path
 from acid_platform.errors import UnsupportedLayout
 from acid_platform.handles.snapshot_views import SnapshotView
 from acid_platform.iceberg.columns import (
@@ -92,9 +93,9 @@ def export_iceberg(warehouse: Warehouse, name: str, into: str | None = None) -> 
         record = view.table(full)
         commits = warehouse.metastore.call(ops.GetCommits(record.name))
         identity = warehouse.metastore.call(ops.GetIdentity()).id
-        files, root = (
-            (warehouse.files, f"{warehouse.path}/_iceberg") if into is None else Files.of(into)
-        )
+        files, root = warehouse.files, f"{warehouse.path}/_iceberg"
+        if into is not None:
+            files, root = Files.of(user_path(into))
         path = f"{root}/{record.name.replace('.', '/', 1)}"
         metadata = _metadata_of(record, files, path, f"{identity}/{record.table_id}")
         told = _Telling(view, record, metadata).catch_up(commits, renew)

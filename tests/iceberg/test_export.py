@@ -229,6 +229,18 @@ def test_old_snapshots_go_with_the_history_and_their_files_later(warehouse: Ware
 
 
 @pytest.mark.more
+def test_an_export_goes_where_it_is_told_however_the_path_is_spelt(
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = a_table(warehouse, "i.elsewhere")
+    monkeypatch.chdir(tmp_path)
+    export = warehouse.export_iceberg("i.elsewhere", into="lake/x/..")
+    assert export.directory == str(tmp_path / "lake" / "i" / "elsewhere")
+    monkeypatch.chdir("/")
+    require_same(export, table, export.snapshot)
+
+
+@pytest.mark.more
 def test_another_table_of_the_name_begins_again(warehouse: Warehouse) -> None:
     a_table(warehouse, "i.again")
     first = warehouse.export_iceberg("i.again")
