@@ -116,14 +116,19 @@ class SparkResult(Result):
 
 def _nullable(frame: DataFrame) -> DataFrame:
     """The frame, in whose nested columns any part may be NULL. Spark says of `named_struct('a', 1)`
-    that its field is not, and Arrow then refuses the NULL that a join has in place of a struct."""
+    that its field is not, and Arrow then refuses the NULL that a join has in place of a struct.
+
+    Arrow refuses a column without a type, such as `array()`, which stays as it is."""
     kinds = [field.dataType for field in frame.schema.fields]
     loose = [field.dataType for field in frame.schema.toNullable().fields]
     if kinds == loose:
         return frame
     places = [f"c{position}" for position in range(len(kinds))]
     plain = frame.toDF(*places)
-    columns = (plain[name].cast(kind) for name, kind in zip(places, loose, strict=True))
+    columns = (
+        plain[name] if "void" in kind.simpleString() else plain[name].cast(kind)
+        for name, kind in zip(places, loose, strict=True)
+    )
     return plain.select(*columns).toDF(*frame.columns)
 
 
