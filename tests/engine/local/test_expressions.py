@@ -5,17 +5,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from decimal import Decimal, localcontext
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from acid_platform import InvalidExpression, NeedsSpark
+from acid_platform.engine.local.computation import compute
+from acid_platform.engine.local.translation.arithmetic import quotient
 from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.expressions import CONSTRUCTS, translate_value
 from acid_platform.engine.local.translation.select_expressions import OF_WHOLE_PARTITIONS
 from acid_platform.engine.local.translation.signatures import KINDS, SIGNATURES
-from acid_platform.layout.types import parse_columns
+from acid_platform.layout.types import HiveType, parse_columns
 from tests.engine.local import samples
 from tests.engine.local.differential import (
     Local,
@@ -113,6 +116,35 @@ def test_P33_products_of_the_largest_decimals_are_exact() -> None:
             found = table.compute(" * ".join(factors))
             with localcontext(prec=76):
                 assert set(found.rows.values()) == {a * b}, (found.expression, found.errors)
+
+
+def test_P33_a_quotient_of_decimals_is_rounded_half_away_from_zero() -> None:
+    most = 10**38 - 1
+    small, large = range(-11, 12), [most, most - 1, most // 2, most // 2 + 1, 10**20, 3]
+    pairs = [*itertools.product(small, small), *itertools.product(large, large)]
+    pairs += [(sign * (most // 2 * 2 + odd), 2) for sign in (1, -1) for odd in (0, 1)]
+    asked = [(x, y) for x, y in pairs if y]
+    rows = pa.table({"x": [str(x) for x, _ in asked], "y": [str(y) for _, y in asked]})
+    digits = "SELECT CAST(x AS HUGEINT) AS x, CAST(y AS HUGEINT) AS y FROM given"
+    kind = HiveType("decimal", sizes=(38, 1))
+    found = compute(f"SELECT x, y, {quotient('x', 'y', kind)} AS q FROM ({digits})", {"given": rows})
+    with localcontext(prec=90, rounding=ROUND_HALF_UP):
+        for (x, y), q in zip(asked, found.column("q").to_pylist(), strict=True):
+            assert q * 10 == (Decimal(x) / y).to_integral_value(), (x, y)
+
+
+@pytest.mark.parametrize("divided", ["a / b", "a / 3", "(a / b) / b", "1 / (a / b)"])
+def test_P33_a_quotient_of_NULL_is_NULL_whatever_divides_it(divided: str) -> None:
+    scope = NameScope.of({"t": parse_columns("a decimal(12,2), b decimal(7,3)")})
+    value = translate_value(divided, scope).sql
+    given = (
+        "SELECT * FROM (VALUES (NULL::DECIMAL(12,2), 0::DECIMAL(7,3)), (NULL, NULL), (NULL, -2))"
+        " AS t(a, b)"
+    )
+    assert compute(f"SELECT {value} AS q FROM ({given}) AS t", {})["q"].null_count == 3
+    if "b" in divided:
+        with pytest.raises(InvalidExpression, match="DIVIDE_BY_ZERO"):
+            compute(f"SELECT {value} FROM ({given.replace('NULL::', '1::')}) AS t", {})
 
 
 @pytest.mark.slow

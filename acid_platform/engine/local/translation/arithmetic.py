@@ -179,16 +179,19 @@ def _divided(left: Typed, right: Typed, kind: HiveType) -> Typed:
     shift = 10 ** (scale - left.type.sizes[1] + right.type.sizes[1])
     digits = f"({unscaled(left.sql, left.type)} * {shift}::HUGEINT)"
     divisor = unscaled(right.sql, right.type)
-    cases = f"WHEN {left.sql} IS NULL OR {right.sql} IS NULL THEN NULL"
-    cases += f" WHEN {right.sql} = 0 THEN {no_value('[DIVIDE_BY_ZERO] Division by zero')}"
+    cases = f"WHEN {left.sql} IS NULL THEN NULL"
     if right.type.sizes[0] > MOST_DIGITS - scale:
         unsure = needs_spark("a quotient that Spark rounds twice")
-        cases += f" WHEN abs({divisor}) >= {10 ** (MOST_DIGITS - scale)}::HUGEINT THEN {unsure}"
+        large = f"abs({divisor}) >= {10 ** (MOST_DIGITS - scale)}::HUGEINT"
+        cases += f" WHEN {large} THEN {unsure}"
     room = max(
         len(str(shift)) + left.type.sizes[0], *(sum(side.type.sizes) for side in (left, right))
     )
     result = quotient(digits, divisor, kind) + _mark(room)
-    return Typed(f"(CASE {cases} ELSE {result} END)", kind)
+    cases += f" WHEN {right.sql} <> 0 THEN {result}"
+    failure = no_value("[DIVIDE_BY_ZERO] Division by zero")
+    cases += f" WHEN {right.sql} = 0 THEN {failure}"
+    return Typed(f"(CASE {cases} END)", kind)
 
 
 def _unknown(operator: str, left: Typed, right: Typed) -> NeedsSpark:
@@ -224,10 +227,10 @@ def unscaled(sql: str, kind: HiveType) -> str:
 
 
 def quotient(digits: str, divisor: str, kind: HiveType) -> str:
-    """SQL of `digits / divisor`, whole numbers that are not NULL, as the digits of a decimal."""
+    """SQL of `digits / divisor`, whole numbers of at most 38 digits, as the digits of a decimal."""
     precision, scale = kind.sizes
-    rest = f"abs({digits} % {divisor})"
-    up = f"CASE WHEN 2 * {rest} >= abs({divisor}) THEN sign({digits}) * sign({divisor}) ELSE 0 END"
-    whole = f"CAST({digits} // {divisor} + {up} AS DECIMAL({MOST_DIGITS},0))"
+    # Half of the divisor more, without its fraction, makes what is cut off a rounding.
+    more = f"({digits} + sign({digits}) * (abs({divisor}) // 2))"
+    whole = f"CAST({more} // {divisor} AS DECIMAL({MOST_DIGITS},0))"
     unit = f"CAST('0.{'0' * (scale - 1)}1' AS DECIMAL({scale},{scale}))"
     return f"CAST({whole} * {unit} AS DECIMAL({precision},{scale}))"
