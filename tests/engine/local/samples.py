@@ -13,6 +13,7 @@ from acid_platform.engine.local.translation.signatures import SIGNATURES, Signat
 
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "any": ("ta", "sb", "ma", "la", "ba", "za", "ea", "da"),
+    "kept": ("ta", "sb", "ma", "la", "ba", "za", "ea", "da"),
     "text": ("sa", "va", "ca", "sb"),
     "string": ("sa", "sb", "va", "ca", "ia", "da", "za", "ea"),
     "bytes": ("ba", "bb"),

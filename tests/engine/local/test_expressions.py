@@ -63,7 +63,7 @@ def test_P33_a_comparison_never_rounds_a_literal() -> None:
 def test_P33_the_keys_of_a_window_may_fail_as_other_values_do() -> None:
     """DuckDB takes no volatile key, which a call of `error` is."""
     table = LocalTable()
-    ordered = "rank() OVER (PARTITION BY ib / ia ORDER BY da / ia) AS r"
+    ordered = "rank() OVER (PARTITION BY ib / ia ORDER BY 1.5 / ia) AS r"
     assert table.query(f"SELECT {ordered} FROM t WHERE ia = 5")
     with pytest.raises(InvalidExpression, match=r"\[DIVIDE_BY_ZERO\] Division by zero; leave"):
         table.query(f"SELECT {ordered} FROM t")
