@@ -127,7 +127,7 @@ def test_P33_a_quotient_of_decimals_is_rounded_half_away_from_zero() -> None:
     rows = pa.table({"x": [str(x) for x, _ in asked], "y": [str(y) for _, y in asked]})
     digits = "SELECT CAST(x AS HUGEINT) AS x, CAST(y AS HUGEINT) AS y FROM given"
     kind = HiveType("decimal", sizes=(38, 1))
-    found = compute(f"SELECT x, y, {quotient('x', 'y', kind)} AS q FROM ({digits})", {"given": rows})
+    found = compute(f"SELECT {quotient('x', 'y', kind)} AS q FROM ({digits})", {"given": rows})
     with localcontext(prec=90, rounding=ROUND_HALF_UP):
         for (x, y), q in zip(asked, found.column("q").to_pylist(), strict=True):
             assert q * 10 == (Decimal(x) / y).to_integral_value(), (x, y)
