@@ -94,6 +94,7 @@ def test_a_pipe_shows_none(capsys: pytest.CaptureFixture[str]) -> None:
         assert not is_shown()
 
 
+@pytest.mark.more
 def test_the_log_of_a_run_shows_it(
     warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

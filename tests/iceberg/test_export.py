@@ -33,6 +33,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
 
 fastavro = pytest.importorskip("fastavro", reason="pip install 'acid-platform[export]'")
 tables = pytest.importorskip("pyiceberg.table", reason="pip install pyiceberg")
+pytestmark = pytest.mark.more
 
 
 def snapshots(export: IcebergExport) -> list[int]:
@@ -67,7 +68,6 @@ HISTORIES = [
 ]
 
 
-@pytest.mark.more
 @pytest.mark.parametrize(("keys", "insert_only"), HISTORIES)
 def test_readers_of_iceberg_find_the_rows_of_each_snapshot(
     warehouse: Warehouse, keys: str, insert_only: bool
@@ -110,7 +110,6 @@ def test_a_commit_after_another_adds_little_and_nothing_twice(warehouse: Warehou
     require_same(first, table, first.snapshot)
 
 
-@pytest.mark.more
 @pytest.mark.parametrize("kept", [True, False])
 def test_an_export_that_is_killed_at_any_step_leaves_what_was_there(
     warehouse: Warehouse, kept: bool, monkeypatch: pytest.MonkeyPatch
@@ -173,7 +172,6 @@ def test_what_readers_of_iceberg_would_misread_is_refused(warehouse: Warehouse) 
         warehouse.export_iceberg("i.nested")
 
 
-@pytest.mark.more
 def test_columns_of_wider_types_are_read_where_iceberg_converts_them(
     warehouse: Warehouse,
 ) -> None:
@@ -204,7 +202,6 @@ def test_columns_of_wider_types_are_read_where_iceberg_converts_them(
         warehouse.export_iceberg("i.padded")
 
 
-@pytest.mark.more
 def test_old_snapshots_go_with_the_history_and_their_files_later(warehouse: Warehouse) -> None:
     table = a_table(warehouse, "i.old", **{"acid.history.retention": "0"})
     table.delete("id < 50")
@@ -228,7 +225,6 @@ def test_old_snapshots_go_with_the_history_and_their_files_later(warehouse: Ware
         require_same(third, table, snapshot)
 
 
-@pytest.mark.more
 def test_an_export_goes_where_it_is_told_however_the_path_is_spelt(
     warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,7 +236,6 @@ def test_an_export_goes_where_it_is_told_however_the_path_is_spelt(
     require_same(export, table, export.snapshot)
 
 
-@pytest.mark.more
 def test_another_table_of_the_name_begins_again(warehouse: Warehouse) -> None:
     a_table(warehouse, "i.again")
     first = warehouse.export_iceberg("i.again")
@@ -254,7 +249,6 @@ def test_another_table_of_the_name_begins_again(warehouse: Warehouse) -> None:
         require_same(second, table, snapshot)
 
 
-@pytest.mark.more
 def test_metadata_does_not_grow_with_many_commits(warehouse: Warehouse) -> None:
     table = a_table(warehouse, "i.many", **{"acid.history.retention": "0"})
     for number in range(120):

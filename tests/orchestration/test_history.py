@@ -119,6 +119,7 @@ def check_loads(warehouse: Warehouse, loads: list[dict[tuple[int, int], str | No
         assert versions(warehouse, table) == [*model.versions(), (9, "z", 0, None)]
 
 
+@pytest.mark.more
 @given(loads=LOADS)
 @settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
