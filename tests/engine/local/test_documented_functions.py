@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -275,6 +276,25 @@ def test_P33_what_Java_and_RE2_or_the_formats_read_differently_is_refused_by_nam
 def test_P33_a_query_that_Spark_answers_otherwise_is_refused(text: str) -> None:
     with pytest.raises(NeedsSpark):
         of_table(text)
+
+
+def test_P33_all_queries_of_WITH_read_their_tables() -> None:
+    """Also those that are translated before the query which names them."""
+    text = "WITH a AS (SELECT i FROM t GROUP BY i), b AS (SELECT l FROM t) SELECT i FROM a JOIN b"
+    scan = Scan(None, "", parse_columns("i int, l bigint"), (), (), None)  # type: ignore[arg-type]
+    translator = QueryTranslator({"t": TableRead(scan)})
+    with in_proportion(text):
+        sql = translator.query(sqlglot.parse_one(text, dialect=SparkSql), {}).sql
+    assert {*re.findall(r'FROM "(\w+)"', sql)} == {*translator.opened}
+    assert len(translator.opened) == 2
+
+
+def test_P33_a_window_by_a_sum_of_decimals_is_by_no_constant() -> None:
+    of_table(
+        "SELECT rank() OVER (ORDER BY s) AS r FROM"
+        " (SELECT CAST(sum(coalesce(CAST(l AS decimal(20,2)), 0)) AS decimal(30,2)) AS s"
+        " FROM t GROUP BY i) q"
+    )
 
 
 def of_table(text: str) -> str:

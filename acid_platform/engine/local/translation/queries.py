@@ -81,6 +81,7 @@ class QueryTranslator:
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     unread: list[_Cte] = field(default_factory=list)
     """The queries of WITH that may be named by nothing so far."""
+    begun: bool = False
 
     def query(
         self, node: exp.Expr, ctes: Ctes, outer: Expressions | None = None, named: bool = True
@@ -90,8 +91,8 @@ class QueryTranslator:
         `outer`: where a subquery stands. `named`: whether somebody reads the names of its columns.
         """
         require_parts(node)
-        given = ctes
-        own, ctes = self._with(node, given)
+        outermost, self.begun = not self.begun, True
+        own, ctes = self._with(node, ctes)
         match node:
             case exp.Select():
                 block = Select(self, node, ctes, outer, named).block()
@@ -103,9 +104,9 @@ class QueryTranslator:
                 block = _values(node)
             case _:
                 raise NeedsSpark(f"{type(node).__name__.upper()}")
-        if not given:
-            self._check_unread()
         written = [f"{cte.stored} AS ({cte.block.sql})" for cte in own if cte.block is not None]
+        if outermost:
+            self._check_unread()
         return replace(block, sql=f"WITH {', '.join(written)} {block.sql}") if written else block
 
     def _check_unread(self) -> None:

@@ -108,7 +108,11 @@ class Select:
         types = (value.type if value.is_field else value.declared or value.type for value in values)
         columns = tuple(zip(names, types, strict=True))
         row_by_row = alike and not (filtered or order)
-        foldable = frozenset(i for i, value in enumerate(values) if value.foldable)
+        foldable = frozenset(
+            i
+            for i, (value, (_, node)) in enumerate(zip(values, self.items, strict=True))
+            if value.foldable and not (value.type.kind == "decimal" and _is_aggregated(node))
+        )
         return QueryBlock(sql, columns, foldable, self.correlated, form, top, row_by_row, most)
 
     def _of_one_table(self) -> bool:
@@ -475,3 +479,8 @@ def _has_key_inside(node: exp.Expr) -> bool:
     if isinstance(node, exp.AggFunc | exp.Filter) or is_aggregate(node):
         return False
     return any(map(_has_key_inside, node.iter_expressions()))
+
+
+def _is_aggregated(item: exp.Expr | ScopeColumn) -> bool:
+    """Whether it is computed of an aggregate, of which Spark's optimizer makes no constant."""
+    return isinstance(item, exp.Expr) and item.find(exp.AggFunc) is not None
