@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from acid_platform.formats.file_access import reading
+from acid_platform.formats.parquet_files import open_parquet, row_group
 from acid_platform.iceberg.columns import Json
 from acid_platform.scan.decode import FILE_PLACES, PLACE
 from acid_platform.scan.scans import ArrowScan, EntityScan, Scan
@@ -95,12 +96,13 @@ def read_positions(files: Files, paths: Iterable[str]) -> Positions:
     found: dict[str, list[np.ndarray]] = {}
     for path in paths:
         with reading(path), files.open(path) as stream:
-            table = parquet.read_table(stream, read_dictionary=["file_path"])
-        for chunk in table.to_batches():
-            names, codes = chunk.column(0).dictionary.to_pylist(), chunk.column(0).indices
-            codes, rows = values_of(codes), values_of(chunk.column(1))
-            for number in np.unique(codes).tolist():
-                found.setdefault(names[number], []).append(rows[codes == number])
+            file = open_parquet(stream, path)
+            groups = [row_group(file, at, _SCHEMA.names) for at in range(file.num_row_groups)]
+        for batch in (batch for group in groups for batch in group.to_batches()):
+            told = batch.column(0).dictionary_encode()
+            codes, rows = values_of(told.indices), values_of(batch.column(1))
+            for number, name in enumerate(told.dictionary.to_pylist()):
+                found.setdefault(name, []).append(rows[codes == number])
     return {name: np.unique(np.concatenate(parts)) for name, parts in found.items()}
 
 

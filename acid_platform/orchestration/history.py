@@ -8,8 +8,7 @@ versions follow anew; so a late row goes between the versions that it belongs to
 repeated changes nothing. One query finds what differs, one MERGE writes it.
 """
 
-from __future__ import annotations
-
+# No `from __future__ import annotations`: Dagster reads the annotations of History.
 import datetime
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -181,7 +180,7 @@ def _local_difference(
 
 
 def _spark_difference(
-    stored: DataFrame, loaded: DataFrame, versions: _Versions, table: TransactionTable
+    stored: "DataFrame", loaded: "DataFrame", versions: "_Versions", table: TransactionTable
 ) -> SparkRows:
     names = [f"acid_history_{side}_{uuid.uuid4().hex}" for side in "ts"]
     spark = stored.sparkSession

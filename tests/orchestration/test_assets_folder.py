@@ -277,6 +277,25 @@ def test_an_expectation_may_be_about_a_column_that_only_the_table_has(
     assert stored(place, "shop.t") == [(1, "a")]
 
 
+def test_a_component_keeps_versions(folder: Path, place: Place) -> None:
+    component(
+        folder,
+        "t",
+        SQL,
+        """
+        table: shop.t
+        sql: t.sql
+        write_mode: history
+        key: [id]
+        history: {full: true, compare: [v]}
+        """,
+        t_sql="SELECT 1 AS id, 'a' AS v",
+    )
+    assert materialize(place, load(folder)).success
+    [row] = place.warehouse.table("shop.t").to_arrow().to_pylist()
+    assert (row["id"], row["v"], row["valid_to"], row["is_current"]) == (1, "a", None, True)
+
+
 @pytest.mark.slow
 def test_statements_are_one_transaction_and_a_failed_check_undoes_them(
     folder: Path, place: Place
@@ -331,7 +350,7 @@ def test_a_partition_is_a_parameter(folder: Path, place: Place) -> None:
 @pytest.mark.slow
 def test_the_component_of_the_page_fills_its_partition(folder: Path, place: Place) -> None:
     page = (Path(__file__).parents[2] / "docs" / "assets.md").read_text()
-    [written, _] = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    [_, written, _] = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     (folder / "totals").mkdir()
     (folder / "totals" / "defs.yaml").write_text(written)
     (folder / "totals" / "totals.sql").write_text(

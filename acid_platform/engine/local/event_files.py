@@ -148,8 +148,21 @@ class EventFiles:
         events = list[Sequence[np.ndarray]]()
         below = f"{partition}/{self._target.directory(deletes=True)}/{file.name}".lstrip("/")
         self._events.append((f"{self._target.location}/{below}", events))
+        pieces = (
+            batch.slice(start, _PIECE)
+            for batch in batches
+            for start in range(0, len(batch), _PIECE)
+        )
+        changed = together(self._put_deleted(file, pieces, events))
+        self._changed.setdefault(partition, []).append(changed)
 
-        def put(batch: pa.RecordBatch) -> ChangedRows:
+    def _put_deleted(
+        self,
+        file: _EventFile,
+        pieces: Iterable[pa.RecordBatch],
+        events: list[Sequence[np.ndarray]],
+    ) -> Iterator[ChangedRows]:
+        for batch in pieces:
             *ids, updated = map(values_of, batch.columns)
             self._keys += len(batch)
             if self._keys > _MOST_KEPT:
@@ -157,14 +170,7 @@ class EventFiles:
             elif self._target.files.local:
                 events.append(ids)
             file.put(Keyed(StoredKeys(*ids), self._target.write_id, None, updated=updated))
-            return ChangedRows.of(*ids)
-
-        pieces = (
-            batch.slice(start, _PIECE)
-            for batch in batches
-            for start in range(0, len(batch), _PIECE)
-        )
-        self._changed.setdefault(partition, []).append(together(map(put, pieces)))
+            yield ChangedRows.of(*ids)
 
     def keep_written(self) -> None:
         """Keeps the keys of the published delete events for the next read."""
