@@ -80,6 +80,7 @@ COMMANDS = {
     "metastore status": [],
     "metastore stop": [],
     "metastore take-over": [],
+    "export": ["iceberg", "db.t"],
     "register": ["thrift://127.0.0.1:1"],
     "adopt": ["thrift://127.0.0.1:1", "db"],
     "rollback": ["db.t", "1"],

@@ -58,7 +58,7 @@ def test_P41_no_request_is_more_than_the_operation_needs(
         "delete": {"GET": 1, "HEAD": 2, "LIST": 1, "PUT": 2},
         "read with deletes": {"GET": 2, "HEAD": 4},
         "update": {"GET": 1, "HEAD": 3, "LIST": 2, "PUT": 4},
-        "compaction": {"GET": 13, "HEAD": 18, "LIST": 1, "PUT": 2},
+        "compaction": {"GET": 11, "HEAD": 16, "LIST": 1, "PUT": 2},
         "cleaning": {"DELETE": 4, "DELETE_MANY": 4, "GET": 2, "HEAD": 6, "LIST": 13, "PUT": 4},
         "read of the base": {"GET": 1, "HEAD": 2},
     }
