@@ -108,6 +108,7 @@ def write_versions(
 
     Raises NeedsSpark, WrongType, WriteConflict.
     """
+    txn.looked_for.condition(table.record, None)  # a version that another run brings conflicts
     at = _time_of_run(txn, table.name)
 
     def work(choice: Choice) -> BodyRows:

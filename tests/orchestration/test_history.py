@@ -14,7 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acid_platform import AcidError, InvalidDefinition, SourceRowsAmbiguous, Warehouse, WrongType
+from acid_platform import (
+    AcidError,
+    InvalidDefinition,
+    SourceRowsAmbiguous,
+    Warehouse,
+    WriteConflict,
+    WrongType,
+)
 from acid_platform.engine.interface import Result
 from acid_platform.orchestration import (
     AcidOut,
@@ -317,3 +324,15 @@ def test_a_change_feed_gives_a_version_for_each_commit(place: str) -> None:
             (1, "d", True),
             (2, "b", False),
         ]
+
+
+def test_two_runs_at_once_leave_one_current_version_of_a_new_key(local: Warehouse) -> None:
+    out = out_of("h.at_once", None)
+    load(local, out, [{"id": 1, "v": "a"}])
+    with pytest.raises(WriteConflict), local.transaction() as second:
+        write(local, second, out, [{"id": 2, "v": "c"}], None)
+        load(local, out, [{"id": 2, "v": "b"}])
+    load(local, out, [{"id": 2, "v": "c"}])
+    current = local.sql("SELECT id, v FROM h.at_once WHERE is_current ORDER BY id")
+    assert isinstance(current, Result)
+    assert current.collect() == [(1, "a"), (2, "c")]
