@@ -132,7 +132,7 @@ SHAPES = """
     * FROM (SELECT z, i, d, f FROM both.t) AS q PIVOT (count(d) AS n, max(f) FOR i IN (0, 1, -1))
         AS p WHERE p.`1_n` IS NOT NULL
     * FROM (SELECT z, i, s, d FROM both.t) PIVOT (max(s) AS m, sum(d) AS n FOR i IN (1, 77))
-    * FROM (SELECT z, i, s FROM both.t) PIVOT (collect_list(s) FOR i IN (1, 77))
+    * FROM (SELECT id, i, s FROM both.t) PIVOT (collect_list(s) FOR i IN (1, 77))
     * FROM (SELECT s, i FROM both.t WHERE id < 0) PIVOT (count(i) FOR s IN ('a', 'b'))
     * FROM (SELECT id, i, h * 1 AS h2 FROM both.t) UNPIVOT (v FOR n IN (i, i AS again))
     * FROM (SELECT id, s, concat(s, 'x') AS t FROM both.t) UNPIVOT INCLUDE NULLS
