@@ -106,6 +106,21 @@ class TableScan:
         """
         return polars_frame(self.to_arrow())
 
+    def lazy(self) -> pl.LazyFrame:
+        """The rows of `to_arrow` as a lazy frame of Polars, as often as it is collected.
+
+        A query of it reads the columns that it needs, and leaves out partitions, files, stripes and
+        rows by its conditions. It keeps its snapshot as the frame of `read` does, also when others
+        write. Raises SnapshotExpired, when it is collected, once the files may be gone.
+        """
+        from acid_platform.handles.lazy_frames import lazy_frame
+
+        with self.table._lasting_view() as view:
+            request = self._request(view)
+            names, predicate = result_of(view.source(request)[0], self.columns, self.where)
+            (scan,) = view.scans([request])
+        return lazy_frame(ArrowScan(scan, names, predicate, self.row_id), self.table.name)
+
     def head(self, limit: int = 5) -> pd.DataFrame:
         """The first rows in the order of the files, as pandas; reads no more than they need."""
         require_limit(limit)
@@ -229,7 +244,7 @@ class Reads(ArrowLender):
         column row__id. `snapshot` reads at a write id list instead. `as_of` reads the table as it
         was right after the commit of a write id (int), at a time (UTC if it has no zone) or at a
         tag (str), with the columns of then. Neither has rows that the transaction has written
-        itself. `read`, `to_arrow`, `batches`, `to_pandas` and `to_polars` of a table take the same.
+        itself. `read`, `to_arrow`, `batches`, `to_pandas`, `to_polars` and `lazy` take the same.
         """
         require_list("columns", columns, _COLUMNS)
         require_condition("where", where, type(None))
@@ -250,6 +265,8 @@ class Reads(ArrowLender):
     """`scan`, then `TableScan.to_pandas`."""
     to_polars = _output(scan, TableScan.to_polars)
     """`scan`, then `TableScan.to_polars`."""
+    lazy = _output(scan, TableScan.lazy)
+    """`scan`, then `TableScan.lazy`."""
 
     def head(
         self,

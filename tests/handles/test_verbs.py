@@ -59,6 +59,7 @@ READS: dict[str, Callable[[Reads], object]] = {
     "diff": lambda table: table.diff(1, limit=0),
     "head": lambda table: table.head(2, ["p"], "p = 1").to_dict("records"),
     "history": lambda table: [(row["write_id"], row["operation"]) for row in table.history()],
+    "lazy": lambda table: table.lazy(["id"], "id > 1").sort("id").collect().to_dicts(),
     "location": lambda table: table.location,
     "name": lambda table: table.name,
     "partition_columns": lambda table: table.partition_columns,
