@@ -175,6 +175,15 @@ test-more: setup #: what `make test` leaves to `make test-all`: CI runs one afte
 test-full: setup #: the slow tests too (ARGS=)
 	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) -m "not soak" $(ARGS)
 
+# The suites of tables. Clients of the gateway (tests/gateway, tests/interop) are refused tables in Parquet.
+TABLES = cli compaction conformance crash engine formats handles history iceberg imports metastore orchestration \
+	published scan spark_source sql storage stores transactions values write
+
+.PHONY: test-parquet
+test-parquet: setup #: the suites of tables once more, with new tables in Parquet, and how many ran so (ARGS=)
+	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) -p tests.on_parquet -m "not slow and not soak" \
+	    $(addprefix tests/,$(TABLES)) $(ARGS)
+
 .PHONY: lab-coverage
 lab-coverage: setup #: all tests with the lines that they run: build/coverage/index.html; takes longer
 	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) -m "not soak" $(COVERAGE) $(ARGS)

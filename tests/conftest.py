@@ -48,6 +48,9 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+IN_ORC = {"acid.format": "orc"}
+"""The properties of a table in a test about what ORC's files are like, or hold: it stays one in
+ORC where tables that state no format are in Parquet (`-p tests.on_parquet`)."""
 COMPACTORS = pytest.mark.parametrize("compactor", ["spark", "local"])
 """For tests that run their compactions with either engine, by `compact_with`."""
 MOSTLY_LOCAL = pytest.mark.parametrize(

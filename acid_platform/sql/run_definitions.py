@@ -361,12 +361,13 @@ def _like(run: CommandRun, declared: CreateTable) -> CreateTable:
         for name, text in record.properties.items()
         if (entry := registered(name)) and (entry.fixed or entry in (CODEC, LAYOUT))
     }
+    stored = {FILE_FORMAT.name: FILE_FORMAT.text(record.properties)}  # ORC is not among them
     return replace(
         declared,
         columns=_listed(record.columns),
         keys=tuple(_listed([key]) for key in record.partition_columns),
         clustered_by=(record.bucket_columns, record.bucket_count) if record.bucket_count else None,
-        properties={**format_of_files, **declared.properties},
+        properties={**stored, **format_of_files, **declared.properties},
         comments=record.comments,
     )
 

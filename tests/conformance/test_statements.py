@@ -73,6 +73,7 @@ def through_the_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Co
         serving(warehouse) as server,
         connected(server.address) as client,
     ):
+        warehouse.metastore.set("acid.format.default", "orc")  # the client knows no other
         yield Configuration("gateway", warehouse, client)
 
 

@@ -7,6 +7,7 @@ reader may open them.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.services import cleaner
 from acid_platform.tables.declaration import Changing, altered
-from tests.conftest import quick_then_slow
+from tests.conftest import IN_ORC, quick_then_slow
 
 KEPT = {"acid.history.retention": "1h"}
 INSERT_ONLY = {**KEPT, "transactional_properties": "insert_only"}
@@ -31,10 +32,13 @@ KINDS: dict[str, dict[str, Any]] = {
 ROWS = [{"id": id, "v": f"v{id}", "s": {"x": id, "y": None}} for id in (1, 2, 3)]
 
 
-def created(warehouse: Warehouse, name: str, kind: str = "plain") -> Table:
+def created(
+    warehouse: Warehouse, name: str, kind: str = "plain", properties: Mapping[str, str] = {}
+) -> Table:
     """A table with three rows in two inserts."""
     columns = "id int, v string, s struct<x:int,y:string>"
-    table = warehouse.create_table(f"db.{name}", columns, **KINDS[kind])
+    declared = {**KINDS[kind], "properties": {**KINDS[kind]["properties"], **properties}}
+    table = warehouse.create_table(f"db.{name}", columns, **declared)
     for rows in (ROWS[:2], ROWS[2:]):
         table.insert(
             [{**row, "p": row["id"] % 2} if kind == "partitioned" else row for row in rows]
@@ -178,7 +182,7 @@ def test_rows_that_others_write_at_the_same_time_are_not_lost(warehouse: Warehou
 
 
 def test_explain_tells_what_is_written_again(warehouse: Warehouse) -> None:
-    table = created(warehouse, "explained")
+    table = created(warehouse, "explained", properties=IN_ORC)
 
     def explained(text: str) -> str:
         return "\n".join(warehouse.sql(f"EXPLAIN ALTER TABLE {table.name} {text}")["Explain"])
@@ -197,7 +201,7 @@ def test_explain_tells_what_is_written_again(warehouse: Warehouse) -> None:
 
 
 def test_an_erasure_is_not_proven_while_files_of_other_columns_stay(warehouse: Warehouse) -> None:
-    table = created(warehouse, "erased")
+    table = created(warehouse, "erased", properties=IN_ORC)
     table.rename_column("v", "w")
     with pytest.raises(NotErased, match="before the table's columns were changed"):
         table.erase("w = 'v1'")

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from acid_platform import InvalidDefinition, NeedsSpark, Warehouse, WrongType
 from acid_platform.layout.types import parse_columns
 from acid_platform.tables.declaration import check_columns
-from tests.conftest import temporary_warehouse
+from tests.conftest import IN_ORC, temporary_warehouse
 
 ENGINES = pytest.mark.parametrize(
     "engine", ["local", pytest.param("spark", marks=pytest.mark.spark)]
@@ -48,7 +48,7 @@ def warehouse(request: pytest.FixtureRequest, engine: str, tmp_path: Any) -> Ite
 @ENGINES
 @pytest.mark.parametrize(
     "properties",
-    [{}, pytest.param({"transactional_properties": "insert_only"}, marks=pytest.mark.slow)],
+    [IN_ORC, pytest.param({"transactional_properties": "insert_only"}, marks=pytest.mark.slow)],
 )
 @pytest.mark.parametrize("kind", ["date", "timestamp"])
 def test_what_is_stored_comes_back_and_the_rest_is_refused(

@@ -9,7 +9,7 @@ import pyarrow.orc as po
 import pytest
 
 from acid_platform import InvalidDefinition, Table, Warehouse
-from tests.conftest import temporary_warehouse
+from tests.conftest import IN_ORC, temporary_warehouse
 from tests.declared import declare
 
 PROPERTY = "orc.compress"
@@ -42,7 +42,7 @@ def codecs(table: Table) -> list[str]:
 def test_P23_a_new_table_has_a_codec_that_its_readers_know(
     warehouse: Warehouse, properties: dict[str, str], codec: str
 ) -> None:
-    table = warehouse.create_table("db.t", "id int", properties=properties)
+    table = warehouse.create_table("db.t", "id int", properties={**IN_ORC, **properties})
     table.insert([{"id": 1}, {"id": 2}])
     table.delete("id = 1")
     table.compact("major")
@@ -66,7 +66,7 @@ def test_a_table_that_states_no_codec_keeps_its_own(warehouse: Warehouse, tmp_pa
 
 
 def test_P23_a_table_for_hive_3_may_not_keep_zstd_unasked(warehouse: Warehouse) -> None:
-    table = warehouse.create_table("db.t", "id int")
+    table = warehouse.create_table("db.t", "id int", properties=IN_ORC)
     change = "ALTER TABLE db.t SET TBLPROPERTIES ('acid.layout' = 'hive3'{})"
     with pytest.raises(InvalidDefinition, match=r"Hive 3 can't read orc.compress=ZSTD; set"):
         warehouse.sql(change.format(""))

@@ -94,6 +94,7 @@ def test_what_is_not_said_is_the_setting_of_the_warehouse(warehouse: Warehouse) 
     made = {
         "unsaid": "CREATE TABLE db.unsaid (id int)",
         "orc": "CREATE TABLE db.orc (id int) STORED AS ORC",
+        "alike": "CREATE TABLE db.alike LIKE db.orc",
         "queried": "CREATE TABLE db.queried AS SELECT 1 AS id",
         "added": "CREATE TABLE db.added (id int)"
         " TBLPROPERTIES ('transactional_properties' = 'insert_only')",
@@ -104,7 +105,13 @@ def test_what_is_not_said_is_the_setting_of_the_warehouse(warehouse: Warehouse) 
     stated = {
         name: warehouse.table(f"db.{name}").record.properties.get("acid.format") for name in made
     }
-    assert stated == {"unsaid": "parquet", "orc": None, "queried": "parquet", "added": None}
+    assert stated == {
+        "unsaid": "parquet",
+        "orc": None,
+        "alike": None,
+        "queried": "parquet",
+        "added": None,
+    }
     with pytest.raises(InvalidDefinition, match="json files hold no row identities"):
         warehouse.sql("CREATE TABLE db.bad (id int) TBLPROPERTIES ('acid.format' = 'json')")
 

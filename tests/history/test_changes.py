@@ -33,7 +33,7 @@ from acid_platform.metastore.operations.compaction import GetCleanings
 from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.services import cleaner
 from tests.acid_files import AcidTable
-from tests.conftest import a_warehouse, temporary_warehouse
+from tests.conftest import IN_ORC, a_warehouse, temporary_warehouse
 from tests.history.model import KINDS, SERVICES, WRITES, History, Rows
 
 Change = tuple[str, int, str | None, int]
@@ -236,7 +236,7 @@ def test_P39_files_that_do_not_tell_updates_have_deletes_and_inserts(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As those of Hive, Trino and of earlier versions."""
-    table = warehouse.create_table("default.silent", "id int, v string")
+    table = warehouse.create_table("default.silent", "id int, v string", properties=IN_ORC)
     warehouse.sql("INSERT INTO silent VALUES (1, 'a'), (2, 'b')")
     with monkeypatch.context() as patched:
         real = AcidWriter.put

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from itertools import count
 from pathlib import Path
@@ -14,7 +15,7 @@ from acid_platform.base.location import Location
 from acid_platform.spark_source import reads
 from acid_platform.spark_source.options import Options, opened
 from tests.acid_files import stored_rows
-from tests.conftest import a_warehouse, few_then_more
+from tests.conftest import IN_ORC, a_warehouse, few_then_more
 from tests.spark_source.places import forget
 
 ANN = "v = 'ann'"
@@ -23,13 +24,15 @@ _numbers = count(1)
 warehouse = a_warehouse("local")
 
 
-def people(warehouse: Warehouse, partitioned: bool = True) -> Table:
+def people(
+    warehouse: Warehouse, partitioned: bool = True, properties: Mapping[str, str] = {}
+) -> Table:
     """Two partitions with rows, of which one has Ann; all that they had stays for an hour."""
     table = warehouse.create_table(
         f"db.people{next(_numbers)}",
         "id int, v string" if partitioned else "id int, v string, p int",
         ["p int"] if partitioned else (),
-        properties={"acid.history.retention": "1h"},
+        properties={"acid.history.retention": "1h", **properties},
     )
     names = ("ann", "bob", "cy", "dan")
     table.insert([{"id": n, "v": v, "p": 1 + n // 2} for n, v in enumerate(names)])
@@ -200,7 +203,7 @@ def test_what_no_history_keeps_ends_none(warehouse: Warehouse) -> None:
 def test_files_in_which_the_condition_cant_be_tested_count_as_holding_rows(
     warehouse: Warehouse,
 ) -> None:
-    table = people(warehouse)
+    table = people(warehouse, properties=IN_ORC)
     table.rename_column("v", "w")
     with pytest.raises(NotErased, match="before the table's columns were changed") as refused:
         table.erase("w = 'ann'")

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 from acid_platform import AlreadyScheduled, CompactionFailed, LeaseHeld, Warehouse
+from acid_platform.layout.formats import KEYED_FORMATS
 from acid_platform.services import cleaner
 from tests.gateway.clients import connected
 from tests.recorder.clients import (
@@ -24,10 +25,12 @@ from tests.recorder.clients import (
 )
 from tests.recorder.faults import TIMEOUT
 from tests.recorder.recording import EXPECTED, Journal, run
-from tests.recorder.workload import FED, TABLES, Plans, all_reads
+from tests.recorder.workload import FED, OF_EITHER_FORMAT, TABLES, Plans, all_reads
 
 LAST = 999
 """The number of the process that reads last; lower ones are of clients."""
+_STORED_ANEW = 0.2
+"""Of the turns of a table that can be stored in either format."""
 _LAST_READS_TRIED = 5
 """On a busy machine a transaction may miss its heartbeats."""
 _MADE: dict[str, Callable[[Warehouse], Client]] = {
@@ -143,10 +146,12 @@ def _client(round_: Round, kind: str, journal: Journal, dice: Random) -> Iterato
 
 
 def _keep(round_: Round, dice: Random) -> None:
-    """Compacts and cleans."""
+    """Compacts and cleans, and now and then stores a table in the other format."""
     with Warehouse.open(round_.warehouse, engine="local") as warehouse:
         while not round_.stopped:
             table = warehouse.table(f"j.{dice.choice([*TABLES])}")
+            if table.name.partition(".")[2] in OF_EITHER_FORMAT and dice.random() < _STORED_ANEW:
+                table.store_as(dice.choice(KEYED_FORMATS))
             with suppress(AlreadyScheduled, CompactionFailed, LeaseHeld):
                 partition = dice.choice(table.partitions() or [None])
                 table.compact(dice.choice(("minor", "major")), partition=partition)

@@ -33,6 +33,11 @@ FED = ("lists", "sets", "registers")
 """Tables that keep their changes for a minute."""
 STREAMED = ("sets", "files")
 """Tables that Spark's streams write."""
+IN_PARQUET = ("parts", "registers")
+"""Tables that begin in Parquet; the others do in ORC."""
+OF_EITHER_FORMAT = ("lists", "parts", "registers", "whole")
+"""Tables that the keeper stores in the other format now and then, all with full ACID but `sets`:
+clients by Thrift write that one, and they know ORC alone."""
 PARTITIONS = 3
 _AT_ONCE = 2
 """Keys of each table that are in use at a time."""
@@ -51,13 +56,16 @@ def make_tables(warehouse: Warehouse) -> None:
             "properties": {"acid.conflict.detection": "partition"},
         },
         "files": {"properties": {"transactional_properties": "insert_only"}},
-        **{table: {"properties": {"acid.history.retention": "60s"}} for table in FED},
     }
     for table, write in TABLES.items():
+        declared = more.get(table, {})
+        properties = declared.setdefault("properties", {})
+        if table in FED:
+            properties["acid.history.retention"] = "60s"
+        if table in IN_PARQUET:
+            properties["acid.format"] = "parquet"
         with suppress(TableExists):
-            warehouse.create_table(
-                f"j.{table}", columns.get(write, "k int, v bigint"), **more.get(table, {})
-            )
+            warehouse.create_table(f"j.{table}", columns.get(write, "k int, v bigint"), **declared)
 
 
 def keys_of(round_: int, seconds: float) -> range:

@@ -121,7 +121,7 @@ def test_dagster_keeps_the_settings_of_make_whatever_the_env_file_says(tmp_path:
     assert shown.stdout.strip() == "['mine', None]"
 
 
-@pytest.mark.parametrize("target", ["test", "test-all", "test-full", "lab-bench"])
+@pytest.mark.parametrize("target", ["test", "test-all", "test-full", "test-parquet", "lab-bench"])
 def test_tests_and_benchmarks_never_see_the_users_warehouse(target: str) -> None:
     shown = make("-n", target)
     assert "unset ACID_WAREHOUSE ACID_METASTORE DAGSTER_HOME;" in shown

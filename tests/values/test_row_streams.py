@@ -30,7 +30,7 @@ from acid_platform.values import local_rows, row_streams
 from acid_platform.values.row_streams import SpilledBatches
 from acid_platform.values.rows import plain_rows
 from acid_platform.write import task_files
-from tests.conftest import few_then_more, temporary_warehouse
+from tests.conftest import IN_ORC, few_then_more, temporary_warehouse
 
 ROWS = 1000
 TABLE = pa.table(
@@ -221,7 +221,7 @@ def test_P59_a_stream_that_would_have_to_be_repeated_says_so(warehouse: Warehous
             autocommit(warehouse, table.name, outdated(again))
     assert table.count() == 0
     # Days that ORC's Java writers count otherwise need Spark, which can't have the rows any more.
-    early = warehouse.create_table("db.early", "id bigint, d date")
+    early = warehouse.create_table("db.early", "id bigint, d date", properties=IN_ORC)
     days = pa.table({"id": TABLE["id"], "d": pa.array([0] * 999 + [-200_000], pa.date32())})
     with (
         warehouse.using("auto"),

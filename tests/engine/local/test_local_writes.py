@@ -42,9 +42,10 @@ from acid_platform.values.partition_texts import (
 )
 from acid_platform.values.stored_values import assigned
 from acid_platform.write import publishing, task_files
-from tests.conftest import temporary_warehouse
+from tests.conftest import IN_ORC, temporary_warehouse
 from tests.finishing import stripe_ends
 
+INSERT_ONLY = {"transactional_properties": "insert_only"}
 COLUMNS = "id bigint, v string, c char(4), d decimal(7,2), t timestamp, e date, l array<int>"
 
 
@@ -87,7 +88,7 @@ def test_F7_F8_P26_files_have_their_footer_key_index_order_and_record(
     warehouse: Warehouse,
 ) -> None:
     table = warehouse.create_table(
-        "db.good", COLUMNS, partitioned_by=["p int"], clustered_by=(["id"], 2)
+        "db.good", COLUMNS, ["p int"], clustered_by=(["id"], 2), properties=IN_ORC
     )
     rows = many(5000)
     table.insert(rows.append_column("p", pa.array(np.arange(5000) % 2)))
@@ -142,7 +143,7 @@ def test_insert_only_tables_are_written_as_their_format_says(
     warehouse: Warehouse, stored: str
 ) -> None:
     columns = "id int, v varchar(5), d decimal(7,2), l array<int>, m map<string,int>"
-    properties = {"transactional_properties": "insert_only", "acid.format": stored}
+    properties = {**INSERT_ONLY, "acid.format": stored}
     table = warehouse.create_table(f"db.plain_{stored}", columns, ["p int"], None, properties)
     row = {"id": 1, "v": "ab", "d": Decimal("1.50"), "l": [1, None], "m": {"a": 1}, "p": 1}
     table.insert([row, {"p": 2}])
@@ -162,14 +163,19 @@ def test_insert_only_tables_are_written_as_their_format_says(
 @pytest.mark.parametrize(
     ("columns", "partition", "properties", "row"),
     [
-        ("e date", "", {}, {"e": datetime.date(1500, 1, 1)}),
-        ("m map<string,timestamp>", "", {}, {"m": {"a": datetime.datetime(2020, 1, 1)}}),
+        ("e date", "", IN_ORC, {"e": datetime.date(1500, 1, 1)}),
+        ("m map<string,timestamp>", "", IN_ORC, {"m": {"a": datetime.datetime(2020, 1, 1)}}),
         ("m map<char(2),int>", "", {}, {"m": {"a": 1}}),
         ("id int", "f double", {}, {"f": 0.5}),
         ("id int", "f float", {}, {"f": 1e7}),
         ("id int", "b binary", {}, {"b": b"x"}),
-        ("id int", "", {"acid.format": "csv"}, {"id": 1}),
-        ("t timestamp", "", {"acid.format": "parquet"}, {"t": datetime.datetime(2020, 1, 1)}),
+        ("id int", "", {**INSERT_ONLY, "acid.format": "csv"}, {"id": 1}),
+        (
+            "t timestamp",
+            "",
+            {**INSERT_ONLY, "acid.format": "parquet"},
+            {"t": datetime.datetime(2020, 1, 1)},
+        ),
     ],
 )
 def test_P33_what_was_not_shown_equal_needs_spark_and_leaves_nothing(
@@ -180,8 +186,6 @@ def test_P33_what_was_not_shown_equal_needs_spark_and_leaves_nothing(
     properties: dict[str, str],
     row: dict[str, Any],
 ) -> None:
-    if properties:
-        properties = {"transactional_properties": "insert_only", **properties}
     name = f"db.s{abs(hash(request.node.name))}"
     keys = [partition] if partition else []
     table = warehouse.create_table(name, columns, keys, None, properties)
@@ -496,7 +500,8 @@ def test_a_value_that_can_not_be_stored_is_refused(
     name = "db.refused"
     if name not in warehouse.tables():
         columns = "c char(3), n array<struct<x:varchar(2),t:timestamp>>"
-        warehouse.create_table(name, columns, ["p int"]).insert([{"c": "abc    ", "p": 1}])
+        table = warehouse.create_table(name, columns, ["p int"], properties=IN_ORC)
+        table.insert([{"c": "abc    ", "p": 1}])
     with pytest.raises(WrongType, match=message):
         write(warehouse.table(name))
     assert warehouse.table(name).to_arrow().to_pylist() == [{"c": "abc", "n": None, "p": 1}]
@@ -508,7 +513,7 @@ def test_a_value_that_can_not_be_stored_is_refused(
 def test_P19_a_full_disk_leaves_nothing(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
 ) -> None:
-    table = warehouse.create_table(f"db.full{name}", "id int")
+    table = warehouse.create_table(f"db.full{name}", "id int", properties=IN_ORC)
     full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(owner, name, full)
     with pytest.raises(PublicationFailed, match="No space left"):
@@ -521,7 +526,7 @@ def test_P19_a_full_disk_leaves_nothing(
 def test_P19_a_count_that_differs_publishes_nothing(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = warehouse.create_table("db.counted", "id int")
+    table = warehouse.create_table("db.counted", "id int", properties=IN_ORC)
     close = AcidWriter.close
 
     def forgetful(writer: AcidWriter) -> int:
