@@ -21,6 +21,10 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
     "local-growth": ("local_growth", "the local engine as a table grows: seconds, peak memory"),
     "local-profile": ("local.profile", "where the time of the local engine's statements goes"),
     "tpc": ("tpc.measure", "TPC-H and TPC-DS without a JVM, beside DuckDB and Spark on Parquet"),
+    "tpc-parquet": (
+        "tpc.beside",
+        "TPC on Parquet, beside DuckDB on plain files and DuckLake",
+    ),
     "peers": ("peers.__main__", "our tables beside Iceberg, Delta, Hudi, plain files in Spark"),
     "profile": ("profile.__main__", "where a statement's time goes, in our tables and in others"),
     "launch": ("launching", "from the click to the materialization"),

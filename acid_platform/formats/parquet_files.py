@@ -24,7 +24,8 @@ from acid_platform.base.file_bounds import (
     MOST_PARTS,
 )
 from acid_platform.errors import CorruptFile, UnsupportedLayout
-from acid_platform.formats.parquet_pages import ParquetBounds, ThriftBytes
+from acid_platform.formats.parquet_pages import ParquetBounds
+from acid_platform.formats.thrift import ThriftBytes
 from acid_platform.values.arrow_types import filled, has_leaf, leaves
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"

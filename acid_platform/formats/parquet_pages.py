@@ -8,11 +8,12 @@ its own, is none of any writer, and is refused, since readers differ about it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from acid_platform.base.file_bounds import (
@@ -23,13 +24,10 @@ from acid_platform.base.file_bounds import (
     MOST_REPEATED,
     MOST_UNPACKED,
 )
+from acid_platform.base.first_use import Recent
 from acid_platform.errors import CorruptFile, UnsupportedLayout
+from acid_platform.formats.thrift import Shape, ThriftBytes
 
-# --- Thrift ---------------------------------------------------------------------------------------
-
-Shape = Mapping[int, Any]
-"""The fields of a struct that are kept, each with the shape of the structs in it; None: a number.
-"""
 _GROUPS = 4
 _CODEC, _VALUES, _STORED, _DATA_AT, _DICTIONARY_AT = 4, 5, 7, 9, 11
 _FOOTER: Shape = {
@@ -46,135 +44,6 @@ _PAGE: Shape = {
     _DICTIONARY: dict.fromkeys((1, 2)),
     _V2: dict.fromkeys((1, 4, 5, 6, 7)),
 }
-_TRUE, _FALSE, _INTEGERS, _TEXT, _LIST, _SET, _MAP, _STRUCT = 1, 2, (4, 5, 6), 8, 9, 10, 11, 12
-_DEEPEST, _LONGEST_NUMBER = 20, 10
-_MOST_VALUES = 64 * MOST_PARTS
-"""Values in lists of one message, and its fields."""
-
-
-class ThriftBytes:
-    """A struct in the bytes of a message. Raises IndexError where they end before it does, and
-    ValueError for what no writer writes."""
-
-    def __init__(self, content: bytes, at: int = 0) -> None:
-        self._content, self.at = content, at
-        self._left = _MOST_VALUES
-
-    def number(self) -> int:
-        content, at, value = self._content, self.at, 0
-        if (first := content[at]) < 128:
-            self.at = at + 1
-            return first
-        for shift in range(0, 7 * _LONGEST_NUMBER, 7):
-            byte = content[at]
-            at += 1
-            value |= (byte & 127) << shift
-            if byte < 128:
-                self.at = at
-                return value
-        raise ValueError("a number is longer than any")
-
-    def _signed(self, kind: int) -> int:
-        value = self.number()
-        value = value >> 1 ^ -(value & 1)
-        most = 1 << (63 if kind == 6 else 31)
-        if not -most <= value < most:
-            raise ValueError("a number is larger than its type")
-        return value
-
-    def take(self, length: int) -> bytes:
-        taken = self._content[self.at : self.at + length]
-        self.at += length
-        if len(taken) < length:
-            raise IndexError("it ends within its values")
-        return taken
-
-    def struct(self, shape: Shape, depth: int = 0) -> dict[int, Any]:
-        if depth > _DEEPEST:
-            raise ValueError("it is nested too deeply")
-        read, seen, number = dict[int, Any](), set[int](), 0
-        while (head := self._content[self.at]) != 0:
-            self.at += 1
-            number = number + (head >> 4) if head > 15 else self._signed(4)
-            if number in seen:
-                raise ValueError(f"field {number} occurs twice")
-            seen.add(number)
-            kind = head & 15
-            if number not in shape:
-                self._skip(kind, depth)
-            elif (inner := shape[number]) is None:
-                if kind in (_TRUE, _FALSE):
-                    read[number] = int(kind == _TRUE)
-                elif kind in _INTEGERS:
-                    read[number] = self._signed(kind)
-                else:
-                    raise ValueError(f"field {number} is no number")
-            elif kind == _STRUCT:
-                read[number] = self.struct(inner, depth + 1)
-            elif kind == _LIST:
-                length, kind = self._list()
-                if kind != _STRUCT:
-                    raise ValueError(f"field {number} lists no structs")
-                read[number] = [self.struct(inner, depth + 1) for _ in range(self._few(length))]
-            else:
-                raise ValueError(f"field {number} is no struct")
-        self.at += 1
-        self._few(len(seen))
-        return read
-
-    def _few(self, length: int) -> int:
-        self._left -= length
-        if self._left < 0:
-            raise ValueError(f"it has more than {_MOST_VALUES:,} values")
-        return length
-
-    def _list(self) -> tuple[int, int]:
-        head = self._content[self.at]
-        self.at += 1
-        return self.number() if head > 239 else head >> 4, head & 15
-
-    def _skip(self, kind: int, depth: int) -> None:
-        if kind in (_TRUE, _FALSE):  # told by the kind
-            return
-        if kind in _INTEGERS:
-            self.number()
-        elif kind == _TEXT:
-            length = self.number()
-            self.at += length
-        elif kind == _STRUCT:
-            if depth > _DEEPEST:
-                raise ValueError("it is nested too deeply")
-            while (head := self._content[self.at]) != 0:
-                self.at += 1
-                if head < 16:
-                    self.number()
-                self._skip(head & 15, depth + 1)
-            self.at += 1
-            self._few(1)
-        elif kind in (3, 7):
-            self.at += 1 if kind == 3 else 8
-        elif depth > _DEEPEST:
-            raise ValueError("it is nested too deeply")
-        elif kind in (_LIST, _SET):
-            length, kind = self._list()
-            self._skip_all((kind,), length, depth)
-        elif kind == _MAP:
-            if length := self.number():
-                kinds = self._content[self.at]
-                self.at += 1
-                self._skip_all((kinds >> 4, kinds & 15), length, depth)
-        else:
-            raise ValueError(f"no value has the type {kind}")
-        if self.at > len(self._content):
-            raise IndexError("it ends within a value")
-
-    def _skip_all(self, kinds: tuple[int, ...], length: int, depth: int) -> None:
-        for _ in range(self._few(length)):
-            for kind in kinds:
-                if kind in (_TRUE, _FALSE):
-                    self.at += 1
-                else:
-                    self._skip(kind, depth + 1)
 
 
 # --- chunks and pages -----------------------------------------------------------------------------
@@ -329,11 +198,7 @@ class Chunk:
         body = self._body(page)
         if body is None:
             return self.size
-        longest = at = 0
-        while at < len(body):
-            length = int.from_bytes(body[at : at + 4], "little")
-            longest, at = max(longest, length), at + 4 + length
-        return max(longest, 1)
+        return max(_longest_of(body), 1)
 
     def _body(self, page: _Page) -> bytes | None:
         """What a page holds, unpacked; None if that can't be told."""
@@ -374,6 +239,26 @@ class Chunk:
             ) from error
 
 
+def _longest_of(body: bytes) -> int:
+    """The most bytes of a text among those of a dictionary, each of which stands behind its length.
+
+    Where three zeros stand only in lengths, as before texts of less than 256 bytes, all lengths are
+    found at once: a dictionary has tens of thousands, and to go from one to the next takes longer
+    than to decode the column.
+    """
+    content = np.frombuffer(body, np.uint8)
+    high = (content[1:-2] == 0) & (content[2:-1] == 0) & (content[3:] == 0)
+    at = np.flatnonzero(high)
+    after = at + _OFFSET + content[at]
+    if len(at) and at[0] == 0 and after[-1] == len(body) and (after[:-1] == at[1:]).all():
+        return int(content[at].max())
+    longest = start = 0
+    while start < len(body):
+        length = int.from_bytes(body[start : start + _OFFSET], "little")
+        longest, start = max(longest, length), start + _OFFSET + length
+    return longest
+
+
 def _deltas(read: ThriftBytes, most: int) -> tuple[int, int, int]:
     """Reads the head of numbers in the encoding DELTA_BINARY_PACKED, of which there may be so many:
     the numbers in a block, the parts of a block, and all numbers."""
@@ -410,6 +295,13 @@ class Room(NamedTuple):
     """Bytes that all rows may take."""
 
 
+_groups: Recent[tuple[bytes, int, int], list[_Group]] = Recent(10_000, 32 << 20)
+"""By a footer, its columns and the size of its file: each row group opens the file anew, and to
+read a footer takes longer than to decode a few columns of a row group."""
+_KEPT = 200
+"""Bytes that a column of a row group takes there, about."""
+
+
 class ParquetBounds:
     """What the row groups of a file take in memory."""
 
@@ -429,7 +321,10 @@ class ParquetBounds:
     @cached_property
     def groups(self) -> list[_Group]:
         """Raises CorruptFile, UnsupportedLayout for encrypted columns."""
-        size = self._stream.size()
+        size = int(self._stream.size())
+        key = (self._footer, len(self._leaves), size)
+        if (known := _groups.get(key)) is not None:
+            return known
         try:
             groups = [
                 _Group(
@@ -448,6 +343,7 @@ class ParquetBounds:
                 f"{self._path} has a Parquet footer that can't be read: {error}; restore it or drop"
                 " its transaction"
             ) from error
+        _groups.put(key, groups, len(self._footer) + sum(_KEPT * len(g.chunks) for g in groups))
         return groups
 
     def _chunks(self, index: int, names: Sequence[str]) -> list[Chunk]:

@@ -155,7 +155,7 @@ class ArrowScan:
     @property
     def schema(self) -> pa.Schema:
         columns = (*self.scan.columns, *self.scan.partition_columns, ENTITY, PLACE)
-        types = {column.name: arrow_type(column.type) for column in columns}
+        types = {each.name: arrow_type(each.type) for each in columns if each.name in self.names}
         fields = [(name, types[name]) for name in self.names]
         return pa.schema(
             [*fields, (acid_keys.ROW_ID_COLUMN, ROW_ID_TYPE)] if self.row_id else fields

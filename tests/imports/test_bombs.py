@@ -6,6 +6,7 @@ import datetime
 import hashlib
 import io
 import json
+import random
 import subprocess
 import sys
 import zoneinfo
@@ -18,7 +19,7 @@ import pytest
 from pyarrow import parquet
 
 from acid_platform.errors import CorruptFile
-from acid_platform.formats import parquet_pages
+from acid_platform.formats import parquet_pages, thrift
 from acid_platform.formats.parquet_files import batches_of, open_parquet
 from tests.imports import bombs
 
@@ -153,3 +154,43 @@ def test_P65_a_stripe_of_little_but_null_is_read_in_pieces(
     fields = [file.decode(n, ["b.y"])["b.y"] for n in range(len(file.piece_rows))]
     known = pa.concat_arrays([whole.decode(n, ["b.y"])["b.y"] for n in (0, 1)])
     assert pa.concat_arrays(fields).equals(known)
+
+
+def test_P65_the_longest_text_of_a_dictionary_is_that_of_all_its_lengths() -> None:
+    """Also where texts have zeros, or 256 bytes and more, and of bytes that are no dictionary."""
+    chance = random.Random(65)
+
+    def one_by_one(body: bytes) -> int:
+        longest = at = 0
+        while at < len(body):
+            length = int.from_bytes(body[at : at + 4], "little")
+            longest, at = max(longest, length), at + 4 + length
+        return longest
+
+    for _ in range(3000):
+        texts = (
+            bytes(chance.choices([0, 0, 65, 255], k=chance.choice([0, 1, 2, 3, 5, 300])))
+            for _ in range(chance.randint(0, 6))
+        )
+        body = b"".join(len(text).to_bytes(4, "little") + text for text in texts)
+        body = body[: len(body) - chance.choice([0, 0, 1])] + bytes(chance.choice([0, 0, 3]))
+        assert parquet_pages._longest_of(body) == one_by_one(body), body
+
+
+def test_P65_a_footer_is_read_once_for_all_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    content, _ = sound()
+    read: list[int] = []
+
+    class Told(thrift.ThriftBytes):
+        def struct(self, shape: thrift.Shape, depth: int = 0) -> dict[int, Any]:
+            read.extend([1] * (shape is parquet_pages._FOOTER))
+            return super().struct(shape, depth)
+
+    monkeypatch.setattr(parquet_pages, "ThriftBytes", Told)
+    parquet_pages._groups.clear()
+    for _ in range(3):
+        assert len(open_parquet(pa.BufferReader(content), "a.parquet").bounds.groups) == 2
+    shorter = content[:100] + content[-(int.from_bytes(content[-8:-4], "little") + 8) :]
+    assert read == [1]
+    with pytest.raises(CorruptFile, match="ends after byte"):
+        _ = open_parquet(pa.BufferReader(shorter), "a.parquet").bounds.groups
