@@ -80,6 +80,9 @@ class SparkRows:
         ]
         return SparkRows(self.rows.selectExpr("*", *added), self.columns)
 
+    def without(self, name: str) -> SparkRows:
+        return SparkRows(self.rows.drop(name), self.columns)
+
     def computed(self) -> SparkRows:
         """These rows, computed once however often they are looked at."""
         return SparkRows(self.rows.localCheckpoint(True), self.columns)
@@ -139,6 +142,9 @@ class LocalRows:
             rows = rows.append_column(name, pa.repeat(constant, rows.num_rows))
         return replace(self, rows=rows)
 
+    def without(self, name: str) -> LocalRows:
+        return replace(self, rows=self.held.drop_columns([name] if name in self.names else []))
+
     def computed(self) -> LocalRows:
         """These rows as a table, which lies in a file if it is large."""
         return replace(self, rows=local_table(self.rows, self.columns, self.table))
@@ -172,6 +178,8 @@ BodyRows: TypeAlias = SparkRows | LocalRows
 
 BY, RUN, AT = "quarantined_by", "quarantined_run", "quarantined_at"
 """Columns of the table of rejected rows: the names of the checks, the id of the run, the time."""
+GIVEN = "quarantined_given"
+"""Another one: the values that `coerce=True` has changed, as they were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,14 +229,15 @@ def set_aside(
     run_id: str,
 ) -> tuple[BodyRows, Quarantined]:
     """Writes the rows that fail into the table of rejected rows, which is made for the first of
-    them; returns the others.
+    them; returns the others. A column GIVEN of the rows is for that table alone.
 
     Raises NeedsSpark, and WrongType if that table has other types.
     """
-    _refuse_names(rows.columns, table)
+    _refuse_names([column for column in rows.columns if column.name != GIVEN], table)
     names = rows.names
     failing = {each.name: failing_rows(each, names) for each in expectations}
     accepted, rejected, counts = _split(warehouse, rows.computed(), failing)
+    accepted = accepted.without(GIVEN)
     if not any(counts.values()):
         return accepted, Quarantined()
     columns = (*rows.columns, *parse_columns(f"{BY} string, {RUN} string, {AT} timestamp"))
@@ -278,7 +287,7 @@ def require_row_level(
 
 
 def _refuse_names(columns: Sequence[Column], owner: str) -> None:
-    if taken := {column.name for column in columns} & {BY, RUN, AT}:
+    if taken := {column.name for column in columns} & {BY, RUN, AT, GIVEN}:
         raise InvalidDefinition(
             f"{owner}: the column {min(taken)} has the name of a column of the table of rejected"
             " rows; rename it"

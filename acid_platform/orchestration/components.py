@@ -65,6 +65,7 @@ from acid_platform.sql.scripts import (
     bound,
     column_lineage,
     column_names,
+    group_columns,
     parameters_of,
     tables_of_script,
 )
@@ -108,7 +109,7 @@ class _Table(dg.Component, dg.Model, dg.Resolvable):
     properties: Mapping[str, str] | None = None
     write_mode: WriteMode = "overwrite"
     key: Sequence[str] = Field(
-        default=(), description="Columns, for upsert, delete+insert and history."
+        default=(), description="Columns, for upsert, delete+insert and history, and samples."
     )
     history: History | None = Field(
         default=None, description="What the rows say of versions, for history."
@@ -136,11 +137,16 @@ class _Table(dg.Component, dg.Model, dg.Resolvable):
         deps: Sequence[dg.AssetKey] = (),
         kinds: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
-        columns: Sequence[str] | None = None,
+        query: Query | None = None,
     ) -> dg.Definitions:
         """The asset of the table with this body, whose files are in `place`; it has `kinds` unless
-        the YAML names others. `columns` are those of its rows, if they are known: an overwritten
+        the YAML names others. Of the rows of a `query` the columns may be known: an overwritten
         table has values in no other column, while the rows of others may have some."""
+        columns = column_names(query) if query else None
+        keys = parse_columns(", ".join(self.partitioned_by)) if self.partitioned_by else ()
+        known = (
+            {each.name for each in (*parse_columns(self.columns), *keys)} if self.columns else None
+        )
         expectations = expectations_of(
             [
                 *(Expectation(**each.model_dump()) for each in self.expectations),
@@ -149,7 +155,6 @@ class _Table(dg.Component, dg.Model, dg.Resolvable):
             f"asset of {self.table}",
         )
         if self.columns is None and columns is not None and self.write_mode == "overwrite":
-            keys = parse_columns(", ".join(self.partitioned_by)) if self.partitioned_by else ()
             names = [*columns, *(key.name for key in keys)]
             advice = " (declare them if the table has more)"
             require_columns(expectations, names, f"asset of {self.table}", advice)
@@ -171,7 +176,7 @@ class _Table(dg.Component, dg.Model, dg.Resolvable):
                 comment=self.comment,
             ),
             write_mode=self.write_mode,
-            key=self.key,
+            key=self.key or (group_columns(query, known) if query else ()),
             partition_expr=self.partition_expr,
             expectations=expectations,
             schema_mode=self.schema_mode,
@@ -265,8 +270,7 @@ class SqlAssetComponent(_Table):
 
         upstream = [asset_key(name) for name in sorted(tables.reads - {own})]
         shown = {"sql": dg.MetadataValue.md(code_block(script, "sql"))}
-        columns = column_names(tables.query) if tables.query else None
-        return self._declared(context.path, run, upstream, ["sql"], shown, columns)
+        return self._declared(context.path, run, upstream, ["sql"], shown, tables.query)
 
 
 def _lineage(

@@ -29,7 +29,8 @@ from acid_platform.orchestration.body_rows import Quarantined
 from acid_platform.orchestration.check_results import Finding, data_docs
 from acid_platform.orchestration.evaluation import CheckedRows
 from acid_platform.orchestration.metadata import TableStats, table_metadata
-from acid_platform.orchestration.outputs import AcidOut, ensure_table, write
+from acid_platform.orchestration.original_values import with_originals
+from acid_platform.orchestration.outputs import AcidOut, ensure_table, require_whole, write
 from acid_platform.orchestration.partition_keys import PartitionExpr, PartitionScope
 from acid_platform.orchestration.resources import progress_in
 from acid_platform.values.coercion import Coerced
@@ -198,6 +199,7 @@ def _in_one_transaction(
     with retried(context, retry_policy):
         for plan in plans_to_run:
             ensure_table(warehouse, plan.out)
+            require_whole(warehouse, plan.out, plan.scope(context))
         levels = {plan.out.isolation for plan in plans_to_run}
         serializable = "serializable" in levels
         txn = warehouse.transaction(isolation="serializable" if serializable else "snapshot")
@@ -337,6 +339,7 @@ def _check(warehouse: Warehouse, txn: Transaction, output: _Output) -> None:
         where = output.scope.where if output.scope else None
         rows = CheckedRows(warehouse, out.name, where, txn=txn)
         findings = rows.evaluate(out.expectations, out.key)
+        findings = with_originals(findings, txn.coerced(out.name))
         output.findings.extend(output.quarantined.with_warnings(findings))
 
 
@@ -446,7 +449,12 @@ class Uncommitted:
             metadata["coerced values"] = dg.MetadataValue.table(
                 [
                     dg.TableRecord(
-                        {"column": column, "changed": count.changed, "became NULL": count.nulled}
+                        {
+                            "column": column,
+                            "changed": count.changed,
+                            "became NULL": count.nulled,
+                            "for example": next((each.given for each in count.originals), ""),
+                        }
                     )
                     for column, count in self.coerced.items()
                 ]

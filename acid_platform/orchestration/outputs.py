@@ -25,6 +25,7 @@ from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.records import TableRecord
 from acid_platform.orchestration.body_rows import (
+    GIVEN,
     BodyRows,
     Quarantined,
     body_rows,
@@ -47,6 +48,7 @@ from acid_platform.orchestration.history import (
     write_versions,
 )
 from acid_platform.orchestration.metadata import TABLE_KIND, TableDeclaration
+from acid_platform.orchestration.original_values import originals_by_row
 from acid_platform.orchestration.partition_keys import (
     PartitionExpr,
     PartitionScope,
@@ -67,7 +69,7 @@ from acid_platform.values.rows import (
 
 WriteMode = Literal["append", "overwrite", "upsert", "delete+insert", "history"]
 KEYED_MODES = ("upsert", "delete+insert", "history")
-"""The modes that need a `key`; the others use none."""
+"""The modes that need a `key`; those of others only tells failing rows apart."""
 SchemaMode = Literal["error", "add"]
 Recheck = Callable[[dg.AssetExecutionContext, Table], Sequence[Finding]]
 
@@ -79,7 +81,8 @@ class AcidOut:
     `write_mode` says how returned rows are written: `overwrite` replaces the table, or exactly the
     run's partitions if the asset is partitioned; `append` adds the rows; `upsert` is a MERGE by
     `key`; `delete+insert` deletes all rows with a key of the new rows, then inserts those;
-    `history` keeps each version of a row, as `history` says.
+    `history` keeps each version of a row, as `history` says. Samples of rows that fail a check
+    have the columns of `key` in every mode.
     `partition_expr` maps the asset's partitions to the table's. `expectations` are evaluated on
     what the transaction would commit, in the run's partitions; `checks` are evaluated by the body,
     which returns Findings. `schema_mode="add"` adds columns that the table lacks.
@@ -115,7 +118,6 @@ class AcidOut:
         self._refuse(isinstance(self.key, str), f"key must be a list: [{self.key!r}]")
         by_key = self.write_mode in KEYED_MODES
         self._refuse(by_key and not self.key, f"write_mode {self.write_mode} needs key=[…]")
-        self._refuse(not by_key and bool(self.key), f"write_mode {self.write_mode} uses no key")
         owner = f"asset of {self.declaration.name}"
         expectations = expectations_of(self.expectations, owner)
         versions = self.write_mode == "history"
@@ -264,7 +266,7 @@ def write(
     """
     rows = plain_rows(rows)
     table = _table_of(warehouse, txn, out, rows)
-    key = [name.lower() for name in out.key]
+    key = [name.lower() for name in out.key if out.write_mode in KEYED_MODES]
     if out.write_mode in KEYED_MODES and are_none(rows):
         if out.history is None or not out.history.full:
             return Quarantined()
@@ -273,12 +275,19 @@ def write(
     more = out.history.more_columns(table.all_columns) if out.history else ()
     _match_columns(table, out, rows, {column.name for column in more})
     rows = table.filled(rows)
+    first = not txn.coerced(out.name)
     if out.coerce:
         rows = table.coerced(rows)
     columns = (*table.all_columns, *more)
     quarantined = Quarantined()
     if out.quarantines:
-        returned = body_rows(warehouse, rows, columns, out.name, key)
+        kept = columns
+        if first and isinstance(rows, pa.Table):
+            given = originals_by_row(txn.coerced(out.name), len(rows))
+            if given is not None:
+                rows = rows.append_column(GIVEN, given)
+                kept = (*columns, *parse_columns(f"{GIVEN} string"))
+        returned = body_rows(warehouse, rows, kept, out.name, key)
         placed = _with_partition_columns(returned, out, scope)
         accepted, quarantined = set_aside(warehouse, txn, out.name, placed, out.quarantines, run_id)
         rows = accepted.rows
@@ -319,6 +328,13 @@ def write(
             if name not in written and (scope is None or scope.holds(name)):
                 table.truncate(name)
     return quarantined
+
+
+def require_whole(warehouse: Warehouse, out: AcidOut, scope: PartitionScope | None) -> None:
+    """Raises InvalidDefinition if the table was filled by shorter times than those of the run."""
+    if scope and scope.spans:
+        with suppress(NoSuchTable):
+            scope.require_whole(warehouse.metastore.partitions(out.name))
 
 
 def _table_of(warehouse: Warehouse, txn: Transaction, out: AcidOut, rows: Rows) -> TransactionTable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import dagster as dg
 
@@ -36,10 +36,15 @@ class PartitionColumn:
     dynamic: bool = False
     """Whether keys are added later; each key must then be spelled like its directory."""
 
+    def key(self, key: str) -> str:
+        """The part of a key that is of the column's dimension."""
+        if isinstance(key, dg.MultiPartitionKey):
+            return str(key.keys_by_dimension[self.dimension])
+        return key
+
     def value(self, key: str, table: str) -> str:
         """The value for a key, as Spark writes it into directory names. Raises NoSuchPartition."""
-        if isinstance(key, dg.MultiPartitionKey):
-            key = key.keys_by_dimension[self.dimension]
+        key = self.key(key)
         if self.windows and self.code:
             key = self.windows.time_window_for_partition_key(key).start.strftime(self.code)
         text = as_written(key, self.column, table)
@@ -57,6 +62,44 @@ class PartitionColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class TimeSpan:
+    """The time window of a partition key, as precise as the columns are that tell it."""
+
+    codes: Mapping[str, str]
+    """By column: the code of strftime."""
+    start: datetime.datetime
+    end: datetime.datetime
+
+    @classmethod
+    def of(cls, parts: Sequence[PartitionColumn], key: str) -> TimeSpan | None:
+        """None if `parts`, which are those of one dimension, tell no time."""
+        windows = parts[0].windows
+        if windows is None:
+            return None
+        codes = {part.column.name: part.code or windows.fmt for part in parts}
+        window = windows.time_window_for_partition_key(key)
+        start, end = (
+            _moment(codes, {name: at.strftime(code) for name, code in codes.items()})
+            for at in (window.start, window.end)
+        )
+        return cls(codes, start, end) if start and end else None
+
+    def holds(self, values: Mapping[str, str | None]) -> bool:
+        """Whether a partition with these values begins inside of the window, not with it."""
+        moment = _moment(self.codes, values)
+        return moment is not None and self.start < moment < self.end
+
+
+def _moment(codes: Mapping[str, str], values: Mapping[str, str | None]) -> datetime.datetime | None:
+    """The time that values of columns tell; None if they tell none."""
+    text = "/".join(str(values.get(name)) for name in codes)
+    try:
+        return datetime.datetime.strptime(text, "/".join(codes.values()))
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionScope:
     """The partitions of a table that a run replaces: partition column values for each key."""
 
@@ -67,6 +110,39 @@ class PartitionScope:
     """Partition key → values of the columns that `partition_expr` names, which may not be all."""
     quoted: frozenset[str] = frozenset()
     """Columns whose SQL literals are quoted."""
+    spans: Mapping[str, Mapping[str, TimeSpan]] = field(default_factory=dict)
+    """Partition key → what its time windows cover, by dimension."""
+
+    def require_whole(self, partitions: Iterable[str]) -> None:
+        """Raises InvalidDefinition if one of the table's partitions lies inside of the time of a
+        key of the run, and is not what the key replaces: the table was filled by shorter times.
+        """
+        for key, spans in self.spans.items():
+            inside = [
+                partition
+                for partition in partitions
+                if (values := self._parsed(partition))
+                and all(span.holds(values) for span in spans.values())
+                and not self.holds(partition)
+                and _matches(values, self._of_no_time(key))
+            ]
+            if inside:
+                more = f" and {len(inside) - 1} more" if len(inside) > 1 else ""
+                dropped = ", ".join(
+                    f"{name} = {literal(value or '', name in self.quoted)}"
+                    for name, value in self._parsed(inside[0]).items()
+                )
+                raise InvalidDefinition(
+                    f"{self.table} has the partition {inside[0]}{more}, whose time the partition"
+                    f" {key} of its asset covers but does not replace, so rows would be there twice"
+                    " (a daily asset that became weekly?): give the asset its former partitions, or"
+                    " another table, or drop what the run brings anew, such as by"
+                    f" ALTER TABLE {self.table} DROP PARTITION ({dropped})"
+                )
+
+    def _of_no_time(self, key: str) -> dict[str, str]:
+        timed = {name for span in self.spans[key].values() for name in span.codes}
+        return {name: value for name, value in self.values[key].items() if name not in timed}
 
     def holds(self, partition: str) -> bool:
         """Whether the run replaces the partition."""
@@ -175,7 +251,16 @@ class PartitionExpr:
                 for key in keys
             },
             quoted,
+            {str(key): self._spans(key) for key in keys},
         )
+
+    def _spans(self, key: str) -> dict[str, TimeSpan]:
+        spans = {}
+        for dimension in {part.dimension for part in self.parts}:
+            parts = [part for part in self.parts if part.dimension == dimension]
+            if span := TimeSpan.of(parts, parts[0].key(key)):
+                spans[dimension] = span
+        return spans
 
     def _refuse_collisions(self, dimension: str, definition: dg.PartitionsDefinition[str]) -> None:
         """Raises InvalidDefinition if two keys have the same partition: each would lose rows."""

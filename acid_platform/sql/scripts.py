@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -208,6 +208,27 @@ def column_names(query: Query) -> list[str] | None:
     names = [name.lower() for name in query.tree.named_selects]
     told = all(isinstance(column, plain) for column in query.tree.selects) and "*" not in names
     return names if told else None
+
+
+def group_columns(query: Query, among: Collection[str] | None = None) -> list[str]:
+    """The names of its columns (of `among`, if given) that tell its groups apart, in lower case;
+    none without GROUP BY."""
+    group = query.tree.args.get("group")
+    if not group:
+        return []
+    keys = group.expressions
+    named = {column.name.lower() for column in group.find_all(exp.Column)}
+    found = []
+    for number, column in enumerate(query.tree.selects, 1):
+        value, name = column.unalias(), column.output_name.lower()
+        aggregate = value.find(exp.AggFunc) is not None
+        if group.args.get("all"):
+            chosen = not aggregate
+        else:
+            chosen = value in keys or exp.Literal.number(number) in keys or name in named
+        if name and chosen and not aggregate and (among is None or name in among):
+            found.append(name)
+    return found
 
 
 def _full(name: str) -> str:

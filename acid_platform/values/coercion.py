@@ -36,30 +36,66 @@ _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 @dataclass(frozen=True, slots=True)
+class Original:
+    """A value as it was given, of a row that was converted."""
+
+    given: str
+    """As Python writes it, with its type: `'x' (str)`."""
+    row: int
+    """The number of the row, from 0."""
+    stored: Mapping[str, object]
+    """The row after the conversion, without nested columns."""
+
+
+MOST_ORIGINALS = 10_000
+"""So many originals of a column are kept."""
+
+
+@dataclass(frozen=True, slots=True)
 class Coerced:
-    """How many values of a column a conversion changed."""
+    """How many values of a column a conversion changed, and the first of them as they were."""
 
     changed: int = 0
     """Rounded, cut, or without the time of their day."""
     nulled: int = 0
     """NULL now, as they could not be converted."""
+    originals: tuple[Original, ...] = field(default=(), compare=False, repr=False)
+    """At most `MOST_ORIGINALS`; none of values inside of a nested column."""
 
     def __add__(self, other: Coerced) -> Coerced:
-        return Coerced(self.changed + other.changed, self.nulled + other.nulled)
+        originals = (*self.originals, *other.originals)[:MOST_ORIGINALS]
+        return Coerced(self.changed + other.changed, self.nulled + other.nulled, originals)
 
     def __str__(self) -> str:
         parts = [(self.changed, "changed"), (self.nulled, "became NULL")]
         return ", ".join(f"{count:,} {what}" for count, what in parts if count)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Coercion:
     """Counts what a conversion of rows changes, by column and path: `amount`, `lines[].price`."""
 
     counts: dict[str, Coerced] = field(default_factory=dict)
+    given: dict[str, dict[int, str]] = field(default_factory=dict)
+    """By column and number of the row: what the first changed values were."""
+    before: int = 0
+    """So many rows come before those that are converted now."""
 
     def count(self, place: str, coerced: Coerced) -> None:
         self.counts[place] = self.counts.get(place, Coerced()) + coerced
+
+    def keep(self, column: str, row: int, value: object) -> None:
+        """Remembers a value of a row of those that are converted now, unless it is one of several
+        of the row."""
+        kept = self.given.setdefault(column, {})
+        if len(kept) < MOST_ORIGINALS and "[" not in column:
+            kept[self.before + row] = shown(value)
+
+
+def shown(value: object) -> str:
+    """A value as messages name it: in ASCII, at most 80 characters of it, with its type."""
+    text = str(value) if isinstance(value, np.number) else ascii(value)
+    return f"{text[:80]}{'…' if len(text) > 80 else ''} ({type(value).__name__})"
 
 
 def description(counts: Mapping[str, Coerced]) -> str:

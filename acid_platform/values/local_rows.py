@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from acid_platform.errors import InvalidDefinition, UnsupportedStatement
 from acid_platform.layout.types import CHAR_TYPES, Column, HiveType, unknown_column
 from acid_platform.values.arrow_types import arrow_type, is_period
-from acid_platform.values.coercion import Coerced, Coercion
+from acid_platform.values.coercion import Coerced, Coercion, Original
 from acid_platform.values.fitting import Unfit, fitted
 from acid_platform.values.python_values import array_of, exact, is_missing, python_values
 from acid_platform.values.row_streams import RowStream, table_of_parts
@@ -43,7 +43,21 @@ def coerced_table(
         )
     coercion = Coercion()
     converted = local_table(plain_rows(rows), columns, table, True, coercion)
-    return converted, coercion.counts
+    counts = {
+        column: counted + Coerced(originals=_originals(converted, coercion.given.get(column, {})))
+        for column, counted in coercion.counts.items()
+    }
+    return converted, counts
+
+
+def _originals(converted: pa.Table, given: Mapping[int, str]) -> tuple[Original, ...]:
+    """Those of one column; its rows are read from the converted ones."""
+    if not given:
+        return ()
+    plain = [field.name for field in converted.schema if not pa.types.is_nested(field.type)]
+    rows = converted.select(plain).take(pa.array([*given], pa.int64())).to_pylist()
+    pairs = zip(given.items(), rows, strict=True)
+    return tuple(Original(text, row, stored) for (row, text), stored in pairs)
 
 
 def local_table(
@@ -134,6 +148,8 @@ def _converted(
     if others and not more:
         raise unknown_column(others[0], table, columns)
     declared |= {column.name: column for column in _others(rows, others)}
+    if coercion is not None:
+        coercion.before = before
     arrays = {}
     for name in names:
         try:

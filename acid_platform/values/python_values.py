@@ -20,7 +20,7 @@ from acid_platform.base.arguments import has_half_character
 from acid_platform.base.first_use import arrow_functions as pc
 from acid_platform.layout.types import CHAR_TYPES, FLOATING, INTEGRAL, TEXTS, TIMESTAMPS, HiveType
 from acid_platform.values.arrow_types import DIGITS, arrow_type, filled, from_numpy, values_of
-from acid_platform.values.coercion import Coerced, Coercion, NoCast, cast, whole_value
+from acid_platform.values.coercion import Coerced, Coercion, NoCast, cast, shown, whole_value
 from acid_platform.values.fitting import (
     BYTES_TYPES,
     TEXT_TYPES,
@@ -112,7 +112,7 @@ def _fields(value: object, hive: HiveType, row: int) -> Mapping[str, object] | N
             own = [name for name, _ in hive.children]
         plain = dict(zip(own, plain, strict=True)) if own is not None else plain
     if not isinstance(plain, Mapping):
-        raise Unfit(f"{_shown(value)} is not a struct", row)
+        raise Unfit(f"{shown(value)} is not a struct", row)
     try:
         spelled = spelled_fields(tuple(str(name) for name in plain), hive)
     except Unfit as fault:
@@ -129,7 +129,7 @@ def _items(value: object, row: int) -> list[object] | None:
     whole = isinstance(plain, str | bytes | bytearray | memoryview | Mapping)
     single = isinstance(plain, np.ndarray) and not plain.ndim
     if whole or single or not isinstance(plain, Iterable):
-        raise Unfit(f"{_shown(value)} is not an array", row)
+        raise Unfit(f"{shown(value)} is not an array", row)
     return list(plain)
 
 
@@ -140,7 +140,7 @@ def _pairs(value: object, row: int) -> list[tuple[object, object]] | None:
         return list(plain.items())
     entries = _items(plain, row) if isinstance(plain, list | tuple | np.ndarray) else None
     if entries is None and not is_missing(plain):
-        raise Unfit(f"{_shown(value)} is not a map", row)
+        raise Unfit(f"{shown(value)} is not a map", row)
     pairs: list[tuple[object, object]] = []
     for entry in entries or ():
         if isinstance(entry, Mapping) and set(entry) == {"key", "value"}:
@@ -148,7 +148,7 @@ def _pairs(value: object, row: int) -> list[tuple[object, object]] | None:
         elif isinstance(entry, tuple | list | np.ndarray) and len(entry) == 2:
             pairs.append((entry[0], entry[1]))
         else:
-            raise Unfit(f"{_shown(entry)} is not an entry of a map", row)
+            raise Unfit(f"{shown(entry)} is not an entry of a map", row)
     return None if entries is None else pairs
 
 
@@ -192,7 +192,7 @@ def _whole(value: object, hive: HiveType, row: int) -> object:
         return None
     stored = whole_value(plain, hive)
     if stored is None:
-        raise Unfit(f"{_shown(plain)} is no {hive}, or would change", row)
+        raise Unfit(f"{shown(plain)} is no {hive}, or would change", row)
     return _encodable(stored, row)
 
 
@@ -221,10 +221,12 @@ def _cast(values: Sequence[object], hive: HiveType, coercion: Coercion, place: s
         try:
             fitting, whole = cast(value, hive)
         except NoCast:
-            raise Unfit(f"{_shown(value)} can't be cast to {hive}", row) from None
+            raise Unfit(f"{shown(value)} can't be cast to {hive}", row) from None
         stored.append(_encodable(fitting, row))
-        changed += not whole and fitting is not None
-        nulled += not whole and fitting is None
+        if not whole:
+            changed += fitting is not None
+            nulled += fitting is None
+            coercion.keep(place, row, value)
     if changed or nulled:
         coercion.count(place, Coerced(changed, nulled))
     return pa.array(stored, arrow_type(hive), from_pandas=False)
@@ -233,11 +235,6 @@ def _cast(values: Sequence[object], hive: HiveType, coercion: Coercion, place: s
 def _unwrapped(value: object) -> Any:
     """The value as Python's, if it is one of Arrow's."""
     return value.as_py() if isinstance(value, pa.Scalar) else value
-
-
-def _shown(value: object) -> str:
-    text = str(value) if isinstance(value, np.number) else ascii(value)
-    return f"{text[:80]}{'…' if len(text) > 80 else ''} ({type(value).__name__})"
 
 
 # --- Arrow's values that are not nested -----------------------------------------------------------

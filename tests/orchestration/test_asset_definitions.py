@@ -111,7 +111,7 @@ def make(**arguments: Any) -> Callable[[], object]:
         (make(write_mode="replace"), "write_mode is 'replace'; choose one of append, overwrite"),
         (make(schema_mode="merge"), "schema_mode is 'merge'; choose one of error, add"),
         (make(write_mode="upsert"), "write_mode upsert needs key=[…]"),
-        (make(key=["id"]), "write_mode overwrite uses no key"),
+        (make(key=["di"]), "key column di is not in the table; its columns are day, id"),
         (make(write_mode="upsert", key="id"), "key must be a list: ['id']"),
         (
             make(write_mode="delete+insert", key=["idd"]),

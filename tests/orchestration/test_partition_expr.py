@@ -139,6 +139,55 @@ def test_a_scope_holds_the_partitions_below_it() -> None:
     assert scope.of_key("2024-03-01", found) == [found[0], found[2]]
 
 
+WEEKLY = dg.WeeklyPartitionsDefinition("2024-01-07")
+LATE_DAYS = dg.DailyPartitionsDefinition("2024-01-01", hour_offset=5)
+
+
+@pytest.mark.parametrize(
+    ("text", "definition", "columns", "key", "there", "refused"),
+    [
+        ("day", WEEKLY, "day date", "2024-01-07", ["day=2024-01-07", "day=2024-01-14"], ""),
+        ("day", WEEKLY, "day date", "2024-01-07", ["day=2024-01-06", "day=2024-01-09"], "09"),
+        ("day", WEEKLY, "day string", "2024-01-07", ["day=2024-01-13", "day=x"], "13"),
+        ("day=%Y%m%d", WEEKLY, "day int", "2024-01-07", ["day=20240108"], "20240108"),
+        ("day", LATE_DAYS, "day date", "2024-01-07", ["day=2024-01-07", "day=2024-01-08"], ""),
+        (
+            "year=%Y/month=%m",
+            dg.TimeWindowPartitionsDefinition(
+                "2024-01-01", "%Y-%m-%d", cron_schedule="0 0 1 1,7 *"
+            ),
+            "year int, month int",
+            "2024-01-01",
+            ["year=2023/month=12", "year=2024/month=7", "year=2024/month=2"],
+            "year=2024/month=2",
+        ),
+        (
+            {"date": "day", "region": "region"},
+            dg.MultiPartitionsDefinition({"date": WEEKLY, "region": REGIONS}),
+            "region string, day date",
+            dg.MultiPartitionKey({"date": "2024-01-07", "region": "eu"}),
+            ["region=us/day=2024-01-08", "region=eu/day=2024-01-09"],
+            "region=eu/day=2024-01-09",
+        ),
+        ("region", REGIONS, "region string", "eu", ["region=us"], ""),
+    ],
+)
+def test_partitions_of_shorter_times_are_asked_about(
+    text: PartitionText,
+    definition: dg.PartitionsDefinition[str],
+    columns: str,
+    key: str,
+    there: list[str],
+    refused: str,
+) -> None:
+    scope = parsed(text, definition, columns).scope([key])
+    if not refused:
+        scope.require_whole(there)
+        return
+    with pytest.raises(InvalidDefinition, match=f"has the partition .*{refused}, whose time"):
+        scope.require_whole(there)
+
+
 @pytest.mark.parametrize(
     ("value", "quoted", "text"),
     [

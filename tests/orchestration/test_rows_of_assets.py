@@ -14,7 +14,7 @@ from acid_platform import Constraint, Transaction, ValuesCoerced
 from acid_platform.engine.local import event_files
 from acid_platform.orchestration import Expectation, TableDeclaration, acid_asset
 from acid_platform.values import local_rows, row_streams
-from tests.orchestration.conftest import Place, run
+from tests.orchestration.conftest import Place, failure, run
 
 pytestmark = pytest.mark.more
 
@@ -52,7 +52,90 @@ def test_coerce_says_what_it_changed(place: Place, write_mode: str) -> None:
         result = run(place, orders)
     assert result.success and stored(place) == [(1, Decimal("1.01")), (2, None)]
     [record] = metadata(result)["coerced values"]
-    assert record.data == {"column": "amount", "changed": 1, "became NULL": 1}
+    counted = {"column": "amount", "changed": 1, "became NULL": 1}
+    assert record.data == {**counted, "for example": "'1.005' (str)"}
+
+
+GIVEN = [
+    {"id": 1, "amount": "2.50", "day": "2024-02-29"},
+    {"id": 2, "amount": "n/a", "day": "2024-02-29"},
+    {"id": 3, "amount": None, "day": "2024-02-29"},
+    {"id": 4, "amount": "?", "day": "2024-02-29"},
+]
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        (
+            ["id"],
+            [
+                {"amount": "None", "id": "2", "amount as given": "'n/a' (str)"},
+                {"amount": "None", "id": "3", "amount as given": ""},
+                {"amount": "None", "id": "4", "amount as given": "'?' (str)"},
+            ],
+        ),
+        ([], [{"amount": "None", "amount as given": "'n/a' (str), '?' (str)"}] * 3),
+    ],
+)
+def test_a_failed_row_shows_what_its_value_was(
+    place: Place, key: list[str], shown: list[dict[str, str]]
+) -> None:
+    given = Expectation("given", "ExpectColumnValuesToNotBeNull", {"column": "amount"})
+
+    @acid_asset(table=ORDERS, key=key, coerce=True, expectations=[given])
+    def orders() -> list[dict[str, object]]:
+        return GIVEN
+
+    with pytest.warns(ValuesCoerced):
+        result = run(place, orders)
+    [check] = result.get_asset_check_evaluations()
+    samples = check.metadata["unexpected rows"]
+    assert isinstance(samples, dg.TableMetadataValue)
+    found = sorted((each.data for each in samples.records), key=lambda row: str(row.get("id")))
+    assert found == shown
+    assert "amount as given" in str(check.metadata["data docs"].value)
+
+
+def test_a_row_set_aside_keeps_what_its_values_were(place: Place) -> None:
+    given = Expectation(
+        "given", "ExpectColumnValuesToNotBeNull", {"column": "amount"}, quarantine=True
+    )
+
+    @acid_asset(table=ORDERS, coerce=True, expectations=[given])
+    def orders() -> list[dict[str, object]]:
+        return GIVEN
+
+    with pytest.warns(ValuesCoerced):
+        assert run(place, orders).success
+    assert stored(place) == [(1, Decimal("2.50"))]
+    rows = place.warehouse.table("shop.orders_quarantine").to_arrow(["id", "quarantined_given"])
+    kept = [(2, "amount: 'n/a' (str)"), (3, None), (4, "amount: '?' (str)")]
+    assert sorted(tuple(row.values()) for row in rows.to_pylist()) == kept
+
+
+def test_a_week_is_not_put_beside_its_days(place: Place) -> None:
+    def orders(context: dg.AssetExecutionContext) -> list[dict[str, object]]:
+        return [{"id": int(context.partition_key[-2:]), "amount": 1}]
+
+    daily = acid_asset(
+        table=ORDERS,
+        partition_expr="day",
+        partitions_def=dg.DailyPartitionsDefinition("2024-01-01"),
+    )(orders)
+    weekly = acid_asset(
+        table=ORDERS,
+        partition_expr="day",
+        partitions_def=dg.WeeklyPartitionsDefinition("2024-01-07"),
+    )(orders)
+    for day in ("2024-01-07", "2024-01-08"):
+        assert run(place, daily, partition_key=day).success
+    refused = run(place, weekly, partition_key="2024-01-07")
+    told = failure(refused)
+    assert not refused.success and "a daily asset that became weekly?" in told
+    place.warehouse.sql(told[told.index("ALTER TABLE") : told.rindex(")") + 1])
+    assert run(place, weekly, partition_key="2024-01-07").success
+    assert stored(place) == [(7, Decimal("1.00"))]
 
 
 @pytest.mark.parametrize("write_mode", ["overwrite", "append", "upsert", "delete+insert"])
