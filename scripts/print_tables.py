@@ -39,8 +39,8 @@ _COMMANDS = """\
 `--warehouse PATH` and `--json`, before its name or behind it. Without the former the warehouse is
 `ACID_WAREHOUSE`, or in the directory of the project, or below it, what `.env` says, else
 `var/warehouse`. `acid --version` prints the version. The exit code is 0, 1 if it failed (one line
-on stderr says why) or 2 for wrong usage. Only `sql`, `compact`, `erase`, `rollback`, `diff` and
-`run worker` start Spark.
+on stderr says why) or 2 for wrong usage. Only `sql`, `head`, `compact`, `erase`, `rollback`, `diff`
+and `run worker` start Spark.
 """
 
 _LOCKS = """\

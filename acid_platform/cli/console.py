@@ -166,7 +166,7 @@ class CommandSession:
             others = _nearby(location.warehouse)
             raise NoSuchWarehouse(
                 f"{location.warehouse} has no metastore in {location.metastore}; check --warehouse"
-                " and ACID_WAREHOUSE, or make one with `acid metastore start`; if tables are there,"
+                " and ACID_WAREHOUSE, or make one with `acid init`; if tables are there,"
                 " see `acid metastore restore` and `acid metastore rebuild`"
                 + (f"; there is --warehouse {' and '.join(others)}" if others else "")
             )

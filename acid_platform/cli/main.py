@@ -1,4 +1,4 @@
-"""The command line `acid`. Spark starts only if `sql`, `compact`, `erase`,
+"""The command line `acid`. Spark starts only if `sql`, `head`, `compact`, `erase`,
 `rollback`, `diff` or `run worker` need it.
 
 Exit codes: 0; 1 if a command failed (a line on stderr says why); 2 for wrong usage.
@@ -14,6 +14,7 @@ import click
 
 from acid_platform.cli import (
     gateway_command,
+    look_commands,
     metastore_commands,
     project,
     sql_command,
@@ -41,7 +42,14 @@ if TYPE_CHECKING:
 
 
 __all__ = ["main"]
-COMMANDS = (sql_command, table_commands, gateway_command, project, metastore_commands)
+COMMANDS = (
+    sql_command,
+    look_commands,
+    table_commands,
+    gateway_command,
+    project,
+    metastore_commands,
+)
 """Modules that add their commands to `main` when they are imported."""
 
 

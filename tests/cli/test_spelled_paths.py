@@ -68,10 +68,13 @@ COMMANDS = {
     "changes": ["db.t", "0"],
     "compact": ["db.t", "minor", "--explain"],
     "completion": ["bash"],
+    "describe": ["db.t"],
     "diff": ["db.t", "1", "latest"],
     "doctor": ["--no-settings"],
     "erase": ["db.t", "--where", "id = 99"],
     "fsck": [],
+    "head": ["db.t"],
+    "init": [],
     "ls": ["db.t"],
     "metastore rebuild": [],
     "metastore resolve": [],
@@ -89,6 +92,7 @@ COMMANDS = {
     "sql": ["SELECT * FROM db.t"],
     "streams": [],
     "tag": ["db.t"],
+    "ui": [],
 }
 OTHERS = {
     "gateway add-user",
