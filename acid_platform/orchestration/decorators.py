@@ -13,22 +13,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_type_hints
 import dagster as dg
 
 from acid_platform.base.arguments import nearest_name
-from acid_platform.errors import InvalidDefinition
+from acid_platform.errors import AcidError, InvalidDefinition
 from acid_platform.handles.transaction import Transaction
 from acid_platform.orchestration.checks import Expectation
 from acid_platform.orchestration.history import History
 from acid_platform.orchestration.inputs import TableInput, Upstream, inputs_of, require_consumable
-from acid_platform.orchestration.materialize import (
-    RETRY,
-    PlannedTable,
-    Result,
-    materialize,
-    retried,
-)
+from acid_platform.orchestration.materialize import PlannedTable, Result, materialize
 from acid_platform.orchestration.metadata import TableDeclaration
 from acid_platform.orchestration.outputs import AcidOut, Recheck, SchemaMode, WriteMode
 from acid_platform.orchestration.partition_keys import PartitionText
 from acid_platform.orchestration.resources import SparkResource, WarehouseResource
+from acid_platform.orchestration.retries import RETRY, again, retried
 from acid_platform.transactions import Isolation
 
 if TYPE_CHECKING:
@@ -73,7 +68,8 @@ def acid_asset(
     It commits only if all blocking expectations hold for the rows that it would commit; otherwise
     it is aborted, the table stays as it was, and the step fails with the results of the checks.
     After a Transient error, such as a WriteConflict, Dagster retries the step with a new snapshot,
-    as `retry_policy` says (None: never). `coerce` converts returned values that do not fit, and
+    as `retry_policy` says (None: never). A policy of your own also repeats what the function raises
+    itself, as that of any asset. `coerce` converts returned values that do not fit, and
     says so in the metadata. With `isolation="serializable"` it also conflicts with whoever has
     changed what it read (see Warehouse.transaction). `spec` are arguments of dg.AssetSpec.
 
@@ -283,7 +279,14 @@ def _step(
                 arguments["txn"] = txn
             for name, table_input in parameters.tables.items():
                 arguments[name] = table_input.load(context, txn, parameters.hints.get(name))
-            return body(**arguments)
+            try:
+                return body(**arguments)
+            except (AcidError, dg.RetryRequested):
+                raise
+            except Exception as error:  # nothing is committed before the body has ended
+                final = isinstance(error, dg.Failure) and not error.allow_retries
+                again(context, None if final or retry_policy is RETRY else retry_policy, error)
+                raise
 
         with retried(context, retry_policy):
             opened = warehouse.open(context.run.run_id, spark)

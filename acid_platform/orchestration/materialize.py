@@ -8,19 +8,12 @@ file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import dagster as dg
 
-from acid_platform.errors import (
-    AcidError,
-    CheckErrored,
-    InvalidDefinition,
-    OutcomeUnknown,
-    Transient,
-)
+from acid_platform.errors import AcidError, CheckErrored, InvalidDefinition
 from acid_platform.handles.transaction import Transaction
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.names import table_name
@@ -33,15 +26,11 @@ from acid_platform.orchestration.original_values import with_originals
 from acid_platform.orchestration.outputs import AcidOut, ensure_table, require_whole, write
 from acid_platform.orchestration.partition_keys import PartitionExpr, PartitionScope
 from acid_platform.orchestration.resources import progress_in
+from acid_platform.orchestration.retries import RETRY, retried
 from acid_platform.values.coercion import Coerced
 
 CheckEvent: TypeAlias = dg.AssetCheckResult | dg.AssetCheckEvaluation | dg.Output[None]
 Result: TypeAlias = CheckEvent | dg.MaterializeResult[None]
-
-RETRY = dg.RetryPolicy(
-    max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
-)
-"""Retries after Transient errors such as a WriteConflict; each retry has a new snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,28 +330,6 @@ def _check(warehouse: Warehouse, txn: Transaction, output: _Output) -> None:
         findings = rows.evaluate(out.expectations, out.key)
         findings = with_originals(findings, txn.coerced(out.name))
         output.findings.extend(output.quarantined.with_warnings(findings))
-
-
-@contextmanager
-def retried(context: dg.AssetExecutionContext, policy: dg.RetryPolicy | None) -> Iterator[None]:
-    """Transient errors of the block become dg.RetryRequested while the policy allows a retry.
-
-    OutcomeUnknown never does. The block must not have committed anything when it raises.
-    """
-    try:
-        yield
-    except OutcomeUnknown:
-        raise
-    except Transient as error:
-        attempt = context.retry_number + 1
-        if policy is None or attempt > policy.max_retries:
-            raise
-        context.log.warning(
-            f"nothing was committed ({type(error).__name__}: {error}); retry {attempt} of"
-            f" {policy.max_retries} starts with a new snapshot"
-        )
-        seconds = max(0, policy.calculate_delay(attempt))
-        raise dg.RetryRequested(policy.max_retries, seconds) from error
 
 
 def _result(

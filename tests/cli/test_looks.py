@@ -12,6 +12,8 @@ from click.testing import CliRunner, Result
 from acid_platform.cli.main import main
 from tests.conftest import temporary_warehouse
 
+pytestmark = pytest.mark.more
+
 TEXT = "<b>x</b>"
 
 

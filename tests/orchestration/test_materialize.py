@@ -281,6 +281,35 @@ def test_transient_errors_are_tried_again_as_the_policy_says(
 
 
 @pytest.mark.more
+@pytest.mark.parametrize(
+    ("error", "policy", "attempts"),
+    [
+        (ConnectionError("no network"), {"retry_policy": dg.RetryPolicy(max_retries=2)}, 3),
+        (dg.Failure("later"), {"retry_policy": dg.RetryPolicy(max_retries=1)}, 2),
+        (dg.Failure("no", allow_retries=False), {"retry_policy": dg.RetryPolicy(max_retries=1)}, 1),
+        (ConnectionError("no network"), {}, 1),
+        (ConnectionError("no network"), {"retry_policy": None}, 1),
+    ],
+)
+def test_a_policy_of_the_asset_repeats_what_its_function_raises(
+    place: Place, error: Exception, policy: dict[str, Any], attempts: int
+) -> None:
+    place.table()
+    seen: list[int] = []
+
+    @acid_asset(table="db.t", write_mode="append", **policy)
+    def t(txn: Transaction) -> None:
+        seen.append(txn.id)
+        txn.table("db.t").truncate()
+        raise error
+
+    result = run(place, t)
+    assert not result.success and len(set(seen)) == attempts
+    assert kinds(result).count(dg.DagsterEventType.STEP_UP_FOR_RETRY) == attempts - 1
+    assert place.warehouse.metastore.history("db.t") == place.warehouse.metastore.locks() == []
+
+
+@pytest.mark.more
 def test_P30_an_overwrite_that_missed_an_insert_is_tried_again(place: Place) -> None:
     place.table()
 
