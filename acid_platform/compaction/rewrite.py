@@ -22,8 +22,8 @@ from pyarrow.fs import FileType
 from acid_platform.compaction.profiles import Profile, ValueSums
 from acid_platform.errors import CompactionMismatch, CompactionRefused
 from acid_platform.formats.data_file import Keyed, KeyRun, WideTimestamps, in_key_order
+from acid_platform.formats.field_ids import column_places
 from acid_platform.formats.file_access import new_file, open_file, reading, refuse_finer
-from acid_platform.formats.keyed_parquet import column_places
 from acid_platform.layout.acid_keys import RowKey, ascend
 from acid_platform.layout.file_entries import FileEntry, is_positional
 from acid_platform.layout.formats import ACID_FORMAT, FileFormat

@@ -61,6 +61,7 @@ __all__ = [
     "stored_types",
     "to_be_stored",
     "type_text",
+    "without_ids_inside",
     "written_codec",
 ]
 
@@ -114,10 +115,19 @@ def stored_types(files: Files, path: str) -> tuple[bool, tuple[tuple[str, HiveTy
 def columns_with_ids(files: Files, path: str) -> tuple[Column, ...]:
     """The columns of a Parquet file of rows with keys, as its table declared them. Raises
     CorruptFile, UnsupportedLayout."""
+    return _keyed_parquet(files, path).declared
+
+
+def without_ids_inside(files: Files, path: str) -> frozenset[int]:
+    """The columns of such a file with fields inside that have no ids. Raises the same."""
+    return _keyed_parquet(files, path).without_ids_inside
+
+
+def _keyed_parquet(files: Files, path: str) -> KeyedParquet:
     with reading(path):
         file = open_parquet_rows(files, path, keyed=True)
     assert isinstance(file, KeyedParquet)
-    return file.declared
+    return file
 
 
 def type_text(files: Files, source: DataSource) -> str:

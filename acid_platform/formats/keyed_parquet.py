@@ -38,6 +38,7 @@ from acid_platform.formats.data_file import (
     WideTimestamps,
     require_operation,
 )
+from acid_platform.formats.field_ids import field_with_id, has_ids, id_of, leaf_paths, with_ids
 from acid_platform.formats.parquet import ParquetData, ParquetWriter, column_ranges
 from acid_platform.formats.parquet_files import open_parquet
 from acid_platform.layout.acid_keys import RowKey, ascend
@@ -75,17 +76,11 @@ NAMES_OF_KEYS = {part: name for part, (name, _, _) in _COLUMNS.items()}
 _UPDATED = ("__updated", pa.bool_(), 2_000_000_005)
 """Whether a delete event belongs to an update."""
 _HIDDEN = frozenset({_UPDATED[0], *(name for name, _, _ in _COLUMNS.values())})
-_FIELD_ID = b"PARQUET:field_id"
 _TEXTS = ("string", "varchar")
 """The types of texts with bounds; those of a CHAR have blanks."""
 PAGE_ROWS = 1 << 16
 """Rows of a page at most: its header is looked at before it is decoded, and each has a decoder of
 its own, so that many small ones cost more than readers win that skip some of them."""
-
-
-def _field(name: str, kind: pa.DataType, number: int, nullable: bool = False) -> pa.Field:
-    metadata = {_FIELD_ID: str(number).encode()} if number else None
-    return pa.field(name, kind, nullable, metadata)
 
 
 class KeyedParquet(ParquetData):
@@ -127,7 +122,13 @@ class KeyedParquet(ParquetData):
 
     @cached_property
     def ids(self) -> Mapping[int, str]:
-        return {number: field.name for field in self._fields if (number := _id_of(field))}
+        return {number: field.name for field in self._fields if (number := id_of(field))}
+
+    @property
+    def without_ids_inside(self) -> frozenset[int]:
+        """The ids of columns with fields inside that have none, as older versions wrote them."""
+        fields = {id_of(field): field.type for field in self._fields}
+        return frozenset(number for number, kind in fields.items() if not has_ids(kind, number))
 
     @property
     def declared(self) -> tuple[Column, ...]:
@@ -331,21 +332,11 @@ def _in_unit(array: pa.Array, timestamps: str) -> pa.Array:
         raise WideTimestamps from error
 
 
-def _id_of(field: pa.Field) -> int:
-    """The id of a column; 0 if it has none."""
-    return int((field.metadata or {}).get(_FIELD_ID, 0))
-
-
-def column_places(schema: pa.Schema) -> Mapping[int, int]:
-    """The place of each column by its id, if columns have ids."""
-    return {number: n for n, field in enumerate(schema) if (number := _id_of(field))}
-
-
 def _by_id(
     metadata: parquet.FileMetaData, fields: Sequence[pa.Field], texts: Container[str] = ()
 ) -> Mapping[str, ColumnRange]:
     """The ranges of these columns, as a record has them."""
-    keys = {field.name: of_id(_id_of(field)) for field in fields[:MOST_COLUMNS]}
+    keys = {field.name: of_id(id_of(field)) for field in fields[:MOST_COLUMNS]}
     return {keys[name]: each for name, each in column_ranges(metadata, keys, texts).items()}
 
 
@@ -388,7 +379,10 @@ class KeyedParquetWriter(ParquetWriter):
         super().__init__(files, path, () if deletes else columns, always, pool)
         self._deletes, self._columns = deletes, columns
         own = zip(self._schema, () if deletes else columns, strict=True)
-        self._own = [_field(field.name, field.type, column.id, True) for field, column in own]
+        self._own = [
+            field_with_id(field.name, with_ids(field.type, column.id), column.id, True)
+            for field, column in own
+        ]
         self._first: KeyRun | None = None
         """The run of the keys of all rows; None: they are stored."""
         self._last: RowKey | None = None
@@ -416,10 +410,10 @@ class KeyedParquetWriter(ParquetWriter):
         self._schema = self._schema_of_file()
 
     def _schema_of_file(self) -> pa.Schema:
-        hidden = [] if self._first is not None else [_field(*_COLUMNS[part]) for part in KEY]
+        hidden = [] if self._first is not None else [field_with_id(*_COLUMNS[part]) for part in KEY]
         if self._deletes:
-            hidden += [_field(*_COLUMNS[KeyPart.CHANGED_BY])]
-            hidden += [_field(*_UPDATED)] if self._has_updates else []
+            hidden += [field_with_id(*_COLUMNS[KeyPart.CHANGED_BY])]
+            hidden += [field_with_id(*_UPDATED)] if self._has_updates else []
         return pa.schema([*self._own, *hidden])
 
     def _require_run(self, rows: Keyed) -> None:
@@ -479,7 +473,7 @@ class KeyedParquetWriter(ParquetWriter):
             "compression": self.codec,
             "write_page_index": True,
             "max_rows_per_page": PAGE_ROWS,
-            "use_dictionary": [path for field in own for path in _leaf_paths(field)],
+            "use_dictionary": [path for field in own for path in leaf_paths(field)],
             "column_encoding": dict.fromkeys(hidden, "DELTA_BINARY_PACKED"),
         }
 
@@ -520,18 +514,3 @@ def _has_repeated(column: pa.ChunkedArray) -> bool:
     step = len(column) // _SAMPLED  # out of all chunks at once, texts would be copied
     sample = pa.chunked_array([each[::step] for each in column.chunks], column.type)
     return len(sample.unique()) <= len(sample) // 2
-
-
-def _leaf_paths(field: pa.Field, before: str = "") -> Iterator[str]:
-    """The columns of a file that a column of Arrow's becomes."""
-    kind, path = field.type, f"{before}{field.name}"
-    if pa.types.is_struct(kind):
-        for child in kind:
-            yield from _leaf_paths(child, f"{path}.")
-    elif pa.types.is_map(kind):
-        yield from _leaf_paths(kind.key_field.with_name("key"), f"{path}.key_value.")
-        yield from _leaf_paths(kind.item_field.with_name("value"), f"{path}.key_value.")
-    elif pa.types.is_list(kind):
-        yield from _leaf_paths(kind.value_field.with_name("element"), f"{path}.list.")
-    else:
-        yield path

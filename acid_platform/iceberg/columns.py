@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import datetime
 import struct
-import zlib
 from collections.abc import Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any, TypeAlias
 
 from acid_platform.errors import UnsupportedLayout
 from acid_platform.layout.file_entries import ColumnRange, RangeKind
-from acid_platform.layout.types import LOCAL_ZONE, Column, HiveType
+from acid_platform.layout.types import LOCAL_ZONE, Column, HiveType, nested_id
 
 Json: TypeAlias = dict[str, Any]
 Plain: TypeAlias = int | float | str | bytes | None
@@ -31,8 +30,6 @@ _NAMES = {
 }
 _PARTITION_COLUMNS = 1_000_000_000
 """The ids of partition columns are those above: no file holds them."""
-_NESTED = 1_100_000_000
-"""The ids of fields inside of columns are those above, up to 1,900,000,000."""
 _FIRST_PARTITION_FIELD = 1000
 _MOST_DIGITS = Context(prec=60)
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -44,12 +41,6 @@ def simple_type(kind: HiveType) -> str:
     if kind.kind == "decimal":
         return "decimal({}, {})".format(*kind.sizes)
     return _NAMES[kind.kind]
-
-
-def nested_id(column: int, path: str) -> int:
-    """The id of a field inside of a column, which follows from its path: it stays the same whatever
-    fields come and go beside it."""
-    return _NESTED + zlib.crc32(f"{column}.{path}".encode()) % 800_000_000
 
 
 def schema_fields(columns: Sequence[Column], keys: Sequence[Column], table: str) -> list[Json]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from acid_platform.errors import UnsupportedLayout
-from acid_platform.formats.file_access import columns_with_ids, reading
+from acid_platform.formats.file_access import columns_with_ids, reading, without_ids_inside
 from acid_platform.formats.parquet import column_ranges
 from acid_platform.formats.parquet_files import open_parquet
 from acid_platform.iceberg.columns import Json, Plain, simple_type, statistics
@@ -16,6 +16,8 @@ from acid_platform.layout.types import Column
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.values.arrow_types import arrow_type
+
+_ANEW = "a major compaction writes it anew, once there is another delta"
 
 
 def path_of(scan: Scan, source: SourceFile) -> str:
@@ -53,17 +55,14 @@ def counted(scan: Scan, source: SourceFile, table: str) -> SourceFile:
     ):
         raise UnsupportedLayout(
             f"{table}: {source.path} was not written as this platform writes Parquet, and readers"
-            " of Iceberg may see other values in it; a major compaction writes it anew"
+            f" of Iceberg may see other values in it; {_ANEW}"
         )
     if not keyed:
         return _plain_file(scan, source, table)
     if not source.as_declared:
         _require_convertible(scan, source, table)
-    nested = [column for column in scan.columns if column.type.nested]
-    if nested:
-        raise UnsupportedLayout(
-            f"{table}: column {nested[0]} has fields inside, which have no ids in its files"
-        )
+    if any(column.type.nested for column in scan.columns):
+        _require_ids_inside(scan, source, table)
     return source
 
 
@@ -80,10 +79,20 @@ def _require_convertible(scan: Scan, source: SourceFile, table: str) -> None:
             raise _other_type(table, source, column, stored)
 
 
+def _require_ids_inside(scan: Scan, source: SourceFile, table: str) -> None:
+    lacking = without_ids_inside(scan.files, source.path)
+    for column in scan.columns:
+        if column.id in lacking:
+            raise UnsupportedLayout(
+                f"{table}: {source.path} has no ids of the fields inside of column {column}, by"
+                f" which readers of Iceberg know them; {_ANEW}"
+            )
+
+
 def _other_type(table: str, source: SourceFile, column: Column, stored: object) -> Exception:
     return UnsupportedLayout(
         f"{table}: {source.path} has column {column.name} as {stored}, which readers of Iceberg"
-        f" don't convert into {column.type}; a major compaction writes it anew"
+        f" don't convert into {column.type}; {_ANEW}"
     )
 
 

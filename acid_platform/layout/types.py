@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -141,6 +142,15 @@ class Column:
 
     def __str__(self) -> str:
         return f"{self.name} {self.type}"
+
+
+_NESTED = 1_100_000_000
+
+
+def nested_id(column: int, path: str) -> int:
+    """The id of a field inside of a column, from 1,100,000,000 up to 1,900,000,000; `path`: such as
+    `element` or `value.name`. It follows from that, and stays whatever fields come beside it."""
+    return _NESTED + zlib.crc32(f"{column}.{path}".encode()) % 800_000_000
 
 
 def of_value(hive: HiveType) -> HiveType:

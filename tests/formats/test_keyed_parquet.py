@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
@@ -26,10 +27,11 @@ from acid_platform.formats.data_file import (
     StoredKeys,
 )
 from acid_platform.formats.file_access import new_file, open_file, recorded_file
+from acid_platform.formats.keyed_parquet import KeyedParquet
 from acid_platform.formats.parquet import GROUP_ROWS
 from acid_platform.layout.file_entries import FileEntry, KeyRanges, RangeKind
 from acid_platform.layout.formats import FileFormat
-from acid_platform.layout.types import Column, HiveType, parse_columns
+from acid_platform.layout.types import Column, HiveType, nested_id, parse_columns
 from acid_platform.storage.files import Files
 from acid_platform.values.arrow_types import arrow_schema
 
@@ -106,6 +108,23 @@ def test_an_inserted_file_has_the_columns_of_the_user_alone(tmp_path: Path) -> N
     assert entry.footer == replace(file.summary, exact=True) and file.summary.acid
     assert entry.keys == file.key_ranges == KeyRanges((7, 7), (PROPERTY,) * 2, (100, 104))
     assert entry.keys is not None and entry.keys.without_gaps(5)
+
+
+def test_fields_inside_of_columns_have_ids_that_follow_from_their_paths(tmp_path: Path) -> None:
+    kind = "l array<struct<a:int,b:map<string,array<int>>>>"
+    (column,) = parse_columns(kind)
+    own = (replace(column, id=3),)
+    values = pa.RecordBatch.from_arrays(
+        [pa.array([[{"a": 1, "b": [("k", [2])]}]], arrow_schema(own)[0].type)],
+        schema=arrow_schema(own),
+    )
+    file, _ = written(tmp_path, Keyed(KeyRun(1, PROPERTY, 0), 1, values), columns=own)
+    text = str(parquet.ParquetFile(tmp_path / "bucket_00000").schema)
+    paths = ("element", "element.a", "element.b", "element.b.key", "element.b.value")
+    ids = [3, *(nested_id(3, path) for path in (*paths, "element.b.value.element"))]
+    assert sorted(int(each) for each in re.findall(r"field_id=(\d+)", text)) == sorted(ids)
+    assert min(ids[1:]) >= 1_100_000_000 and max(ids) < 1_900_000_000
+    assert isinstance(file, KeyedParquet) and file.without_ids_inside == frozenset()
 
 
 def test_P59_rows_wait_for_no_more_than_a_row_group(
