@@ -23,7 +23,7 @@ from acid_platform.formats.orc import orc_schema
 from acid_platform.layout.bucketing import bucket_ids
 from acid_platform.layout.types import parse_type
 from acid_platform.storage.files import Files
-from tests.conftest import MOSTLY_LOCAL, a_warehouse, compact_with
+from tests.conftest import IN_ORC, MOSTLY_LOCAL, a_warehouse, compact_with
 from tests.hive import hive_rows, link_farm
 
 pytestmark = pytest.mark.spark
@@ -68,7 +68,8 @@ def test_P17_statements_and_compactions_write_char_and_varchar_as_hive_does(
     warehouse: Warehouse, spark: SparkSession, tmp_path: Path, compactor: str
 ) -> None:
     compact_with(warehouse, compactor)
-    table = warehouse.create_table(f"db.t_{compactor}", "id int, c char(5), v varchar(3)")
+    columns = "id int, c char(5), v varchar(3)"
+    table = warehouse.create_table(f"db.t_{compactor}", columns, properties=IN_ORC)
     kind = "struct<id:int,c:char(5),v:varchar(3)>"
     table.insert(
         [
@@ -107,6 +108,7 @@ def test_P17_instants_are_instants_in_every_time_zone(warehouse: Warehouse, tmp_
         "db.instants",
         "z timestamp with local time zone, w timestamp,"
         " deep struct<z:timestamp with local time zone>",
+        properties=IN_ORC,
     )
     new_york = datetime.timezone(datetime.timedelta(hours=-4))
     table.insert([{"z": NOON.astimezone(new_york), "w": WALL, "deep": {"z": NOON}}])
@@ -174,7 +176,7 @@ def test_F11_rows_lie_in_the_bucket_of_their_char_and_varchar(
         f"db.buckets{version}",
         "c char(6), v varchar(9), n int",
         clustered_by=(["c", "v"], 3),
-        properties={"bucketing_version": str(version)},
+        properties={**IN_ORC, "bucketing_version": str(version)},
     )
     rows = [
         {"c": f"c{i % 7}" + " " * (i % 3), "v": f"é{i}" + " " * (i % 9), "n": i} for i in range(60)
