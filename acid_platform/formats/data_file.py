@@ -62,7 +62,7 @@ class StoredKeys:
         return wanted.survivors(self.write_ids, self.buckets, self.row_ids)
 
     def of(self, keep: np.ndarray | slice) -> tuple[np.ndarray, ...]:
-        """The keys of the rows of the mask."""
+        """The keys of the rows of the mask, or of the rows with these numbers."""
         return self.write_ids[keep], self.buckets[keep], self.row_ids[keep]
 
 
@@ -84,7 +84,10 @@ class KeyRun:
 
 
 def numbers_kept(keep: np.ndarray, first: int) -> np.ndarray:
-    """The numbers of the rows of the mask, int64 (n,); its first row has the number `first`."""
+    """The numbers of the rows of the mask, int64 (n,); its first row has the number `first`. Those
+    of rows that are given by their numbers from 0 on go on from there."""
+    if keep.dtype != bool:
+        return np.asarray(keep + first)
     return np.arange(first, first + len(keep)) if keep.all() else np.flatnonzero(keep) + first
 
 

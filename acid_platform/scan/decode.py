@@ -149,7 +149,7 @@ class ResultColumns:
         self, keep: np.ndarray, stored: _Arrays, columns: Sequence[Column]
     ) -> dict[str, pa.Array | pa.Scalar]:
         """The values of the rows that are kept, by column."""
-        return self._conformed(_filtered(stored, keep), int(np.count_nonzero(keep)), columns)
+        return self._conformed(_filtered(stored, keep), _rows(keep), columns)
 
     def accepted(
         self, keep: np.ndarray, stored: _Arrays, columns: Sequence[Column]
@@ -161,9 +161,11 @@ class ResultColumns:
         values = self._conformed(stored, len(keep), columns)
         mask = predicate.mask({**self.partition, **values})
         if isinstance(mask, pa.Scalar):
-            keep = keep & bool(mask.as_py())
-        else:
+            keep = keep if mask.as_py() else keep[:0].astype(np.int64)
+        elif keep.dtype == bool:
             keep = keep & filled(mask, False)
+        else:
+            keep = keep[filled(mask, False)[keep]]
         needed = {name: array for name, array in values.items() if name in self.read.names}
         return keep, {**self.partition, **_filtered(needed, keep)}
 
@@ -172,7 +174,7 @@ class ResultColumns:
     ) -> pa.RecordBatch:
         """The batch of the rows that are kept, of which these are the values; `identity` are the
         keys of all rows of the piece, and `first` is the place of its first row."""
-        target, rows = self.read.schema, int(np.count_nonzero(keep))
+        target, rows = self.read.schema, _rows(keep)
         if not len(target):
             return without_columns(rows)
         if not rows:
@@ -200,8 +202,16 @@ class ResultColumns:
         return pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
+def _rows(keep: np.ndarray) -> int:
+    """How many rows a mask keeps, or how many numbers of rows there are."""
+    return int(np.count_nonzero(keep)) if keep.dtype == bool else len(keep)
+
+
 def _filtered(arrays: _Arrays, keep: np.ndarray) -> dict[str, pa.Array]:
-    """The rows of the mask."""
+    """The rows of the mask, or those with these numbers."""
+    if keep.dtype != bool:
+        numbers = from_numpy(keep)
+        return {name: array.take(numbers) for name, array in arrays.items()}
     if keep.all():
         return dict(arrays)
     mask = from_numpy(keep)
@@ -375,7 +385,7 @@ class FileRead:
         keep = self._kept(ids, identity, piece)
         stored = self._named(file, piece.index, arrays, _of(inside, early), early)
         keep, values = result.accepted(keep, stored, early)
-        if late and keep.any():
+        if late and _rows(keep):
             arrays = self._decode(file, piece.index, [*_of(inside, late).values()])
             named = self._named(file, piece.index, arrays, _of(inside, late), late)
             values |= result.kept(keep, named, late)
@@ -442,13 +452,11 @@ class FileRead:
         identity: RowKeys,
         piece: _Piece,
     ) -> np.ndarray:
-        """Mask of the rows of a piece that are read, before the predicate."""
+        """Mask of the rows of a piece that are read, before the predicate, or their numbers."""
         source = self.source
         if self.rows is not None:
-            keep = np.zeros(piece.rows, bool)
             low, high = np.searchsorted(self.rows, [piece.start, piece.end])
-            keep[self.rows[low:high] - piece.start] = True
-            return keep
+            return np.asarray(self.rows[low:high] - piece.start)
         keep = np.ones(piece.rows, bool)
         if KeyPart.EVENT in ids:
             require_operation(ids[KeyPart.EVENT], INSERT_EVENT, source.path)

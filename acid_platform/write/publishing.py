@@ -30,7 +30,7 @@ from acid_platform.errors import (
 from acid_platform.formats.data_file import KEY, FilePath
 from acid_platform.formats.file_access import WRITTEN_FORMATS, new_file, open_file, reading
 from acid_platform.layout import names
-from acid_platform.layout.acid_keys import MAX_STATEMENT
+from acid_platform.layout.acid_keys import MAX_STATEMENT, ascend
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.file_entries import NOTHING, RecordedFiles
 from acid_platform.layout.formats import ACID_FORMAT, FileFormat
@@ -202,10 +202,11 @@ def _joined(
     buckets: np.ndarray, write_ids: np.ndarray, firsts: np.ndarray, lasts: np.ndarray, exact: bool
 ) -> ChangedRows:
     """Sorts runs, and joins those that touch or overlap."""
-    order = np.lexsort((firsts, write_ids, buckets))
-    buckets, write_ids, firsts, lasts = (
-        part[order] for part in (buckets, write_ids, firsts, lasts)
-    )
+    if not ascend(buckets, write_ids, firsts):
+        order = np.lexsort((firsts, write_ids, buckets))
+        buckets, write_ids, firsts, lasts = (
+            part[order] for part in (buckets, write_ids, firsts, lasts)
+        )
     if not len(firsts):
         return ChangedRows(buckets, write_ids, firsts, lasts, exact)
     begins = group_begins(buckets, write_ids)

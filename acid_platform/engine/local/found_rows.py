@@ -170,7 +170,8 @@ def places_where(scan: Scan, where: str) -> np.ndarray:
     source = stream(scan, [name for name in names if name != ROW_ID_COLUMN], row_id)
     condition = condition_sql(where, NameScope.of({_ROWS: columns}))
     found = compute(f"SELECT {PLACE.name} FROM {_ROWS} WHERE {condition}", {_ROWS: source})
-    return np.sort(values_of(found.column(0)))
+    places = values_of(found.column(0))
+    return places if (places[1:] > places[:-1]).all() else np.sort(places)
 
 
 def accepted(scan: Scan, where: Condition) -> tuple[pa.Table, tuple[Column, ...]]:

@@ -107,12 +107,11 @@ def binary(node: type[exp.Expr], left: Typed, right: Typed) -> Typed:
                 sql = f"(+{sql})"  # count(a) * b of sum(a + b): neither overflows
             return Typed(sql, kind)
         case "/":
-            return _guarded("/", cast(left, DOUBLE), cast(right, DOUBLE), DOUBLE, "DIVIDE_BY_ZERO")
+            return _guarded("/", left, right, DOUBLE, DOUBLE)
         case "DIV" if kind.kind in INTEGRAL:
-            whole = cast(left, BIGINT), cast(right, BIGINT)
-            return _guarded("//", *whole, BIGINT, "DIVIDE_BY_ZERO")
+            return _guarded("//", left, right, BIGINT, BIGINT)
         case "%":
-            return _guarded("%", cast(left, kind), cast(right, kind), kind, "REMAINDER_BY_ZERO")
+            return _guarded("%", left, right, kind, kind)
     raise _unknown(operator, left, right)
 
 
@@ -125,11 +124,17 @@ def _like(value: Typed, other: Typed) -> Typed:
     return value
 
 
-def _guarded(operator: str, left: Typed, right: Typed, kind: HiveType, code: str) -> Typed:
+def _guarded(operator: str, left: Typed, right: Typed, same: HiveType, kind: HiveType) -> Typed:
+    """A quotient or remainder of the two as values of one type, `same`."""
+    harmless = isinstance(right.literal, int) and right.literal not in (0, -1)
+    left, right = cast(left, same), cast(right, same)
+    result = f"CAST({left.sql} {operator} {right.sql} AS {duckdb_type(kind)})"
+    if harmless:
+        return Typed(result, kind)
     what = "Remainder" if operator == "%" else "Division"
+    code = "REMAINDER_BY_ZERO" if operator == "%" else "DIVIDE_BY_ZERO"
     failure = no_value(f"[{code}] {what} by zero")
     zero = f"{right.sql} = 0 AND {left.sql} IS NOT NULL"
-    result = f"CAST({left.sql} {operator} {right.sql} AS {duckdb_type(kind)})"
     null = f"WHEN {left.sql} IS NULL THEN NULL"
     if operator == "%" and kind.kind in INTEGRAL:  # of the least number, DuckDB's overflows
         null += f" WHEN {right.sql} = -1 THEN 0"
@@ -158,7 +163,7 @@ def _of_decimals(operator: str, left: Typed, right: Typed) -> Typed:
     if operator == "%" and max(p1 - s1, p2 - s2) + max(s1, s2) <= MOST_DIGITS:
         kind = decimal(min(p1 - s1, p2 - s2) + max(s1, s2), max(s1, s2))
         same = decimal(max(p1 - s1, p2 - s2) + max(s1, s2), max(s1, s2))
-        return _guarded("%", cast(left, same), cast(right, same), kind, "REMAINDER_BY_ZERO")
+        return _guarded("%", left, right, same, kind)
     raise _unknown(operator, left, right)
 
 
