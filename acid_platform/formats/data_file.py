@@ -294,9 +294,13 @@ class DataFile:
         raise NotImplementedError
 
     def decode(
-        self, piece: int, columns: Collection[ColumnOfFile], as_stored: bool = False
+        self,
+        piece: int,
+        columns: Collection[ColumnOfFile],
+        as_stored: bool = False,
+        coded: bool = False,
     ) -> dict[ColumnOfFile, pa.Array]:
-        """Columns of one piece.
+        """Columns of one piece. If they may be `coded`, texts may come with a dictionary (`plain`).
 
         Timestamps are in nanoseconds if all of them fit, else in microseconds; wall clock times
         are those of the writer's time zone. Days before 15 October 1582 are those that the writer

@@ -204,13 +204,17 @@ class KeyedParquet(ParquetData):
         return [names.get(part, "the kind of an event") for part in KeyPart]
 
     def decode(
-        self, piece: int, columns: Collection[ColumnOfFile], as_stored: bool = False
+        self,
+        piece: int,
+        columns: Collection[ColumnOfFile],
+        as_stored: bool = False,
+        coded: bool = False,
     ) -> dict[ColumnOfFile, pa.Array]:
         parts = [column for column in columns if isinstance(column, KeyPart)]
         stored = {part: self.key_columns[part] for part in parts} if self._run is None else {}
         stored.pop(KeyPart.EVENT, None)
         names = dict.fromkeys([*(each for each in columns if each not in parts), *stored.values()])
-        arrays = super().decode(piece, list(names), as_stored) if names else {}
+        arrays = super().decode(piece, list(names), as_stored, coded) if names else {}
         made = {part: self._key_part(part, piece, arrays, stored) for part in parts}
         return {column: made[column] if column in parts else arrays[column] for column in columns}
 

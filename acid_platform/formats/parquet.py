@@ -26,6 +26,7 @@ from acid_platform.formats.parquet_files import (
     parts_of,
     row_group,
     row_group_sizes,
+    with_codes,
 )
 from acid_platform.layout.file_entries import (
     ColumnRange,
@@ -101,11 +102,12 @@ class ParquetData(DataFile):
         piece: int,
         columns: Collection[ColumnOfFile],
         as_stored: bool = False,  # noqa: ARG002, it counts days as everybody does
+        coded: bool = False,
     ) -> dict[ColumnOfFile, pa.Array]:
         names = [str(column) for column in columns]
         group, number, _ = self._pieces[piece]
         if number is None:
-            table = row_group(self._file, group, names)
+            table = row_group(self._coded if coded else self._file, group, names)
         else:
             table = self._part(group, number, names)
         if lost := {*names} - {*table.schema.names}:
@@ -120,6 +122,24 @@ class ParquetData(DataFile):
             )
         arrays = {name: table.column(name) for name in columns}
         return {name: _joined(each) for name, each in arrays.items()}
+
+    @cached_property
+    def _coded(self) -> parquet.ParquetFile:
+        """The file, of which texts that repeat come with a dictionary: to look up each of them
+        takes several times as long as to decode its number."""
+        metadata, schema = self._file.metadata, self._file.schema_arrow
+        groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+        if not (self.has_checked_text and self._files.local and metadata.num_rows >= _CODED_ROWS):
+            return self._file
+        columns = ((n, metadata.schema.column(n).path) for n in range(metadata.num_columns))
+        names = [
+            name
+            for n, name in columns
+            if name in schema.names
+            and schema.field(name).type == pa.string()
+            and all(_is_coded(group.column(n), group.num_rows) for group in groups)
+        ]
+        return with_codes(self._file, names)
 
     def _part(self, group: int, number: int, names: list[str]) -> pa.Table:
         """A part of a row group. The one after it goes on from there, others begin anew."""
@@ -156,6 +176,20 @@ class ParquetData(DataFile):
     def has_fine_times(self) -> bool:
         with self._files.open(self.path) as stream:
             return has_fine_times(stream, self.path)
+
+
+_CODED_ROWS = 1 << 14
+"""The least rows of a file of which dictionaries are worth it."""
+_CODE_BYTES = 4
+"""The most bytes of a row of a column with a dictionary; the writer goes on without one that would
+be large."""
+
+
+def _is_coded(column: parquet.ColumnChunkMetaData, rows: int) -> bool:
+    """Whether the values have a dictionary."""
+    return bool(
+        column.has_dictionary_page and column.total_uncompressed_size <= _CODE_BYTES * rows
+    )
 
 
 def _joined(column: pa.ChunkedArray) -> pa.Array:

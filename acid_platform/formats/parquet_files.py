@@ -74,6 +74,17 @@ def open_parquet(stream: pa.NativeFile, path: str, unit: str = "us") -> parquet.
     return file
 
 
+def with_codes(file: parquet.ParquetFile, names: Sequence[str]) -> parquet.ParquetFile:
+    """An open file, of which these texts come as they are stored, with a dictionary."""
+    if file.as_stored is not file or not names:
+        return file
+    again = parquet.ParquetFile(
+        file.reader_stream, metadata=file.metadata, read_dictionary=list(names), **_OPTIONS
+    )
+    again.as_stored, again.path, again.bounds = again, file.path, file.bounds
+    return again
+
+
 class _Places(ThriftBytes):
     """Finds where the values of a struct are written."""
 

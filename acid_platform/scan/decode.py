@@ -48,6 +48,7 @@ from acid_platform.values.arrow_types import (
     has_text,
     has_text_as_bytes,
     is_utf8,
+    plain,
     values_of,
 )
 from acid_platform.values.stored_values import as_declared, require_digits
@@ -134,10 +135,10 @@ class ResultColumns:
         source, as_stored = self.source, self.read.as_stored
         values = dict[str, pa.Array | pa.Scalar]()
         for column in columns:
-            array = stored.get(column.name)
-            if array is None:
+            if column.name not in stored:
                 values[column.name] = pa.nulls(rows, arrow_type(column.type))
                 continue
+            array = plain(stored[column.name])
             where = f"{source.path}, column {column.name}"
             if not (as_stored or source.is_sure(column)):
                 require_digits(array, where)
@@ -301,8 +302,8 @@ class FileRead:
                 pieces, every = self._pieces(file), len(file.piece_rows)
             share = size // max(every, 1)
             tell_read(size - share * len(pieces))
-            read = replace(self, threads=threads(share))
-            yield from (partial(read._alone, piece, share) for piece in pieces)
+            read, idle = replace(self, threads=threads(share)), [file]
+            yield from (partial(read._alone, piece, share, idle) for piece in pieces)
 
     @property
     def _result(self) -> ResultColumns:
@@ -315,9 +316,16 @@ class FileRead:
         tell_read(self.source.size)
         return found
 
-    def _alone(self, piece: _Piece, size: int) -> list[pa.RecordBatch]:
+    def _alone(self, piece: _Piece, size: int, idle: list[DataFile]) -> list[pa.RecordBatch]:
+        """`idle`: the open file, once for each thread that has not more to do with it: to read a
+        footer takes about as long as to decode a column."""
         with reading(self.source.path):
-            found = [self._piece(self._open(), piece)]
+            try:
+                file = idle.pop()
+            except IndexError:
+                file = self._open()
+            found = [self._piece(file, piece)]
+            idle.append(file)
         tell_read(size)
         return found
 
@@ -471,31 +479,32 @@ class FileRead:
     def _decode(
         self, file: DataFile, piece: int, columns: Sequence[ColumnOfFile]
     ) -> dict[ColumnOfFile, pa.Array]:
-        """These columns of one piece."""
+        """These columns of one piece. Texts of which few are wanted come with their dictionary."""
         if not columns:
             return {}
-        decode = partial(self._decoded, file, piece)
+        coded = self.rows is not None
+        decode = partial(self._decoded, file, piece, coded)
         if self.read.kept is None or not isinstance(file, KeptFile):
             return decode(columns)
         part = (piece, self.read.as_stored)
-        return self.read.kept.of_piece(file.identity, part, columns, decode)
+        return self.read.kept.of_piece(file.identity, part, columns, decode, coded)
 
     def _decoded(
-        self, file: DataFile, piece: int, columns: Sequence[ColumnOfFile]
+        self, file: DataFile, piece: int, coded: bool, columns: Sequence[ColumnOfFile]
     ) -> dict[ColumnOfFile, pa.Array]:
         first, others = columns, list[list[ColumnOfFile]]()
         if self.threads > 1 and not file.decodes_in_threads:
             types = {each: file.type_of(each) for each in columns}
             first, *others = shares(types, self.threads)
         if not others:
-            return file.decode(piece, first, self.read.as_stored)
+            return file.decode(piece, first, self.read.as_stored, coded)
 
         def decoded(share: Sequence[ColumnOfFile]) -> dict[ColumnOfFile, pa.Array]:
-            return self._open().decode(piece, share, self.read.as_stored)
+            return self._open().decode(piece, share, self.read.as_stored, coded)
 
         with lent_threads(len(others)) as pool:
             parts = [pool.submit(decoded, share) for share in others]
-            arrays = file.decode(piece, first, self.read.as_stored)
+            arrays = file.decode(piece, first, self.read.as_stored, coded)
             for part in parts:
                 arrays |= part.result()
         return arrays

@@ -24,6 +24,7 @@ from acid_platform.base.first_use import PerProcess, Recent
 from acid_platform.errors import InvalidDefinition
 from acid_platform.formats.data_file import ColumnOfFile, DataFile
 from acid_platform.layout.file_entries import ColumnRange
+from acid_platform.values.arrow_types import plain
 
 SETTING = "ACID_KEPT_MEMORY"
 MOST_BYTES = 512 << 20
@@ -104,9 +105,13 @@ class KeptFile(DataFile):
         return self._opened.type_of(column)
 
     def decode(
-        self, piece: int, columns: Collection[ColumnOfFile], as_stored: bool = False
+        self,
+        piece: int,
+        columns: Collection[ColumnOfFile],
+        as_stored: bool = False,
+        coded: bool = False,
     ) -> Columns:
-        return self._opened.decode(piece, columns, as_stored)
+        return self._opened.decode(piece, columns, as_stored, coded)
 
     def finer_times(
         self, piece: int, decoded: Mapping[ColumnOfFile, pa.Array]
@@ -146,8 +151,10 @@ class KeptColumns:
         """Keeps a column that `scan` has decoded, if there is room."""
         size = array.get_total_buffer_size()
         with self._guard:
-            if key in self._kept or size > self._most:
+            if size > self._most:
                 return
+            if key in self._kept:
+                self._bytes -= self._kept.pop(key)[1]
             while self._bytes + size > self._most:
                 oldest, (_, freed, user) = next(iter(self._kept.items()))
                 if user is scan:
@@ -191,13 +198,16 @@ class ScanColumns:
         piece: Hashable,
         names: Sequence[ColumnOfFile],
         decode: Callable[[Sequence[ColumnOfFile]], Columns],
+        coded: bool,
     ) -> Columns:
         """These columns of a piece of a file: those that are kept, and of the others what `decode`
-        makes. Raises what `decode` raises."""
+        makes; with dictionaries only if they may be `coded`. Raises what `decode` raises."""
         found: Columns = {}
         for name in names:
             if (array := self._kept.get((file, piece, name), self)) is not None:
-                found[name] = array
+                found[name] = array if coded else plain(array)
+                if found[name] is not array:
+                    self._kept.put((file, piece, name), found[name], self)
         if missing := [name for name in names if name not in found]:
             decoded = decode(missing)
             found |= decoded

@@ -353,6 +353,11 @@ def is_utf8(column: pa.Array | pa.ChunkedArray) -> bool:
     return True
 
 
+def plain(array: pa.Array) -> pa.Array:
+    """The values of an array with a dictionary; another array as it is."""
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
 def has_text(kind: pa.DataType) -> bool:
     return has_leaf(kind, lambda part: pa.types.is_string(part) or pa.types.is_large_string(part))
 

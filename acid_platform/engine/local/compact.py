@@ -97,7 +97,7 @@ class LocalCompaction:
             return combine([*profiles, values.profile()])
 
         read = ArrowScan(scan, columns, row_id=row_id, as_stored=True)
-        every = read.mapped(of, -(-usable_cores() // 2))
+        every = read.mapped(of, usable_cores())
         return combine([ValueSums(names).profile(), *every])
 
 

@@ -177,7 +177,11 @@ class OrcFile(orc.ORCFile, DataFile):  # type: ignore[misc]
         return self.schema.field(root).type.field(field).type
 
     def decode(
-        self, piece: int, columns: Collection[ColumnOfFile], as_stored: bool = False
+        self,
+        piece: int,
+        columns: Collection[ColumnOfFile],
+        as_stored: bool = False,
+        coded: bool = False,  # noqa: ARG002, of a format whose reader tells codes
     ) -> dict[ColumnOfFile, pa.Array]:
         names = {column: self._stored_name(column) for column in columns}
         batch = self._pieces.decode(piece, list(names.values()), as_stored)
