@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base.first_use import PerProcess
+from acid_platform.values.arrow_types import from_numpy, values_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -134,6 +135,9 @@ class ValueSums:
         self._few: list[pa.RecordBatch] = []
         """Small batches of one schema, to be added together."""
         self._few_bytes = 0
+        self._coded: list[tuple[str, pa.Array, pa.Array]] = []
+        """Of a column of texts with a dictionary: the values, and how often each is there."""
+        self._coded_bytes = 0
 
     def add(self, rows: pa.RecordBatch | None) -> None:
         """Add a batch of rows with the columns, in order."""
@@ -156,13 +160,16 @@ class ValueSums:
         others: dict[str, pa.Array] = {}
         for name, values in zip(self._columns, rows.columns, strict=True):
             self._nulls[name] += values.null_count
-            mixed = _mixed(values)
-            if mixed is None:
+            if pa.types.is_dictionary(values.type):
+                self._note_codes(name, values)
+            elif (mixed := _mixed(values)) is None:
                 others[name] = _hashable(values)
             else:
                 self._checksums[name] += mixed
         if others:
             self._add_hashes(others)
+        if self._coded_bytes >= _FEW_BYTES:
+            self._add_coded()
 
     def _add_hashes(self, values: Mapping[str, pa.Array]) -> None:
         # The hash of a list ignores NULLs at its end; the hash of its text does not.
@@ -170,18 +177,44 @@ class ValueSums:
             f"sum(hash(c{i}{f', c{i}::VARCHAR' if pa.types.is_nested(array.type) else ''}))"
             for i, array in enumerate(values.values())
         )
-        if self._connection is None:
-            self._connection = _DATABASE.get().cursor()
-        self._connection.register(
-            "batch", pa.table(list(values.values()), [f"c{i}" for i in range(len(values))])
-        )
-        [hashes] = self._connection.execute(f"SELECT {each} FROM batch").fetchall()
+        columns = {f"c{i}": array for i, array in enumerate(values.values())}
+        [hashes] = self._computed(each, columns)
         for name, checksum in zip(values, hashes, strict=True):
             self._checksums[name] += int(checksum)
+
+    def _note_codes(self, name: str, values: pa.DictionaryArray) -> None:
+        texts = _hashable(values.dictionary)
+        codes = values_of(values.indices.drop_null())
+        times = np.append(np.bincount(codes, minlength=len(texts)), values.null_count)
+        texts = pa.concat_arrays([texts, pa.nulls(1, texts.type)])  # which has a hash, too
+        self._coded.append((name, texts, from_numpy(times)))
+        self._coded_bytes += times.nbytes + texts.nbytes
+
+    def _add_coded(self) -> None:
+        """Each value of a dictionary is hashed once, and counted as often as it is there."""
+        coded, self._coded, self._coded_bytes = self._coded, [], 0
+        if not coded:
+            return
+        names, values, times = zip(*coded, strict=True)
+        of = np.repeat([self._columns.index(name) for name in names], list(map(len, times)))
+        columns = {"c": pa.concat_arrays(values), "n": pa.concat_arrays(times), "o": from_numpy(of)}
+        for number, checksum in self._computed(
+            "o, sum(hash(c)::HUGEINT * n)", columns, "GROUP BY o"
+        ):
+            self._checksums[self._columns[number]] += checksum
+
+    def _computed(
+        self, items: str, columns: Mapping[str, pa.Array], groups: str = ""
+    ) -> list[tuple[int, ...]]:
+        if self._connection is None:
+            self._connection = _DATABASE.get().cursor()
+        self._connection.register("batch", pa.table(dict(columns)))
+        return self._connection.execute(f"SELECT {items} FROM batch {groups}").fetchall()
 
     def profile(self) -> Profile:
         """The checksums and NULL counts so far; the other fields of the profile are unset."""
         self._add_few()
+        self._add_coded()
         return combine(
             [
                 Profile(

@@ -32,7 +32,7 @@ from acid_platform.scan.deletes import DeletedRows, load_keys, valid_ids
 from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
-from acid_platform.values.arrow_types import arrow_schema, has_ancient
+from acid_platform.values.arrow_types import arrow_schema, has_ancient, keeps_codes, plain
 from acid_platform.values.stored_values import are_exact, as_declared
 
 
@@ -230,18 +230,30 @@ def _conform(rows: Keyed, kinds: pa.Schema, rewrite: Rewrite, path: str) -> Keye
             for column, source in zip(rewrite.columns, sources, strict=True)
             if column.id in by_id
         }
-    columns = [
-        pa.nulls(len(rows), kind.type)
-        if source not in present
-        else as_declared(
-            rows.values.column(present[source]),
-            column.type,
-            f"{path}, column {source}",
-            rewrite.timestamps,
-        )
-        for column, source, kind in zip(rewrite.columns, sources, kinds, strict=True)
-    ]
-    return replace(rows, values=pa.RecordBatch.from_arrays(columns, schema=kinds))
+    columns = list[pa.Array]()
+    for column, source, kind in zip(rewrite.columns, sources, kinds, strict=True):
+        if source not in present:
+            columns.append(pa.nulls(len(rows), kind.type))
+            continue
+        values = rows.values.column(present[source])
+        if not (keeps_codes(values.type, column.type) and rewrite.format.name == "parquet"):
+            where = f"{path}, column {source}"
+            values = as_declared(plain(values), column.type, where, rewrite.timestamps)
+        columns.append(values)
+    fields = zip(kinds, columns, strict=True)
+    schema = pa.schema([kind.with_type(column.type) for kind, column in fields])
+    return replace(rows, values=pa.RecordBatch.from_arrays(columns, schema=schema))
+
+
+def _plain(rows: Keyed) -> Keyed:
+    """The rows without dictionaries, which differ from file to file."""
+    if rows.values is None:
+        return rows
+    columns = {
+        name: plain(column)
+        for name, column in zip(rows.values.schema.names, rows.values.columns, strict=True)
+    }
+    return replace(rows, values=pa.RecordBatch.from_pydict(columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +382,7 @@ def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
                     exact &= source.exact or made_of is None or are_exact(made_of)
                     if summed:
                         values.add(made_of)
-            for made in in_key_order(parts) if len(parts) > 1 else parts:
+            for made in in_key_order(list(map(_plain, parts))) if len(parts) > 1 else parts:
                 writer.put(made)
         count = writer.close()
     except BaseException:

@@ -17,7 +17,7 @@ from acid_platform.engine.merge_clauses import MergeClause, MergeCounts, SourceK
 from acid_platform.errors import AcidError, visible
 from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.scan.decode import PLACE
+from acid_platform.scan.result_columns import PLACE
 from acid_platform.scan.scans import Scan
 from acid_platform.values.arrow_types import declared_columns
 from acid_platform.values.row_streams import far_dates_named, frame_of, polars_frame, to_frame

@@ -363,6 +363,7 @@ class DataFile:
         """All rows, or delete events if it is a file of these, in batches in file order.
 
         `run`: the keys of the rows, if the file stores none. `values` False: they are not needed.
+        Texts may come with a dictionary (`plain`).
         `timestamps` `us` also decodes years after 2262, for which `ns` raises WideTimestamps.
         Raises CorruptFile, UnsupportedLayout for events of another kind, CompactionRefused for
         Gregorian days before 1582.

@@ -15,9 +15,9 @@ from acid_platform.formats import orc
 from acid_platform.formats.data_file import DataFile, DataSource, FilePath, FileWriter
 from acid_platform.formats.keyed_parquet import (
     KeyedParquet,
-    KeyedParquetWriter,
     open_parquet_rows,
 )
+from acid_platform.formats.keyed_parquet_writer import KeyedParquetWriter
 from acid_platform.formats.orc import (
     BATCH_ROWS,
     WRITTEN_CODECS,

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from functools import cached_property
 from itertools import accumulate
 
@@ -20,11 +19,9 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from acid_platform.errors import (
-    CompactionRefused,
     CorruptFile,
     InvalidDefinition,
     UnsupportedLayout,
-    WrongType,
 )
 from acid_platform.formats.data_file import (
     DELETE_EVENT,
@@ -38,14 +35,12 @@ from acid_platform.formats.data_file import (
     WideTimestamps,
     require_operation,
 )
-from acid_platform.formats.field_ids import field_with_id, has_ids, id_of, leaf_paths, with_ids
-from acid_platform.formats.parquet import ParquetData, ParquetWriter, column_ranges
+from acid_platform.formats.field_ids import has_ids, id_of
+from acid_platform.formats.parquet import ParquetData, column_ranges
 from acid_platform.formats.parquet_files import open_parquet
-from acid_platform.layout.acid_keys import RowKey, ascend
 from acid_platform.layout.file_entries import (
     MOST_COLUMNS,
     ColumnRange,
-    FileEntry,
     Footer,
     KeyRanges,
     of_id,
@@ -53,34 +48,36 @@ from acid_platform.layout.file_entries import (
 from acid_platform.layout.table_properties import FILE_FORMAT
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.storage.files import Files
-from acid_platform.values.arrow_types import from_numpy, has_leaf, is_utf8, values_of, with_leaves
+from acid_platform.values.arrow_types import (
+    from_numpy,
+    has_leaf,
+    values_of,
+    with_leaves,
+)
 
 ROWS_HAVE = b"acid.rows"
 """The key of the footer's note about the keys of the rows."""
-_STORED, _DELETED, _FROM = "stored", "deleted", "from "
+STORED, DELETED, FROM = "stored", "deleted", "from "
 """What it says: keys are stored, also of delete events, or those of all rows follow from the first,
 as `from 7,536870912,0`: a write id, a bucket property and a rowId."""
 
-_DECLARED = b"acid.columns"
+DECLARED = b"acid.columns"
 """The key of the note about the columns as the table declares them, whose types are more than those
 of Parquet: JSON, a list of `[id, name, type]`. Files of delete events have none."""
 
-_COLUMNS = {
+KEY_COLUMNS = {
     KeyPart.WRITE_ID: ("__write_id", pa.int64(), 2_000_000_001),
     KeyPart.BUCKET: ("__bucket", pa.int32(), 2_000_000_002),
     KeyPart.ROW_ID: ("__row_id", pa.int64(), 2_000_000_003),
     KeyPart.CHANGED_BY: ("__changed_by", pa.int64(), 2_000_000_004),
 }
 """The name, type and id of the column with each part of the keys; the last is of delete events."""
-NAMES_OF_KEYS = {part: name for part, (name, _, _) in _COLUMNS.items()}
-_UPDATED = ("__updated", pa.bool_(), 2_000_000_005)
+NAMES_OF_KEYS = {part: name for part, (name, _, _) in KEY_COLUMNS.items()}
+UPDATED = ("__updated", pa.bool_(), 2_000_000_005)
 """Whether a delete event belongs to an update."""
-_HIDDEN = frozenset({_UPDATED[0], *(name for name, _, _ in _COLUMNS.values())})
-_TEXTS = ("string", "varchar")
+HIDDEN = frozenset({UPDATED[0], *(name for name, _, _ in KEY_COLUMNS.values())})
+BOUNDED_TEXTS = ("string", "varchar")
 """The types of texts with bounds; those of a CHAR have blanks."""
-PAGE_ROWS = 1 << 16
-"""Rows of a page at most: its header is looked at before it is decoded, and each has a decoder of
-its own, so that many small ones cost more than readers win that skip some of them."""
 
 
 class KeyedParquet(ParquetData):
@@ -94,7 +91,7 @@ class KeyedParquet(ParquetData):
         """Raises CorruptFile for a file without keys."""
         told: bytes = (self._file.metadata.metadata or {}).get(ROWS_HAVE, b"")
         note = told.decode("utf-8", "replace")
-        if note not in (_STORED, _DELETED) and self._run_of(note) is None:
+        if note not in (STORED, DELETED) and self._run_of(note) is None:
             raise CorruptFile(
                 f"{self.path} does not say which keys its rows have, but {note[:60]!r}; restore it"
                 " or drop its transaction"
@@ -103,8 +100,8 @@ class KeyedParquet(ParquetData):
 
     @staticmethod
     def _run_of(note: str) -> KeyRun | None:
-        numbers = note.removeprefix(_FROM).split(",")
-        if not note.startswith(_FROM) or len(numbers) != 3 or not all(map(str.isdecimal, numbers)):
+        numbers = note.removeprefix(FROM).split(",")
+        if not note.startswith(FROM) or len(numbers) != 3 or not all(map(str.isdecimal, numbers)):
             return None
         return KeyRun(*map(int, numbers))
 
@@ -118,7 +115,7 @@ class KeyedParquet(ParquetData):
 
     @property
     def names(self) -> list[str]:
-        return [name for name in super().names if name not in _HIDDEN]
+        return [name for name in super().names if name not in HIDDEN]
 
     @cached_property
     def ids(self) -> Mapping[int, str]:
@@ -140,7 +137,7 @@ class KeyedParquet(ParquetData):
                 f"{self.path} is plain Parquet, whose rows have no keys; `acid import parquet`"
                 " brings them into a table, or CREATE EXTERNAL TABLE … LOCATION reads them there"
             )
-        note = notes.get(_DECLARED)
+        note = notes.get(DECLARED)
         if note is None:
             raise UnsupportedLayout(
                 f"{self.path} does not tell the types that were declared; adopt_table(name,"
@@ -156,7 +153,7 @@ class KeyedParquet(ParquetData):
 
     @property
     def _fields(self) -> list[pa.Field]:
-        return [field for field in self._file.schema_arrow if field.name not in _HIDDEN]
+        return [field for field in self._file.schema_arrow if field.name not in HIDDEN]
 
     @property
     def summary(self) -> Footer:
@@ -165,7 +162,7 @@ class KeyedParquet(ParquetData):
 
     def type_of(self, column: ColumnOfFile) -> pa.DataType:
         if isinstance(column, KeyPart):
-            return _COLUMNS[column][1] if column in _COLUMNS else pa.int32()
+            return KEY_COLUMNS[column][1] if column in KEY_COLUMNS else pa.int32()
         return super().type_of(column)
 
     # --- statistics ----------------------------------------------------------------------------
@@ -173,7 +170,7 @@ class KeyedParquet(ParquetData):
     @property
     def ranges(self) -> Mapping[str, ColumnRange]:
         """Without the bounds of texts: those of a CHAR have blanks, and nobody says which are."""
-        return _by_id(self._file.metadata, self._fields)
+        return ranges_by_id(self._file.metadata, self._fields)
 
     def piece_ranges(self, column: str) -> Sequence[ColumnRange | None]:
         metadata, groups = self._file.metadata, range(self._file.metadata.num_row_groups)
@@ -183,23 +180,23 @@ class KeyedParquet(ParquetData):
     @cached_property
     def _texts(self) -> set[str]:
         """The columns that were declared as texts whose bounds say how they compare."""
-        if _DECLARED not in (self._file.metadata.metadata or {}):
+        if DECLARED not in (self._file.metadata.metadata or {}):
             return set()
-        return {each.name for each in self.declared if each.type.kind in _TEXTS}
+        return {each.name for each in self.declared if each.type.kind in BOUNDED_TEXTS}
 
     @property
     def key_ranges(self) -> KeyRanges | None:
-        if self._note == _DELETED or not self.rows:
+        if self._note == DELETED or not self.rows:
             return None
-        return _key_ranges(self._file.metadata, self._run)
+        return ranges_of_keys(self._file.metadata, self._run)
 
     # --- keys ----------------------------------------------------------------------------------
 
     @property
     def key_columns(self) -> list[str]:
-        names = {part: name for part, (name, _, _) in _COLUMNS.items()}
+        names = {part: name for part, (name, _, _) in KEY_COLUMNS.items()}
         _ = self._note
-        if self._note != _DELETED:
+        if self._note != DELETED:
             names[KeyPart.CHANGED_BY] = names[KeyPart.WRITE_ID]
         return [names.get(part, "the kind of an event") for part in KeyPart]
 
@@ -230,7 +227,7 @@ class KeyedParquet(ParquetData):
             return arrays[stored[part]]
         rows, run = self.piece_rows[piece], self._run
         if run is None or part is KeyPart.EVENT:
-            event = DELETE_EVENT if self._note == _DELETED else INSERT_EVENT
+            event = DELETE_EVENT if self._note == DELETED else INSERT_EVENT
             return from_numpy(np.full(rows, event, np.int32))
         if part is KeyPart.ROW_ID:
             first = run.first + self._starts[piece]
@@ -256,13 +253,13 @@ class KeyedParquet(ParquetData):
     ) -> Iterator[Keyed]:
         assert run is None, "the file says which keys its rows have"
         expected = DELETE_EVENT if deletes else INSERT_EVENT
-        event = DELETE_EVENT if self._note == _DELETED else INSERT_EVENT
+        event = DELETE_EVENT if self._note == DELETED else INSERT_EVENT
         require_operation(np.array([event]), expected, self.path)
         names = self.names if values and not deletes else []
         for piece, rows in enumerate(self.piece_rows):
             if not rows:
                 continue
-            arrays = self.decode(piece, [*KEY, KeyPart.CHANGED_BY, *names])
+            arrays = self.decode(piece, [*KEY, KeyPart.CHANGED_BY, *names], coded=True)
             keys = StoredKeys(*(self._numbers(arrays[part]) for part in KEY))
             batch = None
             if names:
@@ -281,7 +278,7 @@ class KeyedParquet(ParquetData):
         return min(int(ids.min()) for ids in every), max(int(ids.max()) for ids in every)
 
     def updates(self, events: int) -> np.ndarray:
-        name, _, _ = _UPDATED
+        name, _, _ = UPDATED
         if name not in super().names:
             return np.zeros(events, bool)
         pieces = range(len(self.piece_rows))
@@ -292,7 +289,7 @@ class KeyedParquet(ParquetData):
         return updated
 
     def holds_deletes(self) -> bool:
-        return self._note == _DELETED
+        return self._note == DELETED
 
     def key_index_flaw(
         self,
@@ -318,7 +315,7 @@ def shown_batches(files: Files, path: str) -> Iterator[pa.RecordBatch]:
     """All rows of a file with their keys, if they have some. Raises as `file_access.open_file`."""
     file = open_parquet_rows(files, path, None)
     parts = [*KEY, KeyPart.CHANGED_BY] if isinstance(file, KeyedParquet) else []
-    shown = [_COLUMNS[part][0] for part in parts]
+    shown = [KEY_COLUMNS[part][0] for part in parts]
     for piece in range(len(file.piece_rows)):
         arrays = file.decode(piece, [*parts, *file.names])
         yield pa.RecordBatch.from_arrays([*arrays.values()], names=[*shown, *file.names])
@@ -336,7 +333,7 @@ def _in_unit(array: pa.Array, timestamps: str) -> pa.Array:
         raise WideTimestamps from error
 
 
-def _by_id(
+def ranges_by_id(
     metadata: parquet.FileMetaData, fields: Sequence[pa.Field], texts: Container[str] = ()
 ) -> Mapping[str, ColumnRange]:
     """The ranges of these columns, as a record has them."""
@@ -344,177 +341,18 @@ def _by_id(
     return {keys[name]: each for name, each in column_ranges(metadata, keys, texts).items()}
 
 
-def _key_ranges(metadata: parquet.FileMetaData, run: KeyRun | None) -> KeyRanges | None:
+def ranges_of_keys(metadata: parquet.FileMetaData, run: KeyRun | None) -> KeyRanges | None:
     """The bounds of the keys of all rows, of a run, or else as they are stored."""
     if run is not None:
         last = run.first + metadata.num_rows - 1
         return KeyRanges((run.write_id,) * 2, (run.bucket,) * 2, (run.first, last))
-    ranges = column_ranges(metadata, [_COLUMNS[part][0] for part in KEY])
+    ranges = column_ranges(metadata, [KEY_COLUMNS[part][0] for part in KEY])
     bounds = list[tuple[int, int]]()
     for part in KEY:
-        known = ranges.get(_COLUMNS[part][0])
+        known = ranges.get(KEY_COLUMNS[part][0])
         if known is None or not isinstance(known.low, int) or not isinstance(known.high, int):
             return None
         if known.nulls or known.low < 0:  # scans take a negative number for a missing key
             return None
         bounds.append((known.low, known.high))
     return KeyRanges(*bounds)
-
-
-class KeyedParquetWriter(ParquetWriter):
-    """Writes one file of inserted rows or, with `deletes`, of delete events, see FileWriter.
-
-    The keys are stored unless the first rows have a run of them: then so must all others. `put` and
-    `close` raise CorruptFile if the keys do not ascend (F7), WrongType for a text that is not
-    UTF-8, which a Parquet file can't hold, and CompactionRefused for times with nanoseconds.
-    """
-
-    codec = "zstd"
-
-    def __init__(
-        self,
-        files: Files,
-        path: str,
-        columns: Sequence[Column],
-        deletes: bool = False,
-        always: bool = False,
-        pool: Executor | None = None,
-    ) -> None:
-        super().__init__(files, path, () if deletes else columns, always, pool)
-        self._deletes, self._columns = deletes, columns
-        own = zip(self._schema, () if deletes else columns, strict=True)
-        self._own = [
-            field_with_id(field.name, with_ids(field.type, column.id), column.id, True)
-            for field, column in own
-        ]
-        self._first: KeyRun | None = None
-        """The run of the keys of all rows; None: they are stored."""
-        self._last: RowKey | None = None
-        self._has_updates = False
-
-    def put(self, rows: Keyed) -> None:
-        if not len(rows):
-            return
-        if self._last is None:
-            self._begin_with(rows)
-        hidden = list[pa.Array]()
-        if self._first is None:
-            rows = rows.stored()
-            self._require_order(rows)
-            hidden = self._hidden(rows)
-        else:
-            self._require_run(rows)
-        own = [] if rows.values is None else self._stored(rows)
-        self.write(pa.RecordBatch.from_arrays([*own, *hidden], schema=self._schema))
-
-    def _begin_with(self, rows: Keyed) -> None:
-        """Decides by the first rows how keys are stored."""
-        self._first = rows.keys if isinstance(rows.keys, KeyRun) and not self._deletes else None
-        self._has_updates = rows.updated is not None
-        self._schema = self._schema_of_file()
-
-    def _schema_of_file(self) -> pa.Schema:
-        hidden = [] if self._first is not None else [field_with_id(*_COLUMNS[part]) for part in KEY]
-        if self._deletes:
-            hidden += [field_with_id(*_COLUMNS[KeyPart.CHANGED_BY])]
-            hidden += [field_with_id(*_UPDATED)] if self._has_updates else []
-        return pa.schema([*self._own, *hidden])
-
-    def _require_run(self, rows: Keyed) -> None:
-        keys, first = rows.keys, self._first
-        assert isinstance(keys, KeyRun) and first is not None, "all rows have keys of one run"
-        expected = KeyRun(first.write_id, first.bucket, first.first + self.rows)
-        if keys != expected or rows.changed_by != first.write_id:
-            raise CorruptFile(f"{self.path}: row keys are no run; run the statement again")
-        self._last = (first.write_id, first.bucket, expected.first + len(rows) - 1)
-
-    def _require_order(self, rows: Keyed) -> None:
-        w, b, r = rows.ids
-        first, last = ((int(w[at]), int(b[at]), int(r[at])) for at in (0, -1))
-        if not ascend(*(each.astype(np.int64, copy=False) for each in (w, b, r))) or (
-            self._last is not None and first <= self._last
-        ):
-            raise CorruptFile(f"{self.path}: row keys do not ascend; run the statement again")
-        if not self._deletes and (rows.makers() != w).any():
-            raise CorruptFile(
-                f"{self.path}: a row says that another write than that of its key inserted it;"
-                " restore the file that it is from"
-            )
-        self._last = last
-
-    def _hidden(self, rows: Keyed) -> list[pa.Array]:
-        w, b, r = rows.ids
-        made = [from_numpy(each) for each in (w, b.astype(np.int32, copy=False), r)]
-        if self._deletes:
-            made.append(from_numpy(rows.makers()))
-            if self._has_updates:
-                assert rows.updated is not None, "each event tells whether it is of an update"
-                made.append(from_numpy(rows.updated))
-        return made
-
-    def _stored(self, rows: Keyed) -> list[pa.Array]:
-        assert rows.values is not None
-        columns = list[pa.Array]()
-        for field, array in zip(self._own, rows.values.columns, strict=True):
-            if not rows.checked and not is_utf8(array):
-                raise WrongType(
-                    f"{self.path}: column {field.name} has a text that is not UTF-8, which Parquet"
-                    " can't hold; store it as binary, or in a table whose acid.format is orc"
-                )
-            try:
-                columns.append(array if array.type == field.type else array.cast(field.type))
-            except pa.ArrowInvalid as error:
-                raise CompactionRefused(
-                    f"{self.path}: column {field.name} has times with nanoseconds, which would be"
-                    f" cut to microseconds ({error}); round them where they are written"
-                ) from error
-        return columns
-
-    def _options(self, first: pa.Table) -> dict[str, object]:
-        hidden = [name for name in self._schema.names if name in _HIDDEN and name != _UPDATED[0]]
-        own = [field for field in self._own if _has_repeated(first.column(field.name))]
-        return {
-            "compression": self.codec,
-            "write_page_index": True,
-            "max_rows_per_page": PAGE_ROWS,
-            "use_dictionary": [path for field in own for path in leaf_paths(field)],
-            "column_encoding": dict.fromkeys(hidden, "DELTA_BINARY_PACKED"),
-        }
-
-    def _begin(self, first: pa.Table) -> parquet.ParquetWriter:
-        if self._last is None:  # a file without rows
-            self._schema = self._schema_of_file()
-            first = self._schema.empty_table()
-        writer = super()._begin(first)
-        note = _DELETED if self._deletes else _STORED
-        if (run := self._first) is not None:
-            note = f"{_FROM}{run.write_id},{run.bucket},{run.first}"
-        writer.add_key_value_metadata({ROWS_HAVE.decode(): note})
-        if not self._deletes:
-            told = [[each.id, each.name, str(each.type)] for each in self._columns]
-            text = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
-            writer.add_key_value_metadata({_DECLARED.decode(): text})
-        return writer
-
-    def record(self, name: str) -> FileEntry:
-        footer = Footer(self.rows, acid=True, format="parquet", exact=True)
-        if self._deletes or self._metadata is None or not self.rows:
-            return FileEntry(name, self._size, footer)
-        texts = {each.name for each in self._columns if each.type.kind in _TEXTS}
-        ranges = _by_id(self._metadata, self._own, texts)
-        keys = _key_ranges(self._metadata, self._first)
-        return FileEntry(name, self._size, footer, None, ranges, keys)
-
-
-_SAMPLED = 1 << 14
-"""From twice as many rows on, about so many of them tell which columns get a dictionary."""
-
-
-def _has_repeated(column: pa.ChunkedArray) -> bool:
-    """Whether a dictionary of the values pays: of most columns without repetitions the writer would
-    make a part of one, and then store their values all the same."""
-    if len(column) < 2 * _SAMPLED or pa.types.is_nested(column.type):
-        return True
-    step = len(column) // _SAMPLED  # out of all chunks at once, texts would be copied
-    sample = pa.chunked_array([each[::step] for each in column.chunks], column.type)
-    return len(sample.unique()) <= len(sample) // 2

@@ -187,9 +187,7 @@ be large."""
 
 def _is_coded(column: parquet.ColumnChunkMetaData, rows: int) -> bool:
     """Whether the values have a dictionary."""
-    return bool(
-        column.has_dictionary_page and column.total_uncompressed_size <= _CODE_BYTES * rows
-    )
+    return bool(column.has_dictionary_page and column.total_uncompressed_size <= _CODE_BYTES * rows)
 
 
 def _joined(column: pa.ChunkedArray) -> pa.Array:
@@ -272,7 +270,7 @@ class ParquetWriter:
     def _write_groups(self) -> None:
         if not self._waiting:
             return
-        rows = pa.Table.from_batches(self._waiting, self._schema)
+        rows = pa.Table.from_batches(self._waiting, self._schema).unify_dictionaries()
         self._waiting, self._bytes, self._rows = [], 0, 0
         writer = self._writer or self._begin(rows)
         groups = -(-rows.num_rows // GROUP_ROWS)

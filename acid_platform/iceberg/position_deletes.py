@@ -13,7 +13,7 @@ from pyarrow import parquet
 from acid_platform.formats.file_access import reading
 from acid_platform.formats.parquet_files import open_parquet, row_group
 from acid_platform.iceberg.columns import Json
-from acid_platform.scan.decode import FILE_PLACES, PLACE
+from acid_platform.scan.result_columns import FILE_PLACES, PLACE
 from acid_platform.scan.scans import ArrowScan, EntityScan, Scan
 from acid_platform.scan.source_files import SourceFile
 from acid_platform.storage.files import Files

@@ -22,8 +22,9 @@ from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.formats import ACID_FORMAT, FileFormat
 from acid_platform.layout.types import Column, HiveType, require_columns
 from acid_platform.scan.change_events import NO_EVENTS, MarkedKeys, WriteEvents, places
-from acid_platform.scan.decode import FileRead, Values, Work, without_columns
+from acid_platform.scan.decode import FileRead, Work
 from acid_platform.scan.deletes import NO_DELETES, DeletedRows, DeleteKeys
+from acid_platform.scan.result_columns import Values, without_columns
 from acid_platform.scan.scans import ArrowScan, Scan, partition_scalars, read_ahead
 from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.storage.files import Files

@@ -198,7 +198,7 @@ class ScanColumns:
         piece: Hashable,
         names: Sequence[ColumnOfFile],
         decode: Callable[[Sequence[ColumnOfFile]], Columns],
-        coded: bool,
+        coded: bool = False,
     ) -> Columns:
         """These columns of a piece of a file: those that are kept, and of the others what `decode`
         makes; with dictionaries only if they may be `coded`. Raises what `decode` raises."""

@@ -26,8 +26,8 @@ from acid_platform.layout.formats import ACID_FORMAT, FileFormat
 from acid_platform.layout.names import parse_partition
 from acid_platform.layout.types import Column, require_columns
 from acid_platform.scan.acid_directory import AcidDirectory
-from acid_platform.scan.decode import Predicate
 from acid_platform.scan.deletes import DeleteKeys, kept_keys, keys_up_to, load_keys
+from acid_platform.scan.result_columns import Predicate
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.selection import highest_floor, select
 from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile, resolve

@@ -26,9 +26,10 @@ from acid_platform.layout.acid_keys import decode_bucket
 from acid_platform.layout.formats import ACID_FORMAT, FileFormat
 from acid_platform.layout.names import parse_bucket_file
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.scan.decode import FILE_PLACES, PLACE, ROW_ID_TYPE, FileRead, Predicate, Work
+from acid_platform.scan.decode import FileRead, Work
 from acid_platform.scan.deletes import NO_DELETES, DeletedRows, DeleteKeys
 from acid_platform.scan.kept_columns import ScanColumns, columns_to_keep
+from acid_platform.scan.result_columns import FILE_PLACES, PLACE, ROW_ID_TYPE, Predicate
 from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile, open_source
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList

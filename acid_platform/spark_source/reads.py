@@ -46,9 +46,9 @@ from acid_platform.scan.change_scan import (
     RemovedRows,
     Stamp,
 )
-from acid_platform.scan.decode import Predicate
 from acid_platform.scan.deletes import NO_DELETES
 from acid_platform.scan.open import chosen_partitions, open_scan
+from acid_platform.scan.result_columns import Predicate
 from acid_platform.scan.scans import ArrowScan, EntityScan, Scan, partition_scalars
 from acid_platform.scan.source_files import SourceFile
 from acid_platform.spark_source import keeper

@@ -48,7 +48,7 @@ from acid_platform.layout.types import (
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import GetDropped
 from acid_platform.metastore.records import ExternalFiles, TableRecord, ViewRecord
-from acid_platform.scan.decode import refuse_same_names
+from acid_platform.scan.result_columns import refuse_same_names
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import EntitySources, RowIdentity, SourceFile, read_footer
 from acid_platform.storage.files import Files, asking, in_threads

@@ -358,6 +358,25 @@ def plain(array: pa.Array) -> pa.Array:
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
+def keeps_codes(kind: pa.DataType, hive: HiveType) -> bool:
+    """Whether it is a text with a dictionary that is its column's value as it is: those of a CHAR
+    get blanks."""
+    return pa.types.is_dictionary(kind) and hive.kind == "string"
+
+
+def recoded(array: pa.Array) -> pa.DictionaryArray:
+    """The values with a dictionary of nothing but them: without those of rows that are gone."""
+    if not pa.types.is_dictionary(array.type):
+        return array.dictionary_encode()
+    used = np.zeros(len(array.dictionary), bool)
+    used[values_of(array.indices.drop_null())] = True
+    if used.all():
+        return array
+    codes = (np.cumsum(used) - 1).astype(np.int32)[filled(array.indices, 0)]
+    values = array.dictionary.filter(from_numpy(used))
+    return pa.DictionaryArray.from_arrays(from_numpy(codes, array.indices), values)
+
+
 def has_text(kind: pa.DataType) -> bool:
     return has_leaf(kind, lambda part: pa.types.is_string(part) or pa.types.is_large_string(part))
 

@@ -103,3 +103,15 @@ def test_C32_nanoseconds_count_and_units_do_not() -> None:
 
     assert of("ns", 1_000, 5_000) == of("us", 1, 5) != of("ns", 1_001, 5_000)
     assert of("us", 2**60) != of("us", 2**60 + 1), "beyond what nanoseconds hold"
+
+
+def test_C32_a_dictionary_does_not_change_the_sum() -> None:
+    texts = pa.array(["a", None, "b", "a", "\0", None])
+    found = ValueSums(["s", "n"])
+    for start, end in ((0, 4), (4, 6)):
+        part = texts.slice(start, end - start)
+        numbers = pa.array(range(start, end))
+        found.add(pa.RecordBatch.from_arrays([part.dictionary_encode(), numbers], ["s", "n"]))
+    plain = ValueSums(["s", "n"])
+    plain.add(pa.RecordBatch.from_arrays([texts, pa.array(range(6))], ["s", "n"]))
+    assert found.profile() == plain.profile()

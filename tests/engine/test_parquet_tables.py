@@ -291,3 +291,42 @@ def test_a_directory_of_plain_files_is_imported_not_adopted(
     parquet.write_table(pa.table({"id": [1]}), tmp_path / "000000_0")
     with pytest.raises(UnsupportedLayout, match="000000_0 is plain Parquet"):
         warehouse.adopt_table("db.t", tmp_path, "id int", properties={"acid.format": "parquet"})
+
+
+def test_texts_that_repeat_stay_what_they_are(warehouse: Warehouse) -> None:
+    """UPDATE, MERGE and a compaction take their numbers in the file's dictionary."""
+    table = warehouse.create_table(
+        "db.t", "id int, s string, c char(4), v varchar(9)", properties={"acid.format": "parquet"}
+    )
+    rows = [
+        {"id": n, "s": None if n % 9 == 4 else f"s{n % 5}", "c": f"c{n % 3}", "v": f"v{n % 4}"}
+        for n in range(20_000)
+    ]
+    table.insert(pa.Table.from_pylist(rows))
+    table.update({"v": "upper(s)"}, "id % 1000 = 3")
+    found_texts = table.to_arrow(["s"]).column(0).to_pylist()
+    assert found_texts.count("s3") == sum(row["s"] == "s3" for row in rows)
+    table.update({"v": "'new'"}, "id % 1000 = 5")
+    table.delete("s = 's1'")
+    expected = sorted(
+        (row["id"], row["s"], row["c"], row["v"])
+        for row in (
+            {
+                **row,
+                "v": {3: (row["s"] or "").upper() or None, 5: "new"}.get(
+                    row["id"] % 1000, row["v"]
+                ),
+            }
+            for row in rows
+            if row["s"] != "s1"
+        )
+    )
+
+    def found() -> list[tuple[object, ...]]:
+        every = sorted(table.to_arrow().to_pylist(), key=lambda row: row["id"])
+        return [(row["id"], row["s"], row["c"].rstrip(), row["v"]) for row in every]
+
+    assert found() == expected
+    table.compact("major")
+    assert found() == expected
+    assert warehouse.sql("SELECT count(*) AS n FROM db.t WHERE s = 's1'").collect()[0][0] == 0

@@ -29,7 +29,7 @@ from acid_platform.formats.data_file import (
 from acid_platform.formats.file_access import new_file, open_file, recorded_file
 from acid_platform.formats.keyed_parquet import KeyedParquet
 from acid_platform.formats.parquet import GROUP_ROWS
-from acid_platform.layout.file_entries import FileEntry, KeyRanges, RangeKind
+from acid_platform.layout.file_entries import FileEntry, KeyRanges, RangeKind, of_id
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column, HiveType, nested_id, parse_columns
 from acid_platform.storage.files import Files
@@ -37,15 +37,16 @@ from acid_platform.values.arrow_types import arrow_schema
 
 KEYED = FileFormat("parquet", keyed=True)
 PROPERTY = 1 << 29
-OWN = tuple(
-    Column(column.name, column.type, 7 * number)
-    for number, column in enumerate(
-        parse_columns(
-            "id int, name string, code char(3), price decimal(9,2), day date, at timestamp,"
-            " moment timestamp with local time zone, tags array<string>, pair struct<a: int>"
-        ),
-        1,
-    )
+
+
+def with_ids(text: str) -> tuple[Column, ...]:
+    columns = enumerate(parse_columns(text), 1)
+    return tuple(Column(column.name, column.type, 7 * number) for number, column in columns)
+
+
+OWN = with_ids(
+    "id int, name string, code char(3), price decimal(9,2), day date, at timestamp,"
+    " moment timestamp with local time zone, tags array<string>, pair struct<a: int>"
 )
 
 
@@ -265,3 +266,57 @@ def test_a_file_that_does_not_tell_its_keys_is_not_read_as_one_that_does(tmp_pat
     assert not open_file(files, FilePath(path, "parquet")).summary.acid
     with pytest.raises(UnsupportedLayout):
         new_file(files, path, NAME, FileFormat("avro", keyed=True), "")
+
+
+def test_a_copied_file_keeps_dictionaries_without_the_texts_of_rows_that_are_gone(
+    tmp_path: Path,
+) -> None:
+    """A compaction decodes the number of each text, not the text."""
+    columns = with_ids("s string, c char(3), t string, n int")
+    count = 40_000
+    texts = [None if n % 7 == 0 else f"text {n % 90:02}" for n in range(count)]
+    values = pa.RecordBatch.from_pydict(
+        {"s": texts, "c": ["ab "] * count, "t": [f"t{n}" for n in range(count)], "n": range(count)},
+        schema=arrow_schema(columns),
+    )
+    file, _ = written(tmp_path, Keyed(KeyRun(7, PROPERTY, 0), 7, values), columns=columns)
+    changes = [rows.stored() for rows in file.changes()]
+    kinds = [kind for rows in changes for kind in (rows.values.schema.types if rows.values else ())]
+    assert [pa.types.is_dictionary(kind) for kind in kinds] == [True, True, False, False]
+    kept = np.array([n % 90 >= 80 for n in range(count)])
+    (tmp_path / "copy").mkdir()
+    copied = [rows.chosen(kept) for rows in changes]
+    again, entry = written(tmp_path / "copy", *copied, columns=columns)
+    whole = again.decode(0, again.names)
+    assert whole["s"].to_pylist() == [text for text, keep in zip(texts, kept, strict=True) if keep]
+    assert whole["c"].to_pylist() == ["ab "] * int(kept.sum())
+    coded = parquet.ParquetFile(again.path, read_dictionary=["s"]).read(["s"]).column(0).chunk(0)
+    assert sorted(coded.dictionary.to_pylist()) == [f"text {n}" for n in range(80, 90)]
+    bounds = entry.ranges[of_id(7)]
+    assert (bounds.low, bounds.high) == ("text 80", "text 89")
+    assert bounds.nulls == whole["s"].null_count
+
+
+def test_whole_numbers_without_a_dictionary_are_packed(tmp_path: Path) -> None:
+    columns = with_ids(
+        "id bigint, price decimal(12,2), big decimal(30,2), day date, at timestamp, x double"
+    )
+    numbers = [(n * 7919) % 50_000 for n in range(50_000)]
+    arrays = {
+        "id": [None if n == 5 else n - (1 << 62) for n in numbers],
+        "price": [Decimal(n) / 100 for n in numbers],
+        "big": [Decimal(n) for n in numbers],
+        "day": pa.array(numbers, pa.int32()).cast(pa.date32()),
+        "at": pa.array(numbers, pa.int64()).cast(pa.timestamp("us")),
+        "x": [float(n) for n in numbers],
+    }
+    values = pa.RecordBatch.from_pydict(arrays, schema=arrow_schema(columns))
+    file, _ = written(tmp_path, Keyed(KeyRun(7, PROPERTY, 0), 7, values), columns=columns)
+    group = parquet.ParquetFile(file.path).metadata.row_group(0)
+    chunks = [group.column(number) for number in range(len(columns))]
+    packed = ["DELTA_BINARY_PACKED" in chunk.encodings for chunk in chunks]
+    assert packed == [True, True, False, True, True, False]
+    assert {chunk.compression for chunk in chunks} == {"UNCOMPRESSED", "ZSTD"}
+    assert pa.RecordBatch.from_pydict(file.decode(0, file.names)).equals(values)
+    found = duckdb.sql(f"SELECT sum(price), min(id), max(day) FROM read_parquet('{file.path}')")
+    assert found.fetchall()[0][:2] == (Decimal(sum(numbers)) / 100, -(1 << 62))

@@ -16,7 +16,7 @@ from acid_platform import CorruptFile
 from acid_platform.engine.local.found_rows import places_where
 from acid_platform.formats.orc import OrcFile
 from acid_platform.scan import decode
-from acid_platform.scan.decode import PLACE
+from acid_platform.scan.result_columns import PLACE
 from acid_platform.scan.scans import ArrowScan, Scan
 from acid_platform.values.arrow_types import values_of
 from tests.acid_files import AcidTable, P, arrow_scan, proven

@@ -32,7 +32,7 @@ from acid_platform.engine.merge_clauses import wanted_assignments
 from acid_platform.errors import NeedsSpark, PublicationFailed, UnsupportedLayout
 from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, Constraint, ConstraintKind, RowChecks
-from acid_platform.scan.decode import PLACE
+from acid_platform.scan.result_columns import PLACE
 from acid_platform.scan.scans import ENTITY, ArrowScan, Scan, keeping
 from acid_platform.values.arrow_types import from_numpy, values_of
 from acid_platform.values.fitting import LONGEST_SHOWN, constraint_violated

@@ -37,7 +37,7 @@ from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
 from acid_platform.predicates.analysis import paths_of
-from acid_platform.scan.decode import PLACE
+from acid_platform.scan.result_columns import PLACE
 from acid_platform.scan.scans import Scan
 from acid_platform.values.arrow_types import values_of
 

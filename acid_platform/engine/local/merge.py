@@ -43,7 +43,7 @@ from acid_platform.engine.merge_clauses import (
 from acid_platform.errors import InvalidDefinition, InvalidExpression, NeedsSpark, WrongType
 from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
-from acid_platform.scan.decode import PLACE
+from acid_platform.scan.result_columns import PLACE
 from acid_platform.scan.scans import ENTITY, ArrowScan, Scan
 from acid_platform.values.arrow_types import (
     arrow_type,

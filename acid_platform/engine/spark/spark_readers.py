@@ -70,8 +70,8 @@ from acid_platform.layout.acid_keys import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.formats import LINES
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import TIMESTAMPS, Column
-from acid_platform.scan.decode import ROW_ID_TYPE
 from acid_platform.scan.deletes import UnreadKeys
+from acid_platform.scan.result_columns import ROW_ID_TYPE
 from acid_platform.scan.scans import ArrowScan, EntityScan, Scan
 from acid_platform.scan.source_files import RowIdentity, SourceFile
 from acid_platform.storage.files import Files

@@ -133,6 +133,23 @@ def test_P33_a_quotient_of_decimals_is_rounded_half_away_from_zero() -> None:
             assert q * 10 == (Decimal(x) / y).to_integral_value(), (x, y)
 
 
+def test_P33_a_literal_divisor_needs_no_CASE() -> None:
+    scope = NameScope.of({"t": parse_columns("a bigint")})
+    given = "SELECT * FROM (VALUES (-7), (NULL), (-9223372036854775808)) AS t(a)"
+
+    def of(text: str) -> list[object]:
+        value = translate_value(text, scope).sql
+        assert ("CASE" in value) == (text[-1] in "01"), value
+        return list(compute(f"SELECT {value} AS q FROM ({given}) AS t", {})["q"].to_pylist())
+
+    assert of("a % 3") == [-1, None, -2]
+    assert of("a DIV 2") == [-3, None, -(1 << 62)]
+    assert of("a / 2") == [-3.5, None, -float(1 << 62)]
+    assert of("a % -1") == [0, None, 0]
+    with pytest.raises(InvalidExpression, match="REMAINDER_BY_ZERO"):
+        of("a % 0")
+
+
 @pytest.mark.parametrize("divided", ["a / b", "a / 3", "(a / b) / b", "1 / (a / b)"])
 def test_P33_a_quotient_of_NULL_is_NULL_whatever_divides_it(divided: str) -> None:
     scope = NameScope.of({"t": parse_columns("a decimal(12,2), b decimal(7,3)")})

@@ -40,7 +40,7 @@ from acid_platform.engine.local.translation.select_expressions import (
     generator_name,
 )
 from acid_platform.errors import NeedsSpark
-from acid_platform.scan.decode import PLACE
+from acid_platform.scan.result_columns import PLACE
 
 if TYPE_CHECKING:
     from acid_platform.engine.local.translation.queries import Ctes, QueryTranslator
