@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 
@@ -140,3 +142,39 @@ def test_files_that_were_adopted_come_by_arrow(warehouse: Warehouse, tmp_path: P
         again = warehouse.adopt_table("db.again", place, properties=STORED)
     assert streamed(again.read())
     assert sorted(map(tuple, again.read().collect())) == [(1, "10"), (2, "x")]
+
+
+def test_packed_numbers_and_texts_with_a_dictionary(warehouse: Warehouse) -> None:
+    """Files of more rows than those of other tests, whose whole numbers have no dictionary."""
+    table = warehouse.create_table(
+        "db.packed",
+        "id bigint, n int, price decimal(12,2), few decimal(9,0), day date, at timestamp, s string",
+        properties=STORED,
+    )
+    count = 40_000
+    mixed = [n * 7919 % count for n in range(count)]
+    columns = {
+        "id": pa.array([n - (1 << 62) if n % 3 else None for n in mixed], pa.int64()),
+        "n": pa.array([n - 5 for n in mixed], pa.int32()),
+        "price": pa.array([Decimal(n) / 100 for n in mixed], pa.decimal128(12, 2)),
+        "few": pa.array([Decimal(n) for n in mixed], pa.decimal128(9, 0)),
+        "day": pa.array([n - 200_000 for n in mixed], pa.int32()).cast(pa.date32()),
+        "at": pa.array([n * 1_000_003 - 10**15 for n in mixed]).cast(pa.timestamp("us")),
+        "s": pa.array([f"s{n % 9}" for n in mixed]),
+    }
+    table.insert(pa.table(columns), engine="local")
+
+    def agreed() -> None:
+        session, names = warehouse.spark, list(columns)
+        session.createDataFrame(table.to_arrow()).createOrReplaceTempView("packed_arrow")
+        for where in ("true", "n = 77", "price > 399", "day < DATE'1970-01-01'", "id IS NULL"):
+            hashed = "count(*)", f"sum(xxhash64({', '.join(names)}) % 1000003)"
+            frame = table.read().where(where)
+            assert not streamed(frame)
+            other = session.table("packed_arrow").where(where)
+            assert frame.selectExpr(*hashed).collect() == other.selectExpr(*hashed).collect()
+
+    agreed()
+    table.delete("n % 4 = 0", engine="local")
+    table.compact("major")
+    agreed()
