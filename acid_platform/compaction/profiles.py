@@ -136,7 +136,7 @@ class ValueSums:
         """Small batches of one schema, to be added together."""
         self._few_bytes = 0
         self._coded: list[tuple[str, pa.Array, pa.Array]] = []
-        """Of a column of texts with a dictionary: the values, and how often each is there."""
+        """The values of columns of texts with a dictionary, and how often each is there."""
         self._coded_bytes = 0
 
     def add(self, rows: pa.RecordBatch | None) -> None:
