@@ -44,6 +44,29 @@ _HERE = "127.0.0.1"
 _PORT = 9083
 
 
+def doors(function: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options of a port for clients with users and grants, which are settings as well."""
+    for option in reversed(_DOORS):
+        function = option(function)
+    return function
+
+
+_DOORS = (
+    click.option("--connections", type=click.IntRange(min=1), help="How many may be open at once."),
+    click.option(
+        "--threads", type=click.IntRange(min=1), help="Calls that are answered at a time."
+    ),
+    click.option("--rate", type=click.IntRange(min=0), help="Calls per second of a user; 0: any."),
+    click.option("--tls-certificate", metavar="FILE", help="The server's certificate (PEM)."),
+    click.option("--tls-key", metavar="FILE", help="Its key (PEM)."),
+    click.option("--tls-ca", metavar="FILE", help="Whose certificates clients log in with (PEM)."),
+    WITHOUT_TLS,
+    click.option("--users", metavar="FILE", help="Users and hashed passwords (add-user)."),
+    click.option("--grants", metavar="FILE", help="Who may do what: lines USER VERBS TABLES."),
+    click.option("--authorizer", metavar="MODULE:FUNCTION", help="A function instead of grants."),
+)
+
+
 @main.group(invoke_without_command=True)
 @click.option(
     "--listen",
@@ -52,17 +75,8 @@ _PORT = 9083
     show_default=True,
     help="Where to listen; port 0 takes a free one.",
 )
-@click.option("--connections", type=click.IntRange(min=1), help="How many may be open at once.")
-@click.option("--threads", type=click.IntRange(min=1), help="Calls that are answered at a time.")
-@click.option("--rate", type=click.IntRange(min=0), help="Calls per second of a user; 0: any.")
-@click.option("--tls-certificate", metavar="FILE", help="The server's certificate (PEM).")
-@click.option("--tls-key", metavar="FILE", help="Its key (PEM).")
-@click.option("--tls-ca", metavar="FILE", help="Whose certificates clients log in with (PEM).")
-@WITHOUT_TLS
-@click.option("--users", metavar="FILE", help="Users and hashed passwords, for SASL PLAIN.")
-@click.option("--grants", metavar="FILE", help="Who may do what: lines USER VERBS TABLES.")
+@doors
 @click.option("--locations", metavar="PATHS", help="Where else clients may make tables.")
-@click.option("--authorizer", metavar="MODULE:FUNCTION", help="A function instead of grants.")
 @METRICS
 @with_session
 def gateway(
@@ -97,7 +111,7 @@ def gateway(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     with session.metastore() as metastore:
-        chosen = GatewaySettings.of(metastore.settings(), _settings(options), host)
+        chosen = GatewaySettings.of(metastore.settings(), chosen_settings(options), host)
         require_tls(
             listen,
             tls=chosen.entry.tls is not None,
@@ -132,7 +146,7 @@ def gateway(
 gateway.params += SESSION_OPTIONS
 
 
-def _settings(options: dict[str, str | int | None]) -> dict[str, str]:
+def chosen_settings(options: dict[str, str | int | None]) -> dict[str, str]:
     """The settings that the command's options name; a file may be relative to this directory."""
     files = ("tls_certificate", "tls_key", "tls_ca", "users", "grants")
     return {

@@ -17,6 +17,7 @@ from acid_platform.cli import (
     look_commands,
     metastore_commands,
     project,
+    serve_command,
     sql_command,
     table_commands,
 )
@@ -47,6 +48,7 @@ COMMANDS = (
     look_commands,
     table_commands,
     gateway_command,
+    serve_command,
     project,
     metastore_commands,
 )

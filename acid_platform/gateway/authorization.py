@@ -192,7 +192,7 @@ class Guard:
 
         A transaction that is opened gets the name of the user who has logged in.
         """
-        self._require(row.needs(call.arguments), call.name, caller)
+        self.require(row.needs(call.arguments), call.name, caller)
         txns, lock = {*row.transactions(call.arguments)}, row.lock(call.arguments)
         if txns:
             self._require_own(txns, call, caller)
@@ -207,7 +207,7 @@ class Guard:
     def admit_commit(self, writes: Iterable[WriteReport], caller: Caller) -> None:
         """Raises NotAuthorized unless the caller may commit these writes."""
         if self._authorizer is not None:
-            self._require(needs_of_commit(writes), "commit_txn", caller)
+            self.require(needs_of_commit(writes), "commit_txn", caller)
 
     def answered(self, call: Call, caller: Caller, answer: Any) -> None:
         """Remembers whose transactions and locks these are."""
@@ -254,7 +254,8 @@ class Guard:
             row["txnid"] for row in self._metastore.transactions() if _owner(row) == caller.user
         ]
 
-    def _require(self, needs: Iterable[Need], call: str, caller: Caller) -> None:
+    def require(self, needs: Iterable[Need], call: str, caller: Caller) -> None:
+        """Raises NotAuthorized unless the caller may do all of this."""
         for need in dict.fromkeys(needs) if self._authorizer is not None else ():
             if not any(self._allows(verb, need, call, caller) for verb in need.verbs):
                 raise NotAuthorized(f"{_user(caller)} may not {_words(need)} ({call})")

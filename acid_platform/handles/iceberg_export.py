@@ -115,6 +115,13 @@ def export_iceberg(warehouse: Warehouse, name: str, into: str | None = None) -> 
     )
 
 
+def told_metadata(warehouse: Warehouse, name: str) -> tuple[str, bytes]:
+    """Tells what is new, as `export_iceberg`; returns the newest metadata file and its content."""
+    exported = export_iceberg(warehouse, name)
+    files, path = Files.of(user_path(exported.metadata))
+    return exported.metadata, files.read(path)
+
+
 def _metadata_of(record: TableRecord, files: Files, path: str, identity: str) -> TableMetadata:
     _, keys = columns_of_record(record)
     kinds = [simple_type(column.type) for column in keys]

@@ -103,8 +103,8 @@ OTHERS = {
     "orcdump",
     "test",
 }
-OTHERS |= {"metastore certificate", "metastore restore", "metastore serve"}
-"""Commands with paths of their own, and one that does not end."""
+OTHERS |= {"metastore certificate", "metastore restore", "metastore serve", "serve"}
+"""Commands with paths of their own, and those that do not end."""
 
 
 def _commands(group: click.Group, above: str = "") -> Iterator[str]:

@@ -28,6 +28,7 @@ from tests.gateway.real_servers import Committers, RealServers
 HALF = {
     "metastore": b'\0\0\0\x60{"acid": 1, "challenge": "',
     "gateway": b"\x01\0\0\0\x05PLA",
+    "catalog": b"GET /v1/config HTTP/1.1\r\nHost: ",
     "metastore metrics": b"GET /metrics HTTP/1.1\r\nHost: ",
     "gateway metrics": b"GET /metrics HTTP/1.1\r\nHost: ",
 }
@@ -111,6 +112,7 @@ def main() -> int:
             "a process that accepts and closes": listener.getsockname()[1],
             "metastore": servers.metastore_port,
             "gateway": servers.gateway_port,
+            "catalog": servers.catalog_port,
             "metastore metrics": servers.metrics["metastore"],
             "gateway metrics": servers.metrics["gateway"],
         }

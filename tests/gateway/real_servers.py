@@ -1,5 +1,5 @@
-"""A metastore with a port and a gateway with users, in processes of their own, and clients that
-commit meanwhile: for floods and for an hour of generated calls."""
+"""A metastore with a port, a gateway and a catalog with users, in processes of their own, and
+clients that commit meanwhile: for floods and for an hour of generated calls."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ class RealServers:
     def __init__(self, directory: Path, *, tls: bool = False) -> None:
         self.directory, self.home = directory, directory / "wh"
         self.metastore_port, self.gateway_port = free_port(), free_port()
+        self.catalog_port = free_port()
         self.metrics = {"metastore": free_port(), "gateway": free_port()}
         self.environment = {**os.environ, endpoint.KEY: KEY, "ACID_WAREHOUSE": str(self.home)}
         self.authority = Authority(directory) if tls else None
@@ -80,6 +81,11 @@ class RealServers:
             ["--metrics", f"127.0.0.1:{self.metrics['gateway']}"],
         )
         await_port(self.gateway_port, self.gateway)
+        self.catalog = self._start(
+            ["acid_platform", "serve", "--listen", f"127.0.0.1:{self.catalog_port}"],
+            ["--users", str(people), "--grants", str(grants), *self._arguments],
+        )
+        await_port(self.catalog_port, self.catalog)
         return self
 
     def _start(self, *arguments: list[str]) -> subprocess.Popen[bytes]:
@@ -88,7 +94,7 @@ class RealServers:
             return subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
 
     def __exit__(self, *_: object) -> None:
-        for process in (self.gateway, self.metastore):
+        for process in (self.catalog, self.gateway, self.metastore):
             process.terminate()
             try:
                 process.wait(30)
@@ -96,10 +102,11 @@ class RealServers:
                 process.kill()
 
     def memory(self) -> dict[str, int]:
-        """MiB of both processes."""
+        """MiB of each process."""
+        processes = {"metastore": self.metastore, "gateway": self.gateway, "catalog": self.catalog}
         return {
             name: psutil.Process(process.pid).memory_info().rss >> 20
-            for name, process in (("metastore", self.metastore), ("gateway", self.gateway))
+            for name, process in processes.items()
         }
 
     def logged_in(self, user: str) -> socket.socket:
