@@ -24,7 +24,7 @@ from acid_platform import (
     WrongType,
 )
 from acid_platform.engine.spark import live_rows
-from tests.conftest import a_warehouse, quick_then_slow, temporary_warehouse
+from tests.conftest import IN_ORC, a_warehouse, quick_then_slow, temporary_warehouse
 
 pytestmark = pytest.mark.spark
 
@@ -41,7 +41,7 @@ def _buckets(table: Table) -> dict[int, int]:
 def test_a_table_keeps_its_codec(warehouse: Warehouse, codec: str) -> None:
     """LZ4 footers can't be read here, so Spark writes such files nested."""
     table = warehouse.create_table(
-        f"db.{codec}", "id int, v array<string>", properties={"orc.compress": codec}
+        f"db.{codec}", "id int, v array<string>", properties={**IN_ORC, "orc.compress": codec}
     )
     table.insert([{"id": i, "v": ["a", None]} for i in (1, 2)])
     table.update({"v": "array('b')"}, "id = 2")
