@@ -198,7 +198,8 @@ class RestCatalog:
             return CatalogAnswer(204)
         with self._alone(full):
             commits = self._metastore.call(ops.GetCommits(full))
-            state = hashlib.sha256(repr((record, commits)).encode()).digest()
+            (kept,) = self._metastore.call(ops.GetKept(full))
+            state = hashlib.sha256(repr((record, commits, kept.tags)).encode()).digest()
             answer = self._told.get(state)
             if answer is None:
                 file, document = self._up_to_date(full)

@@ -100,7 +100,8 @@ def export_iceberg(warehouse: Warehouse, name: str, into: str | None = None) -> 
         metadata = _metadata_of(record, files, path, f"{identity}/{record.table_id}")
         told = _Telling(view, record, metadata).catch_up(commits, renew)
         expired = metadata.keep({commit.moment for commit in commits})
-        if told or expired:
+        named = metadata.name(_tagged(warehouse, record, commits))
+        if told or expired or named:
             metadata.write()
             metadata.remove_old(wall_ms())
     return IcebergExport(
@@ -113,6 +114,18 @@ def export_iceberg(warehouse: Warehouse, name: str, into: str | None = None) -> 
         len(metadata.live(DATA)),
         len(metadata.live(DELETES)),
     )
+
+
+def _tagged(
+    warehouse: Warehouse, record: TableRecord, commits: Sequence[TableCommit]
+) -> dict[str, int]:
+    """The tags of the table, each with the last commit that it sees."""
+    (kept,) = warehouse.metastore.call(ops.GetKept(record.name))
+    seen = {
+        tag.name: [commit.moment for commit in commits if commit.moment <= tag.pin.moment]
+        for tag in kept.tags
+    }
+    return {name: max(moments) for name, moments in seen.items() if moments}
 
 
 def told_metadata(warehouse: Warehouse, name: str) -> tuple[str, bytes]:

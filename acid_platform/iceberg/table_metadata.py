@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from acid_platform.errors import CorruptFile
@@ -36,6 +36,8 @@ _SMALL = 1000
 GRACE = 3_600_000
 """Milliseconds for which files stay that no snapshot names any more: readers may have loaded older
 metadata, and another export may be about to name them."""
+_MAIN = "main"
+"""The branch of each table, whose snapshot is the newest."""
 _MOMENT = "acid.moment"
 
 
@@ -83,6 +85,8 @@ class TableMetadata:
     written: list[str] = field(default_factory=list)
     """The files that `write` has to sync."""
     last_column: int = 0
+    _refs: Json = field(default_factory=dict)
+    """The snapshots that have names."""
     _now: Json = field(default_factory=dict)
     """The schema of the snapshot that is being told."""
 
@@ -109,7 +113,7 @@ class TableMetadata:
             if same and told["partition-specs"][0]["fields"] == self.spec:
                 self.snapshots, self.schemas = told["snapshots"], told["schemas"]
                 self.sequence, self.properties = told["last-sequence-number"], told["properties"]
-                self.last_column = told["last-column-id"]
+                self.last_column, self._refs = told["last-column-id"], told["refs"]
                 self.manifests = self._manifests(self.snapshots[-1])
         except (FileNotFoundError, ValueError, LookupError, TypeError, CorruptFile):
             self.begin_again()
@@ -346,6 +350,19 @@ class TableMetadata:
         self.schemas = [each for each in self.schemas if each["schema-id"] in used]
         return len(self.snapshots) < before
 
+    def name(self, tags: Mapping[str, int]) -> bool:
+        """Gives these names to snapshots, and to no others; whether that changes something. Not to
+        one that is not told, and not Iceberg's own name of the newest."""
+        told = {snapshot["snapshot-id"] for snapshot in self.snapshots}
+        refs = {
+            name: {"snapshot-id": moment, "type": "tag"}
+            for name, moment in tags.items()
+            if moment in told and name != _MAIN
+        }
+        before = {name: ref for name, ref in self._refs.items() if name != _MAIN}
+        self._refs = refs
+        return refs != before
+
     def write(self) -> None:
         """Makes what was told visible."""
         self.version += 1
@@ -366,7 +383,7 @@ class TableMetadata:
             "sort-orders": [{"order-id": 0, "fields": []}],
             "properties": self.properties,
             "current-snapshot-id": newest["snapshot-id"],
-            "refs": {"main": {"snapshot-id": newest["snapshot-id"], "type": "branch"}},
+            "refs": self._refs | {_MAIN: {"snapshot-id": newest["snapshot-id"], "type": "branch"}},
             "snapshots": self.snapshots,
             "statistics": [],
             "partition-statistics": [],

@@ -246,6 +246,34 @@ def test_old_snapshots_go_with_the_history_and_their_files_later(warehouse: Ware
         require_same(third, table, snapshot)
 
 
+def test_tags_are_refs_of_the_snapshots_that_they_see(warehouse: Warehouse) -> None:
+    table = a_table(warehouse, "i.tagged", **{"acid.history.retention": "1d"})
+    table.tag("whole"), table.tag("main")
+    table.delete("id < 50")
+    table.tag("half year")
+    table.delete("id < 60")
+    first = warehouse.export_iceberg("i.tagged")
+
+    def refs(metadata: str) -> dict[str, Any]:
+        read = tables.StaticTable.from_metadata(metadata)
+        found = {
+            name: ref.snapshot_id
+            for name, ref in read.metadata.refs.items()
+            if ref.snapshot_ref_type.value == "tag"
+        }
+        for name, snapshot in found.items():
+            rows = read.scan(snapshot_id=snapshot).to_arrow()
+            assert texts(rows) == texts(table.to_arrow(as_of=name))
+        return found
+
+    assert refs(first.metadata).keys() == {"whole", "half year"}
+    table.drop_tag("whole")
+    assert warehouse.export_iceberg("i.tagged").told == 0
+    again = warehouse.export_iceberg("i.tagged")
+    assert refs(again.metadata).keys() == {"half year"}
+    assert warehouse.export_iceberg("i.tagged").metadata == again.metadata
+
+
 def test_an_export_goes_where_it_is_told_however_the_path_is_spelt(
     warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
