@@ -15,7 +15,7 @@ import pytest
 
 from acid_platform import Table, Warehouse
 from acid_platform.errors import UnsupportedLayout
-from acid_platform.formats import keyed_parquet
+from acid_platform.formats import keyed_parquet_writer
 from acid_platform.handles import iceberg_export as exporting
 from acid_platform.handles.iceberg_export import IcebergExport
 from acid_platform.metastore.pasts import AsOf
@@ -175,7 +175,7 @@ def test_fields_inside_of_columns_are_read_by_their_ids(
     # `l` is never NULL: pyiceberg 0.12 reads an array of structs that is NULL as an empty one.
     row = {"id": 1, "l": [{"a": 1, "b": "x"}, None], "m": [("k", ["1.25", None])]}
     with monkeypatch.context() as patched:  # as an older version wrote them
-        patched.setattr(keyed_parquet, "with_ids", lambda kind, _column: kind)
+        patched.setattr(keyed_parquet_writer, "with_ids", lambda kind, _column: kind)
         table.insert([row])
         table.insert([{**row, "id": 0}])
     with pytest.raises(
