@@ -266,6 +266,14 @@ class NotEnoughHistory(Terminal):
     (F14, P13, P36)."""
 
 
+class NoSuchBranch(Terminal):
+    """There is no branch of that name (P80)."""
+
+
+class BranchInUse(Transient):
+    """A transaction still writes on the branch (P80)."""
+
+
 class NoSuchPast(Terminal):
     """The table never was as requested: an unknown or uncommitted write id, a time to come, an
     unknown tag (P36)."""

@@ -175,11 +175,12 @@ class CommandSession:
     def metastore(self) -> Metastore:
         return join(self.existing())
 
-    def open(self) -> Warehouse:
-        """Opens the warehouse; Spark is loaded and starts when it is needed."""
+    def open(self, branch: str | None = None) -> Warehouse:
+        """Opens the warehouse, or a branch of it (None: as ACID_BRANCH says); Spark is loaded and
+        starts when it is needed."""
         from acid_platform.handles.warehouse import Warehouse
 
-        warehouse = Warehouse.open(self.existing().warehouse)
+        warehouse = Warehouse.open(self.existing().warehouse, branch=branch)
         warehouse.notice = partial(echo, err=True)
         return warehouse
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from acid_platform.cli import (
+    branch_command,
     gateway_command,
     look_commands,
     metastore_commands,
@@ -47,6 +48,7 @@ COMMANDS = (
     sql_command,
     look_commands,
     table_commands,
+    branch_command,
     gateway_command,
     serve_command,
     project,

@@ -302,7 +302,7 @@ def diff(session: CommandSession, table: str, before: str, after: str, limit: in
     with session.open() as warehouse, session.working(f"comparing {table}"):
         then, later = (None if text == NOW else as_of(text) for text in (before, after))
         difference = warehouse.table(table).diff(then, later, limit)
-    _say(session, difference)
+    say_difference(session, difference)
 
 
 @command(main)
@@ -347,10 +347,10 @@ def changes(
             if since == NOW:
                 raise click.UsageError("SINCE has to be a snapshot of the past")
             counts = change_counts(handle, first, last, 0 if only_count else limit)
-    _say(session, counts)
+    say_difference(session, counts)
 
 
-def _say(session: CommandSession, compared: RowDifference | ChangeCounts) -> None:
+def say_difference(session: CommandSession, compared: RowDifference | ChangeCounts) -> None:
     if session.json:
         session.say_json(asdict(compared))
         return

@@ -83,8 +83,15 @@ def remade(warehouse: Warehouse, table: str, statement: Callable[[Transaction], 
 
 
 def require_all_visible(work: TransactionWork, record: TableRecord) -> None:
-    """Raises SnapshotOutdated if the snapshot misses rows, which the new files would hide."""
+    """Raises SnapshotOutdated if the snapshot misses rows, which the new files would hide;
+    InvalidDefinition if they are those of a branch."""
     write_ids, _ = work.view.lists(record.name)
+    for branch in work.warehouse.branches.list() if write_ids.open else ():
+        if record.name in branch.write_ids:
+            raise InvalidDefinition(
+                f"all files of {record.name} would be written again, and branch {branch.name} has"
+                " written rows into it: merge the branch or drop it first"
+            )
     if work.begun.stale or write_ids.open:
         raise SnapshotOutdated(
             f"transaction {work.id} does not see all that was written into {record.name}"

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from acid_platform.handles.iceberg_export import IcebergExport
+    from acid_platform.handles.warehouse_branches import Branches
     from acid_platform.sql import Answer, SqlSession
 
     SparkOrStart = SparkSession | Callable[[], SparkSession] | None
@@ -113,14 +114,16 @@ class Warehouse(ClosedAfter):
         run_id: str = "",
         settings: Mapping[str, str] | None = None,
         engine: str | None = None,
+        branch: str | None = None,
     ) -> Warehouse:
         """Opens the warehouse at a path or URI, or makes it; starts its metastore if none runs.
 
         Defaults: ACID_WAREHOUSE, ACID_METASTORE (a directory; for a local warehouse the one inside
         it). Spark starts when it is first needed; `spark` may be a function, which is called then.
         `settings` go by Hive's configuration names and are stored in the metastore. `engine`:
-        `auto` (the default, or ACID_ENGINE), `spark` or `local`, see `using`. Raises
-        InvalidDefinition for another engine, WarehouseNotWritable, WarehouseMismatch,
+        `auto` (the default, or ACID_ENGINE), `spark` or `local`, see `using`. `branch`: what is
+        read and written is that of this branch (default: ACID_BRANCH, or none). Raises
+        NoSuchBranch, InvalidDefinition for another engine, WarehouseNotWritable, WarehouseMismatch,
         MetastoreMissing if there are tables and no metastore (P31), MetastoreUnavailable,
         SettingRefused.
         """
@@ -131,7 +134,18 @@ class Warehouse(ClosedAfter):
         handle = cls(chosen_location.warehouse, join(chosen_location), spark, run_id, chosen)
         for name, value in (settings or {}).items():
             handle.metastore.set(name, value)
+        on_branch = os.environ.get("ACID_BRANCH", "") if branch is None else branch
+        if on_branch:
+            handle.branches.require(on_branch)
+            handle.metastore.branch = on_branch
         return handle
+
+    @property
+    def branches(self) -> Branches:
+        """The branches of this warehouse: create, list, merge and drop them."""
+        from acid_platform.handles.warehouse_branches import Branches
+
+        return Branches(self)
 
     # --- its engines ---------------------------------------------------------------------------
 

@@ -156,6 +156,7 @@ def test_a_backup_begins_again_if_its_batches_were_replaced(
         assert copy.execute("SELECT count(*) FROM writes").fetchall() == [(1,)]
 
 
+@pytest.mark.more
 def test_P24_write_ids_newer_than_the_backup_are_in_doubt(home: Home, tmp_path: Path) -> None:
     file = tmp_path / "copy.duckdb"
     with Metastore.connect(home.path) as metastore:

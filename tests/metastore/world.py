@@ -122,6 +122,7 @@ class World:
         tables: Sequence[str] | None = (),
         user: str = "",
         describe: bool = False,
+        branch: str = "",
     ) -> str:
         return self.send(
             "begin",
@@ -132,6 +133,7 @@ class World:
             info={"user": user},
             tables=None if tables is None else list(tables),
             describe=describe,
+            branch=branch,
         )
 
     def allocate(self, txn: int, table: str) -> int:

@@ -20,6 +20,7 @@ from acid_platform.base.first_use import ClosedAfter
 from acid_platform.base.paths import user_path
 from acid_platform.layout.types import Constraint
 from acid_platform.metastore import operations as ops
+from acid_platform.metastore.branches import require_on_branch
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.client.open_transaction import (
     CompactionTransaction,
@@ -54,6 +55,8 @@ class Metastore(ClosedAfter):
         them: relative to a root that it does not know (P31)."""
         self._link = link
         self.places = Places(root)
+        self.branch = ""
+        """The branch on which transactions begin here (P80)."""
         self.beats = Heartbeats(link)
         now = self.call(ops.GetSettings())
         self.lock_settings = Settings.of(now.set).lock_settings
@@ -82,8 +85,11 @@ class Metastore(ClosedAfter):
         locations are whole paths or URIs.
 
         Raises the error that the metastore answered, MetastoreUnavailable, OutcomeUnknown,
-        MetastoreWriteFailed, and Terminal for a message that is too large.
+        MetastoreWriteFailed, and Terminal for a message that is too large. InvalidDefinition for
+        what is not done on a branch.
         """
+        if self.branch:
+            require_on_branch(operation, self.branch)
         answer = self._link.call(operation)
         if self.places.root:
             answer = placed(self.places, answer)
@@ -144,14 +150,15 @@ class Metastore(ClosedAfter):
 
     def table(self, name: str) -> TableRecord:
         """Raises NoSuchTable."""
-        return self.call(ops.GetTable(name))
+        return self.call(ops.GetTable(name, branch=self.branch))
 
     def views(self) -> list[ViewRecord]:
         return self.call(ops.GetViews())
 
     def partitions(self, name: str) -> list[str]:
         """The names of the registered partitions. Raises NoSuchTable."""
-        return [partition.name for partition in self.call(ops.GetPartitions(name))]
+        found = self.call(ops.GetPartitions(name, branch=self.branch))
+        return [partition.name for partition in found]
 
     def alter_table(
         self,
@@ -229,6 +236,7 @@ class Metastore(ClosedAfter):
             info=client_info(info),
             tables=tuple(reads),
             describe=describe,
+            branch=self.branch,
         )
         return OpenTransaction(self, kind, self.call(begin))
 
@@ -249,6 +257,7 @@ class Metastore(ClosedAfter):
             info=client_info(info),
             tables=asked,
             describe=describe,
+            branch=self.branch,
         )
         return OpenTransaction(self, kind, self.call(begin))
 

@@ -67,6 +67,9 @@ def history_entries(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return list(entries)
 
 
+BRANCHES = ("branch", "created", "expires", "user", "commits", "tables", "refused")
+"""Where nothing is `refused`, the branch can be merged (P80)."""
+
 TAGS = ("table", "tag", "write_id", "snapshot", "created", "expires", "user")
 
 CURSORS = ("table", "consumer", "write_id", "snapshot", "txn", "behind", "refused")

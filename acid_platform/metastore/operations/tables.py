@@ -121,10 +121,11 @@ class GetTables(Unrecorded[list[TableRecord]], op="tables", answers="tables"):
 
 
 class GetTable(Unrecorded[TableRecord], op="table", answers="table"):
-    """The declaration of a table, now or as the snapshot of `txn` sees it (P28)."""
+    """The declaration of a table: now, on a branch (P80) or as the snapshot of `txn` sees it."""
 
     name: str
     txn: int = 0
+    branch: str = ""
 
 
 class RegisterPartitions(MetastoreOperation[list[str]], op="add_partitions", answers="added"):
@@ -145,6 +146,7 @@ class GetPartitions(Unrecorded[list[PartitionRecord]], op="partitions", answers=
 
     name: str
     txn: int = 0
+    branch: str = ""
 
 
 # --- views --------------------------------------------------------------------------------------

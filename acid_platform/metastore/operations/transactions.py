@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from acid_platform.metastore.branches import BranchRow
 from acid_platform.metastore.messages import FLAT, MetastoreOperation, Unrecorded
 from acid_platform.metastore.pasts import CursorMove, SinkBatch
 from acid_platform.metastore.places import Located, Places
@@ -135,6 +136,7 @@ class Begin(MetastoreOperation[Granted], op="begin", outcome=BeginTicket):
     `kind` is Hive's number for the type. `tables`: those that the snapshot will be asked for; None
     means all. `describe`: the answer tells what the snapshot sees of them and of the tables of
     `locks`, of which an INSERT alone needs no files; not if it has to wait for a lock (P26, P28).
+    `branch`: on which it runs (P80).
     """
 
     kind: int
@@ -144,6 +146,7 @@ class Begin(MetastoreOperation[Granted], op="begin", outcome=BeginTicket):
     info: ClientInfo
     tables: tuple[str, ...] | None
     describe: bool = False
+    branch: str = ""
 
 
 class OpenBatch(MetastoreOperation[list[int]], op="open_batch", answers="txns"):
@@ -417,3 +420,32 @@ class GetConflict(Unrecorded[str], op="conflict", answers="reason"):
     """Why an open transaction can no longer commit what its locks say that it writes; else ""."""
 
     txn: int
+
+
+# --- branches (P80) -----------------------------------------------------------------------------
+
+
+class MakeBranch(MetastoreOperation[BranchRow], op="create_branch"):
+    """Names the present snapshot of all tables; transactions can begin on it. `until`: milliseconds
+    UTC, after which it is dropped; 0 means never."""
+
+    name: str
+    info: ClientInfo
+    until: int = 0
+
+
+class RemoveBranch(MetastoreOperation[None], op="drop_branch"):
+    """Drops a branch with all that was written there."""
+
+    name: str
+
+
+class MergeBranch(MetastoreOperation[int], op="merge_branch", answers="commit_id"):
+    """Commits all that was committed on a branch at one moment, and ends the branch; answers the
+    highest transaction id then."""
+
+    name: str
+
+
+class GetBranches(Unrecorded[list[BranchRow]], op="branches", answers="rows"):
+    """The branches, by name, each with why it can't be merged now."""

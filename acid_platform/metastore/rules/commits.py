@@ -27,6 +27,7 @@ from acid_platform.errors import (
 from acid_platform.layout import table_properties
 from acid_platform.layout.names import DeltaName, parse_directory, span
 from acid_platform.metastore import operations as ops
+from acid_platform.metastore.branches import BranchCommit, Placed
 from acid_platform.metastore.operations.compaction import DropTask
 from acid_platform.metastore.pasts import Cursor, Sink
 from acid_platform.metastore.records import (
@@ -40,7 +41,8 @@ from acid_platform.metastore.records import (
     WriteReport,
     refuse_names_of_views,
 )
-from acid_platform.metastore.rules import change_feed, locking, write_set
+from acid_platform.metastore.rules import change_feed, write_set
+from acid_platform.metastore.rules.branch_commits import BranchCommitted, require_branchable
 from acid_platform.metastore.rules.declared import refuse_foreign, unchanged, widened
 from acid_platform.metastore.rules.state import Component, Entity, State, Txn, forget_publications
 from acid_platform.metastore.rules.table_declarations import (
@@ -51,8 +53,8 @@ from acid_platform.metastore.rules.table_declarations import (
     normal_partition,
 )
 from acid_platform.metastore.rules.turn import Event, Turn, handles
-from acid_platform.metastore.rules.txns import WriteIdAllocated, require_open
-from acid_platform.metastore.rules.write_set import Aborted, Committed, Placed
+from acid_platform.metastore.rules.txns import WriteIdAllocated, end, leave_waits, require_open
+from acid_platform.metastore.rules.write_set import Committed
 from acid_platform.transactions import RowOperation, TxnState, TxnType
 from acid_platform.transactions.concurrency import InTable, LockType, Looked, WriteSetRow
 from acid_platform.transactions.row_sets import MOST_REGIONS, RowSet
@@ -71,6 +73,9 @@ def commit(turn: Turn, operation: ops.CommitTxn) -> int:
     past = None if operation.txn in turn.state.txns else turn.ended(operation.txn)
     if past is not None and past.state is TxnState.COMMITTED:
         return past.commit_id
+    joined = turn.state.branch_commits.get(operation.txn)
+    if joined is not None:
+        return joined.commit_id
     txn = require_open(turn, operation.txn)
     if txn.kind is TxnType.COMPACTION:
         raise InvalidDefinition(f"transaction {txn.txn_id} is a compaction; call commit_compaction")
@@ -113,6 +118,8 @@ class CheckedCommit:
 def _checked(turn: Turn, txn: Txn, contents: ops.CommitContents) -> CheckedCommit:
     """Raises WriteConflict, and whatever makes the commit impossible."""
     state = turn.state
+    if txn.branch:
+        require_branchable(state, txn, contents)
     components, reported = _touched(state, txn, contents.writes)
     changed = _changed(state, txn, contents.changed)
     wider = [widened(state, txn, name, columns) for name, columns in contents.columns.items()]
@@ -149,28 +156,34 @@ def finish(turn: Turn, txn: Txn, checked: CheckedCommit) -> int:
     commit_id, looked = turn.state.last_txn, checked.looked
     compared = write_set.within_memory(turn, checked.changed, looked.size if looked else 0)
     leave_waits(turn, txn.txn_id, TxnAborted(f"transaction {txn.txn_id} was committed just now"))
+    touched = tuple(
+        WriteSetRow(
+            table_id=touch.table_id,
+            partition=touch.partition,
+            operation=touch.operation,
+            txn_id=txn.txn_id,
+            commit_id=commit_id,
+            write_id=touch.write_id,
+            rows=compared.get((touch.table_id, touch.partition, touch.operation)),
+        )
+        for touch in checked.components
+        if touch.operation.changes or txn.branch
+    )
+    placed = tuple(
+        Placed(table_id, partition, RecordedDirectory.of(report, txn.txn_id))
+        for table_id, partition, report in checked.reported
+    )
+    written = tuple(_history_row(turn, txn, *each) for each in checked.reported)
+    what = (touched, placed, written)
+    if txn.branch and txn.wrote:
+        own = BranchCommit(txn.txn_id, txn.branch, commit_id, turn.now, *what, looked)
+        turn.record(BranchCommitted(own))
+        return commit_id
     turn.record(
         Committed(
             txn.txn_id,
             commit_id,
-            write_set=tuple(
-                WriteSetRow(
-                    table_id=touch.table_id,
-                    partition=touch.partition,
-                    operation=touch.operation,
-                    txn_id=txn.txn_id,
-                    commit_id=commit_id,
-                    write_id=touch.write_id,
-                    rows=compared.get((touch.table_id, touch.partition, touch.operation)),
-                )
-                for touch in checked.components
-                if touch.operation.changes
-            ),
-            placed=tuple(
-                Placed(table_id, partition, RecordedDirectory.of(report, txn.txn_id))
-                for table_id, partition, report in checked.reported
-            ),
-            written=tuple(_history_row(turn, txn, *each) for each in checked.reported),
+            *what,
             cursors=checked.cursors,
             sinks=checked.sinks,
             rewrote=checked.rewrote,
@@ -351,55 +364,6 @@ def _check_overwrites(state: State, txn: Txn, reported: Sequence[Reported]) -> N
                 " and writes it besides, and the overwrite would hide the rest; commit between the"
                 " two"
             )
-
-
-@handles(ops.AbortTxn)
-def abort(turn: Turn, operation: ops.AbortTxn) -> None:
-    """Raises NoSuchTxn for one that is unknown or committed."""
-    txn = turn.state.txns.get(operation.txn)
-    past = None if txn else turn.ended(operation.txn)
-    if (txn and not txn.is_open) or (past and past.state is TxnState.ABORTED):
-        return
-    txn = require_open(turn, operation.txn)
-    end(turn, txn.txn_id, operation.reason or "aborted by its owner")
-
-
-@handles(ops.Withdraw)
-def withdraw(turn: Turn, operation: ops.Withdraw) -> None:
-    state = turn.state
-    waiting = state.waiting.get(operation.request_id)
-    outcome = state.outcomes.get(operation.request_id)
-    txn_id = 0
-    if waiting is not None and state.locks[waiting].begun:
-        txn_id = state.locks[waiting].txn_id
-    elif outcome is not None and outcome.op == ops.Begin.op:
-        txn_id = outcome.txn_id
-    if txn_id in state.txns and state.txns[txn_id].is_open:
-        end(turn, txn_id, "its client was interrupted while it began")
-
-
-@handles(ops.AbortMany)
-def abort_many(turn: Turn, operation: ops.AbortMany) -> ops.AbortedMany:
-    """Aborts those that are open and skips the others without an error (T12)."""
-    txns = turn.state.txns
-    ids = [txn_id for txn_id in operation.txns if txn_id in txns and txns[txn_id].is_open]
-    for txn_id in ids:
-        end(turn, txn_id, operation.reason or "ABORT TRANSACTIONS")
-    return ops.AbortedMany(ids, f"aborted {len(ids)} of {len(operation.txns)}")
-
-
-def end(turn: Turn, txn_id: int, reason: str) -> None:
-    """Aborts an open transaction, and answers its lock request if that still waits."""
-    error = TxnAborted(f"transaction {txn_id} was aborted: {reason}; begin again")
-    leave_waits(turn, txn_id, error)
-    turn.record(Aborted(txn=txn_id, reason=reason))
-
-
-def leave_waits(turn: Turn, txn_id: int, error: AcidError) -> None:
-    for ext in list(turn.state.locks_by_txn.get(txn_id, ())):
-        entry = turn.state.locks[ext]
-        if not entry.acquired:
-            locking.end_wait(turn, entry, error)
 
 
 @handles(ops.Drop)

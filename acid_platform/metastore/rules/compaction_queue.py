@@ -37,7 +37,6 @@ from acid_platform.metastore.operations.compaction import (
 from acid_platform.metastore.records import EntityDirectory
 from acid_platform.metastore.rules import locking
 from acid_platform.metastore.rules.cleaning import aborted_rows
-from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.compactions import CompactionEnded, CompactionRevoked, to_history
 from acid_platform.metastore.rules.declared import refuse_foreign
 from acid_platform.metastore.rules.snapshots import compactor_list, txn_list
@@ -45,6 +44,7 @@ from acid_platform.metastore.rules.state import Component, Entity, ServiceLease,
 from acid_platform.metastore.rules.table_declarations import being_cleaned, normal_partition
 from acid_platform.metastore.rules.timers import patience
 from acid_platform.metastore.rules.turn import Event, Turn, handles
+from acid_platform.metastore.rules.txns import end
 from acid_platform.transactions import CompactorWriteIdList, ValidTxnList
 
 _I, _W, _R = (

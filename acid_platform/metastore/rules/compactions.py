@@ -29,12 +29,11 @@ from acid_platform.metastore.operations.compaction import (
 )
 from acid_platform.metastore.records import LockRequest, RecordedDirectory
 from acid_platform.metastore.rules import locking, snapshots
-from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.locking import LockRemoved
 from acid_platform.metastore.rules.snapshots import compactor_list, snapshot
 from acid_platform.metastore.rules.state import Component, Entity, LockEntry, State, Txn
 from acid_platform.metastore.rules.turn import Event, Past, Turn, handles
-from acid_platform.metastore.rules.txns import granted, open_txn, require_open
+from acid_platform.metastore.rules.txns import end, granted, open_txn, require_open
 from acid_platform.metastore.rules.write_set import Aborted, close_txn, place_directory
 from acid_platform.transactions import RowOperation, TxnState, TxnType, ValidTxnList
 from acid_platform.transactions.concurrency import LockComponent, LockType

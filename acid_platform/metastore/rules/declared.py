@@ -8,10 +8,12 @@ partitions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 from acid_platform.errors import DeclarationChanged, ForeignLocation, NoSuchTable
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import table_name
+from acid_platform.metastore.branches import BranchCommit, Placed
 from acid_platform.metastore.records import PartitionRecord, TableRecord, ViewRecord
 from acid_platform.metastore.rules import snapshots
 from acid_platform.metastore.rules.snapshots import first_snapshot
@@ -29,8 +31,8 @@ def moment_of(state: State, txn: Txn | None) -> int:
 def seen_table(state: State, txn: Txn | None, name: str) -> tuple[TableState, TableRecord]:
     """The table that a name means to a transaction, and its declaration there.
 
-    A writer finds a table that was created after its snapshot, since it may have created it itself;
-    the snapshot sees no rows in it. Raises NoSuchTable.
+    A writer finds a table that was created after its snapshot, since it may have created it itself,
+    and so does who reads a branch; the snapshot sees no rows in it. Raises NoSuchTable.
     """
     moment = moment_of(state, txn)
     if txn is None or moment == state.next_moment:
@@ -42,7 +44,7 @@ def seen_table(state: State, txn: Txn | None, name: str) -> tuple[TableState, Ta
         if record is not None and record.name == full:
             return table, record
     newest = state.table(full)
-    if txn.kind is TxnType.DEFAULT and newest.at(moment) is None:
+    if (txn.kind is TxnType.DEFAULT or txn.branch) and newest.at(moment) is None:
         return newest, newest.record
     raise NoSuchTable(
         f"there was no table {full} when transaction {txn.txn_id} took its snapshot; begin again"
@@ -63,7 +65,30 @@ def seen_partitions(state: State, txn: Txn | None, table: TableState) -> list[Pa
     moment = moment_of(state, txn)
     if table.at(moment) is None:
         moment = state.next_moment  # the table was created after the snapshot
-    return partitions_at(table, moment)
+    seen = partitions_at(table, moment)
+    own = {
+        placed.partition
+        for placed in placed_on_branch(state, txn, table.record.table_id)
+        if placed.partition is not None
+    }.difference(partition.name for partition in seen)
+    made = [PartitionRecord(name, table.floors.get(name, ())) for name in own]
+    return sorted((*seen, *made), key=_NAME) if made else seen
+
+
+_NAME = attrgetter("name")
+
+
+def commits_on(state: State, branch: int) -> Iterator[BranchCommit]:
+    """The commits on a branch, in their order."""
+    return (commit for commit in state.branch_commits.values() if commit.branch == branch)
+
+
+def placed_on_branch(state: State, txn: Txn | None, table_id: int) -> Iterator[Placed]:
+    """The directories of a table that the transaction sees of its branch."""
+    for number in txn.sees if txn is not None else ():
+        for placed in state.branch_commits[number].placed:
+            if placed.table_id == table_id:
+                yield placed
 
 
 def partitions_at(table: TableState, moment: int) -> list[PartitionRecord]:

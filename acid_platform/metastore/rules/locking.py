@@ -201,7 +201,7 @@ def tables_of(state: State, requests: Sequence[LockRequest]) -> dict[str, int]:
 def may_read(txn: Txn, table: TableState) -> bool:
     """Whether the Cleaner has kept all files that the transaction's snapshot may need (P11)."""
     asked = txn.all_tables or table.record.table_id in txn.needs.values()
-    return asked or txn.txn_id >= table.cleaned_upto
+    return asked or bool(txn.branch) or txn.txn_id >= table.cleaned_upto
 
 
 def check_files(txn: Txn, table: TableState) -> None:

@@ -31,6 +31,7 @@ from acid_platform.metastore.rules import (
     compactions,
     identity,
     locking,
+    merging,
     other_engine_requests,
     reading,
     snapshots,
@@ -38,7 +39,7 @@ from acid_platform.metastore.rules import (
     txns,
     write_set,
 )
-from acid_platform.metastore.rules.commits import end
+from acid_platform.metastore.rules.branch_commits import BranchCommitted
 from acid_platform.metastore.rules.compactions import CompactionCommitted
 from acid_platform.metastore.rules.declared import forget, outlived
 from acid_platform.metastore.rules.locking import LockRemoved
@@ -59,6 +60,7 @@ from acid_platform.metastore.rules.turn import (
     error_reply,
     handles,
 )
+from acid_platform.metastore.rules.txns import end
 from acid_platform.metastore.rules.write_set import Aborted, Committed
 from acid_platform.transactions import RowOperation, TxnType
 
@@ -72,7 +74,7 @@ EXPAND: dict[type[MetastoreOperation[object]], Callable[..., object]] = {
 }
 """Builds the whole answer from the state and the kept record, each time it is given."""
 
-_FREES = (Committed, Aborted, LockRemoved, CompactionCommitted, TableAltered)
+_FREES = (Committed, Aborted, BranchCommitted, LockRemoved, CompactionCommitted, TableAltered)
 """Events that may unblock a waiting lock request, or show that it need not wait any longer."""
 
 
@@ -252,6 +254,7 @@ def reap(turn: Turn) -> None:
     for txn_id in dead(turn.state, beats):
         timeout = patience(turn.state, beats[txn_id])
         end(turn, txn_id, f"{NO_HEARTBEAT} for {timeout / 1000:g} s")
+    merging.expire(turn)
     other_engine_requests.expire_alone(turn)
     longest = turn.state.longest_timeout
     if longest and turn.steady - turn.state.timers.shortened > longest:

@@ -23,9 +23,12 @@ from acid_platform.metastore.records import (
     TableRecord,
     ViewRecord,
 )
+from acid_platform.metastore.rules.branch_commits import newest_on
 from acid_platform.metastore.rules.cleaning import holder, survey
 from acid_platform.metastore.rules.declared import (
+    commits_on,
     directories,
+    placed_on_branch,
     seen_partitions,
     seen_table,
     seen_views,
@@ -62,7 +65,7 @@ def _description(state: State, past: Past, ticket: ops.BeginTicket, name: str) -
     check_files(txn, table)
     if record.partition_columns:
         return ops.SeenTable(record, seen_partitions(state, txn, table))
-    return ops.SeenTable(record, None, _recorded(state, past, record.table_id, (None,))[0])
+    return ops.SeenTable(record, None, _recorded(state, past, record.table_id, (None,), txn)[0])
 
 
 @handles(ops.IsNewest)
@@ -74,11 +77,16 @@ def is_newest(turn: Turn, operation: ops.IsNewest) -> bool:
     then = snapshot(state, txn)
     if then is None or txn.kind is not TxnType.READ_ONLY:
         return False
-    now = txn_list(state)
-    if seen_views(state, txn) != seen_views(state, None):
-        return False
-    if not all(_same(state, txn, then, now, name) for name in operation.tables):
-        return False
+    if txn.branch:
+        mine = commits_on(state, txn.branch)
+        if any(commit.txn not in txn.sees for commit in mine):
+            return False
+    else:
+        now = txn_list(state)
+        if seen_views(state, txn) != seen_views(state, None):
+            return False
+        if not all(_same(state, txn, then, now, name) for name in operation.tables):
+            return False
     touch(state.heartbeats, txn.txn_id, turn.steady)
     touch(state.reads, txn.txn_id, turn.steady)
     return True
@@ -121,7 +129,7 @@ def manifest(turn: Turn, operation: ops.GetManifest) -> list[list[RecordedDirect
     table, _ = seen_table(turn.state, txn, operation.table)
     check_files(txn, table)
     renew_lease(turn, txn)
-    return _recorded(turn.state, turn.past, table.record.table_id, operation.partitions)
+    return _recorded(turn.state, turn.past, table.record.table_id, operation.partitions, txn)
 
 
 @handles(ops.GetRecorded)
@@ -132,8 +140,13 @@ def recorded_now(turn: Turn, operation: ops.GetRecorded) -> list[list[RecordedDi
 
 
 def _recorded(
-    state: State, past: Past, table_id: int, partitions: Sequence[str | None]
+    state: State,
+    past: Past,
+    table_id: int,
+    partitions: Sequence[str | None],
+    txn: Txn | None = None,
 ) -> list[list[RecordedDirectory]]:
+    """With what `txn` sees of its branch."""
     lacking = [
         partition
         for partition in partitions
@@ -141,10 +154,14 @@ def _recorded(
         - state.contents.get((table_id, partition), {}).keys()
     ]
     saved = past.recorded(table_id, lacking) if lacking else {}
+    own = [*placed_on_branch(state, txn, table_id)]
     return [
         [
-            RecordedDirectory(directory, fresh.get(name) or saved[partition, name])
-            for name, directory in directories(state, (table_id, partition)).items()
+            *(
+                RecordedDirectory(directory, fresh.get(name) or saved[partition, name])
+                for name, directory in directories(state, (table_id, partition)).items()
+            ),
+            *(placed.recorded for placed in own if placed.partition == partition),
         ]
         for partition in partitions
         for fresh in (state.contents.get((table_id, partition), {}),)
@@ -170,20 +187,22 @@ def tables(turn: Turn, _operation: ops.GetTables) -> list[TableRecord]:
 @handles(ops.GetTable)
 def table(turn: Turn, operation: ops.GetTable) -> TableRecord:
     """Raises NoSuchTable, TxnAborted, SnapshotExpired, NoSuchTxn."""
-    return seen_table(turn.state, _reader(turn, operation.txn), operation.name)[1]
+    return seen_table(turn.state, _reader(turn, operation), operation.name)[1]
 
 
 @handles(ops.GetPartitions)
 def partitions(turn: Turn, operation: ops.GetPartitions) -> list[PartitionRecord]:
     """Raises NoSuchTable, TxnAborted, SnapshotExpired, NoSuchTxn."""
-    txn = _reader(turn, operation.txn)
+    txn = _reader(turn, operation)
     table, _ = seen_table(turn.state, txn, operation.name)
     return seen_partitions(turn.state, txn, table)
 
 
-def _reader(turn: Turn, txn_id: int) -> Txn | None:
-    """Raises TxnAborted, SnapshotExpired, NoSuchTxn."""
-    return require_open(turn, txn_id) if txn_id else None
+def _reader(turn: Turn, operation: ops.GetTable | ops.GetPartitions) -> Txn | None:
+    """Raises NoSuchBranch, TxnAborted, SnapshotExpired, NoSuchTxn."""
+    if operation.branch:
+        return newest_on(turn.state, operation.branch)
+    return require_open(turn, operation.txn) if operation.txn else None
 
 
 @handles(ops.GetLastWriteId)
@@ -209,7 +228,8 @@ def get_database(turn: Turn, operation: ops.GetDatabase) -> DatabaseRecord:
 @handles(ops.GetViews)
 def views(turn: Turn, operation: ops.GetViews) -> list[ViewRecord]:
     """Raises TxnAborted, SnapshotExpired, NoSuchTxn."""
-    return seen_views(turn.state, _reader(turn, operation.txn))
+    txn = require_open(turn, operation.txn) if operation.txn else None
+    return seen_views(turn.state, txn)
 
 
 @handles(ops.GetSettings)
@@ -226,7 +246,7 @@ def transactions(turn: Turn, _operation: ops.ShowTransactions) -> list[Row]:
             "txnid": txn.txn_id,
             "state": txn.state.name,
             "startedtime": txn.started,
-            "lastheartbeattime": turn.wall(beats[txn.txn_id]) if txn.is_open else txn.ended,
+            "lastheartbeattime": turn.wall(beats[txn.txn_id]) if txn.txn_id in beats else txn.ended,
             "user": txn.info.user,
             "host": txn.info.host,
             "type": txn.kind.name,
@@ -397,6 +417,9 @@ def _state_of(turn: Turn, txn_id: int) -> str:
 def outcome_of_txn(turn: Turn, operation: ops.GetTxnOutcome) -> ops.TxnOutcome:
     """Raises NoSuchTxn if that is not known."""
     txn = turn.state.txns.get(operation.txn)
+    joined = turn.state.branch_commits.get(operation.txn)
+    if joined is not None:
+        return ops.TxnOutcome("c", joined.commit_id, "")
     if txn is not None and txn.is_open:
         return ops.TxnOutcome("o", 0, "")
     past = turn.ended(operation.txn)

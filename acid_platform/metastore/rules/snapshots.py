@@ -24,6 +24,7 @@ from acid_platform.layout.table_properties import (
 from acid_platform.metastore.pasts import Cursor, Pin, TableCommit, before_commits
 from acid_platform.metastore.rules.state import State, TableState, Txn
 from acid_platform.transactions import CompactorWriteIdList, TxnType, ValidTxnList, ValidWriteIdList
+from acid_platform.transactions.ids import NONE_OPEN
 
 
 def txn_list(state: State) -> ValidTxnList:
@@ -37,7 +38,13 @@ def snapshot(state: State, txn: Txn) -> ValidTxnList | None:
     It is rebuilt from which transactions were open at that moment: storing a list in each
     transaction would take the square of their number.
     """
-    return _list_at(state, txn.taken).for_reader(txn.txn_id) if txn.taken else None
+    if not txn.taken:
+        return None
+    seen = _list_at(state, txn.taken).for_reader(txn.txn_id)
+    if not txn.sees:
+        return seen
+    hidden = set(seen.open).difference(txn.sees)
+    return ValidTxnList.of(seen.high_watermark, hidden, seen.aborted)
 
 
 def _list_at(state: State, moment: int) -> ValidTxnList:
@@ -54,8 +61,15 @@ def _list_at(state: State, moment: int) -> ValidTxnList:
 
 
 def first_snapshot(state: State) -> Callable[[int], int]:
-    """A function: the moment of the first snapshot among open transactions above an id."""
-    takers = sorted((txn.txn_id, txn.taken) for txn in state.open_txns() if txn.taken)
+    """A function: the moment of the first snapshot among open transactions above an id.
+
+    Transactions will begin with the snapshot of a branch: it counts as above every id (P80).
+    """
+    takers = sorted(
+        (NONE_OPEN if txn.branch == txn.txn_id else txn.txn_id, txn.taken)
+        for txn in state.open_txns()
+        if txn.taken
+    )
     ids = [txn_id for txn_id, _ in takers]
     moments = (state.next_moment, *(taken for _, taken in reversed(takers)))
     firsts = [*accumulate(moments, min)][::-1]

@@ -20,6 +20,7 @@ from difflib import get_close_matches
 from acid_platform.base.config import Settings
 from acid_platform.errors import NoSuchTable
 from acid_platform.layout.names import table_name
+from acid_platform.metastore.branches import Branch, BranchCommit
 from acid_platform.metastore.messages import FLAT, Answer
 from acid_platform.metastore.operations.compaction import (
     CompactionTask,
@@ -42,6 +43,7 @@ from acid_platform.metastore.records import (
 from acid_platform.metastore.rules.timers import NEVER, Timers
 from acid_platform.transactions import RowOperation, TxnState, TxnType
 from acid_platform.transactions.concurrency import LockComponent, LockType, Looked, WriteSetRow
+from acid_platform.transactions.ids import BRIEF
 
 Entity = tuple[int, str | None]
 """Table id and partition (None: unpartitioned, or dynamic partitions that are not known yet)."""
@@ -177,6 +179,12 @@ class Txn:
     """Past snapshots that it reads (P36)."""
     unfinished: bool = False
     """Its engine says when all its files are written, and has not said so yet (P47)."""
+    branch: int = field(default=0, metadata=BRIEF)
+    """The transaction of its branch; its own id if it is that of a branch (P80)."""
+    sees: tuple[int, ...] = field(default=(), metadata=BRIEF)
+    """What was committed on its branch before it began."""
+    joined: bool = field(default=False, metadata=BRIEF)
+    """It is committed on its branch, and for everybody else still open."""
 
     @classmethod
     def nobody(cls, now: int) -> Txn:
@@ -185,6 +193,11 @@ class Txn:
     @property
     def is_open(self) -> bool:
         return self.state is TxnState.OPEN
+
+    @property
+    def has_client(self) -> bool:
+        """Whether it runs: a client keeps it alive by heartbeats."""
+        return self.is_open and not self.joined and self.branch != self.txn_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,6 +352,9 @@ class State:
     erasures: dict[int, ErasureTask] = field(default_factory=dict)
     cursors: dict[tuple[str, int], Cursor] = field(default_factory=dict)
     """How far each consumer has read the changes of a table, by consumer and table id (P39)."""
+    branches: dict[str, Branch] = field(default_factory=dict)
+    branch_commits: dict[int, BranchCommit] = field(default_factory=dict)
+    """What was committed on branches, by transaction, in the order of the commits (P80)."""
     sinks: dict[tuple[str, int], Sink] = field(default_factory=dict)
     """How far streaming queries have written a table, by sink and table id (P42)."""
     directories: dict[Entity, EntityDirectories] = field(default_factory=dict)

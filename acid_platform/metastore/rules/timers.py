@@ -63,7 +63,8 @@ def wake(state: State, moment: Moment) -> None:
     now = moment.steady
     timers = state.timers = Timers(now, shortened=now)
     for txn in state.open_txns():
-        state.heartbeats[txn.txn_id] = now
+        if txn.has_client:
+            state.heartbeats[txn.txn_id] = now
         if txn.kind is TxnType.READ_ONLY:
             state.reads[txn.txn_id] = now
     for entry in state.locks.values():

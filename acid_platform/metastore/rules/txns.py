@@ -19,7 +19,8 @@ from acid_platform.metastore import operations as ops
 from acid_platform.metastore.messages import FLAT
 from acid_platform.metastore.records import ClientInfo
 from acid_platform.metastore.rules import locking, write_set
-from acid_platform.metastore.rules.declared import seen_table, unchanged
+from acid_platform.metastore.rules.branch_commits import branch_named
+from acid_platform.metastore.rules.declared import commits_on, seen_table, unchanged
 from acid_platform.metastore.rules.locking import check_files, may_read
 from acid_platform.metastore.rules.snapshots import snapshot, write_ids
 from acid_platform.metastore.rules.state import LockEntry, State, Txn
@@ -27,6 +28,7 @@ from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Event, Past, Turn, handles
 from acid_platform.metastore.rules.write_set import Aborted
 from acid_platform.transactions import RowOperation, TxnState, TxnType, ValidWriteIdList
+from acid_platform.transactions.ids import BRIEF
 
 # --- open and list ------------------------------------------------------------------------------
 
@@ -35,13 +37,18 @@ from acid_platform.transactions import RowOperation, TxnState, TxnType, ValidWri
 def begin(turn: Turn, operation: ops.Begin) -> ops.BeginTicket:
     """An empty list of tables means that each table is registered when it is asked for.
 
-    Raises TooManyOpenTxns (T2) and, after aborting the transaction, what `locking.enqueue` raises.
+    Raises NoSuchBranch, TooManyOpenTxns (T2) and, after aborting the transaction, what
+    `locking.enqueue` raises.
     """
     check_limit(turn.state, turn.steady, 1)
-    txn = open_txn(turn, kind_of(operation.kind), operation.info, operation.tables is None)
+    branch = branch_named(turn.state, operation.branch).txn if operation.branch else 0
+    kind = kind_of(operation.kind)
+    txn = open_txn(turn, kind, operation.info, operation.tables is None, branch)
     try:
         needs = {
-            table_name(name): turn.state.table(name).record.table_id
+            table_name(name): (
+                seen_table(turn.state, txn, name)[0] if branch else turn.state.table(name)
+            ).record.table_id
             for name in operation.tables or ()
         }
         if operation.locks:
@@ -124,9 +131,9 @@ def kind_of(number: int) -> TxnType:
     )
 
 
-def open_txn(turn: Turn, kind: TxnType, info: ClientInfo, all_tables: bool) -> Txn:
+def open_txn(turn: Turn, kind: TxnType, info: ClientInfo, all_tables: bool, branch: int = 0) -> Txn:
     txn_id = turn.state.next_txn
-    turn.record(Opened(txn_id, kind, all_tables, info))
+    turn.record(Opened(txn_id, kind, all_tables, info, branch))
     return turn.state.txns[txn_id]
 
 
@@ -212,7 +219,7 @@ def allocate_many(turn: Turn, operation: ops.AllocateMany) -> list[tuple[int, in
     ended = [
         txn_id
         for txn_id in ids
-        if txn_id not in turn.state.txns or not turn.state.txns[txn_id].is_open
+        if txn_id not in turn.state.txns or not turn.state.txns[txn_id].has_client
     ]
     for ended_txn in ended:
         try:
@@ -238,6 +245,58 @@ def allocate_many(turn: Turn, operation: ops.AllocateMany) -> list[tuple[int, in
     return [(txn.txn_id, table.by_txn[txn.txn_id]) for txn in txns]
 
 
+# --- abort --------------------------------------------------------------------------------------
+
+
+@handles(ops.AbortTxn)
+def abort(turn: Turn, operation: ops.AbortTxn) -> None:
+    """Raises NoSuchTxn for one that is unknown or committed."""
+    txn = turn.state.txns.get(operation.txn)
+    past = None if txn else turn.ended(operation.txn)
+    if (txn and not txn.is_open) or (past and past.state is TxnState.ABORTED):
+        return
+    txn = require_open(turn, operation.txn)
+    end(turn, txn.txn_id, operation.reason or "aborted by its owner")
+
+
+@handles(ops.Withdraw)
+def withdraw(turn: Turn, operation: ops.Withdraw) -> None:
+    state = turn.state
+    waiting = state.waiting.get(operation.request_id)
+    outcome = state.outcomes.get(operation.request_id)
+    txn_id = 0
+    if waiting is not None and state.locks[waiting].begun:
+        txn_id = state.locks[waiting].txn_id
+    elif outcome is not None and outcome.op == ops.Begin.op:
+        txn_id = outcome.txn_id
+    if txn_id in state.txns and state.txns[txn_id].has_client:
+        end(turn, txn_id, "its client was interrupted while it began")
+
+
+@handles(ops.AbortMany)
+def abort_many(turn: Turn, operation: ops.AbortMany) -> ops.AbortedMany:
+    """Aborts those that are open and skips the others without an error (T12)."""
+    txns = turn.state.txns
+    ids = [txn_id for txn_id in operation.txns if txn_id in txns and txns[txn_id].has_client]
+    for txn_id in ids:
+        end(turn, txn_id, operation.reason or "ABORT TRANSACTIONS")
+    return ops.AbortedMany(ids, f"aborted {len(ids)} of {len(operation.txns)}")
+
+
+def end(turn: Turn, txn_id: int, reason: str) -> None:
+    """Aborts an open transaction, and answers its lock request if that still waits."""
+    error = TxnAborted(f"transaction {txn_id} was aborted: {reason}; begin again")
+    leave_waits(turn, txn_id, error)
+    turn.record(Aborted(txn=txn_id, reason=reason))
+
+
+def leave_waits(turn: Turn, txn_id: int, error: AcidError) -> None:
+    for ext in list(turn.state.locks_by_txn.get(txn_id, ())):
+        entry = turn.state.locks[ext]
+        if not entry.acquired:
+            locking.end_wait(turn, entry, error)
+
+
 # --- alive or not -------------------------------------------------------------------------------
 
 
@@ -255,8 +314,12 @@ def renew_lease(turn: Turn, txn: Txn) -> None:
 def open_now(state: State, past: Past, txn_id: int) -> Txn:
     """What `require_open` does, without a turn."""
     txn = state.txns.get(txn_id)
-    if txn is not None and txn.is_open:
+    if txn is not None and txn.has_client:
         return txn
+    if txn is not None and txn.joined:
+        raise NoSuchTxn(f"transaction {txn_id} is already committed on its branch; begin another")
+    if txn is not None and txn.is_open:
+        raise NoSuchTxn(f"transaction {txn_id} is that of a branch; merge the branch, or drop it")
     if txn is not None:
         raise TxnAborted(f"transaction {txn_id} was aborted: {txn.reason}; begin again")
     ended = state.ended.get(txn_id) or past.past_txn(txn_id)
@@ -275,9 +338,9 @@ def heartbeat(turn: Turn, operation: ops.Heartbeat) -> ops.Alive:
     for txn_id in operation.txns:
         txn = turn.state.txns.get(txn_id)
         past = None if txn else turn.ended(txn_id)
-        if txn and txn.is_open:
+        if txn and txn.has_client:
             touch(turn.state.heartbeats, txn_id, turn.steady)
-        elif txn or (past and past.state is TxnState.ABORTED):
+        elif (txn and not txn.is_open) or (past and past.state is TxnState.ABORTED):
             aborted.append(txn_id)
         else:
             unknown.append(txn_id)
@@ -303,9 +366,15 @@ class Opened(Event, kind="open"):
     type: TxnType
     all_tables: bool
     info: ClientInfo = field(metadata=FLAT)
+    branch: int = field(default=0, metadata=BRIEF)
+    """The transaction of the branch on which it runs."""
 
     def apply(self, state: State, at: int) -> None:
         txn = Txn(self.txn, self.type, TxnState.OPEN, at, self.info, self.all_tables)
+        if self.branch:
+            sees = tuple(commit.txn for commit in commits_on(state, self.branch))
+            taken = state.txns[self.branch].taken
+            txn = replace(txn, branch=self.branch, sees=sees, taken=taken)
         state.txns[self.txn] = txn
         state.next_txn = self.txn + 1
         touch(state.heartbeats, self.txn, state.timers.now)

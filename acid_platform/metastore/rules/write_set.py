@@ -17,12 +17,12 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from operator import attrgetter
-from typing import NamedTuple
 
 from acid_platform.errors import NoSuchTable
 from acid_platform.layout.file_entries import RecordedFiles
 from acid_platform.layout.table_properties import CONFLICT_DETECTION
 from acid_platform.layout.types import Column, parse_type
+from acid_platform.metastore.branches import Placed
 from acid_platform.metastore.pasts import Cursor, Sink
 from acid_platform.metastore.records import (
     EntityDirectory,
@@ -32,7 +32,7 @@ from acid_platform.metastore.records import (
     TableRecord,
 )
 from acid_platform.metastore.rules import snapshots
-from acid_platform.metastore.rules.declared import seen_table
+from acid_platform.metastore.rules.declared import commits_on, seen_table
 from acid_platform.metastore.rules.snapshots import snapshot
 from acid_platform.metastore.rules.state import (
     Component,
@@ -72,7 +72,7 @@ def conflict(
     serial = state.settings.flag("hive.txn.xlock.write")
     own: ValidTxnList | None = None
     for touched in touches:
-        for theirs in _rows(state, touched):
+        for theirs in _rows(state, txn, touched):
             partition = theirs.partition if touched.dynamic else touched.partition
             mine = Touched(
                 touched.table_id,
@@ -97,7 +97,12 @@ def skew(state: State, txn: Txn, mine: Looked) -> tuple[Entity, str] | None:
     """The table in which the transaction may not commit, and why: another one, which it did not
     see, and this one have each inserted what the other looked for (P51); or None."""
     own: ValidTxnList | None = None
-    for theirs in state.looked[bisect_left(state.looked, txn.txn_id, key=_BY_COMMIT) :]:
+    if txn.branch and txn.has_client:
+        there = (commit.looked for commit in commits_on(state, txn.branch))
+        others = [looked for looked in there if looked is not None]
+    else:
+        others = state.looked
+    for theirs in others[bisect_left(others, txn.txn_id, key=_BY_COMMIT) :]:
         found = concurrency.skew(mine, theirs)
         if found is not None:
             own = own or snapshot(state, txn)
@@ -118,11 +123,20 @@ def by_row(state: State, table_id: int) -> bool:
     return (own or state.settings.text(CONFLICT_DETECTION.name)).lower() == "row"
 
 
-def _rows(state: State, touched: Component) -> Iterator[WriteSetRow]:
-    """What was committed to the entity, or the table, since the transaction was opened.
+def _rows(state: State, txn: Txn, touched: Component) -> Iterator[WriteSetRow]:
+    """What was committed to the entity, or the table, since the transaction was opened, or to it on
+    its branch (P80).
 
     An overwrite with a higher write id is among it (P6): that id was allocated later.
     """
+    if txn.branch and txn.has_client:
+        for commit in commits_on(state, txn.branch):
+            if commit.commit_id >= touched.txn_id:
+                for row in commit.touched:
+                    same = touched.dynamic or row.partition == touched.partition
+                    if row.table_id == touched.table_id and same:
+                        yield row
+        return
     for by_table in (state.write_set, state.inserts):
         by_partition = by_table.get(touched.table_id)
         if by_partition is None:
@@ -362,12 +376,6 @@ def _files(state: State, past: Past, entity: Entity, one: EntityDirectory) -> Re
     if text is None:
         text = past.recorded(table_id, [partition])[partition, one.name]
     return RecordedFiles.parse(text)
-
-
-class Placed(NamedTuple):
-    table_id: int
-    partition: str | None
-    recorded: RecordedDirectory
 
 
 class Committed(Event, kind="commit"):

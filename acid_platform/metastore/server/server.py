@@ -370,7 +370,7 @@ class Server:
         reception = self.reception
         if self._election is not None:
             return False
-        open_one = next(self.commits.state.open_txns(), None)
+        open_one = any(txn.has_client for txn in self.commits.state.open_txns())
         if reception.service or reception.connections or open_one:
             self._idle_since = time.monotonic()
             return False

@@ -17,6 +17,7 @@ from operator import itemgetter
 from typing import Any
 
 from acid_platform.compaction.states import CompactionState
+from acid_platform.metastore.branches import Branch, BranchCommit
 from acid_platform.metastore.messages import FLAT, columns_of, decode, encode, left_out, ranges
 from acid_platform.metastore.operations.compaction import (
     CompactionTask,
@@ -286,6 +287,8 @@ KINDS: tuple[StoredKind, ...] = (
                lambda table, tag: table.tags.__setitem__(tag.name, tag)),
     _mapping("cursors", "consumer table_id", Cursor, "cursors"),
     _mapping("sinks", "sink table_id", Sink, "sinks"),
+    _mapping("branches", "name", Branch, "branches", "txn"),
+    _mapping("branch_commits", "txn", BranchCommit, "branch_commits", "commit_id at txn"),
     _numbers("locations", "location", "floor", "locations"),
     _of_tables("partitions", "name", PartitionRecord, lambda table: _named(table.partitions),
                lambda table, record: table.partitions.__setitem__(record.name, record)),
@@ -487,6 +490,17 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
             )
         ),
         "ALTER TABLE writes ADD COLUMN message VARCHAR DEFAULT ''",
+    ),
+    (
+        "CREATE TABLE branches (name VARCHAR, txn BIGINT, created BIGINT, until BIGINT,"
+        ' "user" VARCHAR)',
+        'CREATE TABLE branch_commits (txn BIGINT, branch BIGINT, commit_id BIGINT, "at" BIGINT,'
+        " touched VARCHAR, placed VARCHAR, written VARCHAR, looked VARCHAR)",
+        "DROP VIEW v_open_txns",
+        "ALTER TABLE open_txns ADD COLUMN branch BIGINT DEFAULT 0",
+        "ALTER TABLE open_txns ADD COLUMN sees VARCHAR DEFAULT '[]'",
+        "ALTER TABLE open_txns ADD COLUMN joined BOOLEAN DEFAULT false",
+        "CREATE VIEW v_open_txns AS SELECT * FROM open_txns WHERE state = 'o'",
     ),
 )
 """The statements that lead a snapshot from version 1 to 2, from 2 to 3 and so on. Who changes the

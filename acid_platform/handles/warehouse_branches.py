@@ -1,0 +1,90 @@
+"""Branches as their user holds them (P80): `wh.branches.create("x")`, `merge`, `drop`."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from acid_platform.errors import InvalidDefinition, NoSuchBranch
+from acid_platform.handles.past_rows import RowDifference, row_difference
+from acid_platform.layout.names import table_name
+from acid_platform.metastore import operations as ops
+from acid_platform.metastore.branches import BranchRow
+from acid_platform.transactions import ValidWriteIdList
+
+if TYPE_CHECKING:
+    from acid_platform.handles.warehouse import Warehouse
+
+BRANCH_AGE = timedelta(days=7)
+"""How long a branch lives, unless its maker says otherwise: it keeps every old file of the
+warehouse, and no compaction merges what was committed since in tables that it has written."""
+
+
+class Branches:
+    """The branches of a warehouse.
+
+    A branch is the snapshot of all tables at its creation, with commits of its own. Open it by
+    `Warehouse.open(branch=...)`, or set ACID_BRANCH for a whole process. Others see nothing of it
+    until it is merged.
+    """
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
+        self._metastore = warehouse.metastore
+
+    def create(self, name: str, age: timedelta | None = BRANCH_AGE) -> BranchRow:
+        """Makes a branch of what is committed now. After `age` it is dropped; None: never.
+
+        Raises InvalidDefinition for a name that is in use or is none, TooManyOpenTxns.
+        """
+        until = 0 if age is None else int((time.time() + age.total_seconds()) * 1000)
+        return self._metastore.call(ops.MakeBranch(name, self._warehouse.info(), until))
+
+    def list(self) -> list[BranchRow]:
+        """The branches by name, each with the tables that it has written, and why it can't be
+        merged now."""
+        return self._metastore.call(ops.GetBranches())
+
+    def require(self, name: str) -> BranchRow:
+        """The branch of this name. Raises NoSuchBranch."""
+        every = {row.name: row for row in self.list()}
+        if name in every:
+            return every[name]
+        raise NoSuchBranch(
+            f"there is no branch {name!r} (there are: {', '.join(every) or 'none'}); make it with"
+            f" `acid branch create {name}`"
+        )
+
+    def diff(self, table: str, limit: int = 20) -> RowDifference:
+        """The rows of a table that the branch of this handle has removed and added, compared by
+        value; `limit`: how many of them to show.
+
+        Raises InvalidDefinition without a branch, NoSuchTable.
+        """
+        warehouse, name = self._warehouse, table_name(table)
+        if not self._metastore.branch:
+            raise InvalidDefinition("open the warehouse on a branch to compare it with its start")
+        own = self.require(self._metastore.branch).write_ids.get(name, ())
+        with warehouse.leases.brief(name) as view:
+            now, _ = view.lists(name)
+            hidden = {*now.open, *own}
+            start = ValidWriteIdList.of(now.table, now.high_watermark, hidden, now.aborted)
+            first, second = view.scans([view.request(name, None, start), view.request(name)])
+            return row_difference(
+                warehouse.engines, view.in_force, first, second, name, limit, different=frozenset()
+            )
+
+    def merge(self, name: str) -> int:
+        """Commits everything of the branch at one moment, and ends it; answers the highest
+        transaction id then.
+
+        Raises NoSuchBranch; WriteConflict if others have changed the same rows since the branch was
+        made, DeclarationChanged or NoSuchTable if they have changed a table that it wrote, and
+        BranchInUse while it is being written. Then nothing has changed.
+        """
+        return self._metastore.call(ops.MergeBranch(name))
+
+    def drop(self, name: str) -> None:
+        """Drops the branch with all that was written there. Raises NoSuchBranch."""
+        self._metastore.call(ops.RemoveBranch(name))

@@ -1,0 +1,279 @@
+"""Branches (P80): what they show, what can be merged, and what others are kept from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from acid_platform import Warehouse
+from acid_platform.errors import (
+    AcidError,
+    BranchInUse,
+    DeclarationChanged,
+    InvalidDefinition,
+    NoSuchBranch,
+    NoSuchTable,
+    SnapshotExpired,
+    WriteConflict,
+)
+from tests.branches.histories import History
+from tests.conftest import quick_then_slow
+from tests.metastore.world import DELETE, INSERT, UPDATE, World
+
+
+def opened(place: Path, branch: str = "") -> Warehouse:
+    return Warehouse.open(place, engine="local", branch=branch)
+
+
+@pytest.fixture
+def parent(tmp_path: Path) -> Iterator[Warehouse]:
+    """A warehouse with the rows 1, 2 and 3 in db.t."""
+    warehouse = opened(tmp_path)
+    warehouse.create_table("db.t", "id int, v string")
+    warehouse.sql("INSERT INTO db.t VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    yield warehouse
+    warehouse.metastore.stop()
+    warehouse.close()
+
+
+def rows(warehouse: Warehouse, table: str = "db.t") -> list[tuple[object, ...]]:
+    answer = warehouse.sql(f"SELECT * FROM {table} ORDER BY 1").to_arrow()
+    return [tuple(row.values()) for row in answer.to_pylist()]
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("seed", quick_then_slow(range(24), 4))
+def test_P80_random_histories_show_what_the_model_shows(tmp_path: Path, seed: int) -> None:
+    history = History(tmp_path, seed)
+    try:
+        history.run(25)
+    finally:
+        history.parent.warehouse.metastore.stop()
+
+
+@pytest.mark.more
+def test_P80_a_branch_is_compared_with_its_start(parent: Warehouse, tmp_path: Path) -> None:
+    parent.branches.create("dev")
+    with opened(tmp_path, "dev") as branch:
+        branch.sql("UPDATE db.t SET v = 'x' WHERE id = 1; DELETE FROM db.t WHERE id = 2")
+        parent.sql("INSERT INTO db.t VALUES (4, 'd')")
+        difference = branch.branches.diff("db.t")
+    assert (difference.added, difference.removed) == (1, 2)
+    with pytest.raises(InvalidDefinition, match="open the warehouse on a branch"):
+        parent.branches.diff("db.t")
+
+
+def test_P80_what_a_branch_does_not_do(parent: Warehouse, tmp_path: Path) -> None:
+    parent.branches.create("dev")
+    refused = """DROP TABLE db.t
+ALTER TABLE db.t ADD COLUMNS (w int)
+ALTER TABLE db.t RENAME TO db.u
+ALTER TABLE db.t CREATE TAG x
+CREATE VIEW db.w AS SELECT * FROM db.t
+SELECT * FROM db.t VERSION AS OF 1
+CREATE OR REPLACE TABLE db.t AS SELECT 1 AS id
+DROP DATABASE db"""
+    with opened(tmp_path, "dev") as branch:
+        for statement in refused.splitlines():
+            with pytest.raises(InvalidDefinition, match="branch"):
+                branch.sql(statement)
+        refusal = pytest.raises(InvalidDefinition, match="a transaction is serializable")
+        with refusal, branch.transaction(isolation="serializable") as txn:
+            txn.sql("SELECT count(*) FROM db.t")
+            txn.sql("INSERT INTO db.t VALUES (4, 'd')")
+        assert rows(branch) == rows(parent)
+    for name in ("dev", "", "a b", "-x", "é", "x" * 101):
+        with pytest.raises(InvalidDefinition):
+            parent.branches.create(name)
+    with pytest.raises(InvalidDefinition, match="in the past"):
+        parent.branches.create("old", timedelta(seconds=-1))
+    with pytest.raises(NoSuchBranch, match="there are: dev"):
+        opened(tmp_path, "dve")
+    for end in (parent.branches.merge, parent.branches.drop):
+        with pytest.raises(NoSuchBranch, match="did you mean 'dev'"):
+            end("dve")
+
+
+@pytest.mark.more
+@pytest.mark.parametrize(
+    ("declared", "error"),
+    [
+        ("ALTER TABLE db.t RENAME TO db.u", NoSuchTable),
+        ("DROP TABLE db.t", DeclarationChanged),
+        ("DROP TABLE db.t; CREATE TABLE db.t (id int, v string)", DeclarationChanged),
+        ("ALTER TABLE db.t ADD COLUMNS (w int)", None),
+    ],
+)
+def test_P80_a_table_that_others_declared_anew_meanwhile(
+    parent: Warehouse, tmp_path: Path, declared: str, error: type[AcidError] | None
+) -> None:
+    """Its branch goes on seeing the table of its start; only columns at the end do no harm."""
+    parent.branches.create("dev")
+    with opened(tmp_path, "dev") as branch:
+        branch.sql("UPDATE db.t SET v = 'x' WHERE id = 1")
+        parent.sql(declared)
+        assert rows(branch) == [(1, "x"), (2, "b"), (3, "c")]
+    if error is None:
+        parent.branches.merge("dev")
+        assert rows(parent) == [(1, "x", None), (2, "b", None), (3, "c", None)]
+        return
+    with pytest.raises(error):
+        parent.branches.merge("dev")
+    assert parent.branches.require("dev").refused
+    parent.branches.drop("dev")
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("stored", ["orc", "parquet"])
+def test_P80_columns_renamed_meanwhile(parent: Warehouse, tmp_path: Path, stored: str) -> None:
+    """What writes all files again waits for the branch that has written some; and a branch does not
+    write a table whose columns have other names now."""
+    parent.create_table("db.c", "id int, v string", properties={"acid.format": stored})
+    parent.sql("INSERT INTO db.c VALUES (1, 'a')")
+    parent.branches.create("early")
+    parent.branches.create("late")
+    rename = "ALTER TABLE db.c RENAME COLUMN v TO w"
+    with opened(tmp_path, "early") as branch:
+        branch.sql("UPDATE db.c SET v = 'x'")
+    with pytest.raises(InvalidDefinition, match="branch early has written rows into it"):
+        parent.sql(rename)
+    parent.branches.merge("early")
+    parent.sql(rename)
+    with opened(tmp_path, "late") as branch:
+        assert branch.sql("SELECT v FROM db.c").to_arrow().to_pylist() == [{"v": "a"}]
+        with pytest.raises(DeclarationChanged):
+            branch.sql("UPDATE db.c SET v = 'y'")
+    assert parent.sql("SELECT w FROM db.c").to_arrow().to_pylist() == [{"w": "x"}]
+
+
+@pytest.mark.more
+def test_P80_a_table_made_on_a_branch_is_empty_elsewhere(parent: Warehouse, tmp_path: Path) -> None:
+    parent.branches.create("dev")
+    with opened(tmp_path, "dev") as branch:
+        branch.sql("CREATE TABLE db.n PARTITIONED BY (v) AS SELECT * FROM db.t")
+        branch.sql("INSERT OVERWRITE TABLE db.n PARTITION (v = 'a') VALUES (7)")
+        assert (len(rows(branch, "db.n")), rows(parent, "db.n")) == (3, [])
+        assert branch.table("db.n").partitions() == ["v=a", "v=b", "v=c"]
+        assert parent.table("db.n").partitions() == []
+    parent.branches.merge("dev")
+    assert rows(parent, "db.n") == [(2, "b"), (3, "c"), (7, "a")]
+
+
+def test_P80_one_key_brought_on_both_sides_is_refused(parent: Warehouse, tmp_path: Path) -> None:
+    """As of two transactions that look for a key and bring it (P51)."""
+    merge = (
+        "MERGE INTO db.t USING (SELECT 9 AS id, 'n' AS v) s ON t.id = s.id"
+        " WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.v)"
+    )
+    parent.branches.create("one")
+    parent.branches.create("two")
+    for name in ("one", "two"):
+        with opened(tmp_path, name) as branch:
+            branch.sql(merge)
+    parent.branches.merge("one")
+    with pytest.raises(WriteConflict, match="branch two can't be merged"):
+        parent.branches.merge("two")
+    assert rows(parent)[-1] == (9, "n")
+
+
+def test_P80_transactions_on_one_branch_conflict(parent: Warehouse, tmp_path: Path) -> None:
+    parent.branches.create("dev")
+    with opened(tmp_path, "dev") as branch, opened(tmp_path, "dev") as other:
+        with pytest.raises(WriteConflict), branch.transaction() as txn:
+            txn.sql("UPDATE db.t SET v = 'x' WHERE id = 1")
+            other.sql("UPDATE db.t SET v = 'y' WHERE id = 1")
+        with branch.transaction() as txn:
+            txn.sql("UPDATE db.t SET v = 'z' WHERE id = 2")
+            other.sql("UPDATE db.t SET v = 'y' WHERE id = 3")
+            assert [text for _, text in rows(other)] == ["y", "b", "y"]
+            with pytest.raises(BranchInUse, match="still runs on branch dev"):
+                parent.branches.merge("dev")
+    parent.branches.merge("dev")
+    assert [text for _, text in rows(parent)] == ["y", "z", "y"]
+
+
+@pytest.mark.more
+def test_P80_who_reads_a_branch_that_ends_is_told(parent: Warehouse, tmp_path: Path) -> None:
+    parent.branches.create("dev")
+    with opened(tmp_path, "dev") as branch:
+        with branch.snapshot() as snapshot:
+            parent.branches.drop("dev")
+            with pytest.raises(SnapshotExpired, match="its branch dev was dropped"):
+                snapshot.table("db.t").to_arrow()
+        with pytest.raises(NoSuchBranch):
+            branch.sql("SELECT * FROM db.t")
+
+
+# --- the rules alone ------------------------------------------------------------------------------
+
+
+def begun(world: World, branch: str, operation: object = INSERT) -> dict[str, object]:
+    del operation
+    return world.call(
+        "begin",
+        kind=0,
+        locks=[],
+        wait=0,
+        zero_wait=None,
+        info={},
+        tables=None,
+        branch=branch,
+    )
+
+
+def test_P80_a_branch_outlives_its_maker_and_ends_in_time() -> None:
+    world = World()
+    world.create()
+    world.insert()
+    hour = 3_600_000
+    until = world.clock.moment().wall + hour
+    made = world.call("create_branch", name="dev", info={"user": "ann"}, until=until)
+    assert (made["user"], made["until"]) == ("ann", until)
+    txn = begun(world, "dev")
+    for _ in range(3):
+        world.tick(hour // 4)
+    assert [row["name"] for row in world.call("branches")["rows"]] == ["dev"]
+    with pytest.raises(AcidError, match="no heartbeat"):
+        world.call("heartbeat_one", txn=txn["txn"], read=False)
+    world.tick(hour // 2)
+    assert world.call("branches")["rows"] == []
+    assert not [one for one in world.state.open_txns()]
+    with pytest.raises(NoSuchBranch):
+        begun(world, "dev")
+
+
+def test_P80_its_transactions_are_ended_by_merge_or_drop_alone() -> None:
+    world = World()
+    world.create()
+    made = world.call("create_branch", name="dev", info={})
+    writer = world.write(branch="dev")
+    world.commit(writer, world.report(writer, "t"))
+    assert world.commit(writer) == {"commit_id": made["txn"] + 1}  # a second commit is no error
+    for number in (made["txn"], writer.id):
+        with pytest.raises(AcidError, match="branch"):
+            world.call("abort", txn=number, reason="")
+        assert world.call("abort_many", txns=[number], reason="")["aborted"] == []
+        assert world.call("heartbeat", txns=[number])["unknown"] == [number]
+    assert world.call("outcome_of_txn", txn=writer.id)["state"] == "c"
+    assert not world.read().valid_txns.is_valid(writer.id)
+    world.call("merge_branch", name="dev")
+    assert world.read().valid_txns.is_valid(writer.id)
+
+
+@pytest.mark.parametrize("operation", [INSERT, UPDATE, DELETE])
+def test_P80_a_snapshot_of_the_metastore_keeps_branches(operation: object) -> None:
+    from acid_platform.metastore.server import stored_kinds
+
+    world = World()
+    world.create()
+    world.call("create_branch", name="dev", info={}, until=0)
+    writer = world.write(operation=operation, branch="dev")  # type: ignore[arg-type]
+    world.commit(writer, world.report(writer, "t"))
+    world.read()
+    state = world.state
+    again = stored_kinds.restore(stored_kinds.live_rows(state), stored_kinds.counters(state))
+    assert (again.branches, again.branch_commits) == (state.branches, state.branch_commits)
+    assert again.txns == state.txns
