@@ -64,6 +64,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 COMMANDS = {
+    "branch list": [],
     "cat": ["db.t"],
     "changes": ["db.t", "0"],
     "compact": ["db.t", "minor", "--explain"],
@@ -95,6 +96,10 @@ COMMANDS = {
     "ui": [],
 }
 OTHERS = {
+    "branch create",
+    "branch diff",
+    "branch drop",
+    "branch merge",
     "gateway add-user",
     "import",
     "metastore archive",
@@ -104,7 +109,7 @@ OTHERS = {
     "test",
 }
 OTHERS |= {"metastore certificate", "metastore restore", "metastore serve", "serve"}
-"""Commands with paths of their own, and those that do not end."""
+"""Commands with paths of their own, those of branches, and those that do not end."""
 
 
 def _commands(group: click.Group, above: str = "") -> Iterator[str]:
