@@ -63,6 +63,7 @@ RUN = {
     ],
     "docs/query.md": [
         "Transactions and conflicts",
+        "Branches",
         "The past",
         "Follow the changes",
         "Plain Spark code and streams",
@@ -277,6 +278,16 @@ def test_the_section_about_conflicts(reader: Reader) -> None:
     accounts.insert([{"id": 1, "euros": 100}, {"id": 2, "euros": 7}])
     reader.types(section("query.md", "Transactions and conflicts"))
     assert rows_of(reader.warehouse, "bank.accounts") == [(1, Decimal(70)), (2, Decimal(7))]
+
+
+@pytest.mark.more
+def test_the_section_about_branches(reader: Reader, capsys: pytest.CaptureFixture[str]) -> None:
+    orders = reader.warehouse.create_table("shop.orders", "id int, amount int")
+    orders.insert([{"id": 1, "amount": 7}])
+    reader.variables["Warehouse"] = Warehouse
+    reader.types(section("query.md", "Branches"))
+    assert "1 rows added, 1 removed" in capsys.readouterr().out
+    assert rows_of(reader.warehouse, "shop.orders") == [(1, 14)]
 
 
 def test_the_page_about_the_metastore(reader: Reader) -> None:
