@@ -248,7 +248,6 @@ scan.json_lines: scan.text_lines
 scan.kept_keys: scan.deletes
 scan.number_texts: scan.text_values
 scan.recorded_values: scan.recorded_ranges
-scan.result_columns: scan.decode
 scan.row_counts: formats.file_access formats.parquet_files
 scan.row_keys: formats.data_file
 scan.shadowing: scan.selection

@@ -353,12 +353,12 @@ def test_a_literal_with_trailing_blanks_beside_a_char_is_refused(
     table = warehouse.table("db.l")
     for run in (
         lambda: warehouse.sql(f"SELECT id FROM db.l WHERE {where}").to_arrow(),
-        lambda: table.read(["id"], where).count(),
+        lambda: table.to_arrow(["id"], where),
         lambda: table.update({"s": "'x'"}, where),
         lambda: table.delete(where),
         lambda: table.merge(RIGHT, f"t.id = s.id AND {where.replace('c', 't.c')}", {"s": "'x'"}),
     ):
-        with pytest.raises(UnsupportedStatement, match="char, of which trailing blanks don't"):
+        with pytest.raises(UnsupportedStatement, match="trailing blanks don't|to_arrow can't"):
             run()
 
 
