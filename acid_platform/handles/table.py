@@ -109,14 +109,19 @@ class Table(Reads, Writes):
         partitions that held such rows: earlier snapshots of them can't be read any more, those of
         other partitions can.
 
-        Raises NotErased (P71) if a file with such rows is left, or one that has the columns of
-        before they were changed; with `report`, the answer then names them in `remaining`. Raises
-        as count, also NoSuchPartition, LeaseHeld, and CorruptFile for a file that can't be
+        Raises InvalidDefinition on a branch; NotErased (P71) if a file with such rows is left, or
+        one that has the columns of before they were changed; with `report`, the answer then names
+        them in `remaining`. Raises as count, also NoSuchPartition, LeaseHeld, and CorruptFile for a file that can't be
         searched.
         """
         from acid_platform.services import erasure
 
         metastore = self._warehouse.metastore
+        if metastore.branch:
+            raise InvalidDefinition(
+                f"an erasure is not done on branch {metastore.branch}, since it leaves no old file:"
+                " open the warehouse without a branch (unset ACID_BRANCH)"
+            )
         request = erasure.ErasureRequest.of(metastore, self.name, where, partition)
         deleted = self.delete(request.condition) if self.count(request.condition) else 0
         erasure.queue(metastore, request)

@@ -24,7 +24,12 @@ from acid_platform.errors import (
     NoSuchPartition,
     UnsupportedStatement,
 )
-from acid_platform.layout.names import partition_name, partition_values
+from acid_platform.layout.names import (
+    parse_directory,
+    partition_name,
+    partition_values,
+    span,
+)
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.operations.compaction import CompactionTask
 from acid_platform.metastore.records import Holder
@@ -376,14 +381,26 @@ def _explain(
     }
     writers = tuple(open_txns[txn] for txn in sorted(lockers) if txn in open_txns)
 
+    branches = {
+        write_id: branch.name
+        for branch in metastore.call(ops.GetBranches())
+        for write_id in branch.write_ids.get(request.table, ())
+    }
+
     def reason(file: FoundFile) -> tuple[str, tuple[Holder, ...]]:
+        directory = parse_directory(file.path.rpartition("/")[0].rpartition("/")[2])
+        branch = directory and branches.get(span(directory)[1])
+        if branch:
+            return f"written on branch {branch}: merge it and erase again, or drop it", ()
         if file.writer is not None:
             holders = (open_txns[file.writer],) if file.writer in open_txns else ()
             return "being written, not yet read", holders
         if file.path.rpartition("/")[0] in live:
             if unfinished:
                 ids = ", ".join(map(str, unfinished))
-                return f"a compaction stops below write ids that are open: {ids}", writers
+                names = sorted({branches[each] for each in unfinished if each in branches})
+                where = f", of branch {', '.join(names)}" if names else ""
+                return f"a compaction stops below write ids that are open: {ids}{where}", writers
             return failed.get(
                 file.partition, "written since, or not yet compacted: run it again"
             ), ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,12 +17,16 @@ from acid_platform.errors import (
     InvalidDefinition,
     NoSuchBranch,
     NoSuchTable,
+    NotErased,
     SnapshotExpired,
     WriteConflict,
 )
 from tests.branches.histories import History
 from tests.conftest import quick_then_slow
 from tests.metastore.world import DELETE, INSERT, UPDATE, World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def opened(place: Path, branch: str = "") -> Warehouse:
@@ -196,6 +201,22 @@ def test_P80_transactions_on_one_branch_conflict(parent: Warehouse, tmp_path: Pa
 
 
 @pytest.mark.more
+def test_P80_an_erasure_names_the_branch_that_has_the_rows(
+    parent: Warehouse, tmp_path: Path
+) -> None:
+    parent.branches.create("dev")
+    with opened(tmp_path, "dev") as branch:
+        branch.sql("INSERT INTO db.t VALUES (1, 'again')")
+        with pytest.raises(InvalidDefinition, match="an erasure is not done on branch dev"):
+            branch.table("db.t").erase("id = 1")
+    with pytest.raises(NotErased, match="written on branch dev") as refused:
+        parent.table("db.t").erase("id = 1")
+    assert "are open: 2, of branch dev" in str(refused.value)
+    parent.branches.drop("dev")
+    assert parent.table("db.t").erase("id = 1").erased
+
+
+@pytest.mark.more
 def test_P80_who_reads_a_branch_that_ends_is_told(parent: Warehouse, tmp_path: Path) -> None:
     parent.branches.create("dev")
     with opened(tmp_path, "dev") as branch:
@@ -205,6 +226,24 @@ def test_P80_who_reads_a_branch_that_ends_is_told(parent: Warehouse, tmp_path: P
                 snapshot.table("db.t").to_arrow()
         with pytest.raises(NoSuchBranch):
             branch.sql("SELECT * FROM db.t")
+
+
+@pytest.mark.spark
+def test_P80_spark_reads_and_writes_a_branch(
+    parent: Warehouse, tmp_path: Path, spark: SparkSession
+) -> None:
+    parent.branches.create("dev")
+    with Warehouse.open(tmp_path, spark, engine="spark", branch="dev") as branch:
+        parent.sql("INSERT INTO db.t VALUES (4, 'd')")
+        branch.sql("UPDATE db.t SET v = 'x' WHERE id = 1")
+        branch.sql("INSERT INTO db.t VALUES (5, 'e')")
+        shown = [(1, "x"), (2, "b"), (3, "c"), (5, "e")]
+        assert rows(branch) == shown
+        frame = branch.table("db.t").read()
+        assert sorted(tuple(row) for row in frame.collect()) == shown
+        assert branch.branches.diff("db.t").added == 2
+    parent.branches.merge("dev")
+    assert rows(parent) == [(1, "x"), (2, "b"), (3, "c"), (4, "d"), (5, "e")]
 
 
 # --- the rules alone ------------------------------------------------------------------------------

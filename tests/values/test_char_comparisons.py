@@ -358,7 +358,7 @@ def test_a_literal_with_trailing_blanks_beside_a_char_is_refused(
         lambda: table.delete(where),
         lambda: table.merge(RIGHT, f"t.id = s.id AND {where.replace('c', 't.c')}", {"s": "'x'"}),
     ):
-        with pytest.raises(UnsupportedStatement, match="trailing blanks don't|to_arrow can't"):
+        with pytest.raises(UnsupportedStatement, match=r"trailing blanks don't|to_arrow can't"):
             run()
 
 
