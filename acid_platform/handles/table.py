@@ -111,8 +111,8 @@ class Table(Reads, Writes):
 
         Raises InvalidDefinition on a branch; NotErased (P71) if a file with such rows is left, or
         one that has the columns of before they were changed; with `report`, the answer then names
-        them in `remaining`. Raises as count, also NoSuchPartition, LeaseHeld, and CorruptFile for a file that can't be
-        searched.
+        them in `remaining`. Raises as count, also NoSuchPartition, LeaseHeld, and CorruptFile for a
+        file that can't be searched.
         """
         from acid_platform.services import erasure
 
