@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
 from acid_platform import Warehouse
+from acid_platform.cli.main import main
 from acid_platform.errors import (
     AcidError,
     BranchInUse,
@@ -226,6 +228,28 @@ def test_P80_who_reads_a_branch_that_ends_is_told(parent: Warehouse, tmp_path: P
                 snapshot.table("db.t").to_arrow()
         with pytest.raises(NoSuchBranch):
             branch.sql("SELECT * FROM db.t")
+
+
+@pytest.mark.more
+def test_P80_what_a_branch_wrote_is_in_doubt_after_a_restore(
+    parent: Warehouse, tmp_path: Path
+) -> None:
+    parent.branches.create("dev")
+    with opened(tmp_path, "dev") as branch:
+        branch.sql("INSERT INTO db.t VALUES (4, 'd')")
+
+    def acid(*arguments: str) -> str:
+        done = CliRunner().invoke(main, ["--warehouse", str(tmp_path), "metastore", *arguments])
+        assert done.exit_code == 0, (arguments, done.output)
+        return done.output
+
+    acid("backup", str(tmp_path / "copy.duckdb"))
+    acid("stop")
+    assert "write ids 2 are in doubt" in acid("restore", str(tmp_path / "copy.duckdb"), "--replace")
+    with opened(tmp_path) as again:
+        assert (again.branches.list(), len(rows(again))) == ([], 3)
+        again.branches.create("dev")
+        again.branches.merge("dev")
 
 
 @pytest.mark.spark

@@ -195,6 +195,7 @@ class MetastoreRestored(Event, kind="restored"):
                     _doubt(state.tables[table_id], txn.txn_id)
             for by_txn in (state.txns, state.components, state.heartbeats, state.reads):
                 by_txn.pop(txn.txn_id, None)
+        state.branches, state.branch_commits = {}, {}  # what was written there is in doubt now
         for table in state.tables.values():
             # Doubtful write ids have no transaction any more; they must not raise a watermark.
             table.purged = max(table.purged, table.last_write_id)
