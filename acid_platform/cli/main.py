@@ -230,7 +230,7 @@ def run(session: CommandSession, service: str, once: bool, explain: bool, metric
     """
     from acid_platform.cli.runner import Runner
 
-    with session.open() as warehouse:
+    with session.open(branch="") as warehouse:
         runner = Runner(warehouse, service, session.say_json if session.json else None)
         if explain:
             _print_sections(session, runner.explain())

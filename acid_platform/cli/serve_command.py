@@ -46,7 +46,7 @@ def serve(
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with session.open() as warehouse:
+    with session.open(branch="") as warehouse:
         metastore = warehouse.metastore
         chosen = GatewaySettings.of(metastore.settings(), chosen_settings(options), host)
         require_tls(

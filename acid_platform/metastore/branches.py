@@ -74,7 +74,8 @@ _ELSEWHERE = frozenset(
         *("add_partitions", "adopt_table", "alter_database", "alter_table", "answer_erasure"),
         *("changes", "create_tag", "create_view", "drop", "drop_database", "drop_tag", "drop_view"),
         *("end_history", "forget_cursor", "forget_sink", "past", "request_erasure"),
-        *("resolve_doubtful", "set", "take_over"),
+        *("request_compaction", "request_compactions", "resolve_doubtful", "set"),
+        *("start_cleaning", "take_compaction", "take_over"),
     )
 )
 """The operations that a handle on a branch does not send: they would read or change what belongs

@@ -87,17 +87,25 @@ class WarehouseResource(OwnSettings, dg.ConfigurableResource):  # type: ignore[t
         if self.engine and not isinstance(settings["engine"], dg.EnvVar):
             preference_of(self.engine)
 
-    def open(self, run_id: str = "", spark: SparkOrStart | SparkResource = None) -> Warehouse:
+    def open(
+        self,
+        run_id: str = "",
+        spark: SparkOrStart | SparkResource = None,
+        branch: str | None = None,
+    ) -> Warehouse:
         """Open a handle whose transactions and leases carry the run id; the caller closes it.
 
-        Spark starts, or is asked of a function, only when an operation needs it. Raises
+        Spark starts, or is asked of a function, only when an operation needs it. `branch`: default
+        ACID_BRANCH; services work without one, and pass an empty text. Raises NoSuchBranch,
         InvalidDefinition for an unknown engine, WarehouseNotWritable, MetastoreUnavailable.
         """
         resource: Any = spark
         start = resource
         if hasattr(type(spark), "spark_session"):
             start = partial(getattr, resource, "spark_session")
-        handle = Warehouse.open(self.where, start, self.metastore, run_id, engine=self.engine)
+        handle = Warehouse.open(
+            self.where, start, self.metastore, run_id, engine=self.engine, branch=branch
+        )
         if isinstance(resource, SparkResource):
             handle.engines.on_cluster = resource.on_cluster
         return handle

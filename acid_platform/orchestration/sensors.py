@@ -70,7 +70,7 @@ def initiator_sensor(
     context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseResource]
 ) -> dg.SensorResult:
     """One cycle of the Initiator, then a run for each table with queued tasks."""
-    with warehouse.open() as opened:
+    with warehouse.open(branch="") as opened:
         if not opened.metastore.in_force.flag("hive.compactor.initiator.on"):
             return dg.SensorResult(skip_reason="hive.compactor.initiator.on is false")
         try:
@@ -133,7 +133,7 @@ def cleaner_sensor(
     """Launches the Cleaner, or reports which transactions a cleaning waits for."""
     if _running(context.instance, cleaning_job.name, {}):
         return dg.SensorResult(skip_reason="the Cleaner is running")
-    with warehouse.open() as opened:
+    with warehouse.open(branch="") as opened:
         if not opened.metastore.in_force.flag("hive.compactor.cleaner.on"):
             return dg.SensorResult(skip_reason="hive.compactor.cleaner.on is false")
         cleanings = opened.metastore.call(GetCleanings())
@@ -157,7 +157,7 @@ def erasure_sensor(
     context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseResource]
 ) -> dg.SensorResult:
     """Launches a run for each request whose blocking transactions have ended."""
-    with warehouse.open() as opened:
+    with warehouse.open(branch="") as opened:
         tasks = [task for task in opened.metastore.call(GetErasures()) if task.state.open]
         states = opened.metastore.call(
             GetTxnStates(tuple({txn for task in tasks for txn in task.waits_for}))
@@ -249,7 +249,7 @@ def change_sensor(
     def sensor(
         context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseResource]
     ) -> dg.SensorResult:
-        with warehouse.open() as opened:
+        with warehouse.open(branch="") as opened:
             verdicts = [
                 _consuming(context.instance, opened, consumer, keys, tables)
                 for consumer, (keys, tables) in consumed.items()
@@ -358,7 +358,7 @@ def _abort(
 ) -> dg.SkipReason | None:
     """End what a run left open. Dagster may write `status` to its record after the sensor ran."""
     run = context.dagster_run
-    with warehouse.open() as opened:
+    with warehouse.open(branch="") as opened:
         ended = abort_run(opened, run.run_id, f"run {run.run_id} is {status.value}")
     if not ended:
         return dg.SkipReason(f"run {run.run_id} left nothing open")
@@ -417,7 +417,7 @@ def fail_lost_runs(
     }
     if not runs:
         return dg.SkipReason("no run is in progress")
-    with warehouse.open() as opened:
+    with warehouse.open(branch="") as opened:
         patience = 2 * opened.metastore.in_force.heartbeat_interval
         silent = list(silent_runs(opened.metastore, runs))
     now = wall_ms()

@@ -82,7 +82,7 @@ def queued(
     warehouse: dg.ResourceParam[WarehouseResource],
 ) -> Iterator[dg.DynamicOutput[CompactionTask]]:
     """Another Worker may take a task first. The tasks of a table go when it is dropped."""
-    with warehouse.open(context.run_id) as opened:
+    with warehouse.open(context.run_id, branch="") as opened:
         try:
             table = opened.table(config.table).name
         except NoSuchTable as error:
@@ -130,7 +130,7 @@ def plan(
     warehouse: dg.ResourceParam[WarehouseResource],
     spark: dg.ResourceParam[SparkResource],
 ) -> Iterator[dg.Output[Attempt]]:
-    opened = warehouse.open(context.run_id, spark)
+    opened = warehouse.open(context.run_id, spark, branch="")
     worker = f"{worker_prefix(context.run_id)}-{worker_id().rpartition('-')[2]}"
     run = CompactionRun.take(opened, worker, task.table)
     if run is None:
@@ -334,7 +334,7 @@ def _failing(attempt: Attempt) -> Iterator[None]:
 
 @dg.op(description="Removes what no open snapshot needs; logs each path with the rule.")
 def clean(context: dg.OpExecutionContext, warehouse: dg.ResourceParam[WarehouseResource]) -> None:
-    with warehouse.open(context.run_id) as opened:
+    with warehouse.open(context.run_id, branch="") as opened:
         results = cleaner.run(opened.metastore)
     by_table: defaultdict[str, list[CleaningResult]] = defaultdict(list)
     for cleaned in results:
@@ -407,14 +407,14 @@ def delete_rows(
     warehouse: dg.ResourceParam[WarehouseResource],
     spark: dg.ResourceParam[SparkResource],
 ) -> Progress:
-    with warehouse.open(context.run_id) as opened:
+    with warehouse.open(context.run_id, branch="") as opened:
         request = ErasureRequest.of(opened.metastore, config.table, config.where, config.partition)
         visible = opened.table(request.table).count(request.condition)
     context.instance.add_run_tags(context.run_id, {TABLE_TAG: request.table})
     context.log.info(f"{visible} rows of {request.table} are visible")
     if not visible:
         return Progress(request, 0, (), config.end_history)
-    with warehouse.open(context.run_id, spark) as opened:
+    with warehouse.open(context.run_id, spark, branch="") as opened:
         deleted = opened.table(request.table).delete(request.condition)
     return Progress(request, deleted, (), config.end_history)
 
@@ -430,11 +430,11 @@ def compact_files(
     warehouse: dg.ResourceParam[WarehouseResource],
     spark: dg.ResourceParam[SparkResource],
 ) -> Progress:
-    with warehouse.open(context.run_id) as opened:
+    with warehouse.open(context.run_id, branch="") as opened:
         waiting = erasure.queue(opened.metastore, deleted.request)
     if not waiting:
         return deleted
-    with warehouse.open(context.run_id, spark) as opened, progress_in(context.log):
+    with warehouse.open(context.run_id, spark, branch="") as opened, progress_in(context.log):
         outcomes = erasure.compact(opened, deleted.request)
     for outcome in outcomes:
         context.log.info(f"compaction {outcome.task.id}: {outcome.state}: {outcome.reason}")
@@ -447,7 +447,7 @@ def clean_and_prove(
     rewritten: Progress,
     warehouse: dg.ResourceParam[WarehouseResource],
 ) -> None:
-    with warehouse.open(context.run_id) as opened:
+    with warehouse.open(context.run_id, branch="") as opened:
         if rewritten.end_history:
             for ended in erasure.end_history(opened.metastore, rewritten.request):
                 context.log.info(f"ended the history of {rewritten.request.table} {ended}")

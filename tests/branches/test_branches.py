@@ -23,6 +23,7 @@ from acid_platform.errors import (
     SnapshotExpired,
     WriteConflict,
 )
+from acid_platform.services import worker
 from tests.branches.histories import History
 from tests.conftest import quick_then_slow
 from tests.metastore.world import DELETE, INSERT, UPDATE, World
@@ -91,6 +92,10 @@ DROP DATABASE db"""
         with refusal, branch.transaction(isolation="serializable") as txn:
             txn.sql("SELECT count(*) FROM db.t")
             txn.sql("INSERT INTO db.t VALUES (4, 'd')")
+        with pytest.raises(InvalidDefinition, match="'request compaction' needs the warehouse"):
+            branch.table("db.t").compact("major")
+        with pytest.raises(InvalidDefinition, match="'take compaction' needs the warehouse"):
+            worker.work_once(branch)
         assert rows(branch) == rows(parent)
     for name in ("dev", "", "a b", "-x", "é", "x" * 101):
         with pytest.raises(InvalidDefinition):
