@@ -10,6 +10,7 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
     "metastore": ("metastore", "the metastore compared with SQLite and PostgreSQL"),
     "transports": ("transports", "the metastore over its socket, TCP and TLS, and archiving"),
     "initiator": ("initiator", "an Initiator's cycle over 10,000 tables with 1,000,000 deltas"),
+    "branches": ("branches", "1,000 branches of 10,000 tables: made, written, merged, dropped"),
     "planning": ("planning", "a read and a commit of up to 10,000 deltas, 100,000 partitions"),
     "read": ("reading", "reads compared with plain ORC, by the published steps"),
     "write": ("writing", "INSERT compared with plain ORC; UPDATE, DELETE, MERGE with a rewrite"),

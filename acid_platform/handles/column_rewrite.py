@@ -86,7 +86,7 @@ def require_all_visible(work: TransactionWork, record: TableRecord) -> None:
     """Raises SnapshotOutdated if the snapshot misses rows, which the new files would hide;
     InvalidDefinition if they are those of a branch."""
     write_ids, _ = work.view.lists(record.name)
-    for branch in work.warehouse.branches.list() if write_ids.open else ():
+    for branch in work.warehouse.branches.list(judged=False) if write_ids.open else ():
         if record.name in branch.write_ids:
             raise InvalidDefinition(
                 f"all files of {record.name} would be written again, and branch {branch.name} has"

@@ -136,7 +136,7 @@ class Warehouse(ClosedAfter):
             handle.metastore.set(name, value)
         on_branch = os.environ.get("ACID_BRANCH", "") if branch is None else branch
         if on_branch:
-            handle.branches.require(on_branch)
+            handle.branches.require(on_branch, judged=False)
             handle.metastore.branch = on_branch
         return handle
 

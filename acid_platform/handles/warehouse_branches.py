@@ -6,14 +6,14 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from acid_platform.errors import InvalidDefinition, NoSuchBranch
-from acid_platform.handles.past_rows import RowDifference, row_difference
+from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.names import table_name
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.branches import BranchRow
 from acid_platform.transactions import ValidWriteIdList
 
 if TYPE_CHECKING:
+    from acid_platform.handles.past_rows import RowDifference
     from acid_platform.handles.warehouse import Warehouse
 
 BRANCH_AGE = timedelta(days=7)
@@ -41,20 +41,16 @@ class Branches:
         until = 0 if age is None else int((time.time() + age.total_seconds()) * 1000)
         return self._metastore.call(ops.MakeBranch(name, self._warehouse.info(), until))
 
-    def list(self) -> list[BranchRow]:
-        """The branches by name, each with the tables that it has written, and why it can't be
-        merged now."""
-        return self._metastore.call(ops.GetBranches())
+    def list(self, judged: bool = True) -> list[BranchRow]:
+        """The branches by name, each with the tables that it has written and, if they are `judged`,
+        why it can't be merged now."""
+        return self._metastore.call(ops.GetBranches(judged=judged))
 
-    def require(self, name: str) -> BranchRow:
-        """The branch of this name. Raises NoSuchBranch."""
-        every = {row.name: row for row in self.list()}
-        if name in every:
-            return every[name]
-        raise NoSuchBranch(
-            f"there is no branch {name!r} (there are: {', '.join(every) or 'none'}); make it with"
-            f" `acid branch create {name}`"
-        )
+    def require(self, name: str, judged: bool = True) -> BranchRow:
+        """The branch of this name; why it can't be merged only if it is `judged`. Raises
+        NoSuchBranch."""
+        (found,) = self._metastore.call(ops.GetBranches(name, judged))
+        return found
 
     def diff(self, table: str, limit: int = 20) -> RowDifference:
         """The rows of a table that the branch of this handle has removed and added, compared by
@@ -62,10 +58,12 @@ class Branches:
 
         Raises InvalidDefinition without a branch, NoSuchTable.
         """
+        from acid_platform.handles.past_rows import row_difference
+
         warehouse, name = self._warehouse, table_name(table)
         if not self._metastore.branch:
             raise InvalidDefinition("open the warehouse on a branch to compare it with its start")
-        own = self.require(self._metastore.branch).write_ids.get(name, ())
+        own = self.require(self._metastore.branch, judged=False).write_ids.get(name, ())
         with warehouse.leases.brief(name) as view:
             now, _ = view.lists(name)
             hidden = {*now.open, *own}

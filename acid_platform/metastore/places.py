@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
 from acid_platform.base.paths import absolute, is_uri
@@ -22,6 +24,39 @@ def is_relative(location: str) -> bool:
 def below(location: str, root: str) -> str | None:
     """The path from `root` to a location inside it; None if the location is outside."""
     return location[len(root) + 1 :] if location.startswith(f"{root}/") else None
+
+
+class Occupied:
+    """The locations of tables, each with the id of its table. What is near one is found without a
+    look at the others."""
+
+    def __init__(self, taken: Iterable[tuple[str, int]] = ()) -> None:
+        self._sorted = sorted(taken)
+        self._outside = {pair for pair in self._sorted if not is_relative(pair[0])}
+
+    def add(self, location: str, table_id: int) -> None:
+        insort(self._sorted, (location, table_id))
+        if not is_relative(location):
+            self._outside.add((location, table_id))
+
+    def remove(self, location: str, table_id: int) -> None:
+        del self._sorted[bisect_left(self._sorted, (location, table_id))]
+        self._outside.discard((location, table_id))
+
+    def near(self, location: str) -> Iterator[int]:
+        """The tables at the location, above it and below it."""
+        whole = f"{location}/"
+        for end in (index for index, letter in enumerate(whole) if letter == "/"):
+            yield from self._between(whole[:end], whole[:end] + "\0")
+        yield from self._between(whole, f"{location}0")  # "0" is the character after "/"
+
+    def _between(self, first: str, end: str) -> Iterator[int]:
+        low, high = (bisect_left(self._sorted, (text, 0)) for text in (first, end))
+        return (table_id for _, table_id in self._sorted[low:high])
+
+    def outside(self) -> Iterator[int]:
+        """The tables outside of the warehouse."""
+        return (table_id for _, table_id in self._outside)
 
 
 class Places:

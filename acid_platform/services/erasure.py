@@ -383,7 +383,7 @@ def _explain(
 
     branches = {
         write_id: branch.name
-        for branch in metastore.call(ops.GetBranches())
+        for branch in metastore.call(ops.GetBranches(judged=False))
         for write_id in branch.write_ids.get(request.table, ())
     }
 

@@ -14,7 +14,7 @@ from acid_platform.base.paths import absolute, is_uri, user_path
 from acid_platform.errors import InvalidDefinition, NoSuchTable, Terminal
 from acid_platform.layout.names import is_hidden, original_bucket, refuse_names
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.operations.tables import DeclareTable, GetDropped
+from acid_platform.metastore.operations.tables import DeclareTable, GetDropped, GetTablesNear
 from acid_platform.metastore.places import below
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.durability import Ours, make_root, not_ours
@@ -65,15 +65,16 @@ def new_location(metastore: Metastore, table: str, address: str | None) -> str:
     Raises InvalidDefinition unless it is empty, apart from what a dropped table left there for the
     Cleaner, and as `require_place`.
     """
-    places = {record.name: record.location for record in metastore.tables()}
-    if table in places:  # the metastore refuses it, or returns the existing table
-        return places[table]
+    database, _, short = table.partition(".")
+    default = f"{metastore.places.root}/{database}.db/{short}"
+    for number in count(1):
+        where = default if number == 1 else f"{default}_{number}"
+        places = _neighbours(metastore, table, where)
+        if table in places:  # the metastore refuses it, or returns the existing table
+            return places[table]
+        if address is not None or where not in places.values():
+            break
     if address is None:
-        database, _, short = table.partition(".")
-        default = f"{metastore.places.root}/{database}.db/{short}"
-        taken = set(places.values())
-        names = (default if number == 1 else f"{default}_{number}" for number in count(1))
-        where = next(location for location in names if location not in taken)
         refuse_overlap(metastore, table, where)
     else:
         where = require_place(metastore, table, address)
@@ -86,6 +87,20 @@ def new_location(metastore: Metastore, table: str, address: str | None) -> str:
         " away, or give another location; what CREATE TABLE … AS SELECT by another engine left"
         " there can be removed: create the table first, then INSERT"
     )
+
+
+def _neighbours(metastore: Metastore, table: str, where: str) -> dict[str, str]:
+    """The locations of the tables that a new one could meet at this place, and that of the table of
+    its name. They are known by their names for a new directory in that of the database; any other
+    may be an alias, and then these are all tables."""
+    inside = metastore.places.inward(where)
+    files, path = Files.of(where)
+    plain = os.path.dirname(inside) == f"{table.partition('.')[0]}.db"
+    if plain and files.local:
+        real_root = os.path.realpath(metastore.places.root)
+        plain = _identity(path) is None and os.path.realpath(path) == f"{real_root}/{inside}"
+    found = metastore.call(GetTablesNear(table, inside)) if plain else metastore.tables()
+    return {record.name: record.location for record in found}
 
 
 class _Leftovers(Ours):
@@ -183,10 +198,10 @@ def refuse_overlap(metastore: Metastore, table: str, where: str, only_read: bool
             f"{table}: {where} encloses the warehouse {root}; give it a directory of its own"
         )
     others = [
-        (other.name, other.location)
-        for other in metastore.tables()
+        (other, location)
+        for other, location in _neighbours(metastore, table, where).items()
         # The metastore refuses a second table at one location, but knows nothing of readers.
-        if other.name != table and (only_read or other.location != where)
+        if other != table and (only_read or location != where)
     ]
     externals = () if only_read else metastore.views()
     others += [

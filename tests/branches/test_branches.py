@@ -102,7 +102,7 @@ DROP DATABASE db"""
             parent.branches.create(name)
     with pytest.raises(InvalidDefinition, match="in the past"):
         parent.branches.create("old", timedelta(seconds=-1))
-    with pytest.raises(NoSuchBranch, match="there are: dev"):
+    with pytest.raises(NoSuchBranch, match="did you mean 'dev'"):
         opened(tmp_path, "dve")
     for end in (parent.branches.merge, parent.branches.drop):
         with pytest.raises(NoSuchBranch, match="did you mean 'dev'"):

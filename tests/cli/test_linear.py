@@ -20,6 +20,7 @@ from acid_platform.metastore.operations.tables import (
     GetPartitions,
     GetRecorded,
     GetTables,
+    GetTablesNear,
     RegisterPartitions,
 )
 from acid_platform.services import fsck
@@ -31,6 +32,7 @@ pytestmark = pytest.mark.more
 
 ASKED = (
     GetTables,
+    GetTablesNear,
     GetEntities,
     GetPartitions,
     GetRecorded,
@@ -119,6 +121,17 @@ def test_a_column_moves_without_a_look_at_other_tables(
     with Warehouse(str(small.path), small.metastore) as warehouse:
         warehouse.create_table("db.u", "id int, v string").change_column("v", "v string", "")
     assert answered["entities"] <= 2, "its own directories, before it is locked and then"
+
+
+def test_a_new_table_is_made_without_a_look_at_others(small: Small, answered: Counter[str]) -> None:
+    add_tables(small, 1, 2, 3)
+    with Warehouse.open(small.path, engine="local", branch="") as warehouse:
+        answered.clear()
+        warehouse.create_table("db.u", "id int")
+        assert not answered["tables"] and answered["tables_near"] <= 2 * 3, "they are outside"
+        warehouse.sql("ALTER TABLE db.u RENAME TO db.w")
+        made = warehouse.create_table("db.u", "id int")
+        assert made.record.location.endswith("db.db/u_2")
 
 
 def test_an_explanation_asks_once_for_each_table(small: Small, answered: Counter[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from acid_platform import (
@@ -14,8 +16,9 @@ from acid_platform import (
 )
 from acid_platform.metastore.messages import encode
 from acid_platform.metastore.records import LockRequest, WriteReport
+from acid_platform.metastore.server import stored_kinds
 from tests.contents import counts
-from tests.metastore.world import INSERT, W, World
+from tests.metastore.world import INSERT, E, W, World
 
 
 def test_names_are_lower_case_and_default(world: World) -> None:
@@ -50,6 +53,39 @@ def test_declarations_that_cant_be_honoured(world: World, table: dict[str, objec
     with pytest.raises(InvalidDefinition):
         world.call("create_table", table=whole, if_not_exists=False)
     assert len(world.call("tables")["tables"]) == 1
+
+
+def test_a_place_near_that_of_another_table_is_found_without_a_look_at_all() -> None:
+    """As if each were compared: locations of three letters at three depths, made and dropped."""
+    chance, world, places = random.Random(7), World(), dict[str, str]()
+    for number in range(300):
+        name, parts = f"t{number}", chance.choices(["a", "a-", "a0", "é"], k=chance.randint(1, 3))
+        where = chance.choice(["", "", "/", "s3://"]) + "/".join(parts)
+
+        def near(other: str, where: str = where) -> bool:
+            return f"{other}/".startswith(f"{where}/") or f"{where}/".startswith(f"{other}/")
+
+        met = {taken for taken, other in places.items() if near(other)}
+        outside = {taken for taken, other in places.items() if other[0] == "/" or ":" in other}
+        found = world.call("tables_near", name=f"default.{name}", location=where)["tables"]
+        assert {table["name"].partition(".")[2] for table in found} == met | outside
+        if met:
+            with pytest.raises(InvalidDefinition, match=r"location of|enclose each other"):
+                world.create(name, location=where)
+            gone = chance.choice(sorted(met))
+            drop = world.begin(LockRequest(gone, E))
+            world.call("drop", txn=drop.id, name=gone, partition=None)
+            del places[gone]
+            for row in [*world.state.drops()]:
+                del world.state.queue[row.id]  # as if the Cleaner had been there
+        else:
+            world.create(name, location=where)
+            places[name] = where
+    rows, numbers = stored_kinds.live_rows(world.state), stored_kinds.counters(world.state)
+    again = stored_kinds.restore(rows, numbers)
+    kept = {again.tables[number].record.name for number in again.occupied.near("a")}
+    kept = {name.partition(".")[2] for name in kept}
+    assert kept == {name for name, where in places.items() if where.split("/")[0] == "a"}
 
 
 @pytest.mark.parametrize("name", ["*", "a*", "a.b", "a`b"])

@@ -120,6 +120,14 @@ class GetTables(Unrecorded[list[TableRecord]], op="tables", answers="tables"):
     """The declaration of every table."""
 
 
+class GetTablesNear(Unrecorded[list[TableRecord]], op="tables_near", answers="tables"):
+    """What a new table could meet: the table of its name, those at, above and below its location,
+    and all that are outside of the warehouse."""
+
+    name: str
+    location: str
+
+
 class GetTable(Unrecorded[TableRecord], op="table", answers="table"):
     """The declaration of a table: now, on a branch (P80) or as the snapshot of `txn` sees it."""
 

@@ -448,4 +448,8 @@ class MergeBranch(MetastoreOperation[int], op="merge_branch", answers="commit_id
 
 
 class GetBranches(Unrecorded[list[BranchRow]], op="branches", answers="rows"):
-    """The branches, by name, each with why it can't be merged now."""
+    """The branches, by name, each with why it can't be merged now, unless it is not `judged`;
+    with a name only that one."""
+
+    name: str = ""
+    judged: bool = True

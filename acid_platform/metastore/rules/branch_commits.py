@@ -69,7 +69,7 @@ class BranchCommitted(Event, kind="branch_commit"):
 
     def apply(self, state: State, _at: int) -> None:
         commit = self.commit
-        state.branch_commits[commit.txn] = commit
+        state.branch_commits.setdefault(commit.branch, {})[commit.txn] = commit
         for ext in list(state.locks_by_txn.get(commit.txn, ())):
             remove_lock(state, ext)
         state.heartbeats.pop(commit.txn, None)
@@ -82,7 +82,4 @@ class BranchEnded(Event, kind="branch_ended"):
     name: str
 
     def apply(self, state: State, _at: int) -> None:
-        branch = state.branches.pop(self.name)
-        for commit in [*state.branch_commits.values()]:
-            if commit.branch == branch.txn:
-                del state.branch_commits[commit.txn]
+        state.branch_commits.pop(state.branches.pop(self.name).txn, None)

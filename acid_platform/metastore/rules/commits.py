@@ -43,7 +43,12 @@ from acid_platform.metastore.records import (
 )
 from acid_platform.metastore.rules import change_feed, write_set
 from acid_platform.metastore.rules.branch_commits import BranchCommitted, require_branchable
-from acid_platform.metastore.rules.declared import refuse_foreign, unchanged, widened
+from acid_platform.metastore.rules.declared import (
+    joined_commit,
+    refuse_foreign,
+    unchanged,
+    widened,
+)
 from acid_platform.metastore.rules.state import Component, Entity, State, Txn, forget_publications
 from acid_platform.metastore.rules.table_declarations import (
     TableAltered,
@@ -73,7 +78,7 @@ def commit(turn: Turn, operation: ops.CommitTxn) -> int:
     past = None if operation.txn in turn.state.txns else turn.ended(operation.txn)
     if past is not None and past.state is TxnState.COMMITTED:
         return past.commit_id
-    joined = turn.state.branch_commits.get(operation.txn)
+    joined = joined_commit(turn.state, operation.txn)
     if joined is not None:
         return joined.commit_id
     txn = require_open(turn, operation.txn)
@@ -430,6 +435,7 @@ class Dropped(Event, kind="dropped"):
             state.locations[location] = max(state.locations.get(location, 0), row.highest_write_id)
         if row.partition is None:
             del state.tables[row.table_id], state.names[table.record.name]
+            state.occupied.remove(table.record.location, row.table_id)
             for key, cursor in state.cursors.items():
                 if key[1] == row.table_id:  # another table of this name has other changes (P55)
                     name = cursor.table or table.record.name

@@ -80,13 +80,22 @@ _NAME = attrgetter("name")
 
 def commits_on(state: State, branch: int) -> Iterator[BranchCommit]:
     """The commits on a branch, in their order."""
-    return (commit for commit in state.branch_commits.values() if commit.branch == branch)
+    return iter(state.branch_commits.get(branch, {}).values())
+
+
+def joined_commit(state: State, txn_id: int) -> BranchCommit | None:
+    """The commit of a transaction that is committed on its branch."""
+    txn = state.txns.get(txn_id)
+    return state.branch_commits[txn.branch][txn_id] if txn is not None and txn.joined else None
 
 
 def placed_on_branch(state: State, txn: Txn | None, table_id: int) -> Iterator[Placed]:
     """The directories of a table that the transaction sees of its branch."""
-    for number in txn.sees if txn is not None else ():
-        for placed in state.branch_commits[number].placed:
+    if txn is None or not txn.sees:
+        return
+    commits = state.branch_commits[txn.branch]
+    for number in txn.sees:
+        for placed in commits[number].placed:
             if placed.table_id == table_id:
                 yield placed
 

@@ -19,7 +19,7 @@ from acid_platform.metastore.branches import NAME, Branch, BranchCommit, BranchR
 from acid_platform.metastore.rules import write_set
 from acid_platform.metastore.rules.branch_commits import BranchEnded, BranchMade, branch_named
 from acid_platform.metastore.rules.declared import commits_on, unchanged
-from acid_platform.metastore.rules.state import Component, Entity, State
+from acid_platform.metastore.rules.state import Component, Entity, State, Txn
 from acid_platform.metastore.rules.turn import Turn, handles
 from acid_platform.metastore.rules.txns import SnapshotTaken, check_limit, end, open_txn
 from acid_platform.metastore.rules.write_set import Aborted, Committed
@@ -50,19 +50,24 @@ def make(turn: Turn, operation: ops.MakeBranch) -> BranchRow:
 
 
 @handles(ops.GetBranches)
-def listed(turn: Turn, _operation: ops.GetBranches) -> list[BranchRow]:
-    return [_row(turn, branch) for _, branch in sorted(turn.state.branches.items())]
+def listed(turn: Turn, operation: ops.GetBranches) -> list[BranchRow]:
+    """Raises NoSuchBranch for a name that none has."""
+    if operation.name:
+        return [_row(turn, branch_named(turn.state, operation.name), operation.judged)]
+    every = sorted(turn.state.branches.items())
+    return [_row(turn, branch, operation.judged) for _, branch in every]
 
 
-def _row(turn: Turn, branch: Branch) -> BranchRow:
+def _row(turn: Turn, branch: Branch, judged: bool = True) -> BranchRow:
     commits = [*commits_on(turn.state, branch.txn)]
     written: dict[str, set[int]] = {}
     for row in (row for commit in commits for row in commit.touched):
         written.setdefault(turn.state.name_of(row.table_id), set()).add(row.write_id)
     write_ids = {name: tuple(sorted(written[name])) for name in sorted(written)}
+    refused = ""
     try:
-        require_mergeable(turn, branch)
-        refused = ""
+        if judged:
+            require_mergeable(turn, branch)
     except AcidError as error:
         refused = str(error)
     stated = (branch.name, branch.txn, branch.created, branch.until, branch.user)
@@ -109,11 +114,7 @@ def require_mergeable(turn: Turn, branch: Branch) -> None:
     """Raises BranchInUse while a transaction writes on the branch, WriteConflict, and if one of its
     tables is not as it was DeclarationChanged or NoSuchTable."""
     state, base = turn.state, turn.state.txns[branch.txn]
-    running = [
-        txn.txn_id
-        for txn in state.open_txns()
-        if txn.branch == branch.txn and txn.has_client and txn.kind is TxnType.DEFAULT
-    ]
+    running = [txn.txn_id for txn in _with_clients(state, branch) if txn.kind is TxnType.DEFAULT]
     if running:
         raise BranchInUse(
             f"transaction {running[0]} still runs on branch {branch.name}; wait for its end, or"
@@ -133,6 +134,12 @@ def require_mergeable(turn: Turn, branch: Branch) -> None:
             found = write_set.skew(state, base, replace(commit.looked, txn_id=base.txn_id))
             if found is not None:
                 raise WriteConflict(_refused(state, branch, found))
+
+
+def _with_clients(state: State, branch: Branch) -> list[Txn]:
+    """What runs on the branch: each has a heartbeat, and branches, which may be many, have none."""
+    beating = (state.txns[txn_id] for txn_id in state.heartbeats)
+    return [txn for txn in beating if txn.branch == branch.txn]
 
 
 def _refused(state: State, branch: Branch, found: tuple[Entity, str]) -> str:
@@ -166,7 +173,6 @@ def drop(turn: Turn, branch: Branch, what: str) -> None:
 def _end_readers(turn: Turn, branch: Branch, what: str) -> str:
     """Ends the transactions that run on the branch; returns why."""
     reason = f"its branch {branch.name} {what}"
-    for txn in [*turn.state.open_txns()]:
-        if txn.branch == branch.txn and txn.has_client:
-            end(turn, txn.txn_id, reason)
+    for txn in _with_clients(turn.state, branch):
+        end(turn, txn.txn_id, reason)
     return reason

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.errors import CompactionRefused, NoSuchTable, NoSuchTxn
+from acid_platform.layout.names import table_name
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.messages import Row
 from acid_platform.metastore.operations.compaction import CompactionTask, DropTask, QueuedTask
@@ -28,6 +29,7 @@ from acid_platform.metastore.rules.cleaning import holder, survey
 from acid_platform.metastore.rules.declared import (
     commits_on,
     directories,
+    joined_commit,
     placed_on_branch,
     seen_partitions,
     seen_table,
@@ -182,6 +184,15 @@ def moment(turn: Turn, _operation: ops.GetMoment) -> int:
 @handles(ops.GetTables)
 def tables(turn: Turn, _operation: ops.GetTables) -> list[TableRecord]:
     return [table.record for table in turn.state.tables.values()]
+
+
+@handles(ops.GetTablesNear)
+def tables_near(turn: Turn, operation: ops.GetTablesNear) -> list[TableRecord]:
+    state = turn.state
+    named = state.names.get(table_name(operation.name))
+    near = {*state.occupied.near(operation.location), *state.occupied.outside()}
+    found = sorted(near if named is None else {named, *near})
+    return [state.tables[table_id].record for table_id in found]
 
 
 @handles(ops.GetTable)
@@ -417,7 +428,7 @@ def _state_of(turn: Turn, txn_id: int) -> str:
 def outcome_of_txn(turn: Turn, operation: ops.GetTxnOutcome) -> ops.TxnOutcome:
     """Raises NoSuchTxn if that is not known."""
     txn = turn.state.txns.get(operation.txn)
-    joined = turn.state.branch_commits.get(operation.txn)
+    joined = joined_commit(turn.state, operation.txn)
     if joined is not None:
         return ops.TxnOutcome("c", joined.commit_id, "")
     if txn is not None and txn.is_open:

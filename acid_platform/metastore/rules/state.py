@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from itertools import islice
 
 from acid_platform.base.config import Settings
 from acid_platform.errors import NoSuchTable
@@ -29,6 +30,7 @@ from acid_platform.metastore.operations.compaction import (
     QueuedTask,
 )
 from acid_platform.metastore.pasts import Cursor, Pin, Sink, TableCommit, Tag
+from acid_platform.metastore.places import Occupied
 from acid_platform.metastore.records import (
     ClientInfo,
     DatabaseRecord,
@@ -320,6 +322,8 @@ class State:
     databases: dict[str, DatabaseRecord] = field(default_factory=lambda: {"default": _DEFAULT})
     tables: dict[int, TableState] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
+    occupied: Occupied = field(default_factory=Occupied, compare=False)
+    """By the tables in `tables`."""
     dropped_tables: dict[int, TableState] = field(default_factory=dict)
     """Kept until no open snapshot is older and the Cleaner has removed the files (P22, P28)."""
     views: dict[str, ViewRecord] = field(default_factory=dict)
@@ -353,8 +357,8 @@ class State:
     cursors: dict[tuple[str, int], Cursor] = field(default_factory=dict)
     """How far each consumer has read the changes of a table, by consumer and table id (P39)."""
     branches: dict[str, Branch] = field(default_factory=dict)
-    branch_commits: dict[int, BranchCommit] = field(default_factory=dict)
-    """What was committed on branches, by transaction, in the order of the commits (P80)."""
+    branch_commits: dict[int, dict[int, BranchCommit]] = field(default_factory=dict)
+    """What was committed on each branch, by its transaction, in the order of the commits (P80)."""
     sinks: dict[tuple[str, int], Sink] = field(default_factory=dict)
     """How far streaming queries have written a table, by sink and table id (P42)."""
     directories: dict[Entity, EntityDirectories] = field(default_factory=dict)
@@ -431,10 +435,14 @@ class State:
         """Raises NoSuchTable."""
         table_id = self.names.get(table_name(name))
         if table_id is None:
-            near = get_close_matches(table_name(name), self.names, 2)
+            near = get_close_matches(table_name(name), self._meant(len(table_name(name))), 2)
             hint = f"did you mean {' or '.join(near)}?" if near else "create it, or see tables()"
             raise NoSuchTable(f"there is no table {table_name(name)}; {hint}")
         return self.tables[table_id]
+
+    def _meant(self, length: int) -> Iterator[str]:
+        """Names about as long, 300 at most: who compares 10,000 keeps everybody waiting."""
+        return islice((name for name in self.names if abs(len(name) - length) < 3), 300)
 
     def known_table(self, table_id: int) -> TableState | None:
         """The table, even if it was dropped, as long as snapshots may see it (P28)."""

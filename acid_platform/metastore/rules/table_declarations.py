@@ -290,16 +290,14 @@ def _check_declaration(state: State, name: str, record: TableRecord) -> None:
             f"{name}: buckets need columns of the table and a number of at least 1"
             f" (columns {list(record.bucket_columns)}, number {record.bucket_count})"
         )
-    for other in state.tables.values():
-        if other.record.location == record.location:
-            raise InvalidDefinition(
-                f"{name}: {record.location} is the location of {other.record.name}"
-            )
-        if _overlap(other.record.location, record.location):
-            raise InvalidDefinition(
-                f"{name}: {record.location} and {other.record.location}, where {other.record.name}"
-                " is, enclose each other; give it a directory of its own"
-            )
+    for table_id in state.occupied.near(record.location):
+        other = state.tables[table_id].record
+        if other.location == record.location:
+            raise InvalidDefinition(f"{name}: {record.location} is the location of {other.name}")
+        raise InvalidDefinition(
+            f"{name}: {record.location} and {other.location}, where {other.name} is, enclose each"
+            " other; give it a directory of its own"
+        )
 
 
 def _overlap(one: str, other: str) -> bool:
@@ -445,6 +443,7 @@ class TableCreated(Event, kind="table"):
         state.tables[record.table_id] = table
         snapshots.begin_history(table, record.version, at, record.floor)
         state.names[record.name] = record.table_id
+        state.occupied.add(record.location, record.table_id)
 
 
 class TableAltered(Event, kind="altered"):

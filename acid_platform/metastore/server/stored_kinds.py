@@ -26,6 +26,7 @@ from acid_platform.metastore.operations.compaction import (
     QueuedTask,
 )
 from acid_platform.metastore.pasts import Cursor, Sink, TableCommit, Tag
+from acid_platform.metastore.places import Occupied
 from acid_platform.metastore.records import (
     DatabaseRecord,
     EntityDirectory,
@@ -288,7 +289,11 @@ KINDS: tuple[StoredKind, ...] = (
     _mapping("cursors", "consumer table_id", Cursor, "cursors"),
     _mapping("sinks", "sink table_id", Sink, "sinks"),
     _mapping("branches", "name", Branch, "branches", "txn"),
-    _mapping("branch_commits", "txn", BranchCommit, "branch_commits", "commit_id at txn"),
+    StoredKind("branch_commits", ("txn",), BranchCommit,
+         lambda state: {(txn,): commit for commits in state.branch_commits.values()
+                        for txn, commit in commits.items()},
+         lambda state, key, commit: state.branch_commits.setdefault(commit.branch, {}).update(
+             {key[0]: commit}), ("commit_id", "at", "txn")),
     _numbers("locations", "location", "floor", "locations"),
     _of_tables("partitions", "name", PartitionRecord, lambda table: _named(table.partitions),
                lambda table, record: table.partitions.__setitem__(record.name, record)),
@@ -423,6 +428,8 @@ def restore(rows: Rows, numbers: dict[str, int]) -> State:
             key = key_of(row) if len(kind.key) > 1 else (row[kind.key[0]],)
             kind.put(state, key, decode(kind.record, row))
     state.queue = dict(sorted(state.queue.items()))  # compactions and drops
+    placed = state.tables.items()
+    state.occupied = Occupied((table.record.location, key) for key, table in placed)
     return state
 
 
