@@ -61,11 +61,11 @@ HAS_DEMO := $(if $(filter-out $(wildcard $(DEMO_FILES)),$(DEMO_FILES)),,yes)
 JAVA = . ./.venv/java.env; export JAVA_HOME;
 # Precedes a command that works on the user's warehouse, or on the demo's.
 STATE = $(JAVA) export ACID_WAREHOUSE="$(WAREHOUSE)" DAGSTER_HOME="$(DAGSTER_HOME)";
-DEMO_STATE = $(JAVA) unset ACID_METASTORE; \
+DEMO_STATE = $(JAVA) unset ACID_METASTORE ACID_BRANCH; \
 	export ACID_WAREHOUSE="$(DEMO)/warehouse" DAGSTER_HOME="$(DEMO)/dagster";
 # Tests make their own warehouses, whatever the environment says. Their statements are small, so light
 # compilation halves the CPU time of their JVMs.
-TEST_STATE = $(JAVA) unset ACID_WAREHOUSE ACID_METASTORE DAGSTER_HOME; \
+TEST_STATE = $(JAVA) unset ACID_WAREHOUSE ACID_METASTORE ACID_BRANCH DAGSTER_HOME; \
 	export ACID_SPARK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC";
 
 # Processes that share the tests. More than two gain little: most need the one Spark session.
@@ -110,9 +110,18 @@ lab-reset-demo: #: stop the demo's metastore and remove var/demo
 	fi
 	rm -rf "$(DEMO)"
 
+# `make dev BRANCH=x` works on a branch, which it makes, with a history of runs of its own.
+ifeq ($(origin BRANCH),command line)
+DAGSTER_HOME := $(DAGSTER_HOME)-$(subst /,-,$(BRANCH))
+export ACID_BRANCH := $(BRANCH)
+endif
+
 .PHONY: dev
-dev: setup ## Dagster's web page and daemon on http://localhost:3000 (PORT=)
+dev: setup ## Dagster's web page and daemon on http://localhost:3000 (PORT=, BRANCH=)
 	@$(call dagster_home,$(DAGSTER_HOME))
+ifeq ($(origin BRANCH),command line)
+	@$(STATE) exec $(PY) -m acid_platform branch create --if-not-exists "$(BRANCH)"
+endif
 	@$(STATE) export PYTHONWARNINGS='ignore:Function `dev_command` is superseded'; \
 	    export ACID_ENVIRONMENT="$$(env | grep '^ACID_')"; \
 	    exec .venv/bin/dagster dev -w workspace.yaml -h $(HOST) -p $(PORT)

@@ -9,6 +9,7 @@ import click
 
 from acid_platform.cli.console import CommandSession, command, limit_option, main
 from acid_platform.cli.table_commands import say_difference
+from acid_platform.handles.warehouse_branches import BRANCH_AGE
 from acid_platform.metastore.branches import BranchRow
 from acid_platform.metastore.operations.listings import BRANCHES
 
@@ -38,18 +39,21 @@ def _row(made: BranchRow) -> dict[str, Any]:
 @command(branch)
 @_NAME
 @click.option("--days", type=click.IntRange(min=1), help="Drop it by itself after so many days.")
-def create(session: CommandSession, name: str, days: int | None) -> None:
+@click.option(
+    "--if-not-exists", is_flag=True, help="Keep the branch of this name, if there is one."
+)
+def create(session: CommandSession, name: str, days: int | None, if_not_exists: bool) -> None:
     """Make the branch NAME of what is committed now. It lives 7 days."""
-    with session.open() as warehouse:
-        branches = warehouse.branches
-        made = branches.create(name, timedelta(days=days)) if days else branches.create(name)
+    age = timedelta(days=days) if days else BRANCH_AGE
+    with session.open(branch="") as warehouse:
+        made = warehouse.branches.create(name, age, if_not_exists)
     session.show([_row(made)], BRANCHES)
 
 
 @command(branch, "list")
 def list_branches(session: CommandSession) -> None:
     """List the branches: when each ends, which tables it has written, why it can't be merged."""
-    with session.open() as warehouse:
+    with session.open(branch="") as warehouse:
         rows = [_row(made) for made in warehouse.branches.list()]
     session.show(rows, BRANCHES, empty="no branches")
 

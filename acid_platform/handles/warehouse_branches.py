@@ -33,13 +33,23 @@ class Branches:
         self._warehouse = warehouse
         self._metastore = warehouse.metastore
 
-    def create(self, name: str, age: timedelta | None = BRANCH_AGE) -> BranchRow:
+    def create(
+        self, name: str, age: timedelta | None = BRANCH_AGE, if_not_exists: bool = False
+    ) -> BranchRow:
         """Makes a branch of what is committed now. After `age` it is dropped; None: never.
 
-        Raises InvalidDefinition for a name that is in use or is none, TooManyOpenTxns.
+        Raises InvalidDefinition for a name that is in use, unless `if_not_exists` answers the
+        branch of this name, or that can be none; TooManyOpenTxns.
         """
         until = 0 if age is None else int((time.time() + age.total_seconds()) * 1000)
-        return self._metastore.call(ops.MakeBranch(name, self._warehouse.info(), until))
+        try:
+            return self._metastore.call(ops.MakeBranch(name, self._warehouse.info(), until))
+        except InvalidDefinition:
+            if if_not_exists:
+                for row in self.list():
+                    if row.name == name:
+                        return row
+            raise
 
     def list(self, judged: bool = True) -> list[BranchRow]:
         """The branches by name, each with the tables that it has written and, if they are `judged`,

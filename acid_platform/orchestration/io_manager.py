@@ -119,7 +119,7 @@ class AcidIOManager(OwnSettings, dg.ConfigurableIOManager):
             step.add_asset_metadata(
                 {"dagster/partition_row_count": count}, context.asset_key, partition_key=key
             )
-        step.set_data_version(context.asset_key, dg.DataVersion(str(ours.write_id)))
+        step.set_data_version(context.asset_key, ours.data_version)
 
     def _out(self, warehouse: Warehouse, context: dg.OutputContext, rows: Rows) -> AcidOut:
         settings: Mapping[str, Any] = context.definition_metadata or {}

@@ -346,7 +346,7 @@ def _result(
     return dg.MaterializeResult(
         asset_key=key,
         metadata=metadata | output.quarantined.metadata,
-        data_version=dg.DataVersion(str(ours.write_id)),
+        data_version=ours.data_version,
     )
 
 
@@ -372,6 +372,13 @@ class Uncommitted:
     """Rows that its overwrites replace; None if they were never counted (adopted files, P24)."""
     coerced: Mapping[str, Coerced] = field(default_factory=dict)
     """What `coerce=True` has changed, by column."""
+    branch: str = ""
+    """The branch on which it is committed; empty if everybody sees it."""
+
+    @property
+    def data_version(self) -> dg.DataVersion:
+        """The write id; on a branch another one than what everybody sees after the merge."""
+        return dg.DataVersion(f"{self.branch}:{self.write_id}".lstrip(":"))
 
     @classmethod
     def of(cls, warehouse: Warehouse, txn: Transaction, table: str, run_id: str) -> Uncommitted:
@@ -396,6 +403,7 @@ class Uncommitted:
             txn.engines,
             replaced,
             txn.coerced(table),
+            warehouse.metastore.branch,
         )
 
     def metadata(self) -> dict[str, dg.MetadataValue]:
@@ -412,6 +420,8 @@ class Uncommitted:
             "written bytes": dg.MetadataValue.int(sum(report.bytes for report in self.reports)),
             **{f"rows {name}": dg.MetadataValue.int(rows) for name, rows in self.counts.items()},
         }
+        if self.branch:
+            metadata["branch"] = dg.MetadataValue.text(self.branch)
         if self.coerced:
             metadata["coerced values"] = dg.MetadataValue.table(
                 [

@@ -19,6 +19,7 @@ from acid_platform.base.progress import shown
 from acid_platform.engine.choice import names_cluster, preference_of
 from acid_platform.errors import AcidError, InvalidDefinition
 from acid_platform.handles.warehouse import Warehouse
+from acid_platform.orchestration.run_branches import enter_branch
 
 if TYPE_CHECKING:
     from dagster import DagsterLogManager
@@ -81,11 +82,16 @@ class WarehouseResource(OwnSettings, dg.ConfigurableResource):  # type: ignore[t
         description="auto, spark or local; default: ACID_ENGINE, else auto.",
     )
 
+    _context: dg.InitResourceContext | None = PrivateAttr(default=None)
+
     def __init__(self, **settings: Any) -> None:
         """Raises InvalidDefinition for a setting that there is not, and for an unknown engine."""
         super().__init__(**settings)
         if self.engine and not isinstance(settings["engine"], dg.EnvVar):
             preference_of(self.engine)
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        self._context = context
 
     def open(
         self,
@@ -96,8 +102,9 @@ class WarehouseResource(OwnSettings, dg.ConfigurableResource):  # type: ignore[t
         """Open a handle whose transactions and leases carry the run id; the caller closes it.
 
         Spark starts, or is asked of a function, only when an operation needs it. `branch`: default
-        ACID_BRANCH; services work without one, and pass an empty text. Raises NoSuchBranch,
-        InvalidDefinition for an unknown engine, WarehouseNotWritable, MetastoreUnavailable.
+        ACID_BRANCH, else that of the run's tag `acid/branch`; services work without one, and pass
+        an empty text. Raises NoSuchBranch, InvalidDefinition for an unknown engine,
+        WarehouseNotWritable, MetastoreUnavailable.
         """
         resource: Any = spark
         start = resource
@@ -108,6 +115,12 @@ class WarehouseResource(OwnSettings, dg.ConfigurableResource):  # type: ignore[t
         )
         if isinstance(resource, SparkResource):
             handle.engines.on_cluster = resource.on_cluster
+        if branch is None and self._context is not None:
+            try:
+                enter_branch(handle, self._context)
+            except BaseException:
+                handle.close()
+                raise
         return handle
 
     @property

@@ -1,8 +1,9 @@
 """What starts runs, and cleans up after those that died: sensors, and a condition of an asset.
 
-All sensors are shipped STOPPED, so a fresh `make dev` shows them, but they start no work unasked.
-None needs a JVM. Each skip gives its reason. The metastore decides by heartbeats which transactions
-are alive (P2, P7); Dagster's run status is only a hint, and some sensors reconcile the two.
+Sensors are shipped STOPPED, so a fresh `make dev` shows them, but they start no work unasked; only
+merge_branches runs, for which a run asks by its tag. None needs a JVM. Each skip gives its reason.
+The metastore decides by heartbeats which transactions are alive (P2, P7); Dagster's run status is
+only a hint, and some sensors reconcile the two.
 """
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
@@ -27,8 +28,9 @@ from acid_platform.metastore.operations.compaction import (
     RevokeWorkers,
 )
 from acid_platform.metastore.operations.tables import GetCursors, GetLastWriteId
-from acid_platform.metastore.operations.transactions import AbortMany, GetOpenTxns, GetTxnStates
+from acid_platform.metastore.operations.transactions import AbortMany, GetTxnStates
 from acid_platform.metastore.records import NO_HEARTBEAT
+from acid_platform.orchestration.branch_merges import merge_branches
 from acid_platform.orchestration.decorators import CONSUMES
 from acid_platform.orchestration.inputs import consumer_of
 from acid_platform.orchestration.outside_commits import commit_sensor
@@ -375,13 +377,22 @@ def abort_run(warehouse: Warehouse, run_id: str, reason: str) -> str:
     """
     metastore = warehouse.metastore
     revoked = metastore.call(RevokeWorkers(worker_prefix(run_id)))
-    left = [holder.txn for holder in metastore.call(GetOpenTxns()) if holder.run_id == run_id]
+    left = [txn for txn, run in _running_txns(metastore) if run == run_id]
     ended = [f"compactions {revoked} are initiated again"] if revoked else []
     if left:
         ended.append(
             f"{metastore.call(AbortMany(tuple(left), reason)).message} transactions: {left}"
         )
     return "; ".join(ended)
+
+
+def _running_txns(metastore: Metastore) -> Iterator[tuple[int, str]]:
+    """The transactions that a client keeps alive, with their runs: not a branch, nor what is
+    committed on one, which stay open until the branch ends."""
+    _, rows = metastore.query(
+        "SELECT txn_id, run_id FROM v_open_txns WHERE NOT joined AND branch <> txn_id"
+    )
+    return ((txn, run_id) for txn, run_id in rows)
 
 
 # --- lost runs -----------------------------------------------------------------------------------
@@ -440,7 +451,7 @@ def fail_lost_runs(
 
 def silent_runs(metastore: Metastore, run_ids: Collection[str]) -> Iterator[SilentRun]:
     """The runs whose last transaction was reaped (P2) within `acid.outcome.retention`."""
-    alive = {holder.run_id for holder in metastore.call(GetOpenTxns())}
+    alive = {run_id for _, run_id in _running_txns(metastore)}
     mute = set(run_ids) - alive
     if not mute:
         return
@@ -478,6 +489,7 @@ def services() -> dg.Definitions:
             abort_canceled_runs,
             fail_lost_runs,
             commit_sensor,
+            merge_branches,
         ],
         resources={IN_MEMORY: dg.mem_io_manager},
     )

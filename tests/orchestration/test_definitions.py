@@ -55,6 +55,7 @@ sensor commit_sensor STOPPED
 sensor erasure_sensor STOPPED every 30 s -> erase
 sensor fail_lost_runs STOPPED
 sensor initiator_sensor STOPPED every 30 s -> compaction_job
+sensor merge_branches RUNNING
 """
 
 
