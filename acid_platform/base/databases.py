@@ -53,8 +53,11 @@ def not_yet_closed(**config: str | int) -> Connection:
     return duckdb.connect(config={**_CLOSED, "temp_directory": spill_directory(), **config})
 
 
-def attach(connection: Connection, file: Path, name: str, write: bool = False) -> None:
-    """Raises duckdb.Error, and OSError for a file to be read that is not there, or is none."""
+def attach(
+    connection: Connection, file: Path, name: str, write: bool = False, more: str = ""
+) -> None:
+    """`more`: options of a new file. Raises duckdb.Error, and OSError for a file to be read that is
+    not there, or is none."""
     if not write:
         require_regular(file)
         for beside in file.parent.glob(f"{glob.escape(file.name)}.wal*"):  # read, too
@@ -62,7 +65,7 @@ def attach(connection: Connection, file: Path, name: str, write: bool = False) -
     quoted = str(file).replace("'", "''")
     options = "TYPE duckdb" if write else "TYPE duckdb, READ_ONLY"
     try:
-        connection.execute(f"ATTACH '{quoted}' AS {name} ({options})")
+        connection.execute(f"ATTACH '{quoted}' AS {name} ({options}{more})")
     except duckdb.Error:
         if not write:
             file.stat()

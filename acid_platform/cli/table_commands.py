@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -484,15 +484,28 @@ def _source(
 
 
 @command(main)
-@click.argument("kind", type=OneOf(["iceberg"]))
-@TABLE
-@click.option("--into", metavar="PLACE", help="A path or URI; default: _iceberg in the warehouse.")
-def export(session: CommandSession, kind: str, table: str, into: str | None) -> None:  # noqa: ARG001
-    """Tell readers of Iceberg the commits of TABLE that they don't know yet.
+@click.argument("kind", type=OneOf(["iceberg", "ducklake"]))
+@click.argument("tables", nargs=-1, shell_complete=complete_tables)
+@click.option(
+    "--into",
+    metavar="PLACE",
+    help="A path or URI; default: _iceberg or _ducklake in the warehouse.",
+)
+def export(session: CommandSession, kind: str, tables: Sequence[str], into: str | None) -> None:
+    """Tell readers of Iceberg, or of DuckLake, the commits of TABLES that they don't know yet.
 
-    TABLE has to be in Parquet. No row is copied: they read its files in place, at each snapshot
-    whose history is kept. Needs the extra `export`. Run it again after commits.
+    TABLES have to be in Parquet. No row is copied: readers find the files in place, at each
+    snapshot whose history is kept. Run it again after commits. `iceberg` needs the extra `export`;
+    `ducklake` makes one catalog of the tables, without TABLES of all that are in Parquet.
     """
-    with session.open() as warehouse, session.working(f"telling the commits of {table}"):
-        exported = warehouse.export_iceberg(table, into)
-    session.say(asdict(exported), str(exported))
+    if kind == "iceberg" and not tables:
+        raise click.UsageError("acid export iceberg TABLE...: name at least one table")
+    with session.open() as warehouse:
+        for table in tables if kind == "iceberg" else ():
+            with session.working(f"telling the commits of {table}"):
+                exported = warehouse.export_iceberg(table, into)
+            session.say(asdict(exported), str(exported))
+        if kind == "ducklake":
+            with session.working("telling commits to DuckDB"):
+                catalog = warehouse.export_ducklake(*tables, into=into)
+            session.say(asdict(catalog), str(catalog))

@@ -5,30 +5,28 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from acid_platform.base.clock import wall_ms
 from acid_platform.base.paths import user_path
 from acid_platform.errors import UnsupportedLayout
 from acid_platform.handles.snapshot_views import SnapshotView
+from acid_platform.handles.told_files import ToldPast, ToldState, differs, touched_files
 from acid_platform.iceberg.columns import (
     Json,
     Plain,
     name_mapping,
     partition_fields,
-    plain,
     schema_fields,
     simple_type,
 )
-from acid_platform.iceberg.data_files import counted, file_entry, path_of
+from acid_platform.iceberg.data_files import counted, file_entry
 from acid_platform.iceberg.position_deletes import (
     Positions,
     hidden_rows,
     joined,
     read_positions,
-    tested,
     without,
     write_positions,
 )
@@ -36,16 +34,11 @@ from acid_platform.iceberg.table_metadata import DATA, DELETES, Change, TableMet
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import table_name
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.pasts import AsOf, TableCommit
+from acid_platform.metastore.pasts import TableCommit
 from acid_platform.metastore.records import TableRecord
-from acid_platform.scan.deletes import kept_keys
-from acid_platform.scan.open import select_entities
-from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import SourceFile, resolve
 from acid_platform.services import leading
 from acid_platform.storage.files import Files
 from acid_platform.tables.record_layout import columns_of_record
-from acid_platform.values.partition_texts import partition_value
 
 if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse
@@ -142,52 +135,13 @@ def _metadata_of(record: TableRecord, files: Files, path: str, identity: str) ->
     return TableMetadata(files, path, number, partition_fields(keys), kinds).load()
 
 
-def _differs(told: Json, source: SourceFile) -> bool:
-    """Whether another file has the path of one that was told."""
-    same_rows = source.rows in (None, told["record_count"])
-    return told["file_size_in_bytes"] != source.size or not same_rows
-
-
-@dataclass(frozen=True)
-class _State:
-    """What a snapshot of the table shows."""
-
-    scan: Scan
-    """Without its files."""
-    fields: list[Json]
-    entities: dict[tuple[Plain, ...], list[EntityScan]]
-    """By the values of the partition columns."""
-
-    @cached_property
-    def files(self) -> dict[tuple[Plain, ...], dict[str, SourceFile]]:
-        """The files of rows by their paths as readers get them."""
-        return {
-            values: {
-                path_of(self.scan, source): source
-                for entity in entities
-                for source in entity.sources.inserts
-            }
-            for values, entities in self.entities.items()
-        }
-
-    @property
-    def events(self) -> frozenset[str]:
-        """The files of delete events."""
-        return frozenset(
-            source.path
-            for entities in self.entities.values()
-            for entity in entities
-            for source in entity.sources.deletes
-        )
-
-
 class _Telling:
     """Tells the commits of a table that its metadata does not have yet."""
 
     def __init__(self, view: SnapshotView, record: TableRecord, metadata: TableMetadata) -> None:
-        self._view, self._name, self._metadata = view, record.name, metadata
+        self._past, self._name = ToldPast(view, record), record.name
+        self._metadata = metadata
         columns, keys = columns_of_record(record)
-        self._names = [(column.id, column.name) for column in columns]
         if not FileFormat.of(record.properties).keyed:
             mapping = json.dumps(name_mapping(schema_fields(columns, keys, record.name)))
             if metadata.properties.get(_MAPPING, mapping) != mapping:
@@ -197,14 +151,14 @@ class _Telling:
         """The files of delete events of the snapshot that was told last; None: nobody knows."""
 
     def catch_up(self, commits: Sequence[TableCommit], renew: Callable[[], object]) -> int:
-        """Tells the commits that are new; returns how many were. Raises as `_state`."""
+        """Tells the commits that are new; returns how many were. Raises as `ToldPast.state`."""
         metadata, last = self._metadata, self._metadata.last
         if last is not None:
             at = {commit.moment: commit.at for commit in commits}.get(last.moment)
             if last.moment >= commits[0].moment and at != last.at:
                 metadata.begin_again()  # the metastore was restored to an earlier state
             elif at is not None:
-                self._events = self._state(last.moment).events
+                self._events = self._past.state(last.moment).events
         last, told = metadata.last, 0
         for commit in commits:
             if last is None or commit.moment > last.moment:
@@ -215,7 +169,7 @@ class _Telling:
     def _tell(self, commit: TableCommit, newest: bool) -> bool:
         """Adds the snapshot after a commit, unless it is an older one that can't be told."""
         try:
-            state = self._state(commit.moment)
+            state = self._past.state(commit.moment)
             change = self._change(state)
         except UnsupportedLayout:
             if newest:
@@ -230,45 +184,15 @@ class _Telling:
         self._events = state.events
         return True
 
-    def _state(self, moment: int) -> _State:
-        """Raises UnsupportedLayout for a table or a file that readers of Iceberg would not read as
-        this platform does."""
-        layout, write_ids, txns = self._view.source(
-            self._view.request(self._name, as_of=AsOf(moment=moment))
-        )
-        if layout.format.name != "parquet":
-            raise UnsupportedLayout(
-                f"{self._name} is stored in {layout.format.name}, and readers of Iceberg take the"
-                f" files of tables in Parquet: ALTER TABLE {self._name} SET FILEFORMAT PARQUET"
-                " writes its rows so"
-            )
-        if layout.insert_only and [(each.id, each.name) for each in layout.columns] != self._names:
-            raise UnsupportedLayout(f"{self._name} had other columns then, which are found by name")
-        kinds = [simple_type(column.type) for column in layout.partition_columns]
-        found: dict[tuple[Plain, ...], list[EntityScan]] = {}
-        directories = select_entities(layout, self._view.listings(layout), write_ids, txns)
-        since = max(layout.rewritten, 1 + layout.retyped)
-        for name, directory in directories.items():
-            sources = resolve(layout.files, directory, layout.columns, since)
-            inserts = tuple(source for source in sources.inserts if source.rows != 0)
-            keys = kept_keys(layout.files, sources.deletes, write_ids)
-            texts = layout.values(name)
-            pairs = zip(texts, layout.partition_columns, strict=True)
-            values = [partition_value(text, column.type) for text, column in pairs]
-            own = tuple(plain(*each) for each in zip(values, kinds, strict=True))
-            entity = EntityScan(replace(sources, inserts=inserts), keys, name, texts)
-            found.setdefault(own, []).append(entity)
-        fields = schema_fields(layout.columns, layout.partition_columns, self._name)
-        columns = (layout.columns, layout.partition_columns)
-        scan = Scan(layout.files, layout.path, *columns, (), write_ids, layout.format)
-        return _State(scan, fields, found)
-
-    def _change(self, state: _State) -> Change | None:
+    def _change(self, state: ToldState) -> Change | None:
         """What the snapshot has and the one before did not, or the other way round; None if a file
         of both has another size now."""
         known = {file["file_path"]: file for file in self._metadata.live(DATA)}
         now = {path: each for files in state.files.values() for path, each in files.items()}
-        if any(_differs(known[path], now[path]) for path in known.keys() & now.keys()):
+        if any(
+            differs(now[path], known[path]["file_size_in_bytes"], known[path]["record_count"])
+            for path in known.keys() & now.keys()
+        ):
             return None
         added, removed, positions = list[Json](), known.keys() - now.keys(), list[Json]()
         deletes, gone = self._deletes_by_partition(), dict[tuple[Plain, ...], set[str]]()
@@ -286,7 +210,7 @@ class _Telling:
             columns = state.scan.columns
             added += (file_entry(path, each, columns, values) for path, each in new.items())
             for entity in entities:
-                touched = self._touched(state, entity, new)
+                touched = touched_files(state, entity, new, self._events)
                 found = hidden_rows(state.scan, entity, [*touched.values()])
                 pairs = zip(touched, found, strict=True)
                 hidden |= {path: each for path, each in pairs if len(each) or path in known}
@@ -304,20 +228,6 @@ class _Telling:
         for file in self._metadata.live(DELETES):
             found.setdefault(tuple(file["partition"]), []).append(file)
         return found
-
-    def _touched(
-        self, state: _State, entity: EntityScan, new: dict[str, SourceFile]
-    ) -> dict[str, SourceFile]:
-        """The files of which other rows may be hidden than in the snapshot before."""
-        events, told = entity.sources.deletes, self._events
-        fresh = [each for each in events if told is None or each.path not in told]
-        keys = kept_keys(state.scan.files, fresh, state.scan.write_ids)
-        newer, touched = replace(entity, deletes=keys), dict[str, SourceFile]()
-        for source in entity.sources.inserts:
-            path = path_of(state.scan, source)
-            if path in new or tested(newer, source):
-                touched[path] = source
-        return touched
 
     def _deletes(
         self, told: list[Json], hidden: Positions, gone: Collection[str]

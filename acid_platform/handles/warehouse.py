@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyspark.sql import SparkSession
 
+    from acid_platform.handles.ducklake_export import DuckLakeExport
     from acid_platform.handles.iceberg_export import IcebergExport
     from acid_platform.handles.warehouse_branches import Branches
     from acid_platform.sql import Answer, SqlSession
@@ -352,6 +353,14 @@ class Warehouse(ClosedAfter):
         from acid_platform.handles.iceberg_export import export_iceberg
 
         return export_iceberg(self, table, into)
+
+    def export_ducklake(self, *tables: str, into: str | None = None) -> DuckLakeExport:
+        """Writes a catalog of DuckLake for these tables and those that it has; default: all that
+        are in Parquet. No row is copied. It is `_ducklake/catalog.ducklake` of the warehouse, or
+        the path or URI `into`. Raises NoSuchTable, UnsupportedLayout and LeaseHeld."""
+        from acid_platform.handles.ducklake_export import export_ducklake
+
+        return export_ducklake(self, tables, into)
 
     def release(self) -> None:
         """Ends all read leases: frames returned so far may now raise SnapshotExpired (P12)."""

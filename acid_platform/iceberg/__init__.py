@@ -1,1 +1,1 @@
-"""Tables told to readers of Apache Iceberg: metadata beside their files, which nobody copies."""
+"""Tables told to readers of Iceberg and DuckLake: metadata beside files that nobody copies."""

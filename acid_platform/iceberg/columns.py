@@ -28,7 +28,7 @@ _NAMES = {
     "timestamp": "timestamp",
     LOCAL_ZONE: "timestamptz",
 }
-_PARTITION_COLUMNS = 1_000_000_000
+PARTITION_COLUMNS = 1_000_000_000
 """The ids of partition columns are those above: no file holds them."""
 _FIRST_PARTITION_FIELD = 1000
 _MOST_DIGITS = Context(prec=60)
@@ -50,7 +50,7 @@ def schema_fields(columns: Sequence[Column], keys: Sequence[Column], table: str)
     Raises UnsupportedLayout if two nested fields would have one id.
     """
     numbers = [(column.id, column) for column in columns]
-    numbers += [(_PARTITION_COLUMNS + n, column) for n, column in enumerate(keys)]
+    numbers += [(PARTITION_COLUMNS + n, column) for n, column in enumerate(keys)]
     used: dict[int, str] = {}
 
     def typed(column: int, kind: HiveType, path: str) -> Any:
@@ -118,7 +118,7 @@ def partition_fields(keys: Sequence[Column]) -> list[Json]:
         {
             "name": column.name,
             "transform": "identity",
-            "source-id": _PARTITION_COLUMNS + n,
+            "source-id": PARTITION_COLUMNS + n,
             "field-id": _FIRST_PARTITION_FIELD + n,
         }
         for n, column in enumerate(keys)

@@ -1,4 +1,5 @@
-"""Files of rows: what a manifest says of one, and which ones readers of Iceberg would misread."""
+"""Files of rows: what a manifest says of one, and which ones readers of Iceberg and DuckLake would
+misread."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def counted(scan: Scan, source: SourceFile, table: str) -> SourceFile:
     ):
         raise UnsupportedLayout(
             f"{table}: {source.path} was not written as this platform writes Parquet, and readers"
-            f" of Iceberg may see other values in it; {_ANEW}"
+            f" of other formats may see other values in it; {_ANEW}"
         )
     if not keyed:
         return _plain_file(scan, source, table)
@@ -85,14 +86,14 @@ def _require_ids_inside(scan: Scan, source: SourceFile, table: str) -> None:
         if column.id in lacking:
             raise UnsupportedLayout(
                 f"{table}: {source.path} has no ids of the fields inside of column {column}, by"
-                f" which readers of Iceberg know them; {_ANEW}"
+                f" which readers of other formats know them; {_ANEW}"
             )
 
 
 def _other_type(table: str, source: SourceFile, column: Column, stored: object) -> Exception:
     return UnsupportedLayout(
-        f"{table}: {source.path} has column {column.name} as {stored}, which readers of Iceberg"
-        f" don't convert into {column.type}; {_ANEW}"
+        f"{table}: {source.path} has column {column.name} as {stored}, which readers of"
+        f" Iceberg don't convert into {column.type}; {_ANEW}"
     )
 
 
@@ -114,6 +115,12 @@ def _plain_file(scan: Scan, source: SourceFile, table: str) -> SourceFile:
         metadata.schema.column(n).physical_type == "INT96" for n in range(metadata.num_columns)
     )
     names = [column.name for column in scan.columns if column.name in stored.names]
+    for name in stored.names:
+        if name.lower() != name and name.lower() in {column.name for column in scan.columns}:
+            raise UnsupportedLayout(
+                f"{table}: {source.path} has a column {name}, and readers of other formats don't"
+                f" agree whether that is {name.lower()}; {_ANEW}"
+            )
     known = replace(source, rows=metadata.num_rows, ranges=column_ranges(metadata, names))
     for column in scan.columns:
         if column.name not in names:

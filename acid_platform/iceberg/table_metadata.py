@@ -24,7 +24,7 @@ from acid_platform.iceberg.avro_files import (
 )
 from acid_platform.iceberg.columns import Json, Plain, highest_id, single_value
 from acid_platform.metastore.pasts import TableCommit
-from acid_platform.storage.durability import sync
+from acid_platform.storage.durability import replace_file, sync
 from acid_platform.storage.files import Files
 
 DATA, DELETES = 0, 1
@@ -399,15 +399,7 @@ class TableMetadata:
         self.written = []
 
     def _replace(self, path: str, content: bytes) -> None:
-        """Writes a file in the place of another, which readers see whole at any time."""
-        if not self.files.local:
-            self.files.write(path, content)
-            return
-        draft = f"{path}.{uuid.uuid4()}.draft"
-        self.files.write(draft, content)
-        sync(self.files, [draft])
-        self.files.rename(draft, path)
-        sync(self.files, [self._directory])
+        replace_file(self.files, path, content, f"{path}.{uuid.uuid4()}.draft")
 
     def remove_old(self, now: int) -> None:
         """Removes files that no snapshot names, and older versions, once they are `GRACE` old."""

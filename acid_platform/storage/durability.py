@@ -81,6 +81,19 @@ def sync(files: Files, paths: Iterable[str]) -> None:
         ) from error
 
 
+def replace_file(files: Files, path: str, content: bytes, draft: str | None = None) -> None:
+    """Writes a file in the place of another, which readers see whole at any time. `draft`: where it
+    lies before, if two processes may write it. Raises PublicationFailed."""
+    if not files.local:
+        files.write(path, content)
+        return
+    draft = draft or f"{path}.draft"
+    files.write(draft, content)
+    sync(files, [draft])
+    files.rename(draft, path)
+    sync(files, [path.rpartition("/")[0]])
+
+
 def sync_removals(files: Files, removed: Iterable[str]) -> None:
     """Make removals durable, so that the metastore may forget them. Raises PublicationFailed."""
     if files.local:

@@ -35,3 +35,16 @@ def test_an_export_names_files_by_their_uris(warehouse: Warehouse, bucket: Bucke
         }
         read = tables.StaticTable.from_metadata(second.metadata, options).scan().to_arrow()
         assert sorted(read["id"].to_pylist()) == [*range(7), 100]
+
+
+@pytest.mark.more
+def test_a_catalog_of_ducklake_names_files_by_their_uris(
+    warehouse: Warehouse, bucket: Bucket
+) -> None:
+    table = warehouse.create_table("i.t", "id int", properties={"acid.format": "parquet"})
+    table.insert([{"id": 1}])
+    assert warehouse.export_ducklake().told == 2
+    table.insert([{"id": 2}])
+    export = warehouse.export_ducklake()
+    assert (export.told, export.tables) == (1, ("i.t",))
+    assert export.catalog.startswith(bucket.uri)
