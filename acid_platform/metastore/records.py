@@ -462,13 +462,15 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """An open transaction and its owner."""
+    """An open transaction and its owner, and the branch that it is, if any (P80)."""
 
     txn: int
     user: str
     host: str
     run_id: str
+    branch: str = field(default="", metadata=BRIEF)
 
     def __str__(self) -> str:
         run = f" run {self.run_id}" if self.run_id else ""
-        return f"transaction {self.txn} of {self.user}@{self.host}{run}"
+        what = f"branch {self.branch}, " if self.branch else ""
+        return f"{what}transaction {self.txn} of {self.user}@{self.host}{run}"

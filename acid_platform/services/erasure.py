@@ -167,7 +167,12 @@ class Erasure:
                     " its snapshot or transaction, and erase again"
                 )
             elif holders:
-                held += "erase again when that has ended"
+                ended = (
+                    "been merged or dropped"
+                    if any(holder.branch for holder in holders)
+                    else "ended"
+                )
+                held += f"erase again when that has {ended}"
             known = [file.rows for file in files if file.rows is not None]
             what = (
                 f"with {sum(known)} rows"

@@ -224,6 +224,39 @@ def test_P80_an_erasure_names_the_branch_that_has_the_rows(
 
 
 @pytest.mark.more
+def test_P80_an_erasure_names_the_branch_that_only_reads_the_rows(parent: Warehouse) -> None:
+    parent.branches.create("dev")
+    with pytest.raises(NotErased, match="held by branch dev, transaction 2 of") as refused:
+        parent.table("db.t").erase("id = 1")
+    assert "erase again when that has been merged or dropped" in str(refused.value)
+    parent.branches.drop("dev")
+    assert parent.table("db.t").erase("id = 1").erased
+
+
+@pytest.mark.more
+def test_P80_the_history_of_a_branch_has_its_own_commits(parent: Warehouse, tmp_path: Path) -> None:
+    """And what it started from, but nothing that others have done since, until it is merged."""
+
+    def told(warehouse: Warehouse) -> list[int]:
+        shown = warehouse.sql("DESCRIBE HISTORY db.t").to_arrow()["write_id"].to_pylist()
+        assert shown == [row["write_id"] for row in warehouse.table("db.t").history()]
+        return shown
+
+    parent.branches.create("dev")
+    parent.sql("INSERT INTO db.t VALUES (4, 'd')")
+    with opened(tmp_path, "dev") as branch:
+        branch.sql("INSERT INTO db.t VALUES (5, 'e')")
+        parent.sql("INSERT INTO db.t VALUES (6, 'f')")
+        branch.sql("DELETE FROM db.t WHERE id = 5")
+        assert (told(branch), told(parent)) == ([1, 3, 5], [1, 2, 4])
+        parent.sql("ALTER TABLE db.t RENAME TO db.u")
+        assert told(branch) == [1, 3, 5]
+        parent.sql("ALTER TABLE db.u RENAME TO db.t")
+    parent.branches.merge("dev")
+    assert told(parent) == [1, 2, 4, 3, 5]
+
+
+@pytest.mark.more
 def test_P80_who_reads_a_branch_that_ends_is_told(parent: Warehouse, tmp_path: Path) -> None:
     parent.branches.create("dev")
     with opened(tmp_path, "dev") as branch:

@@ -355,7 +355,7 @@ class Metastore(ClosedAfter):
 
     def history(self, table: str) -> list[Row]:
         """The committed directories of the table, oldest first, with the fields of HistoryRow."""
-        return history_entries(self.call(ops.GetHistory(table)))
+        return history_entries(self.call(ops.GetHistory(table, self.branch)))
 
     def status(self) -> Row:
         """Process, epoch and counters of the metastore."""

@@ -184,9 +184,10 @@ class RunQuery(MetastoreOperation[QueryResult], op="query", repeatable=True):
 
 
 class GetHistory(MetastoreOperation[list[Row]], op="history", answers="rows", repeatable=True):
-    """Committed directories of a table, oldest first."""
+    """Committed directories of a table, oldest first; on a branch those that it shows (P80)."""
 
     name: str
+    branch: str = ""
 
 
 class GetStatus(MetastoreOperation[Row], op="status", repeatable=True):

@@ -3,7 +3,7 @@ C55, P4, P21, P22, P25)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from operator import attrgetter
 
@@ -109,7 +109,7 @@ def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCle
             yield BlockedCleaning.of(
                 row,
                 f"transactions opened before its commit (next id {row.next_txn_id}) are open",
-                tuple(map(holder, txns)),
+                tuple(held_by(state, txns)),
             )
         elif reason := _past_needs(turn, row):
             yield BlockedCleaning.of(row, reason, (), True)
@@ -159,8 +159,18 @@ def _later(turn: Turn, table: TableState, partition: str | None) -> Sequence[Tab
     return snapshots.commits_after(table, snapshots.horizon(turn.state, table, turn.now, ended))
 
 
-def holder(txn: Txn) -> Holder:
-    return Holder(txn.txn_id, txn.info.user, txn.info.host, txn.info.run_id)
+def held_by(state: State, txns: Iterable[Txn]) -> list[Holder]:
+    branches = {branch.txn: name for name, branch in state.branches.items()}
+    return [
+        Holder(
+            txn.txn_id,
+            txn.info.user,
+            txn.info.host,
+            txn.info.run_id,
+            branches.get(txn.branch, ""),
+        )
+        for txn in txns
+    ]
 
 
 def _row_task(turn: Turn, row: QueuedTask) -> CleaningTask:
@@ -265,9 +275,10 @@ def _lapsed(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
                 who = ", ".join(pins[moment] for moment in moments)
                 reason = f"{who}: it keeps what it shows"
                 readers = {pin.moment: id for id, pin in snapshots.open_pins(state, table)}
-                reading = tuple(
-                    holder(state.txns[readers[moment]]) for moment in moments if moment in readers
+                open_readers = (
+                    state.txns[readers[moment]] for moment in moments if moment in readers
                 )
+                reading = tuple(held_by(state, open_readers))
                 by_history = not readers.keys() >= set(moments)
                 yield BlockedCleaning(0, table.record.name, *entity, reason, reading, by_history)
             elif entity not in aborted_rows(state):
@@ -281,7 +292,9 @@ def _lapsed(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
                     table.record.name,
                     *entity,
                     f"a snapshot may not see what transaction {newest} merged or replaced",
-                    tuple(holder(txn) for txn in state.open_txns() if txn.txn_id < newest),
+                    tuple(
+                        held_by(state, (txn for txn in state.open_txns() if txn.txn_id < newest))
+                    ),
                 )
 
 

@@ -25,7 +25,7 @@ from acid_platform.metastore.records import (
     ViewRecord,
 )
 from acid_platform.metastore.rules.branch_commits import newest_on
-from acid_platform.metastore.rules.cleaning import holder, survey
+from acid_platform.metastore.rules.cleaning import held_by, survey
 from acid_platform.metastore.rules.declared import (
     commits_on,
     directories,
@@ -351,7 +351,7 @@ def past_compactions(turn: Turn, _operation: ops.GetPastCompactions) -> list[Que
 
 @handles(ops.GetOpenTxns)
 def open_txns(turn: Turn, _operation: ops.GetOpenTxns) -> list[Holder]:
-    return [holder(txn) for txn in turn.state.open_txns()]
+    return held_by(turn.state, turn.state.open_txns())
 
 
 @handles(ops.GetLocks)

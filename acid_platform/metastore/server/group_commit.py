@@ -11,7 +11,7 @@ import logging
 import subprocess
 import time
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,9 @@ from acid_platform.metastore.endpoint import Ground
 from acid_platform.metastore.log.contract import PositionTaken
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.messages import Answer, MetastoreOperation, Row, write_answer
+from acid_platform.metastore.rules.branch_commits import newest_on
+from acid_platform.metastore.rules.declared import commits_on, seen_table
+from acid_platform.metastore.rules.snapshots import snapshot, write_ids
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Recorded, Reply, error_reply
@@ -400,8 +403,18 @@ def outcome(group: GroupCommit, operation: ops.GetOutcome) -> Answer | None:
 
 
 def history(group: GroupCommit, operation: ops.GetHistory) -> list[Row]:
-    """Raises NoSuchTable."""
-    return group.store.history(group.state, group.state.table(operation.name).record.table_id)
+    """Raises NoSuchTable, NoSuchBranch."""
+    state = group.state
+    if not operation.branch:
+        return group.store.history(state, state.table(operation.name).record.table_id)
+    reader = newest_on(state, operation.branch)
+    table, record = seen_table(state, reader, operation.name)
+    seen = snapshot(state, replace(reader, txn_id=state.next_txn))
+    assert seen is not None, "a branch has a snapshot"
+    valid = write_ids(table, seen)
+    own = [row for commit in commits_on(state, reader.branch) for row in commit.written]
+    rows = group.store.history(state, record.table_id, own)
+    return [row for row in rows if valid.is_valid(row["write_id"])]
 
 
 HANDLERS: dict[type[MetastoreOperation[object]], Callable[..., object]] = {

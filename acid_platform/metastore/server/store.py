@@ -32,6 +32,7 @@ from acid_platform.metastore.log.contract import (
 )
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.messages import Row, encode, json_text
+from acid_platform.metastore.records import HistoryRow
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import Ended, Outcome, State
 from acid_platform.metastore.rules.turn import Recorded
@@ -219,9 +220,9 @@ class Store:
         """The files of directories in the newest snapshot, by partition and directory (P26)."""
         return self._file.recorded(table_id, partitions) if self._file else {}
 
-    def history(self, state: State, table_id: int) -> list[Row]:
-        """The writes of a table, oldest first."""
-        recent = [row for row in state.written if row.table_id == table_id]
+    def history(self, state: State, table_id: int, more: Sequence[HistoryRow] = ()) -> list[Row]:
+        """The writes of a table, oldest first, and then those of `more` that are of it."""
+        recent = [row for row in (*state.written, *more) if row.table_id == table_id]
         # Memory may still have what the snapshot has. A directory may have several rows.
         keys = {(row.write_id, row.partition, row.directory) for row in recent}
         saved = self._file.history(table_id) if self._file else []
