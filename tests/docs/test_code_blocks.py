@@ -51,6 +51,7 @@ RUN = {
         "Checks",
         "Partitions",
         "Schedules, sensors and resources",
+        "A run on a branch",
         "Use a Dagster project that you have",
     ],
     "docs/load.md": [
@@ -136,8 +137,12 @@ class Reader:
 
     def command(self, line: str) -> str:
         name, *arguments = shlex.split(line, comments=True)
+        variables = {}
+        while "=" in name:
+            variables |= [name.split("=", 1)]
+            name, *arguments = arguments
         assert name == "acid", line
-        done = CliRunner().invoke(main, arguments)
+        done = CliRunner().invoke(main, arguments, env=variables)
         assert done.exit_code == 0, (line, done.output, done.exception)
         return done.output
 
@@ -182,7 +187,7 @@ def test_the_page_about_assets(reader: Reader, monkeypatch: pytest.MonkeyPatch) 
     module = types.ModuleType("assets.orders")
     reader.variables = module.__dict__
     monkeypatch.setitem(sys.modules, "assets.orders", module)
-    reader.types(text)
+    reader.types(text, without="acid branch")
     day = datetime.date(2024, 1, 2)
     materialize(module.orders, partition_key=day.isoformat())
     materialize(module.totals)
@@ -205,6 +210,42 @@ def test_the_page_about_assets(reader: Reader, monkeypatch: pytest.MonkeyPatch) 
     )
     [daily] = definitions.get_repository_def().schedule_defs
     assert daily.cron_schedule == "30 2 * * *"
+
+
+@pytest.mark.more
+def test_P81_a_bad_day_is_mended_on_the_branch_of_its_run(reader: Reader) -> None:
+    """Production never sees it, and has all of it at one moment."""
+    before, _, walk = page("assets.md").partition("\n## A run on a branch")
+    walk = walk.partition("\n## ")[0]
+    landing = reader.directory / "landing"
+    landing.mkdir()
+    for day, line in (("2024-01-02", "1,12.50"), ("2024-01-03", "3,199900")):
+        (landing / f"{day}.csv").write_text(f"id,amount,day\n{line},{day}\n")
+    reader.types(before, without="from assets.orders")
+    reader.types(walk, without="acid branch")
+    names = ("orders", "totals", "no_day_is_too_good", "nightly")
+    orders, totals, check, nightly = (reader.variables[name] for name in names)
+    materialize([orders, totals], partition_key="2024-01-02")
+    seen = rows_of(reader.warehouse, "shop.totals")
+    job = dg.Definitions(
+        assets=[orders, totals],
+        asset_checks=[check],
+        jobs=[nightly],
+        resources={"warehouse": WarehouseResource(), "spark": SparkResource()},
+    ).resolve_job_def("nightly")
+    config = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+    done = job.execute_in_process(config, partition_key="2024-01-03")
+    assert [evaluation.passed for evaluation in done.get_asset_check_evaluations()][-1] is False
+    name = f"run/{done.run_id}"
+    commands = walk.replace("run/0c6e44ba-…", name)
+    assert commands != walk
+    listed, _, difference, *_ = reader.types(commands.replace("```python", "```text"))
+    assert "shop.orders, shop.totals" in " ".join(listed.split()) and "199900" in difference
+    third = datetime.date(2024, 1, 3)
+    assert seen == [(datetime.date(2024, 1, 2), Decimal("12.50"))]
+    assert rows_of(reader.warehouse, "shop.totals") == [*seen, (third, Decimal("1999.00"))]
+    assert rows_of(reader.warehouse, "shop.orders")[-1] == (3, Decimal("1999.00"), third)
+    assert len({row["time"] for row in reader.warehouse.table("shop.totals").history()}) == 2
 
 
 def test_the_page_for_agents(reader: Reader, capsys: pytest.CaptureFixture[str]) -> None:
