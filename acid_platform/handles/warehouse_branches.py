@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from acid_platform.errors import InvalidDefinition
+from acid_platform.errors import InvalidDefinition, NoSuchBranch
 from acid_platform.layout.names import table_name
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.branches import BranchRow
@@ -46,9 +47,8 @@ class Branches:
             return self._metastore.call(ops.MakeBranch(name, self._warehouse.info(), until))
         except InvalidDefinition:
             if if_not_exists:
-                for row in self.list():
-                    if row.name == name:
-                        return row
+                with suppress(NoSuchBranch):
+                    return self.require(name, judged=False)
             raise
 
     def list(self, judged: bool = True) -> list[BranchRow]:

@@ -77,7 +77,7 @@ def merge_branches(
     after: dict[str, Seen] = {}
     said: list[str] = []
     with warehouse.open(branch="") as opened:
-        there = {row.name: row for row in opened.branches.list()}
+        there = {row.name: row for row in opened.branches.list(judged=False)}
         runs = _runs(instance, there)
         for name, row in there.items():
             if not runs[name]:

@@ -128,7 +128,7 @@ def commit_sensor(
     assets = _assets(context)
     before = CommitCursor.parse(context.cursor)
     anew = ""
-    with warehouse.open() as opened:
+    with warehouse.open(branch="") as opened:
         now = _now(opened.metastore)
         if before is None or before.history != now.history:
             if context.cursor:

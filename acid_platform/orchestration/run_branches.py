@@ -7,6 +7,7 @@ name, so a run that repeats another works on the same branch.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from acid_platform.errors import NoSuchBranch
@@ -54,7 +55,9 @@ def enter_branch(handle: Warehouse, context: dg.InitResourceContext) -> None:
         backfill = tags.get(ROOT_BACKFILL) or tags.get("dagster/backfill")
         name = OF_BACKFILL + backfill if backfill else OF_RUN + run.run_id
     if tags.get(START_TAG, NOTHING) != NOTHING:
-        begun = {branch.name: branch.txn for branch in handle.branches.list()}.get(name)
+        begun = 0
+        with suppress(NoSuchBranch):
+            begun = handle.branches.require(name, judged=False).txn
         if str(begun) != tags[START_TAG]:
             raise NoSuchBranch(
                 f"branch {name}, on which this run began, or the one that it repeats, was merged or"

@@ -322,6 +322,27 @@ def test_P81_a_process_with_a_branch_follows_no_tag(
 
 
 @pytest.mark.more
+def test_P81_the_sensors_of_the_services_work_without_a_branch(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even a missing one stops them."""
+    monkeypatch.setenv("ACID_BRANCH", "gone")
+    place.instance.create_run_for_job(
+        dg.GraphDefinition("g").to_job(), status=dg.DagsterRunStatus.STARTED
+    )
+    for sensor in sensors.services().sensors or ():
+        if not isinstance(sensor, dg.RunStatusSensorDefinition):
+            context = dg.build_sensor_context(
+                instance=place.instance,
+                resources={"warehouse": place.resource},
+                repository_def=REPOSITORY,
+            )
+            context.log.setLevel("CRITICAL")
+            sensor(context)  # type: ignore[operator]
+    assert sensors.abort_run(place.warehouse, "a run", "it failed") == ""
+
+
+@pytest.mark.more
 def test_P81_a_branch_is_no_open_transaction_of_its_run(place: Place) -> None:
     """Else a run that died would count as alive, and a failed one as one that left something."""
     result = run(place, *ASSETS, partition_key="1", tags=OWN)
