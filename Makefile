@@ -225,6 +225,10 @@ lab-chaos: setup #: kill, stall, damage, alter: no read may be wrong (SEED=, ARG
 lab-judge: setup #: record what clients are told under kills and stops for MINUTES=5: it is snapshot isolation (SEED=, ARGS=--spark)
 	@$(TEST_STATE) exec $(PY) -m tests.recorder --minutes $(or $(MINUTES),5) --seed $(or $(SEED),0) $(ARGS)
 
+.PHONY: lab-readers
+lab-readers: setup #: 200 commits on ten tables: pyiceberg, Polars and a plain DuckDB find their rows; fetches 130 MB once (ARGS="--seed 2 --commits 50")
+	@$(TEST_STATE) exec $(PY) -m tests.iceberg $(ARGS)
+
 .PHONY: lab-judge-teeth
 lab-judge-teeth: setup #: the same with each of some rules switched off: the judge catches each
 	@$(TEST_STATE) exec $(PY) -m tests.recorder --teeth $(ARGS)

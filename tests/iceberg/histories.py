@@ -51,16 +51,22 @@ class History:
     """A table that changes step by step; the same steps for the same seed."""
 
     def __init__(
-        self, warehouse: Warehouse, name: str, seed: int, keys: str = "", insert_only: bool = False
+        self,
+        warehouse: Warehouse,
+        name: str,
+        seed: int,
+        keys: str = "",
+        insert_only: bool = False,
+        retention: str = "7d",
     ) -> None:
-        properties = {"acid.format": "parquet", "acid.history.retention": "7d"}
+        properties = {"acid.format": "parquet", "acid.history.retention": retention}
         if insert_only:
             properties["transactional_properties"] = "insert_only"
         columns = COLUMNS.partition(", at ")[0] if insert_only else COLUMNS
         self.table: Table = warehouse.create_table(
             name, columns, partitioned_by=[keys] if keys else (), properties=properties
         )
-        self._warehouse, self._dice, self._insert_only = warehouse, random.Random(seed), insert_only
+        self._warehouse, self._dice, self.insert_only = warehouse, random.Random(seed), insert_only
         self._partition, _, kind = keys.partition(" ")
         self._values = VALUES.get(kind, ())
         self._number = self._added = 0
@@ -69,7 +75,7 @@ class History:
         made = []
         names = [name for name, _ in self.table.record.columns]
         for _ in range(count):
-            whole = row(self._dice, self._number, 1600 if self._insert_only else 1400)
+            whole = row(self._dice, self._number, 1600 if self.insert_only else 1400)
             self._number += 1
             values = {name: whole.get(name) for name in names}
             if self._partition:
@@ -81,7 +87,7 @@ class History:
         """One change; says which."""
         dice, table = self._dice, self.table
         steps = ["insert", "insert", "overwrite", "compact", "add"]
-        if not self._insert_only:
+        if not self.insert_only:
             steps += ["delete", "delete", "update", "update", "merge", "minor", "rename", "drop"]
         kind = dice.choice(steps)
         low = dice.randrange(max(self._number, 1))
@@ -108,8 +114,8 @@ class History:
                     each["id"] = number
                 table.merge(rows, "t.id = s.id", {"k": "s.k"}, when_not_matched_insert="*")
             case "rename":
-                old = dice.choice(names)
-                table.rename_column(old, f"{old}_")
+                called = dice.choice(names)
+                table.rename_column(called, f"{called}_")
             case "drop" if len(names) > 4:
                 table.drop_columns(dice.choice(names))
             case _:

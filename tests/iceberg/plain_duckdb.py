@@ -23,8 +23,10 @@ PACKAGES = (
 )
 """The files of extensions carry DuckDB's signature, which LOAD checks; their Python is not run."""
 _READER = """
-import json, pathlib, sys
+import json, os, pathlib, sys
 import duckdb
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # DuckDB prints how far a long query is
 packages = pathlib.Path(duckdb.__file__).parents[1]
 connection = duckdb.connect()
 for line in sys.stdin:
@@ -40,7 +42,7 @@ for line in sys.stdin:
         answer = {"rows": [connection.execute(each).fetchall() for each in asked["sql"]]}
     except Exception as error:
         answer = {"error": f"{type(error).__name__}: {error}"}
-    print(json.dumps(answer, default=str), flush=True)
+    print(json.dumps(answer, default=str), file=answers, flush=True)
 """
 
 

@@ -102,7 +102,7 @@ def test_a_plain_duckdb_finds_the_rows_of_each_snapshot(
 
 def test_all_types_and_fields_inside_of_columns(warehouse: Warehouse, duckdb: PlainDuckDB) -> None:
     columns = "id int, l array<struct<a:int,b:string>>, m map<string,array<decimal(5,2)>>"
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"id": 1, "l": [{"a": 1, "b": "x"}, None], "m": [("k", ["1.25", None])]},
         {"id": 2, "l": None, "m": None},
         {"id": 3, "l": [], "m": []},
@@ -122,7 +122,7 @@ def test_all_types_and_fields_inside_of_columns(warehouse: Warehouse, duckdb: Pl
         if name != "i.plain":
             table.rename_column("l", "called")
             table.delete("id = 1")
-            last = {"id": 4, "called": [{"a": 7, "b": None}], "m": []}
+            last: dict[str, Any] = {"id": 4, "called": [{"a": 7, "b": None}], "m": []}
             table.insert([last | ({"p": "null?"} if parts else {})])
             table.compact("major", partition=table.partitions()[0] if parts else None)
     require_all(warehouse, duckdb, warehouse.export_ducklake(), *tables)
