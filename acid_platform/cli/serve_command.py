@@ -1,10 +1,11 @@
-"""`acid serve`: a read-only REST catalog for readers of Iceberg, until a signal."""
+"""`acid serve`: ports on which others read the tables, until a signal."""
 
 from __future__ import annotations
 
 import logging
 import signal
 import threading
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +14,9 @@ from acid_platform.cli.console import CommandSession, command, main
 from acid_platform.cli.gateway_command import chosen_settings, doors
 from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore.endpoint import parse_address, require_tls
+
+if TYPE_CHECKING:
+    from acid_platform.gateway.guarded_port import GuardedPort
 
 
 @command(main)
@@ -23,48 +27,99 @@ from acid_platform.metastore.endpoint import parse_address, require_tls
     show_default=True,
     help="Where to listen; port 0 takes a free one.",
 )
+@click.option(
+    "--postgres",
+    metavar="HOST:PORT",
+    help="Where psql, drivers and BI tools read, in PostgreSQL's protocol.",
+)
+@click.option(
+    "--query-memory",
+    type=click.IntRange(min=64),
+    default=256,
+    show_default=True,
+    help="MiB that the statements of one session of --postgres may take.",
+)
+@click.option(
+    "--query-seconds",
+    type=click.IntRange(min=1),
+    default=300,
+    show_default=True,
+    help="How long one of them may take, until its last row is computed.",
+)
 @doors
 def serve(
-    session: CommandSession, listen: str, without_tls: bool, **options: str | int | None
+    session: CommandSession,
+    listen: str,
+    without_tls: bool,
+    postgres: str | None,
+    query_memory: int,
+    query_seconds: int,
+    **options: str | int | None,
 ) -> None:
-    """Let readers of Iceberg find the tables in Parquet by a read-only REST catalog.
+    """Let others read the tables: readers of Iceberg, and with --postgres who speaks PostgreSQL.
 
-    A table that they load is told as it is now, as by `acid export iceberg`. Runs until SIGINT or
-    SIGTERM. Needs the extras `gateway` and `export`. Each option but --listen and --without-tls is
-    the setting acid.gateway.… of that name for this run: users and grants are those of the gateway.
+    Readers of Iceberg find the tables in Parquet by a read-only REST catalog; one that they load is
+    told as it is now, as by `acid export iceberg`. Clients of PostgreSQL read all tables by SELECT,
+    in DuckDB's SQL. Runs until SIGINT or SIGTERM. Needs the extras `gateway` and `export`. Options
+    that `acid gateway` has, too, are the setting acid.gateway.… of that name for this run: users
+    and grants are those of the gateway.
     """
     from acid_platform.gateway.gateway_process import GatewaySettings
+    from acid_platform.gateway.postgres_server import PostgresServer
     from acid_platform.gateway.rest_catalog import RestCatalog
     from acid_platform.gateway.rest_server import RestServer
     from acid_platform.handles.iceberg_export import told_metadata
+    from acid_platform.handles.reading_sessions import ReadingSession
 
-    try:
-        host, port = parse_address(listen)
-    except InvalidDefinition as error:
-        raise InvalidDefinition(f"--listen HOST:PORT: {error}") from error
+    places = {"--listen": listen, **({"--postgres": postgres} if postgres else {})}
+    addresses = {name: _address(name, text) for name, text in places.items()}
     log_to(logging.StreamHandler(), "%(asctime)s")
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     with session.open(branch="") as warehouse:
         metastore = warehouse.metastore
-        chosen = GatewaySettings.of(metastore.settings(), chosen_settings(options), host)
-        require_tls(
-            listen,
-            tls=chosen.entry.tls is not None,
-            without_tls=without_tls,
-            certificate="give --tls-certificate and --tls-key",
-        )
+        stored, given = metastore.settings(), chosen_settings(options)
+        for name, listened in places.items():
+            chosen = GatewaySettings.of(stored, given, addresses[name][0])
+            require_tls(
+                listened,
+                tls=chosen.entry.tls is not None,
+                without_tls=without_tls,
+                certificate="give --tls-certificate and --tls-key",
+            )
         catalog = RestCatalog(
             metastore, lambda table: told_metadata(warehouse, table), chosen.authorizer
         )
-        server = RestServer(catalog, host, port, chosen.bounds, chosen.entry)
-        thread = threading.Thread(target=server.serve, name="catalog")
-        thread.start()
-        session.say({"listens": server.address}, f"listens on {server.address}")
-        while thread.is_alive() and not stop.wait(0.2):
+        bounds, entry = chosen.bounds, chosen.entry
+        servers: list[GuardedPort] = [RestServer(catalog, *addresses["--listen"], bounds, entry)]
+        if postgres:
+            servers.append(
+                PostgresServer(
+                    metastore,
+                    lambda user, may: ReadingSession(warehouse, user, may, query_memory),
+                    *addresses["--postgres"],
+                    bounds,
+                    entry,
+                    chosen.authorizer,
+                    query_seconds,
+                )
+            )
+        threads = [threading.Thread(target=server.serve, name="port") for server in servers]
+        for thread, server in zip(threads, servers, strict=True):
+            thread.start()
+            session.say({"listens": server.address}, f"listens on {server.address}")
+        while all(thread.is_alive() for thread in threads) and not stop.wait(0.2):
             pass
-        where = server.address
-        server.stop()
-        thread.join()
-        session.say({"stopped": where}, "stopped")
+        for thread, server in zip(threads, servers, strict=True):
+            where = server.address
+            server.stop()
+            thread.join()
+            session.say({"stopped": where}, "stopped")
+
+
+def _address(option: str, text: str) -> tuple[str, int]:
+    try:
+        return parse_address(text if ":" in text else f"127.0.0.1:{text}")
+    except InvalidDefinition as error:
+        raise InvalidDefinition(f"{option} HOST:PORT: {error}") from error

@@ -84,6 +84,11 @@ class GuardedPort(ABC):
         return None if tls is None else tls.context(required=self.entry.users is None)
 
     @property
+    @abstractmethod
+    def address(self) -> str:
+        """Where clients find it."""
+
+    @property
     def host_and_port(self) -> str:
         host, port = self._listener.getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

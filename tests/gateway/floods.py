@@ -29,6 +29,7 @@ HALF = {
     "metastore": b'\0\0\0\x60{"acid": 1, "challenge": "',
     "gateway": b"\x01\0\0\0\x05PLA",
     "catalog": b"GET /v1/config HTTP/1.1\r\nHost: ",
+    "postgres": b"\0\0\0\x20\0\x03\0\0user\0ann\0",
     "metastore metrics": b"GET /metrics HTTP/1.1\r\nHost: ",
     "gateway metrics": b"GET /metrics HTTP/1.1\r\nHost: ",
 }
@@ -113,6 +114,7 @@ def main() -> int:
             "metastore": servers.metastore_port,
             "gateway": servers.gateway_port,
             "catalog": servers.catalog_port,
+            "postgres": servers.postgres_port,
             "metastore metrics": servers.metrics["metastore"],
             "gateway metrics": servers.metrics["gateway"],
         }

@@ -50,7 +50,7 @@ class RealServers:
     def __init__(self, directory: Path, *, tls: bool = False) -> None:
         self.directory, self.home = directory, directory / "wh"
         self.metastore_port, self.gateway_port = free_port(), free_port()
-        self.catalog_port = free_port()
+        self.catalog_port, self.postgres_port = free_port(), free_port()
         self.metrics = {"metastore": free_port(), "gateway": free_port()}
         self.environment = {**os.environ, endpoint.KEY: KEY, "ACID_WAREHOUSE": str(self.home)}
         self.authority = Authority(directory) if tls else None
@@ -83,9 +83,11 @@ class RealServers:
         await_port(self.gateway_port, self.gateway)
         self.catalog = self._start(
             ["acid_platform", "serve", "--listen", f"127.0.0.1:{self.catalog_port}"],
+            ["--postgres", f"127.0.0.1:{self.postgres_port}"],
             ["--users", str(people), "--grants", str(grants), *self._arguments],
         )
         await_port(self.catalog_port, self.catalog)
+        await_port(self.postgres_port, self.catalog)
         return self
 
     def _start(self, *arguments: list[str]) -> subprocess.Popen[bytes]:
