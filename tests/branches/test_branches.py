@@ -53,7 +53,13 @@ def rows(warehouse: Warehouse, table: str = "db.t") -> list[tuple[object, ...]]:
 
 
 @pytest.mark.more
-@pytest.mark.parametrize("seed", quick_then_slow(range(24), 4))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *quick_then_slow(range(24), 3),
+        *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(24, 200)),
+    ],
+)
 def test_P80_random_histories_show_what_the_model_shows(tmp_path: Path, seed: int) -> None:
     history = History(tmp_path, seed)
     try:
