@@ -72,7 +72,8 @@ class BranchRow:
 _ELSEWHERE = frozenset(
     (
         *("add_partitions", "adopt_table", "alter_database", "alter_table", "answer_erasure"),
-        *("changes", "create_tag", "create_view", "drop", "drop_database", "drop_tag", "drop_view"),
+        *("changes", "create_branch", "create_tag", "create_view"),
+        *("drop", "drop_database", "drop_tag", "drop_view"),
         *("end_history", "forget_cursor", "forget_sink", "past", "request_erasure"),
         *("request_compaction", "request_compactions", "resolve_doubtful", "set"),
         *("start_cleaning", "take_compaction", "take_over"),

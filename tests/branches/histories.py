@@ -311,7 +311,7 @@ class History:
             try:
                 dropped = self.random.choice([*branch.tables.values()])
                 self.sql(name, branch, f"DROP TABLE {dropped.name}")
-            except InvalidDefinition:
+            except (InvalidDefinition, DeclarationChanged, NoSuchTable):
                 return
             raise AssertionError(f"{self.seed}: {name} dropped a table: {self.log}")
 

@@ -100,6 +100,8 @@ DROP DATABASE db"""
             txn.sql("INSERT INTO db.t VALUES (4, 'd')")
         with pytest.raises(InvalidDefinition, match="'request compaction' needs the warehouse"):
             branch.table("db.t").compact("major")
+        with pytest.raises(InvalidDefinition, match="'create branch' needs the warehouse"):
+            branch.branches.create("of_dev")  # it would begin with the parent's rows
         with pytest.raises(InvalidDefinition, match="'take compaction' needs the warehouse"):
             worker.work_once(branch)
         assert rows(branch) == rows(parent)
