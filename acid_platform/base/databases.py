@@ -11,7 +11,7 @@ current database: so its macros, types and views are never found by a name in ou
 from __future__ import annotations
 
 import glob
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,13 +32,21 @@ _CLOSED = {
 }
 
 
-def in_memory(files: Mapping[str, Path] | None = None, **config: str | int) -> Connection:
-    """An empty database, which can reach nothing but these files, each attached under its name.
+def in_memory(
+    files: Mapping[str, Path] | None = None,
+    directories: Iterable[str] = (),
+    **config: str | int,
+) -> Connection:
+    """An empty database, which can reach nothing but these files, each attached under its name, and
+    those in these directories.
 
     Raises duckdb.Error, OSError.
     """
     connection = not_yet_closed(**config)
     try:
+        if allowed := [f"{directory.rstrip('/')}/" for directory in directories]:
+            connection.execute("SET allowed_directories = $1", [allowed])
+            connection.execute("SET parquet_metadata_cache = true")
         for name, file in (files or {}).items():
             attach(connection, file, name)
         close_off(connection)

@@ -165,6 +165,12 @@ class KeyedParquet(ParquetData):
             return KEY_COLUMNS[column][1] if column in KEY_COLUMNS else pa.int32()
         return super().type_of(column)
 
+    def require_bounded(self, names: Sequence[str]) -> None:
+        """Looks at what these columns would unpack to, for a reader that does not. Raises
+        CorruptFile as `decode`."""
+        for group in range(self._file.num_row_groups):
+            self._file.bounds.require(group, names)
+
     # --- statistics ----------------------------------------------------------------------------
 
     @property

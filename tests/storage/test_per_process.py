@@ -13,7 +13,7 @@ import pytest
 
 from acid_platform.base.first_use import PerProcess
 from acid_platform.compaction.profiles import ValueSums
-from acid_platform.engine.local.computation import connect
+from acid_platform.engine.local.shared_database import connect
 
 
 class Thing:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
@@ -24,10 +25,11 @@ import pyarrow as pa
 from duckdb import _seam
 from duckdb._sources import ArrowScanSource  # what DuckDB makes of any source by itself
 
-from acid_platform.base.databases import in_memory, not_yet_closed
-from acid_platform.base.first_use import PerProcess
+from acid_platform.base.databases import not_yet_closed
 from acid_platform.engine.interface import ChangeRead, TableRead, columns_of
+from acid_platform.engine.local.direct_scans import DirectScan, UnreadFiles, directories_of
 from acid_platform.engine.local.engine import stoppable
+from acid_platform.engine.local.shared_database import connect, leaving_broken
 from acid_platform.engine.local.translation.casts import Typed, as_condition, cast
 from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.duckdb_sql import (
@@ -40,7 +42,6 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     batches_of,
     identifier,
     in_proportion,
-    is_internal,
     may_fail,
     raise_as_ours,
     spark_name,
@@ -49,7 +50,6 @@ from acid_platform.engine.local.translation.duckdb_sql import (
     wrong_type,
 )
 from acid_platform.engine.local.translation.expressions import translate_value
-from acid_platform.engine.local.translation.signatures import WANTED
 from acid_platform.errors import (
     AcidError,
     CorruptFile,
@@ -63,7 +63,6 @@ from acid_platform.errors import (
 from acid_platform.layout.acid_keys import ROW_ID_COLUMN
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, LOCAL_ZONE, Column, HiveType, of_value
 from acid_platform.predicates.arrow_predicates import predicate_or_none
-from acid_platform.scan.kept_columns import usable_memory
 from acid_platform.scan.scans import ArrowScan, Scan, keeping
 from acid_platform.values.arrow_types import arrow_type, from_numpy
 from acid_platform.values.row_streams import ArrowLender, table_of_parts
@@ -76,7 +75,8 @@ class QuerySource(ArrowLender, ArrowScanSource):
     """What a query reads of a table; of `places` only these rows (see ArrowScan).
 
     `most`: how many rows of the first ones are enough. `keep`: whether the next query shall find
-    the columns decoded, see scan/kept_columns.py. DuckDB asks a Source how many rows it may
+    the columns decoded, see scan/kept_columns.py. `direct`: how DuckDB reads the files itself, in
+    place of this stream. DuckDB asks a Source how many rows it may
     have, without which it guesses an order of joins, and for the columns that it needs.
     """
 
@@ -86,9 +86,10 @@ class QuerySource(ArrowLender, ArrowScanSource):
         places: np.ndarray | None = None,
         most: int | None = None,
         keep: bool = False,
+        direct: DirectScan | None = None,
     ) -> None:
         super().__init__(read)
-        self.columns = columns_of(read)
+        self.columns, self.direct = columns_of(read), direct
         self.scan: ArrowScan | ChangeScan
         if isinstance(read, ChangeRead):
             self.scan = read.scan.wanting([column.name for column in self.columns])
@@ -99,6 +100,13 @@ class QuerySource(ArrowLender, ArrowScanSource):
         self._still_open = read.scan.still_open
         self.failure: BaseException | None = None
         """What went wrong while DuckDB read the stream, which it only reports as text."""
+
+    def register(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
+        """Makes it a table of the connection. Raises duckdb.Error."""
+        if self.direct is None:
+            connection.register(name, self)
+        else:
+            self.direct.create(connection, name)
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -145,6 +153,12 @@ class QuerySource(ArrowLender, ArrowScanSource):
         except BaseException as error:
             self.failure = error
             raise
+
+    def as_stream(self) -> QuerySource:
+        """The same rows, through Arrow."""
+        other = copy(self)
+        other.direct = None
+        return other
 
     def raise_failure(self) -> None:
         """Raises what went wrong while the stream was read, if anything."""
@@ -193,54 +207,16 @@ def _in_zone(kind: pa.DataType) -> bool:
     return pa.types.is_timestamp(kind) and kind.tz is not None
 
 
-MEMORY_SHARE = 0.25
-"""The part of the machine's memory that queries may take before they spill to disk."""
-MOST_BYTES = 1 << 30
-"""More than this they don't take, on any machine."""
-
-
-def connect(apart: bool = False) -> duckdb.DuckDBPyConnection:
-    """A connection that sees nothing: what it registers is its own.
-
-    All connections of this process share one empty database in memory, with its limit: to make a
-    database takes 50 ms, to connect to it less than one. But the memory of a database goes back to
-    the system only with the database: a statement that needs much before it writes has one `apart`.
-    """
-    database = new_database() if apart else _DATABASE.get()
-    if WANTED:
-        from acid_platform.engine.local.translation.batch_functions import add_functions
-
-        add_functions(database, WANTED)
-    return database if apart else database.cursor()
-
-
-def new_database() -> duckdb.DuckDBPyConnection:
-    """An empty database in memory, which can read no file and no variable of this process.
-
-    Of a window's first rows DuckDB would keep the values as keys for sorting, in which -0.0 is 0.0.
-    """
-    limit = int(min(MOST_BYTES, usable_memory() * MEMORY_SHARE))
-    return in_memory(
-        memory_limit=f"{limit >> 20}MB", disabled_optimizers="top_n_window_elimination"
-    )
-
-
-_DATABASE = PerProcess(new_database)
-
-
 @contextmanager
-def _leaving_broken() -> Iterator[None]:
-    """After an error inside of DuckDB, which invalidates its database, others get a new one. Ctrl-C
-    ends what it computes as it ends whatever Python does."""
+def _of_own_files(any_read: bool, sql: str) -> Iterator[None]:
+    """Raises UnreadFiles for an error that may come from files, if DuckDB itself reads `any`."""
     try:
         yield
-    except RuntimeError as error:
-        if str(error) == "Query interrupted":  # by a signal; `interrupt` has an error of its own
-            raise KeyboardInterrupt from error
+    except duckdb.InterruptException:
         raise
     except duckdb.Error as error:
-        if is_internal(error):
-            _DATABASE.close()
+        if any_read and (isinstance(error, duckdb.IOException) or translated(error, sql) is None):
+            raise UnreadFiles(str(error)) from error
         raise
 
 
@@ -250,15 +226,22 @@ def reading(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection for a block that computes `sql`, with the sources as tables, each by its name.
 
-    Raises what went wrong in a source, and DuckDB's errors as ours.
+    Raises what went wrong in a source, and DuckDB's errors as ours; UnreadFiles if it is unknown
+    whether they came from a file that DuckDB itself read.
     """
     opened = {name: make() for name, make in sources.items()}
-    connection = connect()
+    scans = [source.direct for source in opened.values()]
+    connection = connect(directories=directories_of(scans))
     try:
-        for name, source in opened.items():
-            connection.register(name, source)
         try:
-            with stoppable(connection), raise_as_ours(sql), _leaving_broken():
+            with (
+                stoppable(connection),
+                raise_as_ours(sql),
+                _of_own_files(any(scans), sql),
+                leaving_broken(),
+            ):
+                for name, source in opened.items():
+                    source.register(connection, name)
                 yield connection
         except Exception:
             for source in opened.values():
@@ -325,25 +308,46 @@ def compute(
     the second one, and the first one streams through.
     Raises WrongType, InvalidExpression, CorruptFile, TxnAborted, NeedsSpark.
     """
+    try:
+        return _compute(sql, tables, many, apart)
+    except UnreadFiles:
+        streams = {
+            name: table.as_stream() if isinstance(table, QuerySource) else table
+            for name, table in tables.items()
+        }
+        return _compute(sql, streams, many, apart)
+
+
+def _compute(
+    sql: str,
+    tables: Mapping[str, pa.Table | pa.RecordBatchReader | QuerySource],
+    many: bool,
+    apart: bool,
+) -> pa.Table:
+    sources = [table for table in tables.values() if isinstance(table, QuerySource)]
+    scans = [source.direct for source in sources]
     with (
-        closing(connect(apart)) as connection,
+        closing(connect(apart, directories_of(scans))) as connection,
         stoppable(connection),
         _ours(sql),
-        _leaving_broken(),
+        _of_own_files(any(scans), sql),
+        leaving_broken(),
     ):
-        for name, table in tables.items():
-            whole = isinstance(table, pa.Table)
-            connection.register(name, without_zones(table) if whole else table)
         try:
+            for name, table in tables.items():
+                if isinstance(table, QuerySource):
+                    table.register(connection, name)
+                else:
+                    whole = isinstance(table, pa.Table)
+                    connection.register(name, without_zones(table) if whole else table)
             if not many:
                 return table_of(connection, sql)
             reader = rows_of(connection, sql)
             parts = (pa.Table.from_batches([batch]) for batch in batches_of(reader))
             return table_of_parts(chain([reader.schema.empty_table()], parts))
         except duckdb.Error:
-            for table in tables.values():
-                if isinstance(table, QuerySource):
-                    table.raise_failure()
+            for source in sources:
+                source.raise_failure()
             raise
 
 

@@ -37,6 +37,7 @@ from acid_platform.engine.local.computation import (
     table_of,
     types_of,
 )
+from acid_platform.engine.local.direct_scans import UnreadFiles, direct_scan
 from acid_platform.engine.local.translation.column_names import NameScope
 from acid_platform.engine.local.translation.duckdb_sql import (
     NTZ,
@@ -72,8 +73,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-_NOT_HERE = (NeedsSpark, WrongType, InvalidExpression)
-"""Errors of values that DuckDB may have met only since it computes in another order than Spark."""
+_NOT_HERE = (NeedsSpark, WrongType, InvalidExpression, UnreadFiles)
+"""Errors of values that DuckDB may have met only since it computes in another order than Spark, and
+of files that it read itself."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -147,13 +149,21 @@ class LocalResult(Result):
             yield from self._again(error).batches()
 
     def _again(self, error: AcidError) -> Result:
-        """The result after an error of a value: in order, then by the engine that can."""
+        """The result after an error: of files that are read as streams; in order; then by the
+        engine that can."""
+        if isinstance(error, UnreadFiles):
+            return self.with_streams()
         if self.in_order is None:
             return self._other(error)
         try:
             return replace(self.in_order(), instead=self.instead).renamed(self.columns)
         except NeedsSpark:
             return self._other(error)
+
+    def with_streams(self) -> LocalResult:
+        """These rows, of which DuckDB reads no file itself."""
+        streams = {name: partial(make, direct=None) for name, make in self.sources.items()}
+        return replace(self, sources=streams)
 
     def _other(self, error: AcidError) -> Result:
         """The result of the engine that can. Raises the error if there is none."""
@@ -309,14 +319,13 @@ def query(
         with one_moment(began):
             return query(text, sources, session, reason, named, True)
 
-    opened = {
-        name: partial(QuerySource, sources[placeholder], keep=True)
-        for name, placeholder in translated.opened.items()
-    }
-    block, first = translated.block, None
-    if block.top is not None:
-        read = sources[translated.opened[block.top.stored]]
-        first = _FirstRows.of(block.top, read)
+    opened, block, first = dict[str, Callable[..., QuerySource]](), translated.block, None
+    for name, placeholder in translated.opened.items():
+        read = sources[placeholder]
+        direct = direct_scan(read)
+        opened[name] = partial(QuerySource, read, keep=True, direct=direct)
+        if block.top is not None and block.top.stored == name and direct is None:
+            first = _FirstRows.of(block.top, read)
     result = LocalResult(
         block.sql,
         block.columns,
@@ -331,7 +340,11 @@ def query(
         in_order=ordered if translated.connected and not in_order else None,
     )
     if accepted is None:
-        _bind(result)
+        try:
+            _bind(result)
+        except UnreadFiles:
+            result = result.with_streams()
+            _bind(result)
         if not translated.momentary:
             _TRANSLATED.put(key, translated)
     return result

@@ -4,7 +4,7 @@ their memory does not depend on the size of the table."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partialmethod
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from acid_platform import OutOfMemory, Table, Warehouse
 from acid_platform.base.databases import in_memory
 from acid_platform.base.first_use import PerProcess
 from acid_platform.engine.interface import Result
-from acid_platform.engine.local import computation, event_files, merge
+from acid_platform.engine.local import event_files, merge, shared_database
 from acid_platform.engine.local.event_files import Keys
 from acid_platform.formats import parquet
 from acid_platform.formats.orc import orc_file
@@ -253,8 +253,10 @@ def small_sizes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(orc_file, "BATCH_ROWS", 500)
     smaller = partialmethod(AcidWriter.__init__, stripe_bytes=1 << 18)
     monkeypatch.setattr(AcidWriter, "__init__", smaller)
-    database = PerProcess(lambda: in_memory(memory_limit="20MB", threads=2))
-    monkeypatch.setattr(computation, "_DATABASE", database)
+    small = partial(in_memory, None, memory_limit="20MB", threads=2)
+    monkeypatch.setattr(shared_database, "new_database", small)
+    database = PerProcess(shared_database.SharedDatabase)
+    monkeypatch.setattr(shared_database, "_DATABASE", database)
     kept = PerProcess(lambda: kept_columns.KeptColumns(1 << 18))
     monkeypatch.setattr(kept_columns, "KEPT", kept)
     yield
@@ -284,8 +286,9 @@ def test_P59_without_room_a_statement_ends_with_an_error_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: str
 ) -> None:
     spilling = {"memory": "", "disk": "/proc/no-directory"}[room]
-    small = PerProcess(lambda: in_memory(memory_limit="10MB", temp_directory=spilling, threads=1))
-    monkeypatch.setattr(computation, "_DATABASE", small)
+    small = partial(in_memory, None, memory_limit="10MB", temp_directory=spilling, threads=1)
+    monkeypatch.setattr(shared_database, "new_database", small)
+    monkeypatch.setattr(shared_database, "_DATABASE", PerProcess(shared_database.SharedDatabase))
     with temporary_warehouse(tmp_path / "wh") as warehouse:
         table = warehouse.create_table("db.t", "id bigint, v string")
         ids = np.arange(200_000)
@@ -300,4 +303,4 @@ def test_P59_without_room_a_statement_ends_with_an_error_of_ours(
             with pytest.raises(OutOfMemory), warehouse.using(engine):
                 warehouse.sql(f"INSERT INTO db.t {sorted_rows}")
         assert table.count() == before
-        small.close()
+        shared_database._DATABASE.close()

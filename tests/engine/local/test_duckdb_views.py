@@ -12,7 +12,7 @@ import pytest
 
 from acid_platform.scan.scans import ArrowScan
 from acid_platform.services import cleaner
-from tests.conftest import temporary_warehouse
+from tests.conftest import IN_ORC, temporary_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,11 +74,14 @@ def test_duckdb_is_told_how_many_rows_a_table_has_and_decodes_what_it_needs(
     monkeypatch.setattr(ArrowScan, "batches", noted)
     with temporary_warehouse(tmp_path, engine="local") as warehouse:
         large = warehouse.create_table(
-            "a.large", "id int, v string, w int, x timestamp with local time zone"
+            "a.large",
+            "id int, v string, w int, x timestamp with local time zone",
+            properties=IN_ORC,
         )
         large.insert(pa.table({"id": range(2000), "v": ["v"] * 2000, "w": range(2000)}))
         large.delete("id = 7")
-        warehouse.create_table("a.small", "id int, n string").insert([{"id": 8, "n": "eight"}])
+        small = warehouse.create_table("a.small", "id int, n string", properties=IN_ORC)
+        small.insert([{"id": 8, "n": "eight"}])
         join = "SELECT sum(l.w) AS w FROM a.large l JOIN a.small s ON l.id = s.id"
         result = warehouse.sql(join)
         assert "~2,000 rows" in result.plan() and "~1 row " in result.plan()
