@@ -335,10 +335,14 @@ class ArrowScan:
 
     def _rows_at(self, first: int) -> np.ndarray | None:
         """The numbers of the rows of `places` in the file whose first row has the place `first`."""
-        if self.places is None:
-            return None
-        low, high = np.searchsorted(self.places, [first, first + FILE_PLACES])
-        return np.asarray(self.places[low:high] - first)
+        return None if self.places is None else rows_of_file(self.places, first)
+
+
+def rows_of_file(places: np.ndarray, first: int) -> np.ndarray:
+    """The numbers of the rows with these places in the file whose first row has the place `first`;
+    both ascend."""
+    low, high = np.searchsorted(places, [first, first + FILE_PLACES])
+    return np.asarray(places[low:high] - first)
 
 
 def keeping(scan: ArrowScan) -> ArrowScan:

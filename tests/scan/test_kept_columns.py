@@ -20,7 +20,7 @@ from acid_platform.scan import decode, kept_columns
 from acid_platform.scan.kept_columns import KEPT, KeptColumns, ScanColumns, memory_to_keep
 from acid_platform.scan.source_files import SourceFile
 from acid_platform.storage.files import Files
-from tests.conftest import a_warehouse
+from tests.conftest import IN_ORC, a_warehouse
 
 warehouse = a_warehouse("local", scope="function")
 
@@ -53,7 +53,7 @@ def rows(warehouse: Warehouse, text: str) -> list[tuple[object, ...]]:
 def test_P79_a_query_decodes_what_none_has_decoded_before(
     warehouse: Warehouse, decoded: list[str]
 ) -> None:
-    warehouse.create_table("db.t", "a int, b string, c double").insert(
+    warehouse.create_table("db.t", "a int, b string, c double", properties=IN_ORC).insert(
         [{"a": 1, "b": "x", "c": 0.5}, {"a": 2, "b": "y", "c": 1.5}]
     )
     assert rows(warehouse, "SELECT b FROM db.t WHERE a = 2") == [("y",)]
@@ -138,7 +138,7 @@ def test_P79_of_files_that_others_may_change_nothing_is_kept(
 
 def test_P79_a_table_of_the_same_name_is_another(warehouse: Warehouse, decoded: list[str]) -> None:
     for value in (1, 2, 3):
-        warehouse.create_table("db.t", "a int").insert([{"a": value}])
+        warehouse.create_table("db.t", "a int", properties=IN_ORC).insert([{"a": value}])
         assert rows(warehouse, "SELECT a FROM db.t") == [(value,)]
         warehouse.sql("DROP TABLE db.t")
     assert decoded == ["a"] * 3

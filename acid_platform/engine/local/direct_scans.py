@@ -27,7 +27,13 @@ from acid_platform.formats.keyed_parquet import KeyedParquet
 from acid_platform.layout.types import CHAR_TYPES, LOCAL_ZONE, Column
 from acid_platform.scan.deletes import DeletedRows
 from acid_platform.scan.result_columns import FILE_PLACES, PLACE
-from acid_platform.scan.scans import ArrowScan, EntityScan, Scan, partition_scalars
+from acid_platform.scan.scans import (
+    ArrowScan,
+    EntityScan,
+    Scan,
+    partition_scalars,
+    rows_of_file,
+)
 from acid_platform.scan.source_files import SourceFile, open_source
 from acid_platform.values.arrow_types import arrow_type, values_of
 
@@ -35,8 +41,15 @@ _FILE, _ROW = "file_index", "file_row_number"
 """DuckDB's names of the number of a file in its list, and of a row in its file."""
 _GLOB = frozenset("*?[")
 _ROWS_OF_BITS = 1 << 20
+_SHORT = 1 << 13
+"""Bytes of bits."""
 _VALUES_AS_TEXT = ("tinyint", "smallint", "int", "bigint", "string", "date", "decimal")
 """The types of partition columns whose values DuckDB makes of their texts as we do."""
+_FEW_BYTES = 32 << 20
+_WIDTHS = {"boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "date": 4, "float": 4}
+_WIDTHS |= dict.fromkeys(("bigint", "double", "timestamp"), 8)
+_WIDE = 24
+"""The bytes of a decoded value, about."""
 
 
 class UnreadFiles(CorruptFile):
@@ -88,6 +101,24 @@ class DirectScan:
     directory: str
     """Where its files lie."""
 
+    @property
+    def rows(self) -> int:
+        """The rows of its files, whether they are read or not."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def is_better_kept(self) -> bool:
+        """Whether a query that is asked again takes less time if its columns stay decoded: to look
+        at a bit of each row takes longer than to read a few columns of it."""
+        changed = any(file.gone is not None for file in self.files)
+        widths = sum(_WIDTHS.get(column.type.kind, _WIDE) for column in self.columns)
+        return changed and self.rows * widths <= _FEW_BYTES
+
+    @property
+    def in_order(self) -> bool:
+        """Whether its rows come in the order of their places."""
+        return len({file.stored for file in self.files}) < 2
+
     def create(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
         """Makes the view `name`, which this connection alone sees. Raises duckdb.Error."""
         alike = dict[tuple[str | None, ...], list[_FilePart]]()
@@ -103,14 +134,15 @@ class DirectScan:
     def _select(self, variables: _Variables, files: Sequence[_FilePart]) -> str:
         """SQL of the rows of files whose columns have the same names."""
 
-        def of_each(values: Sequence[object]) -> str:
+        def of_each(values: Sequence[object], kind: str) -> str:
             """A value that each row of a file has."""
-            return f"list_extract({variables.holding(values)}, ({_FILE} + 1)::BIGINT)"
+            return f"list_extract({variables.holding(values, kind)}, ({_FILE} + 1)::BIGINT)"
 
         items = list[str]()
         for column, stored in zip(self.columns, files[0].stored, strict=True):
             if column == PLACE:
-                value = f"{of_each([each.number * FILE_PLACES for each in files])} + {_ROW}"
+                first = of_each([each.number * FILE_PLACES for each in files], "BIGINT[]")
+                value = f"{first} + {_ROW}"
             else:
                 value = (
                     identifier(stored) if stored else f"CAST(NULL AS {duckdb_type(column.type)})"
@@ -118,7 +150,7 @@ class DirectScan:
             items.append(f"{value} AS {identifier(column.name)}")
         for number, column in enumerate(self.partition_columns):
             values = [each.values[number] for each in files]
-            value = f"CAST({of_each(values)} AS {duckdb_type(column.type)})"
+            value = f"CAST({of_each(values, 'VARCHAR[]')} AS {duckdb_type(column.type)})"
             items.append(f"{value} AS {identifier(column.name)}")
         paths = ", ".join(text(each.path) for each in files)
         sql = (
@@ -127,8 +159,7 @@ class DirectScan:
         )
         if all(each.gone is None for each in files):
             return sql
-        starts = [(number, _bit(each, variables)) for number, each in enumerate(files)]
-        return f"{sql} WHERE {_chosen(_FILE, starts)} = 0"
+        return f"{sql} WHERE {_chosen(_FILE, _bits(files, variables))} = 0"
 
 
 class _Variables:
@@ -137,28 +168,40 @@ class _Variables:
     def __init__(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
         self._connection, self._name, self._count = connection, name, 0
 
-    def holding(self, value: object, kind: str = "") -> str:
-        """SQL of the value, in DuckDB's type of its own or in this one."""
+    def holding(self, value: object, kind: str) -> str:
+        """SQL of the value, in this type of DuckDB."""
         self._count += 1
         name = f"{self._name}_{self._count}"
-        self._connection.execute(f"SET VARIABLE {identifier(name)} = ?", [value])
-        if kind:
-            own = f"CAST(getvariable({text(name)}) AS {kind})"
-            self._connection.execute(f"SET VARIABLE {identifier(name)} = {own}")
+        self._connection.execute(f"SET VARIABLE {identifier(name)} = CAST(? AS {kind})", [value])
         return f"getvariable({text(name)})"
 
 
-def _bit(file: _FilePart, variables: _Variables) -> str:
-    """SQL of the bit of a row. DuckDB copies a constant for each few thousand rows: a long one
-    would take longer than to look at it."""
-    if file.gone is None:
-        return "0"
-    texts = list[tuple[int, str]]()
-    for start in range(0, file.rows, _ROWS_OF_BITS):
-        bits = file.gone[start // 8 : (start + _ROWS_OF_BITS) // 8]
-        own = variables.holding(bits.tobytes(), "BIT")
-        texts.append((start, f"get_bit({own}, ({_ROW} - {start})::INTEGER)"))
-    return _chosen(_ROW, texts)
+def _bits(files: Sequence[_FilePart], variables: _Variables) -> list[tuple[int, str]]:
+    """SQL of the bit of a row in each file, by its number in the list.
+
+    DuckDB copies a constant for each few thousand rows: a long one would take longer than to look
+    at it. To make a variable takes half a millisecond: those of small files are one list.
+    """
+    pieces = list[bytes]()
+    short = "{short}"
+
+    def of(file: _FilePart) -> str:
+        if file.gone is None:
+            return "0"
+        texts = list[tuple[int, str]]()
+        for start in range(0, file.rows, _ROWS_OF_BITS):
+            bits = file.gone[start // 8 : (start + _ROWS_OF_BITS) // 8].tobytes()
+            if len(bits) < _SHORT:
+                pieces.append(bits)
+                own = f"{short}[{len(pieces)}]"
+            else:
+                own = variables.holding(bits, "BIT")
+            texts.append((start, f"get_bit({own}, ({_ROW} - {start})::INTEGER)"))
+        return _chosen(_ROW, texts)
+
+    found = [of(file) for file in files]
+    every = variables.holding(pieces, "BIT[]") if pieces else ""
+    return [(number, sql.replace(short, every)) for number, sql in enumerate(found)]
 
 
 def _chosen(number: str, parts: Sequence[tuple[int, str]]) -> str:
@@ -170,9 +213,12 @@ def _chosen(number: str, parts: Sequence[tuple[int, str]]) -> str:
     return f"CASE WHEN {number} < {parts[half][0]} THEN {before} ELSE {after} END"
 
 
-def direct_scan(read: TableRead | ChangeRead) -> DirectScan | None:
+def direct_scan(
+    read: TableRead | ChangeRead, places: np.ndarray | None = None
+) -> DirectScan | None:
     """The scan as DuckDB reads it; None if it can't, or if values have to be looked at.
 
+    `places`: only these rows, see ArrowScan; int64 (n,), ascending strictly.
     Raises CorruptFile, UnsupportedLayout.
     """
     if isinstance(read, ChangeRead) or read.row_id or read.file_name:
@@ -193,9 +239,13 @@ def direct_scan(read: TableRead | ChangeRead) -> DirectScan | None:
         return None
     parts = list[_FilePart]()
     for number, (entity, source) in enumerate(inserts):
+        chosen = None if places is None else rows_of_file(places, number * FILE_PLACES)
+        if chosen is not None and not len(chosen):
+            continue
         known = _known(scan, source, plain)
         if known is None:
             return None
+        gone = _all_but(chosen, known.rows) if chosen is not None else None
         parts.append(
             _FilePart(
                 source.path,
@@ -203,7 +253,7 @@ def direct_scan(read: TableRead | ChangeRead) -> DirectScan | None:
                 known.rows,
                 tuple(known.names.get(column.id) for column in stored),
                 _texts(scan, entity, keys),
-                _gone(scan, entity, source, known),
+                _gone(scan, entity, source, known) if gone is None else gone,
             )
         )
     return DirectScan(stored, keys, tuple(parts), scan.location)
@@ -289,6 +339,13 @@ def _gone(
         bits = np.packbits(gone)
         _GONE.put(key, (deletes, bits), bits.nbytes)
     return bits if bits.any() else None
+
+
+def _all_but(rows: np.ndarray, count: int) -> np.ndarray:
+    """The bits of all rows of a file but these."""
+    gone = np.ones(count, bool)
+    gone[rows] = False
+    return np.packbits(gone)
 
 
 def directories_of(scans: Sequence[DirectScan | None]) -> frozenset[str]:

@@ -7,7 +7,7 @@ or DELETE are found with their row ids and changed part by part; PlacedDeletes h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -126,16 +126,22 @@ def update_rows(
 
 def _matching(scan: Scan, where: str | None, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """These columns, the row ids and ENTITY of the rows that `where` accepts."""
-    predicate = None
-    if where is not None:
-        from acid_platform.predicates.arrow_predicates import predicate_or_none  # and its parser
 
-        predicate = predicate_or_none(where, (*scan.columns, *scan.partition_columns))
-        if predicate is None:
-            from acid_platform.engine.local.found_rows import places_where  # DuckDB takes long
+    def streamed() -> Iterator[pa.RecordBatch]:
+        predicate = None
+        if where is not None:
+            from acid_platform.predicates.arrow_predicates import (
+                predicate_or_none,
+            )  # and its parser
 
-            return rows_at(scan, places_where(scan, where), names)
-    return scanned(ArrowScan(scan, (*names, ENTITY.name), predicate, row_id=True))
+            predicate = predicate_or_none(where, (*scan.columns, *scan.partition_columns))
+            if predicate is None:
+                from acid_platform.engine.local.found_rows import places_where
+
+                return rows_at(scan, places_where(scan, where), names)
+        return scanned(ArrowScan(scan, (*names, ENTITY.name), predicate, row_id=True))
+
+    return _direct_or(scan, where, names, streamed)
 
 
 def rows_at(
@@ -146,7 +152,52 @@ def rows_at(
 
     Raises CorruptFile, TxnAborted, NeedsSpark.
     """
-    return scanned(ArrowScan(scan, (*names, ENTITY.name), row_id=True, places=places), keep)
+
+    def streamed() -> Iterator[pa.RecordBatch]:
+        return scanned(ArrowScan(scan, (*names, ENTITY.name), row_id=True, places=places), keep)
+
+    return _direct_or(scan, places, names, streamed) if names else streamed()
+
+
+def _direct_or(
+    scan: Scan,
+    where: str | np.ndarray | None,
+    names: Sequence[str],
+    streamed: Callable[[], Iterator[pa.RecordBatch]],
+) -> Iterator[pa.RecordBatch]:
+    """Rows as DuckDB reads them of the files itself, with the row ids that follow from their
+    places; as a stream if it can't. `where`: a condition, or places."""
+    files = (file for entity in scan.entities for file in entity.sources.inserts)
+    if not any(file.format == "parquet" for file in files):
+        yield from streamed()
+        return
+    from acid_platform.engine.local.direct_scans import UnreadFiles
+    from acid_platform.engine.local.found_rows import found_directly
+
+    found, count = found_directly(scan, where, names), 0
+    schema = ArrowScan(scan, (*names, ENTITY.name), row_id=True).schema
+    try:
+        for batch in found or ():
+            engine.check()
+            places = values_of(batch.column(0))
+            if isinstance(where, np.ndarray):
+                expected = where[count : count + len(places)]
+                assert np.array_equal(places, expected), "rows come in the order of their places"
+            elif (places[1:] < places[:-1]).any():
+                batch = batch.take(from_numpy(np.argsort(places)))
+                places = values_of(batch.column(0))
+            count += len(places)
+            keyed = pa.Table.from_batches(rows_at(scan, places, ()))
+            columns = [*batch.columns[1:], *keyed.columns]
+            yield from pa.Table.from_arrays(columns, schema.names).cast(schema).to_batches()
+    except UnreadFiles:
+        if count:
+            raise
+        found = None
+    if found is None:
+        yield from streamed()
+    elif isinstance(where, np.ndarray):
+        assert count == len(where), "each place has a row"
 
 
 def scanned(scan: ArrowScan, keep: bool = True) -> Iterator[pa.RecordBatch]:

@@ -9,8 +9,9 @@ the rows by Arrow.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
 import duckdb
@@ -26,11 +27,14 @@ from acid_platform.engine.local.computation import (
     condition_sql,
     in_declared_type,
     numbered,
+    reading,
+    rows_of,
     value_sql,
 )
+from acid_platform.engine.local.direct_scans import direct_scan
 from acid_platform.engine.local.run_query import query
 from acid_platform.engine.local.translation.column_names import NameScope
-from acid_platform.engine.local.translation.duckdb_sql import identifier
+from acid_platform.engine.local.translation.duckdb_sql import batches_of, identifier
 from acid_platform.engine.merge_clauses import SetTarget, targets_of
 from acid_platform.errors import InvalidDefinition, NeedsSpark, UnsupportedLayout
 from acid_platform.layout.acid_keys import ROW_ID_COLUMN
@@ -156,7 +160,50 @@ def stream(
     scan: Scan, names: Sequence[str], row_id: bool = False, keep: bool = True
 ) -> QuerySource:
     """These columns of all rows and the PLACE of each, as DuckDB reads them."""
-    return QuerySource(TableRead(scan, tuple(names), row_id=row_id, place=True), keep=keep)
+    read = TableRead(scan, tuple(names), row_id=row_id, place=True)
+    return QuerySource(read, keep=keep, direct=direct_scan(read))
+
+
+_FEW = 1000
+"""If fewer than one of so many rows are wanted, only the row groups that have one are decoded,
+which Arrow can."""
+
+
+def found_directly(
+    scan: Scan, where: str | np.ndarray | None, names: Sequence[str]
+) -> Iterator[pa.RecordBatch] | None:
+    """PLACE and these columns of the rows that the condition accepts, or of those with these
+    places, as DuckDB reads them of the files itself; None if it can't.
+
+    Raises InvalidExpression, UnknownColumn, CorruptFile; the batches NeedsSpark, UnreadFiles too.
+    """
+    columns = (*scan.columns, *scan.partition_columns)
+    condition, places, read = "true", None, set[str]()
+    if isinstance(where, str):
+        if ROW_ID_COLUMN in where.lower():
+            return None
+        read = {*columns_read([where], columns)}
+        try:
+            condition = condition_sql(where, NameScope.of({_ROWS: columns}))
+        except NeedsSpark:
+            return None
+    elif where is not None:
+        places = where
+    wanted = tuple(column.name for column in columns if column.name in read.union(names))
+    table = TableRead(scan, wanted, place=True)
+    direct = direct_scan(table, places)
+    if direct is None:
+        return None
+    if places is not None and (not direct.in_order or len(places) * _FEW < direct.rows):
+        return None
+    items = ", ".join(identifier(name) for name in (PLACE.name, *names))
+    sql = f"SELECT {items} FROM {_ROWS} WHERE {condition}"
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with reading({_ROWS: partial(QuerySource, table, direct=direct)}, sql) as connection:
+            yield from batches_of(rows_of(connection, sql))
+
+    return batches()
 
 
 def places_where(scan: Scan, where: str) -> np.ndarray:

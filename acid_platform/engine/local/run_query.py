@@ -323,6 +323,8 @@ def query(
     for name, placeholder in translated.opened.items():
         read = sources[placeholder]
         direct = direct_scan(read)
+        if direct is not None and direct.is_better_kept:
+            direct = None
         opened[name] = partial(QuerySource, read, keep=True, direct=direct)
         if block.top is not None and block.top.stored == name and direct is None:
             first = _FirstRows.of(block.top, read)

@@ -32,7 +32,9 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
 @pytest.fixture(autouse=True)
 def short_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bits of a file are several texts, as those of one with more than a million rows."""
-    monkeypatch.setattr(direct_scans, "_ROWS_OF_BITS", 16)
+    monkeypatch.setattr(direct_scans, "_ROWS_OF_BITS", 32)
+    monkeypatch.setattr(direct_scans, "_SHORT", 4)
+    monkeypatch.setattr(direct_scans, "_FEW_BYTES", 0)
 
 
 def asked(warehouse: Warehouse, query: str, direct: bool = True) -> list[tuple[Any, ...]]:

@@ -10,7 +10,7 @@ import pytest
 from acid_platform import Warehouse
 from acid_platform.engine.local.run_query import LocalResult
 from acid_platform.scan.decode import FileRead
-from tests.conftest import temporary_warehouse
+from tests.conftest import IN_ORC, temporary_warehouse
 
 ROWS = 3000
 
@@ -19,7 +19,7 @@ ROWS = 3000
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
     with temporary_warehouse(tmp_path_factory.mktemp("top") / "wh", engine="local") as opened:
         table = opened.create_table(
-            "db.t", "id int, a int, s string, c char(4), x double", ["p int"]
+            "db.t", "id int, a int, s string, c char(4), x double", ["p int"], properties=IN_ORC
         )
         for first in range(0, ROWS, 500):
             table.insert(
