@@ -106,6 +106,23 @@ class DirectScan:
         """The rows of its files, whether they are read or not."""
         return sum(file.rows for file in self.files)
 
+    def of_all_rows(self) -> DirectScan:
+        """The scan with the rows, too, that are not read: see `live`."""
+        return replace(self, files=tuple(replace(file, gone=None) for file in self.files))
+
+    def live(self, places: np.ndarray) -> np.ndarray:
+        """The mask (n,) of the rows with these places, which ascend, that are read."""
+        keep = np.ones(len(places), bool)
+        for file in self.files:
+            if file.gone is None:
+                continue
+            low, high = np.searchsorted(
+                places, [file.number * FILE_PLACES, (file.number + 1) * FILE_PLACES]
+            )
+            rows = places[low:high] - file.number * FILE_PLACES
+            keep[low:high] = file.gone[rows >> 3] >> (7 - (rows & 7)) & 1 == 0
+        return keep
+
     @property
     def is_better_kept(self) -> bool:
         """Whether a query that is asked again takes less time if its columns stay decoded: to look
@@ -256,7 +273,7 @@ def direct_scan(
                 _gone(scan, entity, source, known) if gone is None else gone,
             )
         )
-    return DirectScan(stored, keys, tuple(parts), scan.location)
+    return DirectScan(stored, keys, tuple(parts), _enclosing(scan.location))
 
 
 def _is_plain(source: SourceFile, columns: Sequence[Column]) -> bool:
@@ -346,6 +363,12 @@ def _all_but(rows: np.ndarray, count: int) -> np.ndarray:
     gone = np.ones(count, bool)
     gone[rows] = False
     return np.packbits(gone)
+
+
+def _enclosing(location: str) -> str:
+    """The directory of the table's database, if it lies in one: it has the next table, too."""
+    above = os.path.dirname(location)
+    return above if above.endswith(".db") else location
 
 
 def directories_of(scans: Sequence[DirectScan | None]) -> frozenset[str]:

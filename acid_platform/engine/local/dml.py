@@ -183,9 +183,6 @@ def _direct_or(
             if isinstance(where, np.ndarray):
                 expected = where[count : count + len(places)]
                 assert np.array_equal(places, expected), "rows come in the order of their places"
-            elif (places[1:] < places[:-1]).any():
-                batch = batch.take(from_numpy(np.argsort(places)))
-                places = values_of(batch.column(0))
             count += len(places)
             keyed = pa.Table.from_batches(rows_at(scan, places, ()))
             columns = [*batch.columns[1:], *keyed.columns]

@@ -34,7 +34,7 @@ from acid_platform.engine.local.computation import (
 from acid_platform.engine.local.direct_scans import direct_scan
 from acid_platform.engine.local.run_query import query
 from acid_platform.engine.local.translation.column_names import NameScope
-from acid_platform.engine.local.translation.duckdb_sql import batches_of, identifier
+from acid_platform.engine.local.translation.duckdb_sql import batches_of, identifier, may_fail
 from acid_platform.engine.merge_clauses import SetTarget, targets_of
 from acid_platform.errors import InvalidDefinition, NeedsSpark, UnsupportedLayout
 from acid_platform.layout.acid_keys import ROW_ID_COLUMN
@@ -43,7 +43,8 @@ from acid_platform.layout.types import Column
 from acid_platform.predicates.analysis import paths_of
 from acid_platform.scan.result_columns import PLACE
 from acid_platform.scan.scans import Scan
-from acid_platform.values.arrow_types import values_of
+from acid_platform.values.arrow_types import from_numpy, values_of
+from acid_platform.values.local_rows import gathered
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +173,8 @@ which Arrow can."""
 def found_directly(
     scan: Scan, where: str | np.ndarray | None, names: Sequence[str]
 ) -> Iterator[pa.RecordBatch] | None:
-    """PLACE and these columns of the rows that the condition accepts, or of those with these
-    places, as DuckDB reads them of the files itself; None if it can't.
+    """PLACE, ascending in each batch, and these columns of the rows that the condition accepts, or
+    of those with these places, as DuckDB reads them of the files itself; None if it can't.
 
     Raises InvalidExpression, UnknownColumn, CorruptFile; the batches NeedsSpark, UnreadFiles too.
     """
@@ -199,9 +200,23 @@ def found_directly(
     items = ", ".join(identifier(name) for name in (PLACE.name, *names))
     sql = f"SELECT {items} FROM {_ROWS} WHERE {condition}"
 
+    # Where no row can fail, those that are deleted are left out when they were found.
+    tested_after = places is None and not may_fail(condition)
+    read_so = direct.of_all_rows() if tested_after else direct
+
     def batches() -> Iterator[pa.RecordBatch]:
-        with reading({_ROWS: partial(QuerySource, table, direct=direct)}, sql) as connection:
-            yield from batches_of(rows_of(connection, sql))
+        with reading({_ROWS: partial(QuerySource, table, direct=read_so)}, sql) as connection:
+            for part in gathered(batches_of(rows_of(connection, sql))):
+                if not part:
+                    continue
+                (batch,) = pa.Table.from_batches(part).combine_chunks().to_batches() or [part[0]]
+                found = values_of(batch.column(0))
+                if (found[1:] < found[:-1]).any():
+                    batch = batch.take(from_numpy(np.argsort(found)))
+                    found = values_of(batch.column(0))
+                if tested_after and not (keep := direct.live(found)).all():
+                    batch = batch.filter(from_numpy(keep))
+                yield batch
 
     return batches()
 
