@@ -32,23 +32,30 @@ _CLOSED = {
 }
 
 
-def in_memory(
-    files: Mapping[str, Path] | None = None,
-    directories: Iterable[str] = (),
-    **config: str | int,
-) -> Connection:
-    """An empty database, which can reach nothing but these files, each attached under its name, and
-    those in these directories.
+def in_memory(files: Mapping[str, Path] | None = None, **config: str | int) -> Connection:
+    """An empty database, which can reach nothing but these files, each attached under its name.
 
     Raises duckdb.Error, OSError.
     """
     connection = not_yet_closed(**config)
     try:
+        for name, file in (files or {}).items():
+            attach(connection, file, name)
+        close_off(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def with_directories(directories: Iterable[str], **config: str | int) -> Connection:
+    """An empty database, which can read nothing but files in these directories. Raises
+    duckdb.Error."""
+    connection = not_yet_closed(**config)
+    try:
         if allowed := [f"{directory.rstrip('/')}/" for directory in directories]:
             connection.execute("SET allowed_directories = $1", [allowed])
             connection.execute("SET parquet_metadata_cache = true")
-        for name, file in (files or {}).items():
-            attach(connection, file, name)
         close_off(connection)
     except BaseException:
         connection.close()

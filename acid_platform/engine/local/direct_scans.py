@@ -1,5 +1,5 @@
 """Scans of which DuckDB reads the files itself, on all cores, with their statistics and what the
-joins of a query find while it runs; others are streams of Arrow's batches (computation.py).
+joins of a query find while it runs (P82); others are streams of Arrow's batches (computation.py).
 
 Those are local files of rows with keys in Parquet, which hold the columns of the table as they are.
 A row is left out by its number in its file: one bit for each row. What a file would unpack to is

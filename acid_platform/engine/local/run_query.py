@@ -152,18 +152,13 @@ class LocalResult(Result):
         """The result after an error: of files that are read as streams; in order; then by the
         engine that can."""
         if isinstance(error, UnreadFiles):
-            return self.with_streams()
+            return as_streams(self)
         if self.in_order is None:
             return self._other(error)
         try:
             return replace(self.in_order(), instead=self.instead).renamed(self.columns)
         except NeedsSpark:
             return self._other(error)
-
-    def with_streams(self) -> LocalResult:
-        """These rows, of which DuckDB reads no file itself."""
-        streams = {name: partial(make, direct=None) for name, make in self.sources.items()}
-        return replace(self, sources=streams)
 
     def _other(self, error: AcidError) -> Result:
         """The result of the engine that can. Raises the error if there is none."""
@@ -235,6 +230,12 @@ class LocalResult(Result):
                     )
                 ]
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def as_streams(result: LocalResult) -> LocalResult:
+    """The same rows, of which DuckDB reads no file itself."""
+    streams = {name: partial(make, direct=None) for name, make in result.sources.items()}
+    return replace(result, sources=streams)
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +346,7 @@ def query(
         try:
             _bind(result)
         except UnreadFiles:
-            result = result.with_streams()
+            result = as_streams(result)
             _bind(result)
         if not translated.momentary:
             _TRANSLATED.put(key, translated)

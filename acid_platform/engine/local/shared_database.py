@@ -1,4 +1,4 @@
-"""The database in memory in which the local engine computes."""
+"""The database in memory in which the local engine computes, and which files it may read (P82)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import duckdb
 
-from acid_platform.base.databases import in_memory
+from acid_platform.base.databases import with_directories
 from acid_platform.base.first_use import PerProcess
 from acid_platform.engine.local.translation.duckdb_sql import is_internal
 from acid_platform.engine.local.translation.signatures import WANTED
@@ -45,8 +45,8 @@ def new_database(directories: Iterable[str] = ()) -> duckdb.DuckDBPyConnection:
     Of a window's first rows DuckDB would keep the values as keys for sorting, in which -0.0 is 0.0.
     """
     limit = int(min(MOST_BYTES, usable_memory() * MEMORY_SHARE))
-    return in_memory(
-        directories=directories,
+    return with_directories(
+        directories,
         memory_limit=f"{limit >> 20}MB",
         disabled_optimizers="top_n_window_elimination",
     )

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from acid_platform import OutOfMemory, Table, Warehouse
-from acid_platform.base.databases import in_memory
+from acid_platform.base.databases import with_directories
 from acid_platform.base.first_use import PerProcess
 from acid_platform.engine.interface import Result
 from acid_platform.engine.local import event_files, merge, shared_database
@@ -253,7 +253,7 @@ def small_sizes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(orc_file, "BATCH_ROWS", 500)
     smaller = partialmethod(AcidWriter.__init__, stripe_bytes=1 << 18)
     monkeypatch.setattr(AcidWriter, "__init__", smaller)
-    small = partial(in_memory, None, memory_limit="20MB", threads=2)
+    small = partial(with_directories, memory_limit="20MB", threads=2)
     monkeypatch.setattr(shared_database, "new_database", small)
     database = PerProcess(shared_database.SharedDatabase)
     monkeypatch.setattr(shared_database, "_DATABASE", database)
@@ -286,7 +286,7 @@ def test_P59_without_room_a_statement_ends_with_an_error_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: str
 ) -> None:
     spilling = {"memory": "", "disk": "/proc/no-directory"}[room]
-    small = partial(in_memory, None, memory_limit="10MB", temp_directory=spilling, threads=1)
+    small = partial(with_directories, memory_limit="10MB", temp_directory=spilling, threads=1)
     monkeypatch.setattr(shared_database, "new_database", small)
     monkeypatch.setattr(shared_database, "_DATABASE", PerProcess(shared_database.SharedDatabase))
     with temporary_warehouse(tmp_path / "wh") as warehouse:

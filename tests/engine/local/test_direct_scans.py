@@ -12,7 +12,7 @@ import pytest
 
 from acid_platform import Table, Warehouse
 from acid_platform.engine.local import direct_scans
-from acid_platform.engine.local.run_query import LocalResult
+from acid_platform.engine.local.run_query import LocalResult, as_streams
 from acid_platform.engine.local.shared_database import connect
 from acid_platform.engine.local.translation.duckdb_sql import text
 from acid_platform.errors import CorruptFile, InvalidExpression, WrongType
@@ -43,8 +43,8 @@ def asked(warehouse: Warehouse, query: str, direct: bool = True) -> list[tuple[A
     assert isinstance(result, LocalResult)
     assert (READS in result.plan()) == direct, result.plan()
     rows = result.collect()
-    assert sorted(map(repr, rows)) == sorted(map(repr, result.with_streams().collect()))
-    assert READS not in result.with_streams().plan()
+    assert sorted(map(repr, rows)) == sorted(map(repr, as_streams(result).collect()))
+    assert READS not in as_streams(result).plan()
     return rows
 
 
@@ -55,7 +55,7 @@ COLUMNS = (
 )
 
 
-def test_columns_of_all_types_are_read_so(warehouse: Warehouse) -> None:
+def test_P82_columns_of_all_types_are_read_so(warehouse: Warehouse) -> None:
     warehouse.create_table("db.types", COLUMNS, properties=PARQUET)
     warehouse.sql(
         "INSERT INTO db.types VALUES (1, 2, 3, 4, CAST('NaN' AS float), CAST('-0.0' AS double),"
@@ -112,11 +112,11 @@ def _row(chance: random.Random, number: int) -> dict[str, Any]:
     }
 
 
-SEEDS = [1, 2, *(pytest.param(seed, marks=pytest.mark.more) for seed in range(3, 12))]
+SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.more) for seed in range(2, 12))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_each_snapshot_of_a_history_has_the_rows_of_its_streams(
+def test_P82_each_snapshot_of_a_history_has_the_rows_of_its_streams(
     warehouse: Warehouse, seed: int
 ) -> None:
     chance, name = random.Random(seed), f"db.history{seed}"
@@ -124,7 +124,7 @@ def test_each_snapshot_of_a_history_has_the_rows_of_its_streams(
     own = "id int, a bigint, s string" if partitions else "id int, a bigint, s string, p string"
     table = warehouse.create_table(name, own, partitions, properties=PARQUET)
     table.insert([_row(chance, number) for number in range(200)])
-    for step in range(1, 9):
+    for step in range(1, 4 if seed == 1 else 9):
         _change(table, chance, step)
         past = chance.randrange(1, table.snapshot().write_ids.high_watermark + 1)
         for query in QUERIES:
@@ -132,7 +132,7 @@ def test_each_snapshot_of_a_history_has_the_rows_of_its_streams(
         asked(warehouse, QUERIES[0].format(f"{name} VERSION AS OF {past}"))
 
 
-def test_columns_that_files_lack_or_call_otherwise(warehouse: Warehouse) -> None:
+def test_P82_columns_that_files_lack_or_call_otherwise(warehouse: Warehouse) -> None:
     table = warehouse.create_table("db.changed", "id int, v char(3), w int", properties=PARQUET)
     table.insert([{"id": 1, "v": "a", "w": 10}])
     table.add_columns("x string")
@@ -209,7 +209,7 @@ def _damaged(table: Table, content: bytes | None) -> Path:
 
 
 @pytest.mark.parametrize("content", [None, b"\x00", b"\xff\x17"])
-def test_an_error_of_files_is_the_one_of_a_stream(
+def test_P82_an_error_of_files_is_the_one_of_a_stream(
     warehouse: Warehouse, content: bytes | None
 ) -> None:
     name = f"db.damaged_{'gone' if content is None else content.hex()}"
@@ -218,7 +218,7 @@ def test_an_error_of_files_is_the_one_of_a_stream(
     result = warehouse.sql(f"SELECT sum(id), max(s) FROM {name}")
     assert isinstance(result, LocalResult) and READS in result.plan()
     _damaged(table, content)
-    for asked_so in (result.collect, result.with_streams().collect):
+    for asked_so in (result.collect, as_streams(result).collect):
         with pytest.raises(CorruptFile, match="bucket_"):
             asked_so()
 
