@@ -155,7 +155,7 @@ class QuerySource(ArrowLender, ArrowScanSource):
             raise
 
     def as_stream(self) -> QuerySource:
-        """The same rows, through Arrow."""
+        """Gives the same rows through Arrow."""
         other = copy(self)
         other.direct = None
         return other

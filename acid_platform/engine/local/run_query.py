@@ -233,7 +233,7 @@ class LocalResult(Result):
 
 
 def as_streams(result: LocalResult) -> LocalResult:
-    """The same rows, of which DuckDB reads no file itself."""
+    """The result with the same rows, for which DuckDB reads no file itself."""
     streams = {name: partial(make, direct=None) for name, make in result.sources.items()}
     return replace(result, sources=streams)
 
