@@ -300,7 +300,7 @@ lab-dist: packages #: build the packages and notes of a release in build/dist (T
 
 .PHONY: lab-bench
 lab-bench: setup #: one of the benchmarks (NAME=peers ARGS="--rows 200000"); without NAME their list
-	@$(JAVA) unset ACID_WAREHOUSE ACID_METASTORE DAGSTER_HOME; exec $(PY) -m benchmarks $(NAME) $(ARGS)
+	@$(JAVA) unset ACID_WAREHOUSE ACID_METASTORE ACID_BRANCH DAGSTER_HOME; exec $(PY) -m benchmarks $(NAME) $(ARGS)
 
 .PHONY: doctor
 doctor: setup ## settings, thresholds, and what is stuck in the warehouse

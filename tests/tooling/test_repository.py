@@ -124,7 +124,7 @@ def test_dagster_keeps_the_settings_of_make_whatever_the_env_file_says(tmp_path:
 @pytest.mark.parametrize("target", ["test", "test-all", "test-full", "test-parquet", "lab-bench"])
 def test_tests_and_benchmarks_never_see_the_users_warehouse(target: str) -> None:
     shown = make("-n", target)
-    assert "unset ACID_WAREHOUSE ACID_METASTORE DAGSTER_HOME;" in shown
+    assert "unset ACID_WAREHOUSE ACID_METASTORE ACID_BRANCH DAGSTER_HOME;" in shown
     assert "export ACID_WAREHOUSE" not in shown
 
 
