@@ -88,9 +88,14 @@ def serve(
                 without_tls=without_tls,
                 certificate="give --tls-certificate and --tls-key",
             )
-        catalog = RestCatalog(
-            metastore, lambda table: told_metadata(warehouse, table), chosen.authorizer
-        )
+
+        def tell(table: str, branch: str) -> tuple[str, bytes]:
+            if not branch:
+                return told_metadata(warehouse, table)
+            with session.open(branch=branch) as on_branch:
+                return told_metadata(on_branch, table)
+
+        catalog = RestCatalog(metastore, tell, chosen.authorizer)
         bounds, entry = chosen.bounds, chosen.entry
         servers: list[GuardedPort] = [RestServer(catalog, *addresses["--listen"], bounds, entry)]
         if postgres:

@@ -21,6 +21,7 @@ from acid_platform.errors import (
     InvalidDefinition,
     LeaseHeld,
     MalformedName,
+    NoSuchBranch,
     NoSuchTable,
     NotAuthorized,
     Transient,
@@ -32,6 +33,7 @@ from acid_platform.gateway.needs import Need, Verb
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import table_name
 from acid_platform.metastore import operations as ops
+from acid_platform.metastore.branches import BranchRow
 from acid_platform.metastore.client.metastore import Metastore
 
 _MOST_PAGE = 1000
@@ -49,6 +51,8 @@ _READS = (
     "HEAD /v1/{prefix}/namespaces/{namespace}/tables/{table}",
 )
 """What clients are told that there is."""
+_BRANCH = "branch."
+"""How a prefix begins that names a branch; its name has no point, and has one for each slash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,7 @@ def _answer(value: Mapping[str, Any]) -> CatalogAnswer:
 _FAILURES: tuple[tuple[type[AcidError], int, str], ...] = (
     (NotAuthorized, 403, "ForbiddenException"),
     (NoSuchTable, 404, "NoSuchTableException"),
+    (NoSuchBranch, 404, "NoSuchWarehouseException"),
     (MalformedName, 404, "NoSuchTableException"),
     (UnsupportedLayout, 400, "BadRequestException"),
     (UnsupportedStatement, 400, "BadRequestException"),
@@ -103,12 +108,12 @@ class RestCatalog:
     def __init__(
         self,
         metastore: Metastore,
-        tell: Callable[[str], tuple[str, bytes]],
+        tell: Callable[[str, str], tuple[str, bytes]],
         authorizer: Authorizer | None = None,
     ) -> None:
-        """`tell` brings the metadata of a table up to date; it returns the metadata file's place
-        and content, and raises as `Warehouse.export_iceberg`. `authorizer` None allows
-        everything."""
+        """`tell` brings the metadata of a table up to date, as a branch shows it (empty: everybody
+        sees it so); it returns the metadata file's place and content, and raises as
+        `Warehouse.export_iceberg`. `authorizer` None allows everything."""
         self._metastore, self._tell = metastore, tell
         self._guard = Guard(metastore, authorizer)
         self._told: Recent[bytes, CatalogAnswer] = Recent(1000, _KEPT_BYTES)
@@ -130,12 +135,15 @@ class RestCatalog:
             raise
 
     def _route(self, request: CatalogRequest, caller: Caller) -> CatalogAnswer:
-        parts = request.parts
+        parts, branch = request.parts, ""
+        if parts[0].startswith(_BRANCH):
+            branch = parts.pop(0).removeprefix(_BRANCH).replace(".", "/")
         match request.method, parts:
             case "POST", ["namespaces", _, "tables", _, "metrics"]:
                 return CatalogAnswer(204)  # what a scan took: nobody asked
             case "GET" | "HEAD", ["config"]:
-                return _answer({"defaults": {}, "overrides": {}, "endpoints": _READS})
+                own = self._overrides(request.query.get("warehouse", ""))
+                return _answer({"defaults": {}, "overrides": own, "endpoints": _READS})
             case "GET" | "HEAD", ["namespaces"]:
                 return self._namespaces(request, caller)
             case "GET" | "HEAD", ["namespaces", name]:
@@ -147,7 +155,7 @@ class RestCatalog:
                 self._require_namespace(name, caller)
                 return _answer({"identifiers": []})
             case "GET" | "HEAD", ["namespaces", name, "tables", table]:
-                return self._table(request, f"{name}.{table}", caller)
+                return self._table(request, f"{name}.{table}", branch, caller)
             case "GET" | "HEAD", ["namespaces", name, "views", view]:
                 return failed(404, "NoSuchViewException", f"{name}.{view}: no view is told here")
             case "GET" | "HEAD", _:
@@ -158,6 +166,22 @@ class RestCatalog:
             f"{request.method} {request.path}: this catalog is read-only; write with this platform,"
             " or with Trino and Hive through `acid gateway`",
         )
+
+    def _overrides(self, asked: str) -> dict[str, str]:
+        """What a client is to take over that asks for this warehouse: the name counts only if it is
+        that of a branch. Raises NoSuchBranch."""
+        kind, slash, branch = asked.partition("/")
+        if (kind, slash) != ("branch", "/"):
+            return {}
+        self._branch(branch)
+        return {"prefix": _BRANCH + branch.replace("/", ".")}
+
+    def _branch(self, name: str) -> BranchRow:
+        """Raises NoSuchBranch, without the names of others."""
+        with suppress(NoSuchBranch):
+            (found,) = self._metastore.call(ops.GetBranches(name, judged=False))
+            return found
+        raise NoSuchBranch(f"there is no branch {name!r}; it may be merged or dropped")
 
     # --- names ----------------------------------------------------------------------------------
 
@@ -190,32 +214,40 @@ class RestCatalog:
 
     # --- a table --------------------------------------------------------------------------------
 
-    def _table(self, request: CatalogRequest, name: str, caller: Caller) -> CatalogAnswer:
+    def _table(
+        self, request: CatalogRequest, name: str, branch: str, caller: Caller
+    ) -> CatalogAnswer:
         full = table_name(name)
         self._guard.require([Need((Verb.READ,), full)], "load of a table", caller)
         record = self._metastore.table(full)
         if request.method == "HEAD":
             return CatalogAnswer(204)
         with self._alone(full):
-            commits = self._metastore.call(ops.GetCommits(full))
-            (kept,) = self._metastore.call(ops.GetKept(full))
-            state = hashlib.sha256(repr((record, commits, kept.tags)).encode()).digest()
+            state = hashlib.sha256(repr((record, *self._states(full, branch))).encode()).digest()
             answer = self._told.get(state)
             if answer is None:
-                file, document = self._up_to_date(full)
+                file, document = self._up_to_date(full, branch)
                 head = json.dumps({"metadata-location": file, "config": {}})
                 body = b'%s, "metadata": %s}' % (head[:-1].encode(), document)
                 answer = CatalogAnswer(200, body)
                 self._told.put(state, answer, len(body))
         return answer
 
-    def _up_to_date(self, table: str) -> tuple[str, bytes]:
+    def _states(self, table: str, branch: str) -> tuple[object, ...]:
+        """What differs whenever something else is to be told of the table."""
+        if branch:
+            found = self._branch(branch)
+            return found.txn, found.commits
+        (kept,) = self._metastore.call(ops.GetKept(table))
+        return self._metastore.call(ops.GetCommits(table)), kept.tags
+
+    def _up_to_date(self, table: str, branch: str) -> tuple[str, bytes]:
         """Raises LeaseHeld if another process tells the table's commits for long."""
         for pause in _PAUSES:
             with suppress(LeaseHeld):
-                return self._tell(table)
+                return self._tell(table, branch)
             time.sleep(pause)
-        return self._tell(table)
+        return self._tell(table, branch)
 
     def _alone(self, table: str) -> threading.Lock:
         """The lock of a table: of several loads one tells, and the others find what it told."""

@@ -34,6 +34,7 @@ from acid_platform.iceberg.table_metadata import DATA, DELETES, Change, TableMet
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import table_name
 from acid_platform.metastore import operations as ops
+from acid_platform.metastore.branches import BranchRow
 from acid_platform.metastore.pasts import TableCommit
 from acid_platform.metastore.records import TableRecord
 from acid_platform.services import leading
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 _MOST_DELETE_FILES = 16
 """So many files of deleted positions in a partition become one."""
+_BRANCH = "_branch_"
+"""How the directory begins that tells the tables of a branch; its transaction follows."""
 _MAPPING = "schema.name-mapping.default"
 """The property that tells by which names columns are found in files without ids."""
 
@@ -78,25 +81,34 @@ class IcebergExport:
 
 def export_iceberg(warehouse: Warehouse, name: str, into: str | None = None) -> IcebergExport:
     """Warehouse.export_iceberg."""
-    full = table_name(name)
+    full, name_of_branch = table_name(name), warehouse.metastore.branch
+    # Asked before the snapshot is taken: what comes in between is told again, and none is missed.
+    branch = warehouse.branches.require(name_of_branch, judged=False) if name_of_branch else None
+    own = f"/{_BRANCH}{branch.txn}" if branch else ""
     with (
-        leading(warehouse.metastore, f"export of {full} to Iceberg") as renew,
+        leading(warehouse.metastore, f"export of {full}{own} to Iceberg") as renew,
         warehouse.leases.brief(full) as view,
     ):
         record = view.table(full)
-        commits = warehouse.metastore.call(ops.GetCommits(record.name))
+        commits: Sequence[TableCommit] = (
+            [_shown_by(branch, view, record)]
+            if branch
+            else warehouse.metastore.call(ops.GetCommits(record.name))
+        )
         identity = warehouse.metastore.call(ops.GetIdentity()).id
         files, root = warehouse.files, f"{warehouse.path}/_iceberg"
         if into is not None:
             files, root = Files.of(user_path(into))
-        path = f"{root}/{record.name.replace('.', '/', 1)}"
-        metadata = _metadata_of(record, files, path, f"{identity}/{record.table_id}")
-        told = _Telling(view, record, metadata).catch_up(commits, renew)
+        path = f"{root}{own}/{record.name.replace('.', '/', 1)}"
+        metadata = _metadata_of(record, files, path, f"{identity}/{record.table_id}{own}")
+        told = _Telling(view, record, metadata, branch is not None).catch_up(commits, renew)
         expired = metadata.keep({commit.moment for commit in commits})
-        named = metadata.name(_tagged(warehouse, record, commits))
+        named = branch is None and metadata.name(_tagged(warehouse, record, commits))
         if told or expired or named:
             metadata.write()
             metadata.remove_old(wall_ms())
+        if branch:
+            _remove_ended(warehouse, files, root)
     return IcebergExport(
         record.name,
         metadata.where(path),
@@ -107,6 +119,22 @@ def export_iceberg(warehouse: Warehouse, name: str, into: str | None = None) -> 
         len(metadata.live(DATA)),
         len(metadata.live(DELETES)),
     )
+
+
+def _remove_ended(warehouse: Warehouse, files: Files, root: str) -> None:
+    """Removes what was told of branches that have ended: it has values of their rows."""
+    told = [info.path for info in files.children(root) if info.base_name.startswith(_BRANCH)]
+    alive = {f"{_BRANCH}{row.txn}" for row in warehouse.branches.list(judged=False)}
+    for path in told:
+        if path.rpartition("/")[2] not in alive:
+            files.delete_directory(path)
+
+
+def _shown_by(branch: BranchRow, view: SnapshotView, record: TableRecord) -> TableCommit:
+    """The state of a table that a branch shows, as one commit: the number of those on the branch
+    tells it from others."""
+    written = view.lists(record.name)[0].high_watermark
+    return TableCommit(1 + branch.commits, written, branch.txn, branch.created + branch.commits)
 
 
 def _tagged(
@@ -138,8 +166,10 @@ def _metadata_of(record: TableRecord, files: Files, path: str, identity: str) ->
 class _Telling:
     """Tells the commits of a table that its metadata does not have yet."""
 
-    def __init__(self, view: SnapshotView, record: TableRecord, metadata: TableMetadata) -> None:
-        self._past, self._name = ToldPast(view, record), record.name
+    def __init__(
+        self, view: SnapshotView, record: TableRecord, metadata: TableMetadata, only_now: bool
+    ) -> None:
+        self._past, self._name = ToldPast(view, record, only_now), record.name
         self._metadata = metadata
         columns, keys = columns_of_record(record)
         if not FileFormat.of(record.properties).keyed:

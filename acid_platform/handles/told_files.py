@@ -58,17 +58,17 @@ class ToldState:
 class ToldPast:
     """The states of a table that a lease sees."""
 
-    def __init__(self, view: SnapshotView, record: TableRecord) -> None:
-        self._view, self._name = view, record.name
+    def __init__(self, view: SnapshotView, record: TableRecord, only_now: bool = False) -> None:
+        """`only_now`: the present one is that of each moment, as a branch has no other."""
+        self._view, self._name, self._only_now = view, record.name, only_now
         columns, _ = columns_of_record(record)
         self._names = [(column.id, column.name) for column in columns]
 
     def state(self, moment: int) -> ToldState:
         """The table as it was then. Raises UnsupportedLayout for a table that readers of other
         formats would not read as this platform does."""
-        layout, write_ids, txns = self._view.source(
-            self._view.request(self._name, as_of=AsOf(moment=moment))
-        )
+        as_of = None if self._only_now else AsOf(moment=moment)
+        layout, write_ids, txns = self._view.source(self._view.request(self._name, as_of=as_of))
         if layout.format.name != "parquet":
             raise UnsupportedLayout(
                 f"{self._name} is stored in {layout.format.name}, and readers of Iceberg and"

@@ -43,9 +43,13 @@ def serving(
     authorizer: Authorizer | None = None,
     bounds: Bounds | None = None,
 ) -> Iterator[RestServer]:
-    catalog = RestCatalog(
-        warehouse.metastore, lambda table: told_metadata(warehouse, table), authorizer
-    )
+    def tell(table: str, branch: str) -> tuple[str, bytes]:
+        if not branch:
+            return told_metadata(warehouse, table)
+        with Warehouse.open(warehouse.path, branch=branch) as on_branch:
+            return told_metadata(on_branch, table)
+
+    catalog = RestCatalog(warehouse.metastore, tell, authorizer)
     server = RestServer(catalog, "127.0.0.1", 0, bounds, entry)
     thread = threading.Thread(target=server.serve)
     thread.start()
@@ -103,6 +107,62 @@ def status(server: RestServer, method: str, path: str, login: str = "") -> int:
 def basic(name: str, password: str = "") -> str:
     pair = f"{name}:{password or f'{name} secret'}"
     return f"Basic {base64.b64encode(pair.encode()).decode()}"
+
+
+def test_P80_a_branch_is_a_catalog(server: RestServer, filled: Warehouse) -> None:
+    """By its name as the client's warehouse; what is done there is told, and nothing of it in
+    another catalog."""
+    rest = pytest.importorskip("pyiceberg.catalog.rest")
+    table = filled.create_table(
+        "shop.drafts", "id int, s string", ["day date"], properties={"acid.format": "parquet"}
+    )
+    table.insert([{"id": n, "s": "a", "day": f"2024-01-0{1 + n % 2}"} for n in range(9)])
+    filled.branches.create("run/a-1")
+    rows = {"everybody": table.to_arrow().to_pylist()}
+    catalogs = {
+        "everybody": rest.RestCatalog("acid", uri=server.address),
+        "branch": rest.RestCatalog("acid", uri=server.address, warehouse="branch/run/a-1"),
+    }
+
+    def right() -> None:
+        for who, catalog in catalogs.items():
+            found = catalog.load_table("shop.drafts").scan().to_arrow().to_pylist()
+            key = ("id", "s")
+            assert sorted(found, key=lambda row: [row[name] for name in key]) == sorted(
+                rows[who], key=lambda row: [row[name] for name in key]
+            ), who
+
+    rows["branch"] = rows["everybody"]
+    right()
+    with Warehouse.open(filled.path, branch="run/a-1") as branch:
+        there = branch.table("shop.drafts")
+        for step in (
+            lambda: there.delete("id % 4 = 1"),
+            lambda: there.update({"s": "'b'"}, where="id > 5"),
+            lambda: there.insert([{"id": 20, "s": "c", "day": None}]),
+            lambda: there.overwrite([{"id": 30, "s": "d"}], partition="day=2024-01-01"),
+            lambda: table.insert([{"id": 40, "s": "e", "day": "2024-01-02"}]),
+        ):
+            step()
+            rows = {
+                "everybody": table.to_arrow().to_pylist(),
+                "branch": there.to_arrow().to_pylist(),
+            }
+            right()
+    assert catalogs["branch"].list_tables("shop") == catalogs["everybody"].list_tables("shop")
+    told = Path(filled.path, "_iceberg")
+    [directory] = told.glob("_branch_*")
+    filled.branches.drop("run/a-1")
+    filled.branches.create("other")
+    other = rest.RestCatalog("acid", uri=server.address, warehouse="branch/other")
+    assert other.load_table("shop.drafts").scan().to_arrow().num_rows == table.count()
+    assert not directory.exists() and len([*told.glob("_branch_*")]) == 1
+    filled.branches.drop("other")
+    with pytest.raises(Exception, match="there is no branch"):
+        catalogs["branch"].load_table("shop.drafts")
+    assert status(server, "GET", "/v1/config?warehouse=branch/none") == 404
+    assert status(server, "GET", "/v1/config?warehouse=acid") == 200
+    filled.drop_table("shop.drafts")
 
 
 def test_pyiceberg_reads_a_table_as_it_is_when_it_is_loaded(
