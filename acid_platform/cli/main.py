@@ -36,6 +36,7 @@ from acid_platform.display import SHOWN, retained_row
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.messages import encode
+from acid_platform.metastore.operations.listings import dropped_rows
 
 if TYPE_CHECKING:
     from acid_platform.cli.doctor import DoctorReport
@@ -61,11 +62,22 @@ COMMANDS = (
 
 
 @command(main)
+@TABLE
+@click.option("--as", "other", metavar="NAME", help="Give it another name.")
+@click.option("--id", "number", type=int, default=0, help="Of several with the name: this table.")
+def undrop(session: CommandSession, table: str, other: str | None, number: int) -> None:
+    """Bring TABLE back, which was dropped; `acid show dropped` lists what can come back."""
+    with session.open() as warehouse:
+        name = warehouse.undrop(table, other, number).name
+    session.say({"table": name}, f"{name} is back")
+
+
+@command(main)
 @click.argument("what", type=OneOf([*SHOWN]))
 @click.argument("table", required=False)
 def show(session: CommandSession, what: str, table: str | None) -> None:
-    """List transactions, locks, compactions, erasures, tables, what histories cost, or the history
-    of a TABLE."""
+    """List transactions, locks, compactions, erasures, tables, dropped tables that can come back,
+    what histories cost, or the history of a TABLE."""
     if (what == "history") != (table is not None):
         raise click.UsageError(
             "acid show history needs a TABLE, the other listings take none; such as: acid show"
@@ -103,6 +115,7 @@ _LISTED: dict[str, Callable[[Metastore], list[dict[str, Any]]]] = {
         encode(erasure) for erasure in metastore.call(ops.GetErasures())
     ],
     "tables": _table_rows,
+    "dropped": lambda metastore: dropped_rows(metastore.call(ops.GetDroppedTables())),
     "retained": lambda metastore: [
         retained_row(kept) for kept in metastore.call(ops.GetKept(None))
     ],

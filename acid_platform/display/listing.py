@@ -147,6 +147,7 @@ SHOWN = {
         " highestwriteid errormessage"
     ),
     "retained": listings.RETAINED,
+    "dropped": listings.DROPPED,
     "erasures": listings.names("id table condition state user requested answered run_id answer"),
     "tables": ("table", "columns", "partitions", "location"),
     "history": tuple(name for name in listings.HISTORY if name != "run_id"),

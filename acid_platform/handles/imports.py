@@ -443,7 +443,7 @@ def _drop_empty(warehouse: Warehouse, table: str) -> None:
         record = metastore.table(table)
         entities = metastore.partitions(table) if record.partitioned else [None]
         if not any(txn.manifest(table, entities)):
-            metastore.call(ops.Drop(txn.id, table, None))
+            metastore.call(ops.Drop(txn.id, table, None, purge=True))
             txn.forget()
 
 

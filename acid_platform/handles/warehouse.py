@@ -291,9 +291,16 @@ class Warehouse(ClosedAfter):
         """The full names of all tables, sorted."""
         return sorted(record.name for record in self.metastore.tables())
 
-    def drop_table(self, name: str) -> None:
-        """Drops the table for new snapshots; files stay while older ones need them (C41)."""
-        self.metastore.drop(table_name(name))
+    def drop_table(self, name: str, purge: bool = False) -> None:
+        """Drops the table for new snapshots; files stay while older ones need them (C41), and,
+        unless `purge`, as long as its history is kept."""
+        self.metastore.drop(table_name(name), purge=purge)
+
+    def undrop(self, name: str, rename: str | None = None, table_id: int = 0) -> Table:
+        """Brings back the last dropped table of this name, or that of an id, perhaps as `rename`
+        (P82). Raises NoSuchTable, TableExists, and InvalidDefinition if its files may be gone."""
+        record = self.metastore.call(ops.UndropTable(table_name(name), rename, table_id))
+        return Table(self, record.name, record)
 
     # --- transactions and snapshots ------------------------------------------------------------
 

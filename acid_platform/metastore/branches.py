@@ -76,7 +76,7 @@ _ELSEWHERE = frozenset(
         *("drop", "drop_database", "drop_tag", "drop_view"),
         *("end_history", "forget_cursor", "forget_sink", "past", "request_erasure"),
         *("request_compaction", "request_compactions", "resolve_doubtful", "set"),
-        *("start_cleaning", "take_compaction", "take_over"),
+        *("start_cleaning", "take_compaction", "take_over", "undrop"),
     )
 )
 """The operations that a handle on a branch does not send: they would read or change what belongs

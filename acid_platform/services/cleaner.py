@@ -68,8 +68,8 @@ class ExplainedPath:
 
 def explain(metastore: Metastore) -> list[ExplainedPath]:
     """What the next cycle would remove, and why everything else has to stay. Changes nothing."""
-    ready: dict[str, list[CleaningTask]] = defaultdict(list)
-    blocked: dict[str, dict[str | None, BlockedCleaning]] = defaultdict(dict)
+    ready: dict[int, list[CleaningTask]] = defaultdict(list)
+    blocked: dict[int, dict[str | None, BlockedCleaning]] = defaultdict(dict)
     paths: list[ExplainedPath] = []
     paths += [
         ExplainedPath(
@@ -80,14 +80,14 @@ def explain(metastore: Metastore) -> list[ExplainedPath]:
     ]
     cleanings = metastore.call(ops.GetCleanings(every=True))
     for task in cleanings.ready:
-        ready[task.table].append(task)
+        ready[task.table_id].append(task)
         paths += _fates(metastore, task)
     explained = {(path.table, path.path) for path in paths}
     for cleaning in cleanings.blocked:
-        blocked[cleaning.table][cleaning.partition] = cleaning
+        blocked[cleaning.table_id][cleaning.partition] = cleaning
     for record in metastore.tables():
-        waiting = blocked[record.name]
-        cleaned_next = {task.partition for task in ready[record.name]}
+        waiting = blocked[record.table_id]
+        cleaned_next = {task.partition for task in ready[record.table_id]}
         for entity in metastore.entities(record.name):
             wait = waiting.pop(entity.partition, None)
             obsolete = [directory.name for directory in entity.directories if directory.obsolete]

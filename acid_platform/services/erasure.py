@@ -124,6 +124,8 @@ class Erasure:
     remaining: tuple[Remaining, ...]
     own: frozenset[int] = frozenset()
     """The transactions in `waits_for` that the caller's own handle keeps open."""
+    dropped: tuple[int, ...] = ()
+    """The ids of dropped tables of this name whose files are still there, and were not read."""
 
     @property
     def erased(self) -> bool:
@@ -147,9 +149,15 @@ class Erasure:
 
     def __str__(self) -> str:
         counts = ", ".join(f"{value} {name}" for name, value in self.counts.items())
+        table, ids = self.request.table, ", ".join(map(str, self.dropped))
+        if ids:
+            counts += (
+                f"; not read: files of dropped tables of this name (ids {ids}): acid show dropped"
+                " says until when they stay; to erase there, acid undrop, erase, DROP TABLE … PURGE"
+            )
         if self.erased:
-            return f"{self.request.table}: erased: {counts}"
-        return f"{self.request.table}: not erased: {counts}: " + "; ".join(self.reasons())
+            return f"{table}: erased: {counts}"
+        return f"{table}: not erased: {counts}: " + "; ".join(self.reasons())
 
     def reasons(self) -> list[str]:
         """One line for each reason, since thousands of files may remain for the same reason."""
@@ -187,6 +195,7 @@ class Erasure:
             "table": self.request.table,
             "erased": self.erased,
             **self.counts,
+            "dropped tables not read": list(self.dropped),
             "remaining": [
                 {
                     "path": file.path,
@@ -316,7 +325,12 @@ def prove(
     remaining = _explain(metastore, request, searched.matches, outcomes) if searched.matches else ()
     holders = {held.txn for file in remaining for held in file.holders}
     own = frozenset(filter(metastore.beats.keeps, holders))
-    return Erasure(request, deleted, rewritten, removed, searched.files, remaining, own)
+    dropped = tuple(
+        each.table.table_id
+        for each in metastore.call(ops.GetDroppedTables())
+        if each.table.name == request.table
+    )
+    return Erasure(request, deleted, rewritten, removed, searched.files, remaining, own, dropped)
 
 
 def answer(metastore: Metastore, recorded: int, result: Erasure, run_id: str) -> None:

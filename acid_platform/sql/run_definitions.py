@@ -226,8 +226,8 @@ def unset_properties(
     run.metastore.alter_table(record.name, properties=dict.fromkeys(keys))
 
 
-@DEFINITIONS("DROP TABLE", rf"drop table (?P<if_exists>if exists )?{TABLE}(?: purge)?")
-def drop_table(run: CommandRun, table: str, if_exists: bool = False) -> None:
+@DEFINITIONS("DROP TABLE", rf"drop table (?P<if_exists>if exists )?{TABLE}(?P<purge> purge)?")
+def drop_table(run: CommandRun, table: str, if_exists: bool = False, purge: str = "") -> None:
     full = run.catalog.full(table)
     if full in run.catalog.views:
         raise UnsupportedStatement(f"{full} is a view; use DROP VIEW {full}")
@@ -238,7 +238,13 @@ def drop_table(run: CommandRun, table: str, if_exists: bool = False) -> None:
         run.metastore.call(DropView(full))  # its files stay
         return
     if not if_exists or full in run.warehouse.tables():
-        run.warehouse.drop_table(run.catalog.record(full).name)
+        run.warehouse.drop_table(run.catalog.record(full).name, purge=bool(purge))
+
+
+@DEFINITIONS("UNDROP TABLE", rf"undrop table {TABLE}(?: as (?P<to>{NAME}))?")
+def undrop_table(run: CommandRun, table: str, to: str | None = None) -> None:
+    other = None if to is None else run.catalog.full(to)
+    run.warehouse.undrop(run.catalog.full(table), other)
 
 
 @DEFINITIONS("DROP VIEW", rf"drop view (?P<if_exists>if exists )?{TABLE}(?: purge)?")

@@ -58,6 +58,13 @@ def show_tables(run: CommandRun, database: str = "", like: str = "") -> Shown:
     return Shown.lines("tab_name", [name for name in here if chosen.matches(name)], note)
 
 
+@SHOWS("SHOW TABLES DROPPED", r"show tables dropped")
+def show_dropped(run: CommandRun) -> Shown:
+    """The dropped tables whose files are still there, and until when (P82)."""
+    tables = run.metastore.call(ops.GetDroppedTables())
+    return Shown(listings.DROPPED, tuple(listings.dropped_rows(tables)))
+
+
 @SHOWS("SHOW VIEWS", rf"show views(?: {_IN} (?P<database>{NAME}))?{LIKE}")
 def show_views(run: CommandRun, database: str = "", like: str = "") -> Shown:
     chosen = name_pattern(like)

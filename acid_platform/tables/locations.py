@@ -14,7 +14,12 @@ from acid_platform.base.paths import absolute, is_uri, user_path
 from acid_platform.errors import InvalidDefinition, NoSuchTable, Terminal
 from acid_platform.layout.names import is_hidden, original_bucket, refuse_names
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.operations.tables import DeclareTable, GetDropped, GetTablesNear
+from acid_platform.metastore.operations.tables import (
+    DeclareTable,
+    GetDropped,
+    GetDroppedTables,
+    GetTablesNear,
+)
 from acid_platform.metastore.places import below
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.durability import Ours, make_root, not_ours
@@ -60,7 +65,7 @@ def create(
 
 def new_location(metastore: Metastore, table: str, address: str | None) -> str:
     """The location of a new table: `address`, or the first of `db.db/t`, `db.db/t_2` and so on
-    that no table uses.
+    that no table uses, nor one that can come back.
 
     Raises InvalidDefinition unless it is empty, apart from what a dropped table left there for the
     Cleaner, and as `require_place`.
@@ -72,7 +77,9 @@ def new_location(metastore: Metastore, table: str, address: str | None) -> str:
         places = _neighbours(metastore, table, where)
         if table in places:  # the metastore refuses it, or returns the existing table
             return places[table]
-        if address is not None or where not in places.values():
+        if address is not None or not (
+            where in places.values() or _may_come_back(metastore, where)
+        ):
             break
     if address is None:
         refuse_overlap(metastore, table, where)
@@ -101,6 +108,14 @@ def _neighbours(metastore: Metastore, table: str, where: str) -> dict[str, str]:
         plain = _identity(path) is None and os.path.realpath(path) == f"{real_root}/{inside}"
     found = metastore.call(GetTablesNear(table, inside)) if plain else metastore.tables()
     return {record.name: record.location for record in found}
+
+
+def _may_come_back(metastore: Metastore, where: str) -> bool:
+    """Whether the place is that of a dropped table whose history is kept (P82)."""
+    if metastore.call(GetDropped(metastore.places.inward(where))) is None:
+        return False
+    dropped = metastore.call(GetDroppedTables())
+    return any(each.until and each.table.location == where for each in dropped)
 
 
 class _Leftovers(Ours):

@@ -107,9 +107,10 @@ OTHERS = {
     "new",
     "orcdump",
     "test",
+    "undrop",
 }
 OTHERS |= {"metastore certificate", "metastore restore", "metastore serve", "serve"}
-"""Commands with paths of their own, those of branches, and those that do not end."""
+"""Commands with paths of their own, of branches or what was dropped, and those that do not end."""
 
 
 def _commands(group: click.Group, above: str = "") -> Iterator[str]:

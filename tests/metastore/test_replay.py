@@ -169,10 +169,12 @@ class Chaos:
             else:
                 change = {"properties": {str(two): str(one)}, "owner": f"o{one}"}
                 world.call("alter_database", name=f"d{one % 3}", **change)
+        elif action == 23:
+            world.call("undrop", table=table, rename=None if two % 2 else f"t{one}")
 
 
 steps = st.lists(
-    st.tuples(st.integers(0, 22), st.integers(0, 9), st.integers(0, 9)), min_size=5, max_size=60
+    st.tuples(st.integers(0, 23), st.integers(0, 9), st.integers(0, 9)), min_size=5, max_size=60
 )
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

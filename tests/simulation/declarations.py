@@ -79,7 +79,8 @@ class Declarations(Book):
         if table is None:
             return "NoSuchTable"
         seen = self._declared(txn, table)
-        same = not table.dropped and table.name == seen.name
+        gone = table.dropped or any(txn.snapshot <= dropped for dropped, _ in table.away)
+        same = not gone and table.name == seen.name
         if not same or (columns and table.columns[: len(seen.columns)] != seen.columns):
             return "DeclarationChanged"
         return None
@@ -148,6 +149,28 @@ class Declarations(Book):
         table.outdated.add(table.version)
         table.declared.append(Declared(self.now, name, columns, properties))
         self.names[name] = table.id
+
+    def on_undrop(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        """It may also be refused for its place, its files, or a writer of before the drop (P82)."""
+        name = full(args["rename"] or args["table"])
+        if name in self.names:
+            expect("P82", own, "TableExists", "NoSuchTable")
+            return
+        if own is not None and own.get("error", [""])[0] in ("InvalidDefinition", "NoSuchTable"):
+            return
+        record = value("P82", own)["table"]
+        table = self.tables[record["table_id"]]
+        claim("P82", bool(table.dropped) and record["name"] == name, record, "was not dropped")
+        self.now += 1
+        table.away.append((table.dropped, self.now))
+        table.dropped = 0
+        old = table.declared[-1]
+        table.outdated.add(table.version)
+        table.declared.append(Declared(self.now, name, old.columns, old.properties))
+        table.version, self.names[name] = record["version"], table.id
+        for (table_id, _), entity in self.entities.items():
+            if table_id == table.id:  # who has an older snapshot may write no more
+                entity.claims = []
 
     def _follow_rename(self, table_id: int, old: str, new: str) -> None:
         """What is held is in the way under the new name too (P46)."""

@@ -162,6 +162,8 @@ class Table:
     """Write id to transaction."""
     cleaned_up_to: int = 0
     dropped: int = 0
+    away: list[tuple[int, int]] = field(default_factory=list)
+    """When it was dropped, and when it came back (P82)."""
     lives: list[PartitionLife] = field(default_factory=list)
 
     @property
@@ -179,6 +181,8 @@ class Table:
     def at(self, moment: int) -> Declared | None:
         """The declaration that a snapshot of this moment sees, if the table existed (P28)."""
         if self.dropped and self.dropped < moment:
+            return None
+        if any(dropped < moment <= back for dropped, back in self.away):
             return None
         return next(
             (declaration for declaration in reversed(self.declared) if declaration.since < moment),

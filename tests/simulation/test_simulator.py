@@ -11,9 +11,10 @@ import pytest
 from acid_platform.metastore.rules import snapshots
 from tests.conftest import quick_then_slow
 from tests.simulation.mutations import MUTATIONS, Faulty
-from tests.simulation.simulator import Failure, Simulation
+from tests.simulation.simulator import SETTINGS, Failure, Simulation
 from tests.simulation.storage import InDirectory
 from tests.simulation.travellers import Traveller
+from tests.simulation.visitors import Admin
 
 STEPS = 1500
 
@@ -222,6 +223,19 @@ def test_P36_a_history_that_ends_for_every_partition_is_noticed(
     with everywhere.applied(), pytest.raises(Failure):
         for seed in range(60):
             Simulation(seed).run(1500)
+
+
+@pytest.mark.more
+def test_P82_tables_come_back_as_they_were_in_every_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Admin, "undrops", True)
+    monkeypatch.setitem(SETTINGS, "acid.history.retention", "20s")
+    seen: Counter[str] = Counter()
+    for seed in (3, 6, 8, 9, 12, 18):
+        simulation = Simulation(seed)
+        simulation.run(1500)
+        seen += simulation.counts
+    for what in ("undrop: back", "undrop: InvalidDefinition", "undrop: TableExists"):
+        assert seen[what] >= 5, f"{what}: {seen[what]}"
 
 
 @pytest.mark.more

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from acid_platform.metastore.messages import encode
 from acid_platform.metastore.records import LockRequest
@@ -56,9 +56,20 @@ class Bystander(Actor):
 class Admin(Actor):
     """Drops and creates tables and partitions, and aborts what blocks that."""
 
+    undrops: ClassVar[bool] = False
+    """Whether it also brings tables back (P82); not by default, as `Traveller.follows`."""
+
     def go_on(self) -> None:
         sim, chance = self.sim, self.chance
         missing = [table for table in ("t", "u", "v") if f"default.{table}" not in sim.model.names]
+        if self.undrops and chance < 0.8:
+            if not missing:
+                self._drop(self.pick("t", "u", "v"), None)
+                return
+            name = self.pick(*missing)
+            rename = self.pick(None, None, "u", "v") if name != "t" else None
+            self.ask(self._back, "undrop", table=name, rename=rename)
+            return
         if missing and chance < 0.6:
             used = {sim.model.tables[table_id].location for table_id in sim.model.names.values()}
             places = [f"/w/{missing[0]}", f"/w/{missing[0]}{missing[0]}", f"/w/x{sim.steps}"]
@@ -82,6 +93,10 @@ class Admin(Actor):
             self._drop(name, self.pick(*PARTITIONS))
         else:
             self._drop(self.pick("t", "u", "v", "w"), None)
+
+    def _back(self, reply: Json) -> None:
+        if "value" in reply:
+            self.sim.counts["undrop: back"] += 1
 
     def _drop(self, name: str, partition: str | None) -> None:
         wish = LockRequest(name, LockType.EXCLUSIVE, None, partition)

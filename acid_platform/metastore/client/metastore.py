@@ -193,18 +193,20 @@ class Metastore(ClosedAfter):
         partition: str | None = None,
         wait: float = 60.0,
         unwritten: bool = False,
+        purge: bool = False,
     ) -> None:
         """Drops a table or a partition under an EXCLUSIVE lock; the Cleaner removes the files later
         (C41). A partition that is made again sees only later write ids (P22).
 
-        `unwritten`: only a table into which nobody has committed anything.
+        `unwritten`: only a table into which nobody has committed anything. `purge`: it can't come
+        back.
         """
         self.table(name)
         lock = LockRequest(name, LockType.EXCLUSIVE, partition=partition)
         with self.begin(locks=[lock], wait=wait) as txn:
             if unwritten and self.history(name):
                 return
-            self.call(ops.Drop(txn.id, name, partition))
+            self.call(ops.Drop(txn.id, name, partition, purge or unwritten))
             txn.forget()
 
     # --- transactions -------------------------------------------------------------------------

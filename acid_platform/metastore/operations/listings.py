@@ -11,6 +11,8 @@ from acid_platform.metastore.messages import Answer, MetastoreOperation, Row, Un
 if TYPE_CHECKING:
     import pandas as pd
 
+    from acid_platform.metastore.operations.tables import DroppedTable
+
 
 def names(text: str) -> tuple[str, ...]:
     """The words of the text."""
@@ -70,6 +72,19 @@ def history_entries(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 BRANCHES = ("branch", "created", "expires", "user", "commits", "tables", "refused")
 """Where nothing is `refused`, the branch can be merged (P80)."""
 
+DROPPED = ("table", "id", "dropped", "until", "refused")
+"""Dropped tables whose files are still there; one of which nothing is `refused` can come back."""
+
+
+def dropped_rows(tables: Iterable[DroppedTable]) -> list[dict[str, Any]]:
+    """A row for each table, as `DROPPED` names the columns."""
+    rows = (
+        (each.table.name, each.table.table_id, each.dropped, each.until, each.refused)
+        for each in tables
+    )
+    return [dict(zip(DROPPED, row, strict=True)) for row in rows]
+
+
 TAGS = ("table", "tag", "write_id", "snapshot", "created", "expires", "user")
 
 CURSORS = ("table", "consumer", "write_id", "snapshot", "txn", "behind", "refused")
@@ -83,7 +98,7 @@ RETAINED = ("table", "retention", "since", "write_id", "directories", "bytes", "
 TIMES = frozenset(
     names(
         "time startedtime lastheartbeattime last_heartbeat acquired_at enqueuetime starttime "
-        "committime snapshot expires since"
+        "committime snapshot expires since dropped until"
     )
 )
 """Columns in milliseconds since 1970, as in Hive; 0 or NONE: not yet."""

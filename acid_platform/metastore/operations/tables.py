@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from acid_platform.layout.types import Constraint
 from acid_platform.metastore.messages import MetastoreOperation, Unrecorded
 from acid_platform.metastore.pasts import AsOf, CursorRow, KeptHistory, SinkRow, TableCommit, Tag
+from acid_platform.metastore.places import Located, Places
 from acid_platform.metastore.records import (
     PLATFORM_OWNER,
     DatabaseRecord,
@@ -234,6 +236,33 @@ class GetDropped(Unrecorded[int | None], op="location", answers="dropped"):
     """The highest write id of dropped files at a location that wait for the Cleaner, or None."""
 
     location: str
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedTable(Located):
+    """A dropped table whose files are still there. `until`: milliseconds UTC; 0: until the next
+    cleaning. `refused`: why it can't come back; empty if it can."""
+
+    table: TableRecord
+    dropped: int
+    until: int
+    refused: str
+
+    def placed(self, places: Places) -> Self:
+        return replace(self, table=self.table.placed(places))
+
+
+class GetDroppedTables(Unrecorded[list[DroppedTable]], op="dropped_tables", answers="tables"):
+    """The dropped tables whose files are still there, the last drop first (P82)."""
+
+
+class UndropTable(MetastoreOperation[TableRecord], op="undrop", answers="table"):
+    """Brings a dropped table back, the last one of the name or that of an id, perhaps under another
+    name (P82)."""
+
+    table: str
+    rename: str | None = None
+    table_id: int = 0
 
 
 class GetPast(MetastoreOperation[PastTable], op="past", repeatable=True):

@@ -278,11 +278,13 @@ class AbortMany(MetastoreOperation[AbortedMany], op="abort_many"):
 
 
 class Drop(MetastoreOperation[int], op="drop", answers="commit_id"):
-    """Drops a table, or one partition of it, and commits the transaction (P22)."""
+    """Drops a table, or one partition of it, and commits the transaction (P22). `purge`: nothing of
+    the table is kept for `UndropTable`."""
 
     txn: int
     name: str
     partition: str | None
+    purge: bool = field(default=False, metadata=BRIEF)
 
 
 class GetOpenTxns(Unrecorded[list[Holder]], op="open_txns", answers="rows"):

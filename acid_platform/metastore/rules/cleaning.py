@@ -122,6 +122,12 @@ def _past_needs(turn: Turn, row: QueuedTask) -> str:
     table = turn.state.known_table(row.table_id)
     if table is None:
         return ""
+    whole = whole_drop(turn.state, table)
+    if whole is not None:
+        until = whole.commit_time + snapshots.retention(turn.state, table)
+        if until > turn.now:
+            what = f"until {utc_text(until)}: UNDROP TABLE brings it back"
+            return f"{HISTORY_RETENTION.name} keeps the dropped table {what}"
     later = () if table.dropped else _later(turn, table, row.partition)
     commit = next((past for past in later if past.txn_id == row.txn_id), None)
     if commit is not None:
@@ -132,6 +138,13 @@ def _past_needs(turn: Turn, row: QueuedTask) -> str:
             if not pin.write_ids.is_valid(row.highest_write_id):
                 return f"{who} keeps the partition as it was before its drop"
     return ""
+
+
+def whole_drop(state: State, table: TableState) -> DropTask | None:
+    """The drop of the table, if the Cleaner has not finished it."""
+    entity = (table.record.table_id, None)
+    drops = state.drops() if table.dropped else ()
+    return next((row for row in drops if row.entity == entity), None)
 
 
 def _keeper(turn: Turn, table: TableState, commit: TableCommit) -> str:
@@ -418,8 +431,11 @@ class CleaningStarted(Event, kind="cleaning"):
             table.cleaned_upto = max(table.cleaned_upto, self.upto)
             snapshots.advance_history(state, table, self.since)
         row = state.queue.get(self.cleaning.id)
-        if row is not None:
-            state.queue[row.id] = replace(row, cleaner_start=at)
+        # What a partition of a dropped table has left belongs to what would come back (P82).
+        whole = whole_drop(state, table) if table is not None else None
+        for each in (row, whole):
+            if each is not None:
+                state.queue[each.id] = replace(each, cleaner_start=at)
 
 
 def _stop(state: State, entity: Entity) -> None:

@@ -26,6 +26,7 @@ from acid_platform.errors import (
 )
 from acid_platform.layout import table_properties
 from acid_platform.layout.names import DeltaName, parse_directory, span
+from acid_platform.layout.table_properties import HISTORY_RETENTION
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.branches import BranchCommit, Placed
 from acid_platform.metastore.operations.compaction import DropTask
@@ -405,6 +406,14 @@ def drop(turn: Turn, operation: ops.Drop) -> int:
         raise Terminal(f"transaction {txn_id} drops {table.record.name} without EXCLUSIVE lock")
     if partition is not None:
         turn.record(WriteIdAllocated(txn_id, table.record.table_id, table.next_write_id, needs=()))
+    elif operation.purge:
+        properties = {**table.record.properties, HISTORY_RETENTION.name: "0s"}
+        turn.record(TableAltered(replace(table.record, properties=properties)))
+    unsettled = partition is None and any(
+        component.operation is RowOperation.COMPACT and component.table_id == table.record.table_id
+        for components in state.components.values()
+        for component in components
+    )
     row = DropTask(
         id=state.next_compaction,
         table=table.record.name,
@@ -417,6 +426,7 @@ def drop(turn: Turn, operation: ops.Drop) -> int:
         next_txn_id=state.next_txn,
         highest_write_id=table.last_write_id,
         commit_time=turn.now,
+        error="an aborted compaction had left files at its drop" if unsettled else "",
     )
     turn.record(Dropped(row, state.last_txn))
     return finish(turn, txn, CheckedCommit())
@@ -440,7 +450,6 @@ class Dropped(Event, kind="dropped"):
                 if key[1] == row.table_id:  # another table of this name has other changes (P55)
                     name = cursor.table or table.record.name
                     state.cursors[key] = replace(cursor, table=name)
-            state.sinks = {key: sink for key, sink in state.sinks.items() if key[1] != row.table_id}
             state.dropped_tables[row.table_id] = table
             table.dropped = state.moment()
             write_set.forget_table(state, row.table_id)

@@ -143,6 +143,8 @@ def unchanged(state: State, txn: Txn, name: str, columns: bool = True) -> TableS
     if table.dropped:
         again = " and made again" if record.name in state.names else ""
         raise DeclarationChanged(f"{record.name} was dropped{again} {since}")
+    if table.gone_since(txn.taken):
+        raise DeclarationChanged(f"{record.name} was dropped and brought back {since}")
     if table.record.name != record.name:
         raise DeclarationChanged(f"{record.name} was renamed to {table.record.name} {since}")
     kept = len(record.columns)
@@ -244,6 +246,7 @@ def forget(state: State) -> None:
     for table_id, table in list(state.dropped_tables.items()):
         if ends.table(table):
             del state.dropped_tables[table_id]
+            state.sinks = {key: sink for key, sink in state.sinks.items() if key[1] != table_id}
             for entity in [
                 directory for directory in state.dropped_directories if directory[0] == table_id
             ]:

@@ -195,6 +195,7 @@ class MetastoreRestored(Event, kind="restored"):
                     _doubt(state.tables[table_id], txn.txn_id)
             for by_txn in (state.txns, state.components, state.heartbeats, state.reads):
                 by_txn.pop(txn.txn_id, None)
+        _settle_drops(state, at)
         state.branches, state.branch_commits = {}, {}  # what was written there is in doubt now
         for table in state.tables.values():
             # Doubtful write ids have no transaction any more; they must not raise a watermark.
@@ -210,6 +211,18 @@ class MetastoreRestored(Event, kind="restored"):
                 state.queue[row.id] = replace(
                     row, state=CompactionState.INITIATED, worker="", started=0, txn_id=0
                 )
+
+
+def _settle_drops(state: State, at: int) -> None:
+    """No dropped table comes back, since one may have done so after the backup; then it has later
+    files, and if it could still do so, nothing of it is removed (P82)."""
+    for drop in [*state.drops()]:
+        table = state.dropped_tables.get(drop.table_id)
+        if drop.partition is None and table is not None and snapshots.retention(state, table):
+            why = "the metastore was restored; the table may have come back after the backup"
+            to_history(state, replace(drop, state=CompactionState.REFUSED, ended=at, error=why))
+        else:
+            state.queue[drop.id] = replace(drop, cleaner_start=at)
 
 
 def _rediscover(state: State, present: Sequence[Found]) -> None:

@@ -150,6 +150,8 @@ def _at_moment(state: State, table: TableState, moment: int) -> Pin:
         )
     if moment < table.anchor:
         raise NotEnoughHistory(since_text(state, table, f"moment {moment}"))
+    if table.gone_since(table.since) and table.at(max(moment, table.since)) is None:
+        raise NoSuchPast(f"{table.record.name} was dropped at moment {moment}, and came back later")
     return snapshots.pin_at(state, table, max(moment, table.since))
 
 

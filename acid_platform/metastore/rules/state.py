@@ -143,6 +143,13 @@ class TableState:
             None,
         )
 
+    def gone_since(self, moment: int) -> bool:
+        """Whether it was dropped, and came back, after a moment of an open snapshot (P82)."""
+        versions = {self.record.version, *(earlier.record.version for earlier in self.earlier)}
+        return any(
+            earlier.until > moment and earlier.until not in versions for earlier in self.earlier
+        )
+
     @property
     def last_write_id(self) -> int:
         return self.next_write_id - 1
@@ -437,6 +444,8 @@ class State:
         if table_id is None:
             near = get_close_matches(table_name(name), self._meant(len(table_name(name))), 2)
             hint = f"did you mean {' or '.join(near)}?" if near else "create it, or see tables()"
+            if any(drop.table == table_name(name) for drop in self.drops()):
+                hint = "it was dropped, and `acid show dropped` says whether it can come back"
             raise NoSuchTable(f"there is no table {table_name(name)}; {hint}")
         return self.tables[table_id]
 

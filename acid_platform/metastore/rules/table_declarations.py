@@ -230,7 +230,7 @@ def _create(turn: Turn, record: TableRecord, floor: int) -> TableRecord:
     name = table_name(record.name)
     if name in turn.state.names:
         raise TableExists(f"table {name} exists; use if_not_exists, or another name")
-    _refuse_view(turn.state, name)
+    refuse_view(turn.state, name)
     _check_declaration(turn.state, name, record)
     table_properties.check(name, record.properties)
     check_comments(record)
@@ -271,7 +271,7 @@ def adopt_table(turn: Turn, operation: ops.AdoptTable) -> TableRecord:
     return record
 
 
-def _refuse_view(state: State, name: str) -> None:
+def refuse_view(state: State, name: str) -> None:
     if name in state.views:
         raise TableExists(f"{name} is a view; drop it, or use another name")
 
@@ -300,7 +300,7 @@ def _check_declaration(state: State, name: str, record: TableRecord) -> None:
         )
 
 
-def _overlap(one: str, other: str) -> bool:
+def overlap(one: str, other: str) -> bool:
     return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
@@ -310,7 +310,7 @@ def _check_cleaning(turn: Turn, location: str) -> None:
     for drop in turn.state.drops():
         entity = (drop.table_id, drop.partition)
         if drop.location != location and drop.partition is None:
-            if _overlap(drop.location, location):
+            if overlap(drop.location, location):
                 raise LockNotAcquired(
                     f"{location} and {drop.location}, where {drop.table} was, enclose each other:"
                     " wait until the Cleaner has removed that"
@@ -375,7 +375,7 @@ def alter_table(turn: Turn, operation: ops.AlterTable) -> TableRecord:
         name = table_name(operation.rename)
         if name in turn.state.names:
             raise TableExists(f"{record.name} can't become {name}: that table exists")
-        _refuse_view(turn.state, name)
+        refuse_view(turn.state, name)
         if name.partition(".")[0] not in turn.state.databases:
             raise InvalidDefinition(f"{record.name} can't become {name}: no such database")
         refuse_shared_name("the name of a table", name.partition(".")[2])
