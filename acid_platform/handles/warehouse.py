@@ -298,7 +298,7 @@ class Warehouse(ClosedAfter):
 
     def undrop(self, name: str, rename: str | None = None, table_id: int = 0) -> Table:
         """Brings back the last dropped table of this name, or that of an id, perhaps as `rename`
-        (P82). Raises NoSuchTable, TableExists, and InvalidDefinition if its files may be gone."""
+        (P83). Raises NoSuchTable, TableExists, and InvalidDefinition if its files may be gone."""
         record = self.metastore.call(ops.UndropTable(table_name(name), rename, table_id))
         return Table(self, record.name, record)
 

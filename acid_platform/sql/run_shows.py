@@ -60,7 +60,7 @@ def show_tables(run: CommandRun, database: str = "", like: str = "") -> Shown:
 
 @SHOWS("SHOW TABLES DROPPED", r"show tables dropped")
 def show_dropped(run: CommandRun) -> Shown:
-    """The dropped tables whose files are still there, and until when (P82)."""
+    """The dropped tables whose files are still there, and until when (P83)."""
     tables = run.metastore.call(ops.GetDroppedTables())
     return Shown(listings.DROPPED, tuple(listings.dropped_rows(tables)))
 

@@ -111,7 +111,7 @@ def _neighbours(metastore: Metastore, table: str, where: str) -> dict[str, str]:
 
 
 def _may_come_back(metastore: Metastore, where: str) -> bool:
-    """Whether the place is that of a dropped table whose history is kept (P82)."""
+    """Whether the place is that of a dropped table whose history is kept (P83)."""
     if metastore.call(GetDropped(metastore.places.inward(where))) is None:
         return False
     dropped = metastore.call(GetDroppedTables())

@@ -1,4 +1,4 @@
-"""Dropped tables come back as they were (P82): with the files, as users do it."""
+"""Dropped tables come back as they were (P83): with the files, as users do it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def compact(wh: Warehouse, kind: str = "minor") -> None:
 @pytest.mark.more
 @pytest.mark.parametrize("form", ["orc", "parquet"])
 @pytest.mark.parametrize("partitioned", [False, True])
-def test_P82_a_table_comes_back_with_all_that_it_had(
+def test_P83_a_table_comes_back_with_all_that_it_had(
     wh: Warehouse, form: str, partitioned: bool
 ) -> None:
     last = ") PARTITIONED BY (p int)" if partitioned else ", p int)"
@@ -79,7 +79,7 @@ def test_P82_a_table_comes_back_with_all_that_it_had(
     assert rows(wh, "db.t", "FOR SYSTEM_VERSION AS OF 'first'") == first
 
 
-def test_P82_in_sql_and_in_the_shell(wh: Warehouse) -> None:
+def test_P83_in_sql_and_in_the_shell(wh: Warehouse) -> None:
     wh.sql("CREATE TABLE db.t (id int) TBLPROPERTIES ('acid.history.retention'='7d')")
     wh.sql("INSERT INTO db.t VALUES (1)")
     wh.sql("DROP TABLE db.t")
@@ -101,7 +101,7 @@ def test_P82_in_sql_and_in_the_shell(wh: Warehouse) -> None:
 
 
 @pytest.mark.more
-def test_P82_an_erasure_names_dropped_tables_that_it_did_not_read(wh: Warehouse) -> None:
+def test_P83_an_erasure_names_dropped_tables_that_it_did_not_read(wh: Warehouse) -> None:
     wh.metastore.set("acid.history.retention", "7d")
     for _ in range(2):
         wh.sql("CREATE TABLE db.t (id int)")
@@ -115,7 +115,7 @@ def test_P82_an_erasure_names_dropped_tables_that_it_did_not_read(wh: Warehouse)
 
 
 @pytest.mark.more
-def test_P82_the_metastore_is_stopped_in_between(tmp_path: Path) -> None:
+def test_P83_the_metastore_is_stopped_in_between(tmp_path: Path) -> None:
     with Warehouse.open(tmp_path / "wh", engine="local") as wh:
         wh.create_table("db.t", "id int", partitioned_by=["p int"])
         wh.sql("INSERT INTO db.t PARTITION (p=1) VALUES (1)")

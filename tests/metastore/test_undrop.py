@@ -1,4 +1,4 @@
-"""Dropped tables come back as they were, or the reason is named (P82): the metastore's part."""
+"""Dropped tables come back as they were, or the reason is named (P83): the metastore's part."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def kept(world: World, days: int = 7) -> None:
     world.set("acid.history.retention", f"{days}d")
 
 
-def test_P82_a_table_comes_back_with_its_rows_history_and_tags(world: World) -> None:
+def test_P83_a_table_comes_back_with_its_rows_history_and_tags(world: World) -> None:
     kept(world)
     world.insert()
     tag = world.call("create_tag", table="t", name="x", as_of=None, expires=0, user="u")
@@ -59,7 +59,7 @@ def test_P82_a_table_comes_back_with_its_rows_history_and_tags(world: World) -> 
     world.commit(writer, world.report(writer, operation=DELETE))
 
 
-def test_P82_without_a_retention_a_table_comes_back_until_the_cleaner_begins(world: World) -> None:
+def test_P83_without_a_retention_a_table_comes_back_until_the_cleaner_begins(world: World) -> None:
     world.insert()
     drop(world)
     assert dropped(world) == [("default.t", -world.clock.moment().wall, "")]
@@ -74,7 +74,7 @@ def test_P82_without_a_retention_a_table_comes_back_until_the_cleaner_begins(wor
         undrop(world)
 
 
-def test_P82_purge_keeps_nothing(world: World) -> None:
+def test_P83_purge_keeps_nothing(world: World) -> None:
     kept(world)
     world.insert()
     txn = world.begin(LockRequest("t", E))
@@ -84,7 +84,7 @@ def test_P82_purge_keeps_nothing(world: World) -> None:
     assert dropped(world) == []
 
 
-def test_P82_an_older_snapshot_reads_and_writes_nothing(world: World) -> None:
+def test_P83_an_older_snapshot_reads_and_writes_nothing(world: World) -> None:
     """What others committed before the drop is no longer compared with its rows."""
     world.insert()
     early, reader = world.begin(tables=["t"]), world.read(["t"])
@@ -98,7 +98,7 @@ def test_P82_an_older_snapshot_reads_and_writes_nothing(world: World) -> None:
         world.lock(early, LockRequest("t", E, INSERT))
 
 
-def test_P82_a_writer_with_a_write_id_of_before_is_in_the_way(world: World) -> None:
+def test_P83_a_writer_with_a_write_id_of_before_is_in_the_way(world: World) -> None:
     world.insert()
     writer = world.begin()
     world.allocate(writer.id, "t")
@@ -109,7 +109,7 @@ def test_P82_a_writer_with_a_write_id_of_before_is_in_the_way(world: World) -> N
     undrop(world)
 
 
-def test_P82_a_name_and_a_place_that_are_in_use(world: World) -> None:
+def test_P83_a_name_and_a_place_that_are_in_use(world: World) -> None:
     kept(world)
     world.insert()
     drop(world)
@@ -129,7 +129,7 @@ def test_P82_a_name_and_a_place_that_are_in_use(world: World) -> None:
     assert undrop(world, "late")["name"] == "default.late"
 
 
-def test_P82_the_last_of_a_name_or_that_of_an_id(world: World) -> None:
+def test_P83_the_last_of_a_name_or_that_of_an_id(world: World) -> None:
     kept(world)
     drop(world)
     world.create(location="/w/second")
@@ -140,7 +140,7 @@ def test_P82_the_last_of_a_name_or_that_of_an_id(world: World) -> None:
     assert undrop(world, table_id=1, rename="first")["location"] == "/w/t"
 
 
-def test_P82_partitions_that_were_dropped_before_stay_dropped() -> None:
+def test_P83_partitions_that_were_dropped_before_stay_dropped() -> None:
     world = World()
     kept(world)
     world.create(partitioned=True)
@@ -162,7 +162,7 @@ def test_P82_partitions_that_were_dropped_before_stay_dropped() -> None:
     assert {task.partition for task in world.ready()} == {"p=2"}
 
 
-def test_P82_a_cleaning_of_its_partition_begins_the_removal() -> None:
+def test_P83_a_cleaning_of_its_partition_begins_the_removal() -> None:
     """A tag may need what the partition has left."""
     world = World()
     world.create(partitioned=True)
@@ -175,7 +175,7 @@ def test_P82_a_cleaning_of_its_partition_begins_the_removal() -> None:
         undrop(world)
 
 
-def test_P82_the_output_of_an_aborted_compaction_is_in_the_way(world: World) -> None:
+def test_P83_the_output_of_an_aborted_compaction_is_in_the_way(world: World) -> None:
     world.insert()
     world.request()
     task = world.take_task()
@@ -187,7 +187,7 @@ def test_P82_the_output_of_an_aborted_compaction_is_in_the_way(world: World) -> 
         undrop(world)
 
 
-def test_P82_sinks_and_consumers_go_on(world: World) -> None:
+def test_P83_sinks_and_consumers_go_on(world: World) -> None:
     txn = world.begin()
     batch = {"sink": "s", "table": "t", "query": "q", "batch": 3, "rows": 5}
     world.call("commit", txn=txn.id, writes=[], sinks=[batch])

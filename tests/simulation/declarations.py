@@ -151,16 +151,16 @@ class Declarations(Book):
         self.names[name] = table.id
 
     def on_undrop(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
-        """It may also be refused for its place, its files, or a writer of before the drop (P82)."""
+        """It may also be refused for its place, its files, or a writer of before the drop (P83)."""
         name = full(args["rename"] or args["table"])
         if name in self.names:
-            expect("P82", own, "TableExists", "NoSuchTable")
+            expect("P83", own, "TableExists", "NoSuchTable")
             return
         if own is not None and own.get("error", [""])[0] in ("InvalidDefinition", "NoSuchTable"):
             return
-        record = value("P82", own)["table"]
+        record = value("P83", own)["table"]
         table = self.tables[record["table_id"]]
-        claim("P82", bool(table.dropped) and record["name"] == name, record, "was not dropped")
+        claim("P83", bool(table.dropped) and record["name"] == name, record, "was not dropped")
         self.now += 1
         table.away.append((table.dropped, self.now))
         table.dropped = 0

@@ -37,7 +37,7 @@ class Pasts(Upkeep):
             owner = self.txns.get(table.owners.get(write_id, 0))
             forever = dict(table.declared[-1].properties).get("acid.history.retention") == "3650d"
             if owner is not None and owner.state == "c":
-                # What committed while the table was dropped has changed nothing in it (P82).
+                # What committed while the table was dropped has changed nothing in it (P83).
                 forever = forever and table.at(owner.committed) is not None
                 if forever or (own is not None and "value" in own):
                     value("P36", own)

@@ -163,7 +163,7 @@ class Table:
     cleaned_up_to: int = 0
     dropped: int = 0
     away: list[tuple[int, int]] = field(default_factory=list)
-    """When it was dropped, and when it came back (P82)."""
+    """When it was dropped, and when it came back (P83)."""
     lives: list[PartitionLife] = field(default_factory=list)
 
     @property

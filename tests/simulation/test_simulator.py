@@ -226,7 +226,7 @@ def test_P36_a_history_that_ends_for_every_partition_is_noticed(
 
 
 @pytest.mark.more
-def test_P82_tables_come_back_as_they_were_in_every_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_P83_tables_come_back_as_they_were_in_every_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Admin, "undrops", True)
     monkeypatch.setitem(SETTINGS, "acid.history.retention", "20s")
     seen: Counter[str] = Counter()

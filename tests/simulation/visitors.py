@@ -57,7 +57,7 @@ class Admin(Actor):
     """Drops and creates tables and partitions, and aborts what blocks that."""
 
     undrops: ClassVar[bool] = False
-    """Whether it also brings tables back (P82); not by default, as `Traveller.follows`."""
+    """Whether it also brings tables back (P83); not by default, as `Traveller.follows`."""
 
     def go_on(self) -> None:
         sim, chance = self.sim, self.chance

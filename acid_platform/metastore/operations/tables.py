@@ -253,12 +253,12 @@ class DroppedTable(Located):
 
 
 class GetDroppedTables(Unrecorded[list[DroppedTable]], op="dropped_tables", answers="tables"):
-    """The dropped tables whose files are still there, the last drop first (P82)."""
+    """The dropped tables whose files are still there, the last drop first (P83)."""
 
 
 class UndropTable(MetastoreOperation[TableRecord], op="undrop", answers="table"):
     """Brings a dropped table back, the last one of the name or that of an id, perhaps under another
-    name (P82)."""
+    name (P83)."""
 
     table: str
     rename: str | None = None

@@ -431,7 +431,7 @@ class CleaningStarted(Event, kind="cleaning"):
             table.cleaned_upto = max(table.cleaned_upto, self.upto)
             snapshots.advance_history(state, table, self.since)
         row = state.queue.get(self.cleaning.id)
-        # What a partition of a dropped table has left belongs to what would come back (P82).
+        # What a partition of a dropped table has left belongs to what would come back (P83).
         whole = whole_drop(state, table) if table is not None else None
         for each in (row, whole):
             if each is not None:

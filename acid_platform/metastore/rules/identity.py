@@ -215,7 +215,7 @@ class MetastoreRestored(Event, kind="restored"):
 
 def _settle_drops(state: State, at: int) -> None:
     """No dropped table comes back, since one may have done so after the backup; then it has later
-    files, and if it could still do so, nothing of it is removed (P82)."""
+    files, and if it could still do so, nothing of it is removed (P83)."""
     for drop in [*state.drops()]:
         table = state.dropped_tables.get(drop.table_id)
         if drop.partition is None and table is not None and snapshots.retention(state, table):

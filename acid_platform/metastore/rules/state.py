@@ -144,7 +144,7 @@ class TableState:
         )
 
     def gone_since(self, moment: int) -> bool:
-        """Whether it was dropped, and came back, after a moment of an open snapshot (P82)."""
+        """Whether it was dropped, and came back, after a moment of an open snapshot (P83)."""
         versions = {self.record.version, *(earlier.record.version for earlier in self.earlier)}
         return any(
             earlier.until > moment and earlier.until not in versions for earlier in self.earlier

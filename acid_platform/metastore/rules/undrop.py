@@ -1,4 +1,4 @@
-"""Dropped tables whose files are all still there, and how one of them comes back (P82).
+"""Dropped tables whose files are all still there, and how one of them comes back (P83).
 
 The drop of a table waits for the Cleaner as long as the table's history is kept. Until its removal
 begins, the table can come back as it was, with its history and tags: it keeps its id. Snapshots of
