@@ -203,6 +203,13 @@ def require_regular(path: str | os.PathLike[str]) -> None:
         raise OSError(errno.EINVAL, "it is no file, and reading it may not end", os.fspath(path))
 
 
+def identity_of(path: str) -> tuple[int, ...]:
+    """The device, inode, size and time of change of a file: one that takes its place has others.
+    Raises OSError."""
+    status = os.stat(path)
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
 def sync_data(file: int) -> None:
     """Syncs the content of an open file. Raises OSError."""
     if sys.platform == "darwin":

@@ -15,6 +15,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
+from acid_platform.base.first_use import Recent
+from acid_platform.base.local_files import identity_of
 from acid_platform.errors import CorruptFile
 from acid_platform.formats.data_file import ColumnOfFile, DataFile, Keyed, mixed_times
 from acid_platform.formats.parquet_files import (
@@ -41,6 +43,8 @@ from acid_platform.values.arrow_types import arrow_schema, has_leaf, leaves
 
 WRITTEN_BYTES = 64 << 20
 """Size of the Arrow arrays in memory at which their rows are written."""
+WRITTEN_HERE: Recent[tuple[int, ...], bool] = Recent(10_000)
+"""The local files that this process has written, by `identity_of`."""
 GROUP_ROWS = 1 << 18
 """Rows of a row group at most: readers skip those whose bounds don't fit, and decode several at a
 time."""
@@ -253,6 +257,8 @@ class ParquetWriter:
             self._metadata = self._writer.writer.metadata
             self._size = int(self._stream.tell())
             self._stream.close()
+            if self._files.local:
+                WRITTEN_HERE.put(identity_of(self.path), True)
         return self.rows
 
     def record(self, name: str) -> FileEntry:

@@ -21,6 +21,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from acid_platform.base.first_use import PerProcess, Recent
+from acid_platform.base.local_files import identity_of
 from acid_platform.errors import InvalidDefinition
 from acid_platform.formats.data_file import ColumnOfFile, DataFile
 from acid_platform.layout.file_entries import ColumnRange
@@ -181,9 +182,7 @@ class ScanColumns:
     def file(self, path: str, length: int | None, open: Callable[[], DataFile]) -> KeptFile:
         """The local file at `path` up to `length`, which `open` opens. Raises what that does, and
         FileNotFoundError."""
-        status = os.stat(path)
-        of_file = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-        identity = (path, length, *of_file)
+        identity = (path, length, *identity_of(path))
         shape = self._kept.shapes.get(identity)
         if shape is None:
             file = open()

@@ -18,12 +18,14 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base.first_use import Recent
+from acid_platform.base.local_files import identity_of
 from acid_platform.engine.interface import ChangeRead, TableRead, columns_of
 from acid_platform.engine.local.translation.duckdb_sql import duckdb_type, identifier, text
 from acid_platform.errors import CorruptFile
 from acid_platform.formats.data_file import KeyRun
 from acid_platform.formats.file_access import reading
 from acid_platform.formats.keyed_parquet import KeyedParquet
+from acid_platform.formats.parquet import WRITTEN_HERE
 from acid_platform.layout.types import CHAR_TYPES, LOCAL_ZONE, Column
 from acid_platform.scan.deletes import DeletedRows
 from acid_platform.scan.result_columns import FILE_PLACES, PLACE
@@ -300,9 +302,7 @@ def _texts(scan: Scan, entity: EntityScan, keys: Sequence[Column]) -> tuple[str 
 def _known(scan: Scan, source: SourceFile, columns: Sequence[Column]) -> _KnownFile | None:
     """The file, of which these columns were looked at; None if DuckDB reads other values of it."""
     with reading(source.path):
-        status = os.stat(source.path)
-        of_file = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-        identity = (source.path, *of_file)
+        identity = identity_of(source.path)
         known = _FILES.get(identity)
         if known is None or not _names(known, columns) <= known.bounded:
             file = open_source(scan.files, source)
@@ -312,7 +312,8 @@ def _known(scan: Scan, source: SourceFile, columns: Sequence[Column]) -> _KnownF
                 types = {name: file.type_of(name) for name in file.names}
                 known = _KnownFile(identity, file.ids, types, file.rows)
             names = known.bounded | _names(known, columns)
-            file.require_bounded(sorted(names - known.bounded))
+            if not WRITTEN_HERE.get(identity):
+                file.require_bounded(sorted(names - known.bounded))
             known = replace(known, bounded=names)
             _FILES.put(identity, known)
     if {_FILE, _ROW} & {name.lower() for name in known.types}:

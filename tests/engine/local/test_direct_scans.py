@@ -16,7 +16,7 @@ from acid_platform.engine.local.run_query import LocalResult, as_streams
 from acid_platform.engine.local.shared_database import connect
 from acid_platform.engine.local.translation.duckdb_sql import text
 from acid_platform.errors import CorruptFile, InvalidExpression, WrongType
-from acid_platform.formats import parquet_pages
+from acid_platform.formats import parquet, parquet_pages
 from tests.conftest import temporary_warehouse
 
 PARQUET = {"acid.format": "parquet"}
@@ -181,6 +181,11 @@ def test_P65_what_files_unpack_to_is_looked_at_once_before_duckdb_reads_them(
         [{"id": 1, "s": "a", "t": "b"}]
     )
     looked.clear()
+    asked_rows = warehouse.sql("SELECT id FROM db.bounded")
+    assert isinstance(asked_rows, LocalResult) and asked_rows.collect() == [(1,)]
+    assert not looked, "this process has written the file itself"
+    direct_scans._FILES.clear()
+    parquet.WRITTEN_HERE.clear()
     for query in ("SELECT id, s FROM db.bounded", "SELECT t, s FROM db.bounded"):
         for _ in range(2):
             asked_rows = warehouse.sql(query)
@@ -192,6 +197,7 @@ def test_P65_what_files_unpack_to_is_looked_at_once_before_duckdb_reads_them(
 
     monkeypatch.setattr(parquet_pages.ParquetBounds, "require", refused)
     warehouse.table("db.bounded").insert([{"id": 2, "s": "a", "t": "b"}])
+    parquet.WRITTEN_HERE.clear()
     with pytest.raises(CorruptFile, match="too large"):
         warehouse.sql("SELECT s FROM db.bounded")
 
