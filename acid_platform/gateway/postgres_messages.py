@@ -309,6 +309,8 @@ def _from_text(name: str, shown: str) -> Parameter:
         return Parameter(Decimal(shown))
     if name == "BLOB":
         return Parameter(bytes.fromhex(shown[2:]) if shown[:2] == "\\x" else shown.encode())
+    if name in ("DATE", "TIMESTAMP"):  # drivers send a zone, too, which PostgreSQL leaves out
+        shown = re.sub(r"\s*[+-]\d\d(:?\d\d)?$", "", shown) if " " in shown else shown
     return Parameter(shown, name)
 
 

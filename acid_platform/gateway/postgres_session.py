@@ -64,6 +64,8 @@ class _Prepared:
     """Types of parameters that the client names; 0 leaves one to us."""
     columns: list[wire.ShownColumn] | None = None
     parameters: list[str] = field(default_factory=list)
+    text: str = ""
+    """The query as it is computed."""
 
 
 @dataclass(slots=True)
@@ -337,20 +339,18 @@ class Session:
         elif self._state == b"E":
             raise SqlError("25P02", "the transaction has failed: only ROLLBACK ends it")
         else:
-            prepared.query = in_duckdbs_words(prepared.query)
+            prepared.text = in_duckdbs_words(prepared.query)
             self._open_portal = None
-            work = partial(self._reading.describe, prepared.query)
+            work = partial(self._reading.describe, prepared.text)
             columns, prepared.parameters = await self._compute(work)
             if "UNKNOWN" in (*prepared.parameters, *(kind for _, kind in columns)):
-                prepared.query = with_types(
-                    prepared.query,
-                    [
-                        wire.named_type(self._oid(prepared, spot)) or kind
-                        for spot, kind in enumerate(prepared.parameters)
-                    ],
-                )
-                work = partial(self._reading.describe, prepared.query)
-                columns, prepared.parameters = await self._compute(work)
+                prepared.parameters = kinds = [
+                    wire.named_type(self._oid(prepared, spot)) or kind
+                    for spot, kind in enumerate(prepared.parameters)
+                ]
+                shown = with_types(prepared.text, kinds, null=True)
+                prepared.text = with_types(prepared.text, kinds)
+                columns, _ = await self._compute(partial(self._reading.describe, shown))
             prepared.columns = [wire.ShownColumn(*column) for column in columns]
         return prepared.columns
 
@@ -390,7 +390,7 @@ class Session:
         """Sends the rows, or the next `most` of them, and how it ended."""
         columns = portal.prepared.columns or []
         if portal.parts is None:
-            query = portal.prepared.query
+            query = portal.prepared.text
             selected = wire.selected(query, columns, portal.binary)
             self._open_portal = portal
             portal.parts = await self._compute(

@@ -45,6 +45,7 @@ SETTINGS = {
     "intervalstyle": "postgres",
     "is_superuser": "off",
     "max_identifier_length": "63",
+    "max_index_keys": "32",
     "lc_collate": "C",
     "search_path": '"$user", default',
     "server_encoding": "UTF8",

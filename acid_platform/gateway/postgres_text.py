@@ -116,6 +116,11 @@ def in_duckdbs_words(statement: str) -> str:
                 texts[solid[at]] = f"{made}({text})"
                 ahead = words + 2
                 drop(at + 1, at + ahead)
+        elif name == "cast" and after[0] == "(":
+            made, first, last = _object_cast([tokens[spot][1].lower() for spot in solid[at:]])
+            if made:
+                texts[solid[at]] = made
+                drop(at + first, at + last)
         elif kind == "string" and names & _OF_FORMATS and _FORMAT.fullmatch(text):
             for theirs, ours in _FORMATS:
                 text = text.replace(theirs, ours)
@@ -124,14 +129,31 @@ def in_duckdbs_words(statement: str) -> str:
     return "".join(texts)
 
 
-def with_types(statement: str, kinds: Sequence[str]) -> str:
+def _object_cast(words: Sequence[str]) -> tuple[str, int, int]:
+    """What finds the number of a table or type instead of CAST(x AS regclass) and the like, and
+    where `AS regclass` begins and ends; an empty text for another cast."""
+    depth = 0
+    for at, word in enumerate(words):
+        depth += (word == "(") - (word == ")")
+        if word == "as" and depth == 1:
+            end = at + 4 if words[at + 1 : at + 3] == ["pg_catalog", "."] else at + 2
+            return _OIDS.get(words[end - 1] if end <= len(words) else "", ""), at, end
+        if depth < 1 < at:
+            break
+    return "", 0, 0
+
+
+def with_types(statement: str, kinds: Sequence[str], null: bool = False) -> str:
     """The statement with a cast of each parameter to its type; what is UNKNOWN is a text.
+
+    `null`: of NULL instead of each, in a statement of the same columns without parameters.
 
     Raises InvalidExpression."""
     texts = []
     for _, text in _tokens(statement):
         if re.fullmatch(r"\$\d{1,5}", text) and 0 < int(text[1:]) <= len(kinds):
             kind = kinds[int(text[1:]) - 1]
-            text = f"CAST({text} AS {'VARCHAR' if kind == 'UNKNOWN' else kind})"
+            value = "NULL" if null else text
+            text = f"CAST({value} AS {'VARCHAR' if kind == 'UNKNOWN' else kind})"
         texts.append(text)
     return "".join(texts)

@@ -12,8 +12,7 @@ CREATE MACRO pg.current_catalog() AS 'acid';
 CREATE MACRO pg.current_setting(wanted, missing := false) AS
     (SELECT any_value(setting) FROM acid_settings WHERE name = lower(wanted));
 CREATE MACRO pg.set_config(wanted, given, only_here) AS given;
-CREATE MACRO pg.current_schemas(implicit) AS [trim(part, ' "')
-    FOR part IN string_split(pg.current_setting('search_path'), ',') IF part NOT LIKE '%$%'];
+CREATE MACRO pg.current_schemas(implicit) AS ['default'];
 CREATE MACRO pg.current_schema() AS pg.current_schemas(false)[1];
 CREATE MACRO pg.pg_backend_pid() AS 1;
 CREATE MACRO pg.pg_is_in_recovery() AS false;
@@ -52,7 +51,14 @@ CREATE MACRO pg.quote_literal(value) AS '''' || replace(value::VARCHAR, '''', ''
 CREATE MACRO pg.to_timestamp(a, b) AS strptime(a, b);
 CREATE MACRO pg.to_date(a, b) AS CAST(strptime(a, b) AS DATE);
 CREATE MACRO pg.to_char(a, b) AS strftime(a, b);
-CREATE MACRO pg.json_build_object(a, b) AS json_object(a::VARCHAR, b);
+CREATE MACRO pg.json_build_object(a, b) AS json_object(a::VARCHAR, b),
+    (a, b, c, d) AS json_object(a::VARCHAR, b, c::VARCHAR, d),
+    (a, b, c, d, e, f, g, h, i, j, k, l, m, n) AS json_object(a::VARCHAR, b, c::VARCHAR, d,
+    e::VARCHAR, f, g::VARCHAR, h, i::VARCHAR, j, k::VARCHAR, l, m::VARCHAR, n);
+CREATE MACRO pg.format(pattern, a) AS regexp_replace(pattern, '%[sI]', a::VARCHAR),
+    (pattern, a, b) AS regexp_replace(regexp_replace(pattern, '%[sI]', a::VARCHAR), '%[sI]', b::VARCHAR);
+CREATE MACRO information._pg_expandarray(list) AS {'x': 0::BIGINT, 'n': 0::BIGINT};
+CREATE MACRO pg.pg_char_to_encoding(name) AS 6;
 CREATE TYPE pg.regclass AS VARCHAR;
 CREATE TYPE pg.regtype AS VARCHAR;
 CREATE TYPE pg.regproc AS VARCHAR;
@@ -83,9 +89,12 @@ CREATE MACRO pg.to_regtype(wanted) AS (SELECT any_value(oid) FROM pg.acid_types
     WHERE lower(wanted) IN (name, shown, 'pg_catalog.' || name));
 CREATE MACRO pg.to_regnamespace(wanted) AS
     (SELECT any_value(oid) FROM acid_schemas WHERE name = trim(wanted, '"'));
-CREATE MACRO pg.to_regclass(wanted) AS (SELECT any_value(t.oid) FROM acid_tables AS t
+CREATE MACRO pg.to_regclass(wanted) AS coalesce(try_cast(wanted::VARCHAR AS BIGINT), CASE replace(lower(wanted::VARCHAR), 'pg_catalog.', '')
+    WHEN 'pg_class' THEN 1259::BIGINT WHEN 'pg_type' THEN 1247 WHEN 'pg_attribute' THEN 1249
+    WHEN 'pg_proc' THEN 1255 WHEN 'pg_constraint' THEN 2606 WHEN 'pg_namespace' THEN 2615
+    WHEN 'pg_database' THEN 1262 WHEN 'pg_attrdef' THEN 2604 WHEN 'pg_trigger' THEN 2620 END, (SELECT any_value(t.oid) FROM acid_tables AS t
     WHERE replace(wanted::VARCHAR, '"', '') IN (t.database || '.' || t.name, 'acid.' || t.database || '.' || t.name)
-    OR (replace(wanted::VARCHAR, '"', '') = t.name AND list_contains(pg.current_schemas(true), t.database)));
+    OR (replace(wanted::VARCHAR, '"', '') = t.name AND list_contains(pg.current_schemas(true), t.database))));
 CREATE VIEW pg.pg_namespace AS SELECT oid, name AS nspname, 10::BIGINT AS nspowner,
     NULL::VARCHAR AS nspacl FROM acid_schemas
     UNION ALL VALUES (11, 'pg_catalog', 10, NULL), (13, 'information_schema', 10, NULL);
@@ -97,7 +106,7 @@ CREATE VIEW pg.pg_class AS SELECT t.oid, t.name AS relname, t.nspoid AS relnames
     (SELECT count(*) FROM acid_columns WHERE relid = t.oid)::SMALLINT AS relnatts,
     0::SMALLINT AS relchecks, false AS relhasoids, false AS relhasrules, false AS relhastriggers,
     false AS relhassubclass, false AS relrowsecurity, false AS relforcerowsecurity,
-    true AS relispopulated, 'n' AS relreplident, false AS relispartition, 0::BIGINT AS relrewrite,
+    true AS relispopulated, 'd' AS relreplident, false AS relispartition, 0::BIGINT AS relrewrite,
     0::BIGINT AS relfrozenxid, 0::BIGINT AS relminmxid, NULL::VARCHAR AS relacl,
     NULL::VARCHAR[] AS reloptions, NULL::VARCHAR AS relpartbound FROM acid_tables AS t;
 CREATE VIEW pg.pg_attribute AS SELECT relid AS attrelid, c.name AS attname, typid AS atttypid,
@@ -127,6 +136,7 @@ CREATE MACRO pg.col_description(id, place) AS
     (SELECT any_value(description) FROM pg.pg_description WHERE objoid = id AND objsubid = place);
 CREATE MACRO pg.pg_table_is_visible(id) AS id IN (SELECT t.oid FROM acid_tables AS t
     WHERE list_contains(pg.current_schemas(true), t.database));
+CREATE MACRO pg.pg_collation_is_visible(id) AS true;
 CREATE MACRO pg.pg_type_is_visible(id) AS true;
 CREATE MACRO pg.pg_function_is_visible(id) AS true;
 CREATE VIEW pg.pg_database AS SELECT 1::BIGINT AS oid, 'acid' AS datname, 10::BIGINT AS datdba,
@@ -235,7 +245,7 @@ CREATE VIEW pg.pg_statistic_ext AS SELECT NULL::BIGINT AS oid, NULL::BIGINT AS s
 CREATE VIEW pg.pg_collation AS SELECT NULL::BIGINT AS oid, NULL::VARCHAR AS collname, NULL::BIGINT
     AS collnamespace, NULL::BIGINT AS collowner, NULL::VARCHAR AS collprovider, NULL::BOOLEAN AS
     collisdeterministic, NULL::SMALLINT AS collencoding, NULL::VARCHAR AS collcollate, NULL::VARCHAR
-    AS collctype WHERE false;
+    AS collctype, NULL::VARCHAR AS colliculocale WHERE false;
 CREATE VIEW pg.pg_enum AS SELECT NULL::BIGINT AS oid, NULL::BIGINT AS enumtypid, NULL::SMALLINT AS
     enumsortorder, NULL::VARCHAR AS enumlabel WHERE false;
 CREATE VIEW pg.pg_range AS SELECT NULL::BIGINT AS rngtypid, NULL::BIGINT AS rngsubtype,

@@ -93,6 +93,7 @@ class ReadingDatabase:
         self._schemas = {"default", "main"}
         self._sources: dict[str, QuerySource] = {}
         self._views: list[str] = []
+        self._path = ""
         self._rows: Any = None
         """Those that are computed; a connection has one such reader at a time."""
         self.show((), {})
@@ -128,7 +129,14 @@ class ReadingDatabase:
         """Names without a schema are looked for in these, as far as they are there."""
         found = [f"acid.{identifier(name)}" for name in schemas if name in self._schemas]
         path = ",".join([*found, "acid_catalog.pg"]).replace("'", "''")
-        self._connection.execute(f"SET search_path = '{path}'")
+        shown = ", ".join(
+            "'" + name.replace("'", "''") + "'" for name in schemas if "$" not in name
+        )
+        if path + shown != self._path:
+            self._connection.execute(f"SET search_path = '{path}'")
+            macro = "acid_catalog.pg.current_schemas(implicit)"
+            self._connection.execute(f"CREATE OR REPLACE MACRO {macro} AS [{shown}]::VARCHAR[]")
+            self._path = path + shown
 
     def add(self, name: str, scan: Scan) -> None:
         """The rows of a table, by its name, until `clear`."""
