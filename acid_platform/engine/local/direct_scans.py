@@ -41,6 +41,7 @@ from acid_platform.values.arrow_types import arrow_type, values_of
 
 _FILE, _ROW = "file_index", "file_row_number"
 """DuckDB's names of the number of a file in its list, and of a row in its file."""
+FRACTIONS = ("float", "double")
 _GLOB = frozenset("*?[")
 _ROWS_OF_BITS = 1 << 20
 _SHORT = 1 << 13
@@ -163,9 +164,7 @@ class DirectScan:
                 first = of_each([each.number * FILE_PLACES for each in files], "BIGINT[]")
                 value = f"{first} + {_ROW}"
             else:
-                value = (
-                    identifier(stored) if stored else f"CAST(NULL AS {duckdb_type(column.type)})"
-                )
+                value = _value(column, stored)
             items.append(f"{value} AS {identifier(column.name)}")
         for number, column in enumerate(self.partition_columns):
             values = [each.values[number] for each in files]
@@ -179,6 +178,18 @@ class DirectScan:
         if all(each.gone is None for each in files):
             return sql
         return f"{sql} WHERE {_chosen(_FILE, _bits(files, variables))} = 0"
+
+
+def _value(column: Column, stored: str | None) -> str:
+    """SQL of a column that a file has under this name, or has not."""
+    if stored is None:
+        return f"CAST(NULL AS {duckdb_type(column.type)})"
+    own = identifier(stored)
+    if all(part.kind not in FRACTIONS for part in column.type.walk()):
+        return own
+    # The bounds in a file leave NaN out, and DuckDB skips row groups by them: but it looks at no
+    # bounds for an expression of two columns.
+    return f"CASE WHEN {_ROW} <> -1 THEN {own} END"
 
 
 class _Variables:
