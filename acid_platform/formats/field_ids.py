@@ -26,14 +26,25 @@ def column_places(schema: pa.Schema) -> Mapping[int, int]:
     return {number: n for n, field in enumerate(schema) if (number := id_of(field))}
 
 
-def leaf_paths(field: pa.Field, before: str = "") -> Iterator[str]:
+def leaf_paths(field: pa.Field) -> Iterator[str]:
     """The columns of a file that a column of Arrow's becomes."""
+    return (path for path, _ in _leaves(field))
+
+
+def bounded_paths(schema: pa.Schema) -> list[str]:
+    """The columns of a file whose bounds are written: those of floating-point numbers would leave
+    out NaN, which is more than any number, and readers would skip rows that have it."""
+    leaves = (leaf for field in schema for leaf in _leaves(field))
+    return [path for path, kind in leaves if not pa.types.is_floating(kind)]
+
+
+def _leaves(field: pa.Field, before: str = "") -> Iterator[tuple[str, pa.DataType]]:
     inside, path = _inside(field.type), f"{before}{field.name}"
     between = {"list": "list.", "map": "key_value."}.get(_shape(field.type), "")
     for name, child in inside:
-        yield from leaf_paths(child.with_name(name), f"{path}.{between}")
+        yield from _leaves(child.with_name(name), f"{path}.{between}")
     if not inside:
-        yield path
+        yield path, field.type
 
 
 def _shape(kind: pa.DataType) -> str:

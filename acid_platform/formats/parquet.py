@@ -19,6 +19,7 @@ from acid_platform.base.first_use import Recent
 from acid_platform.base.local_files import identity_of
 from acid_platform.errors import CorruptFile
 from acid_platform.formats.data_file import ColumnOfFile, DataFile, Keyed, mixed_times
+from acid_platform.formats.field_ids import bounded_paths
 from acid_platform.formats.parquet_files import (
     has_fine_times,
     has_lost_digits,
@@ -301,6 +302,7 @@ class ParquetWriter:
             self._schema,
             store_schema=False,
             store_decimal_as_integer=True,
+            write_statistics=bounded_paths(self._schema) or False,
             **self._options(first),
         )
         return self._writer
