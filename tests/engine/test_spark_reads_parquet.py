@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame
 
 from acid_platform import Table, Warehouse
 from acid_platform.engine.spark import spark_readers
+from acid_platform.formats import parquet
 from tests.conftest import a_warehouse
 
 pytestmark = [pytest.mark.spark, pytest.mark.more]
@@ -178,3 +180,35 @@ def test_packed_numbers_and_texts_with_a_dictionary(warehouse: Warehouse) -> Non
     table.delete("n % 4 = 0", engine="local")
     table.compact("major")
     agreed()
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+@pytest.mark.parametrize("kind", ["keyed", "insert-only"])
+def test_no_bounds_of_a_file_hide_nan(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, kind: str, bounded: bool
+) -> None:
+    """Parquet's bounds leave NaN out, which is more than any number; `bounded`: files of before."""
+    if bounded:
+        monkeypatch.setattr(parquet, "bounded_paths", lambda schema: schema.names)
+    name = f"db.nan_{kind[:5]}_{bounded}"
+    if kind == "keyed":
+        table = warehouse.create_table(name, "id int, x double, y float", properties=STORED)
+    else:
+        warehouse.sql(
+            f"CREATE TABLE {name} (id int, x double, y float) STORED AS PARQUET TBLPROPERTIES"
+            " ('transactional_properties'='insert_only')"
+        )
+        table = warehouse.table(name)
+    nan = float("nan")
+    with warehouse.using("local"):
+        for values in ([1.0, nan, 2.0], [nan], [3.0], [float("-inf"), nan]):
+            table.insert([{"id": n, "x": value, "y": value} for n, value in enumerate(values)])
+    files = [*Path(table.record.location).glob("delta_*/[b0-9]*")]
+    statistics = [pq.ParquetFile(file).metadata.row_group(0).column(1).statistics for file in files]
+    assert len(files) == 4 and [each is not None for each in statistics] == [bounded] * 4
+    for column in ("x", "y"):
+        for condition, count in (("> 5", 3), (">= double('NaN')", 3), ("= double('NaN')", 3)):
+            text = f"SELECT count(*) AS n FROM {name} WHERE {column} {condition}"
+            for engine in ("spark", "local"):
+                result: Any = warehouse.sql(text, engine=engine)
+                assert result.collect() == [(count,)], (text, engine)

@@ -239,7 +239,11 @@ class SourceFrames:
         if acid and not any(has_char_or_varchar(column.type) for column in self.columns):
             return [f"{VALUES}.* EXCEPT ({NO_FIELD})"]
         prefix = f"{VALUES}." if acid else ""
-        same = {} if acid or not self.scan.format.lacks_times else _NOT_PUSHED
+        same = dict[str, str]()
+        if not acid and self.scan.format.lacks_times:
+            same = _NOT_PUSHED
+        elif not acid and self.scan.format.name == "parquet":  # whose bounds may leave NaN out
+            same = {kind: _NOT_PUSHED[kind] for kind in ("float", "double")}
         return [
             same.get(column.type.kind, "{0}").format(
                 as_read(prefix + quoted(column.name), column.type)
