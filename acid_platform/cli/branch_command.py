@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
 import click
 
-from acid_platform.cli.console import CommandSession, command, limit_option, main
+from acid_platform.cli.console import CommandSession, OneOf, command, limit_option, main
 from acid_platform.cli.table_commands import say_difference
 from acid_platform.handles.warehouse_branches import BRANCH_AGE
 from acid_platform.metastore.branches import BranchRow
 from acid_platform.metastore.operations.listings import BRANCHES
 
 _NAME = click.argument("name")
+_COMPARED = (
+    "table",
+    "only_here",
+    "only_there",
+    "changed",
+    "missing",
+    *("columns_here", "columns_there"),
+)
 
 
 @main.group()
@@ -61,12 +70,45 @@ def list_branches(session: CommandSession) -> None:
 @command(branch)
 @_NAME
 @click.argument("table", required=False)
+@click.option("--with", "other", metavar="OTHER", help="Compare with this branch.")
+@click.option("--now", is_flag=True, help="Compare with what everybody sees now.")
+@click.option(
+    "--key", multiple=True, help="With --with or --now: a column by which rows are paired."
+)
 @limit_option("Rows to print; the counts are of all.")
-def diff(session: CommandSession, name: str, table: str | None, limit: int) -> None:
+@click.option("--format", "form", type=OneOf(["table", "json"]))
+def diff(
+    session: CommandSession,
+    name: str,
+    table: str | None,
+    other: str | None,
+    now: bool,
+    key: tuple[str, ...],
+    limit: int,
+    form: str | None,
+) -> None:
     """Show the rows that the branch NAME has removed and added; without TABLE, count them for each
-    table."""
+    table.
+
+    With --with or --now: the rows that only NAME shows (here) or only the other side (there), and
+    in which columns rows of one key differ. The key is --key, or the declared primary key.
+    """
+    if other and now:
+        raise click.UsageError("name --with or --now")
+    if key and not (table and (other or now)):
+        raise click.UsageError("--key needs TABLE, and --with or --now")
+    session.json |= form == "json"
     with session.open(branch=name) as warehouse:
         branches = warehouse.branches
+        if other or now:
+            with session.open(branch=other or "") as there:
+                if table is not None:
+                    say_difference(session, branches.compare(there, table, key or None, limit))
+                    return
+                found = [asdict(each) for each in branches.compare_all(there)]
+            against = f"branch {other}" if other else "what everybody sees"
+            session.show(found, _COMPARED, empty=f"{name} shows the same as {against}")
+            return
         if table is not None:
             say_difference(session, branches.diff(table, limit))
             return

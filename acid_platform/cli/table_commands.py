@@ -39,6 +39,7 @@ from acid_platform.metastore.pasts import past_named as as_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from acid_platform.handles.branch_differences import BranchDifference
     from acid_platform.handles.import_sources import ImportSource
     from acid_platform.handles.past_rows import ChangeCounts, RowDifference
     from acid_platform.metastore.records import TableRecord
@@ -350,7 +351,9 @@ def changes(
     say_difference(session, counts)
 
 
-def say_difference(session: CommandSession, compared: RowDifference | ChangeCounts) -> None:
+def say_difference(
+    session: CommandSession, compared: RowDifference | ChangeCounts | BranchDifference
+) -> None:
     if session.json:
         session.say_json(asdict(compared))
         return

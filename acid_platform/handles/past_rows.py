@@ -29,7 +29,8 @@ from acid_platform.tables.record_layout import all_columns_of
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.concurrency import Statement
 
-_COUNT = "acid_count"
+COUNT = "acid_count"
+"""The column of `differing_rows` that says how often."""
 _SOURCE = "acid_source"
 """The name of the table in the query that copies rows of one."""
 
@@ -95,24 +96,15 @@ def row_difference(
 
     Raises UnknownColumn without such a column, and as a GROUP BY of the columns does.
     """
-    names, others = _columns(after), _columns(before)
+    names, others = column_names(after), column_names(before)
     common = [name for name in names if name in others and name not in different]
     if not common:
         raise UnknownColumn(f"{table}: the two snapshots have no column in common")
-    reads = {
-        "acid_before": TableRead(before, tuple(common)),
-        "acid_after": TableRead(after, tuple(common)),
-    }
-    columns = ", ".join(f"`{name}`" for name in common)
-    differing = (
-        f"SELECT {columns}, sum({_COUNT}) AS {_COUNT} FROM ("
-        f"SELECT {columns}, 1 AS {_COUNT} FROM acid_after"
-        f" UNION ALL SELECT {columns}, -1 AS {_COUNT} FROM acid_before) AS d"
-        f" GROUP BY {columns} HAVING sum({_COUNT}) <> 0"
-    )
+    reads = compared(before, after, common)
+    differing = differing_rows(common)
     counts = engines.select(
-        f"SELECT sum(CASE WHEN {_COUNT} > 0 THEN {_COUNT} ELSE 0 END) AS added,"
-        f" sum(CASE WHEN {_COUNT} < 0 THEN -{_COUNT} ELSE 0 END) AS removed"
+        f"SELECT sum(CASE WHEN {COUNT} > 0 THEN {COUNT} ELSE 0 END) AS added,"
+        f" sum(CASE WHEN {COUNT} < 0 THEN -{COUNT} ELSE 0 END) AS removed"
         f" FROM ({differing}) AS e",
         reads,
         settings,
@@ -129,12 +121,32 @@ def row_difference(
     )
 
 
-def _columns(scan: Scan) -> list[str]:
+def compared(before: Scan, after: Scan, columns: Sequence[str]) -> dict[str, TableRead]:
+    """What `differing_rows` reads."""
+    return {
+        "acid_before": TableRead(before, tuple(columns)),
+        "acid_after": TableRead(after, tuple(columns)),
+    }
+
+
+def differing_rows(columns: Sequence[str]) -> str:
+    """The query of the rows that differ, each with how many more times `acid_after` has it, which
+    is below zero if the other one has."""
+    names = ", ".join(f"`{name}`" for name in columns)
+    return (
+        f"SELECT {names}, sum({COUNT}) AS {COUNT} FROM ("
+        f"SELECT {names}, 1 AS {COUNT} FROM acid_after"
+        f" UNION ALL SELECT {names}, -1 AS {COUNT} FROM acid_before) AS d"
+        f" GROUP BY {names} HAVING sum({COUNT}) <> 0"
+    )
+
+
+def column_names(scan: Scan) -> list[str]:
     return [column.name for column in (*scan.columns, *scan.partition_columns)]
 
 
 def _shown(row: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
-    times = row[_COUNT]
+    times = row[COUNT]
     values = {name: row[name] for name in columns}
     return {"change": "+" if times > 0 else "-", **values, "times": abs(times)}
 

@@ -379,12 +379,12 @@ class Leases:
             _end(lease)
 
     @contextmanager
-    def brief(self, table: str) -> Iterator[LeaseView]:
+    def brief(self, *tables: str) -> Iterator[LeaseView]:
         """A snapshot for a result that needs no file any more when the block ends, as its lease.
 
         Raises as `lasting`.
         """
-        lease = self._open(table)
+        lease = self._open(*tables)
         with _ended_on_error(lease), lease.checked():
             yield LeaseView(HeldLease(lease))
         _end(lease)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,9 @@ from acid_platform.metastore.branches import BranchRow
 from acid_platform.transactions import ValidWriteIdList
 
 if TYPE_CHECKING:
+    from acid_platform.handles.branch_differences import BranchDifference
     from acid_platform.handles.past_rows import RowDifference
+    from acid_platform.handles.snapshot_views import SnapshotView
     from acid_platform.handles.warehouse import Warehouse
 
 BRANCH_AGE = timedelta(days=7)
@@ -82,6 +85,44 @@ class Branches:
             return row_difference(
                 warehouse.engines, view.in_force, first, second, name, limit, different=frozenset()
             )
+
+    def compare(
+        self, other: Warehouse, table: str, key: Sequence[str] | None = None, limit: int = 20
+    ) -> BranchDifference:
+        """How a table differs between this handle, which is `here`, and another one of the same
+        warehouse, on another branch or on none.
+
+        Rows are paired by the columns of `key`, None: those of the declared primary key, empty: not
+        at all. `limit`: how many rows and pairs to show. Raises NoSuchTable if neither has the
+        table, UnknownColumn, InvalidDefinition for a handle on another warehouse.
+        """
+        from acid_platform.handles.branch_differences import one_difference
+
+        with self._beside(other) as sides:
+            return one_difference(self._warehouse.engines, sides, table_name(table), key, limit)
+
+    def compare_all(self, other: Warehouse) -> tuple[BranchDifference, ...]:
+        """As `compare`, of all tables that differ or that only one of the two has, without rows."""
+        from acid_platform.handles.branch_differences import differences
+
+        with self._beside(other) as sides:
+            names = {
+                record.name
+                for each in (self._metastore, other.metastore)
+                for record in each.call(ops.GetTables(each.branch))
+            }
+            return tuple(differences(self._warehouse.engines, sides, sorted(names)))
+
+    @contextmanager
+    def _beside(self, other: Warehouse) -> Iterator[tuple[SnapshotView, SnapshotView]]:
+        ids = [each.call(ops.GetIdentity()).id for each in (self._metastore, other.metastore)]
+        if ids[0] != ids[1]:
+            raise InvalidDefinition(
+                f"{other.path} is another warehouse than {self._warehouse.path}; compare handles on"
+                " one, each on its branch"
+            )
+        with self._warehouse.leases.brief() as here, other.leases.brief() as there:
+            yield here, there
 
     def merge(self, name: str) -> int:
         """Commits everything of the branch at one moment, and ends it; answers the highest

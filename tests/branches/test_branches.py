@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -21,8 +22,10 @@ from acid_platform.errors import (
     NoSuchTable,
     NotErased,
     SnapshotExpired,
+    UnknownColumn,
     WriteConflict,
 )
+from acid_platform.layout.types import Constraint, ConstraintKind
 from acid_platform.services import worker
 from tests.branches.histories import History
 from tests.conftest import quick_then_slow
@@ -78,6 +81,120 @@ def test_P80_a_branch_is_compared_with_its_start(parent: Warehouse, tmp_path: Pa
     assert (difference.added, difference.removed) == (1, 2)
     with pytest.raises(InvalidDefinition, match="open the warehouse on a branch"):
         parent.branches.diff("db.t")
+
+
+@pytest.mark.more
+def test_P80_two_branches_are_compared_by_key(parent: Warehouse, tmp_path: Path) -> None:
+    parent.branches.create("one")
+    parent.branches.create("two")
+    with opened(tmp_path, "one") as one, opened(tmp_path, "two") as two:
+        one.sql("UPDATE db.t SET v = 'x' WHERE id = 1; DELETE FROM db.t WHERE id = 2")
+        one.sql("INSERT INTO db.t VALUES (NULL, 'n'), (8, 'a'), (8, 'a'), (9, 'p'), (9, 'q')")
+        two.sql("UPDATE db.t SET v = NULL WHERE id = 1; INSERT INTO db.t VALUES (NULL, 'm')")
+        two.sql("INSERT INTO db.t VALUES (8, 'b'), (9, 'r'); UPDATE db.t SET v = 'b' WHERE id = 3")
+        by_key = one.branches.compare(two, "db.t", ["ID"])
+        by_value = one.branches.compare(two, "db.t", limit=0)
+        assert one.branches.compare(one, "db.t").differs is False
+        with pytest.raises(UnknownColumn, match="w can't be of the key"):
+            one.branches.compare(two, "db.t", ["w"])
+        with pytest.raises(NoSuchTable):
+            one.branches.compare(two, "db.none")
+    # A key of which a side shows several differing rows pairs none.
+    assert (by_key.only_here, by_key.only_there, by_key.changed) == (4, 3, 3)
+    assert by_key.columns == {"v": 3}
+    shown = [tuple(row.values()) for row in by_key.rows]
+    assert ("there", 1, None, 1, "v") in shown and ("here", 1, "x", 1, "v") in shown
+    assert ("there", None, "m", 1, "v") in shown and ("here", None, "n", 1, "v") in shown
+    assert ("there", 2, "b", 1, "") in shown and ("here", 8, "a", 2, "") in shown
+    assert len(shown) == 2 * 3 + 1 + 1 + 2 + 1 + 1
+    assert (by_value.only_here, by_value.only_there, by_value.changed) == (7, 6, 0)
+    assert by_value.rows == ()
+
+
+@pytest.mark.more
+def test_P80_a_branch_is_compared_with_what_everybody_sees(
+    parent: Warehouse, tmp_path: Path
+) -> None:
+    parent.create_table(
+        "db.keyed",
+        "id int, v string, w string",
+        constraints=[Constraint("", ConstraintKind.PRIMARY_KEY, ("id",), enabled=False)],
+        properties={"acid.format": "parquet"},
+    )
+    parent.sql("INSERT INTO db.keyed VALUES (1, 'a', 'a'), (2, 'b', 'b')")
+    for name in ("gone", "other", "renamed", "same"):
+        parent.sql(f"CREATE TABLE db.{name} AS SELECT * FROM db.t")
+    parent.branches.create("dev")
+    with opened(tmp_path, "dev") as branch:
+        branch.sql("UPDATE db.keyed SET w = 'x' WHERE id = 1")
+        branch.sql("CREATE TABLE db.made AS SELECT * FROM db.t")
+        parent.sql("DROP TABLE db.gone")
+        parent.sql("DROP TABLE db.other; CREATE TABLE db.other (z string)")
+        parent.sql("INSERT INTO db.other VALUES ('z')")
+        parent.sql("ALTER TABLE db.renamed RENAME TO db.called")
+        parent.sql("INSERT INTO db.keyed VALUES (3, 'c', 'c')")
+        found = {each.table: each for each in branch.branches.compare_all(parent)}
+        keyed = branch.branches.compare(parent, "db.keyed")
+    counts = {name: (each.only_here, each.only_there) for name, each in found.items()}
+    assert counts == {
+        "db.called": (0, 3),
+        "db.gone": (3, 0),
+        "db.keyed": (0, 1),
+        "db.made": (3, 0),
+        "db.other": (3, 1),
+        "db.renamed": (3, 0),
+    }
+    missing = {name: each.missing for name, each in found.items() if each.missing}
+    assert missing == {"db.called": "here", "db.gone": "there", "db.renamed": "there"}
+    assert (found["db.other"].columns_here, found["db.other"].columns_there) == (
+        ("id", "v"),
+        ("z",),
+    )
+    assert str(keyed) == "db.keyed: 0 rows only here, 1 only there, 1 changed (w in 1)"
+    assert [(row["side"], row["id"], row["differs"]) for row in keyed.rows] == [
+        ("there", 1, "w"),
+        ("here", 1, "w"),
+        ("there", 3, ""),
+    ]
+
+
+@pytest.mark.more
+def test_P80_a_name_that_is_another_column_is_not_compared(
+    parent: Warehouse, tmp_path: Path
+) -> None:
+    parent.create_table("db.c", "id int, v string, w string", properties={"acid.format": "parquet"})
+    parent.sql("INSERT INTO db.c VALUES (1, 'a', 'b')")
+    parent.branches.create("dev")
+    parent.sql("ALTER TABLE db.c DROP COLUMN v")
+    parent.sql("ALTER TABLE db.c RENAME COLUMN w TO v")
+    with opened(tmp_path, "dev") as branch:
+        found = branch.branches.compare(parent, "db.c")
+    assert (found.only_here, found.only_there, found.changed) == (0, 0, 0)
+    assert (found.columns_here, found.columns_there) == (("v", "w"), ("v",))
+
+
+@pytest.mark.more
+def test_P80_the_command_compares_branches(parent: Warehouse, tmp_path: Path) -> None:
+    parent.branches.create("dev")
+    parent.branches.create("two")
+    with opened(tmp_path, "dev") as branch:
+        branch.sql("UPDATE db.t SET v = 'x' WHERE id = 1")
+
+    def acid(*arguments: str, code: int = 0) -> str:
+        told = ["--warehouse", str(tmp_path), "branch", "diff", "dev", *arguments]
+        done = CliRunner().invoke(main, told)
+        assert done.exit_code == code, (arguments, done.output)
+        return done.output
+
+    with_two = acid("db.t", "--with", "two", "--key", "id", "--limit", "1")
+    assert with_two.startswith("db.t: 0 rows only here, 0 only there, 1 changed (v in 1)\n")
+    (row,) = json.loads(acid("--now", "--format", "json"))
+    assert (row["table"], row["only_here"], row["only_there"]) == ("db.t", 1, 1)
+    assert "name --with or --now" in acid("--now", "--with", "two", code=2)
+    assert "--key needs TABLE" in acid("db.t", "--key", "id", code=2)
+    parent.branches.merge("dev")
+    parent.branches.create("dev")
+    assert acid("--now") == "dev shows the same as what everybody sees\n"
 
 
 def test_P80_what_a_branch_does_not_do(parent: Warehouse, tmp_path: Path) -> None:
@@ -312,6 +429,9 @@ def test_P80_spark_reads_and_writes_a_branch(
         frame = branch.table("db.t").read()
         assert sorted(tuple(row) for row in frame.collect()) == shown
         assert branch.branches.diff("db.t").added == 2
+        found = branch.branches.compare(parent, "db.t", ["id"])
+        assert (found.only_here, found.only_there, found.columns) == (1, 1, {"v": 1})
+        assert [row["side"] for row in found.rows] == ["there", "here", "there", "here"]
     parent.branches.merge("dev")
     assert rows(parent) == [(1, "x"), (2, "b"), (3, "c"), (4, "d"), (5, "e")]
 

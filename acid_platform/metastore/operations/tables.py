@@ -119,7 +119,9 @@ class AlterTable(MetastoreOperation[TableRecord], op="alter_table", answers="tab
 
 
 class GetTables(Unrecorded[list[TableRecord]], op="tables", answers="tables"):
-    """The declaration of every table."""
+    """The declaration of every table: now, or on a branch (P80)."""
+
+    branch: str = ""
 
 
 class GetTablesNear(Unrecorded[list[TableRecord]], op="tables_near", answers="tables"):

@@ -51,6 +51,17 @@ def seen_table(state: State, txn: Txn | None, name: str) -> tuple[TableState, Ta
     )
 
 
+def seen_tables(state: State, branch: Txn) -> list[TableRecord]:
+    """The tables that `seen_table` finds on a branch."""
+    every = (*state.tables.values(), *state.dropped_tables.values())
+    records = [table.at(branch.taken) for table in every]
+    seen = {record.name: record for record in records if record is not None}
+    for table, record in zip(every, records, strict=True):
+        if record is None and not table.dropped:
+            seen.setdefault(table.record.name, table.record)
+    return [*seen.values()]
+
+
 def _candidates(state: State, full: str) -> Iterator[TableState]:
     """Tables that may have had the name, beginning with the one that has it now."""
     bearer = state.names.get(full)

@@ -33,6 +33,7 @@ from acid_platform.metastore.rules.declared import (
     placed_on_branch,
     seen_partitions,
     seen_table,
+    seen_tables,
     seen_views,
 )
 from acid_platform.metastore.rules.locking import check_files, first_block
@@ -182,8 +183,12 @@ def moment(turn: Turn, _operation: ops.GetMoment) -> int:
 
 
 @handles(ops.GetTables)
-def tables(turn: Turn, _operation: ops.GetTables) -> list[TableRecord]:
-    return [table.record for table in turn.state.tables.values()]
+def tables(turn: Turn, operation: ops.GetTables) -> list[TableRecord]:
+    """Raises NoSuchBranch."""
+    state = turn.state
+    if not operation.branch:
+        return [table.record for table in state.tables.values()]
+    return seen_tables(state, newest_on(state, operation.branch))
 
 
 @handles(ops.GetTablesNear)
