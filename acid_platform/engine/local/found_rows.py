@@ -165,6 +165,8 @@ def stream(
     return QuerySource(read, keep=keep, direct=direct_scan(read))
 
 
+_SMALL = 1 << 19
+"""To let DuckDB open the files takes longer than to read so many rows of them as a stream."""
 _FEW = 1000
 """If fewer than one of so many rows are wanted, only the row groups that have one are decoded,
 which Arrow can."""
@@ -193,7 +195,7 @@ def found_directly(
     wanted = tuple(column.name for column in columns if column.name in read.union(names))
     table = TableRead(scan, wanted, place=True)
     direct = direct_scan(table, places)
-    if direct is None:
+    if direct is None or direct.rows <= _SMALL:
         return None
     if places is not None and (not direct.in_order or len(places) * _FEW < direct.rows):
         return None

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from acid_platform import Table, Warehouse
-from acid_platform.engine.local import direct_scans
+from acid_platform.engine.local import direct_scans, found_rows
 from acid_platform.engine.local.run_query import LocalResult, as_streams
 from acid_platform.engine.local.shared_database import connect
 from acid_platform.engine.local.translation.duckdb_sql import text
@@ -36,6 +36,7 @@ def short_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct_scans, "_ROWS_OF_BITS", 32)
     monkeypatch.setattr(direct_scans, "_SHORT", 4)
     monkeypatch.setattr(direct_scans, "_FEW_BYTES", 0)
+    monkeypatch.setattr(found_rows, "_SMALL", 0)
 
 
 def asked(warehouse: Warehouse, query: str, direct: bool = True) -> list[tuple[Any, ...]]:
