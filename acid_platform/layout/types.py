@@ -42,6 +42,7 @@ _MEANT = {
 }
 """What types of other systems are called here."""
 TIMESTAMPS = ("timestamp", LOCAL_ZONE)
+FRACTIONS = ("float", "double")
 CHAR_TYPES = ("char", "varchar")
 """Text types with a maximum length."""
 TEXTS = ("string", *CHAR_TYPES)

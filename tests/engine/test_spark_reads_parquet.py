@@ -189,24 +189,27 @@ def test_no_bounds_of_a_file_hide_nan(
 ) -> None:
     """Parquet's bounds leave NaN out, which is more than any number; `bounded`: files of before."""
     if bounded:
-        monkeypatch.setattr(parquet, "bounded_paths", lambda schema: schema.names)
+        monkeypatch.setattr(parquet, "bounded_paths", lambda schema: [*schema.names[:-1], "s.z"])
     name = f"db.nan_{kind[:5]}_{bounded}"
+    columns = "id int, x double, y float, s struct<z:double>"
     if kind == "keyed":
-        table = warehouse.create_table(name, "id int, x double, y float", properties=STORED)
+        table = warehouse.create_table(
+            name, "id int, x double, y float, s struct<z:double>", properties=STORED
+        )
     else:
         warehouse.sql(
-            f"CREATE TABLE {name} (id int, x double, y float) STORED AS PARQUET TBLPROPERTIES"
+            f"CREATE TABLE {name} ({columns}) STORED AS PARQUET TBLPROPERTIES"
             " ('transactional_properties'='insert_only')"
         )
         table = warehouse.table(name)
     nan = float("nan")
     with warehouse.using("local"):
         for values in ([1.0, nan, 2.0], [nan], [3.0], [float("-inf"), nan]):
-            table.insert([{"id": n, "x": value, "y": value} for n, value in enumerate(values)])
+            table.insert([{"id": n, "x": v, "y": v, "s": {"z": v}} for n, v in enumerate(values)])
     files = [*Path(table.record.location).glob("delta_*/[b0-9]*")]
     statistics = [pq.ParquetFile(file).metadata.row_group(0).column(1).statistics for file in files]
     assert len(files) == 4 and [each is not None for each in statistics] == [bounded] * 4
-    for column in ("x", "y"):
+    for column in ("x", "y", "s.z"):
         for condition, count in (("> 5", 3), (">= double('NaN')", 3), ("= double('NaN')", 3)):
             text = f"SELECT count(*) AS n FROM {name} WHERE {column} {condition}"
             for engine in ("spark", "local"):

@@ -26,7 +26,7 @@ from acid_platform.formats.data_file import KeyRun
 from acid_platform.formats.file_access import reading
 from acid_platform.formats.keyed_parquet import KeyedParquet
 from acid_platform.formats.parquet import WRITTEN_HERE
-from acid_platform.layout.types import CHAR_TYPES, LOCAL_ZONE, Column
+from acid_platform.layout.types import CHAR_TYPES, FRACTIONS, LOCAL_ZONE, Column
 from acid_platform.scan.deletes import DeletedRows
 from acid_platform.scan.result_columns import FILE_PLACES, PLACE
 from acid_platform.scan.scans import (
@@ -41,7 +41,6 @@ from acid_platform.values.arrow_types import arrow_type, values_of
 
 _FILE, _ROW = "file_index", "file_row_number"
 """DuckDB's names of the number of a file in its list, and of a row in its file."""
-FRACTIONS = ("float", "double")
 _GLOB = frozenset("*?[")
 _ROWS_OF_BITS = 1 << 20
 _SHORT = 1 << 13

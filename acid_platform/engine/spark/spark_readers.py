@@ -69,7 +69,7 @@ from acid_platform.formats.file_access import WRITTEN_FORMATS, has_fine_text
 from acid_platform.layout.acid_keys import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.formats import LINES
 from acid_platform.layout.sql_text import quoted, sql_string
-from acid_platform.layout.types import TIMESTAMPS, Column
+from acid_platform.layout.types import FRACTIONS, TIMESTAMPS, Column
 from acid_platform.scan.deletes import UnreadKeys
 from acid_platform.scan.result_columns import ROW_ID_TYPE
 from acid_platform.scan.scans import ArrowScan, EntityScan, Scan
@@ -243,7 +243,9 @@ class SourceFrames:
         if not acid and self.scan.format.lacks_times:
             same = _NOT_PUSHED
         elif not acid and self.scan.format.name == "parquet":  # whose bounds may leave NaN out
-            same = {kind: _NOT_PUSHED[kind] for kind in ("float", "double")}
+            same = {kind: _NOT_PUSHED[kind] for kind in FRACTIONS}
+            if any(kind in FRACTIONS for column in self.columns for kind in _inside(column)):
+                same["struct"] = "if({0} IS NULL, NULL, {0})"
         return [
             same.get(column.type.kind, "{0}").format(
                 as_read(prefix + quoted(column.name), column.type)
@@ -301,6 +303,12 @@ class SourceFrames:
 
 _ROOT = re.compile("^file:/+")
 """How paths of local files begin; `_metadata.file_path` has one slash."""
+
+
+def _inside(column: Column) -> Iterator[str]:
+    """The kinds of the types of a struct's fields; nothing for other columns."""
+    return (part.kind for part in column.type.walk() if column.type.kind == "struct")
+
 
 _NOT_PUSHED = {
     "string": "substring({0}, 1)",
