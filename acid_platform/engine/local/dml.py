@@ -117,7 +117,7 @@ def update_rows(
                 values = stored_rows(stored, scan.columns, target.table, in_files=limited)
                 require_checked(values, scan.columns, target.checks)
                 deleted.add_keys(keys, np.ones(len(keys), bool))
-                placed.add(values, keys.places, keys.numbers)
+                placed.add(values, keys.places, keys.numbers if target.buckets else None)
             deleted.write()
             placed.write()
 

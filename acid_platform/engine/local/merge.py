@@ -58,7 +58,6 @@ from acid_platform.values.row_streams import table_of_parts
 from acid_platform.values.rows import Rows, column_names
 from acid_platform.values.stored_values import assigned, stored_rows
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
-from acid_platform.write.task_files import files_needed
 
 _MATCHED = "acid_matched"
 """The name in DuckDB of the places of rows that a source row matches."""
@@ -300,9 +299,9 @@ class LocalMerge:
 
     def _inserted(
         self, without_match: np.ndarray, clauses: Sequence[MergeClause]
-    ) -> Iterator[tuple[pa.Table, np.ndarray]]:
-        """The rows of source rows without a match, with all columns, and their places there; part
-        by part, as there may be many."""
+    ) -> Iterator[pa.Table]:
+        """The rows of source rows without a match, with all columns; part by part, as there may be
+        many."""
         source, given = self.source, False
         most = max(1, min(len(source), len(source) * _PART_BYTES // (source.nbytes or 1)))
         for start in range(0, len(source) if clauses else 0, most):
@@ -310,16 +309,13 @@ class LocalMerge:
             rest = np.flatnonzero(without_match[start : start + most])
             if len(rest):
                 part = source.slice(start, most).take(from_numpy(rest))
-                rows, places = self._new_rows(part, clauses)
                 given = True
-                yield rows, start + rest[places]
+                yield self._new_rows(part, clauses)
         if clauses and not given:
             self._new_rows(source.slice(0, 0), clauses)  # a type that does not fit fails here
 
-    def _new_rows(
-        self, unmatched: pa.Table, clauses: Sequence[MergeClause]
-    ) -> tuple[pa.Table, np.ndarray]:
-        """What the clauses insert of rows of the source, with all columns, and which they are."""
+    def _new_rows(self, unmatched: pa.Table, clauses: Sequence[MergeClause]) -> pa.Table:
+        """What the clauses insert of rows of the source, with all columns, in their order."""
         fields = [(column.name, arrow_type(column.type)) for column in self.own]
         parts, positions = [pa.schema(fields).empty_table()], [np.zeros(0, np.int64)]
         scope = NameScope.of({self.source_alias: self.source_columns})
@@ -354,9 +350,7 @@ class LocalMerge:
             self.target.table,
             in_files=self.target.format.limited(self.scan.columns),
         )
-        places = np.concatenate(positions)
-        order = np.argsort(places, kind="stable")
-        return rows.take(from_numpy(order)), places[order]
+        return rows.take(from_numpy(np.argsort(np.concatenate(positions), kind="stable")))
 
     def _clauses_of(
         self, unmatched: pa.Table, clauses: Sequence[MergeClause], scope: NameScope
@@ -390,7 +384,7 @@ class LocalMerge:
         changed: pa.Table,
         clauses: Sequence[MergeClause],
         updates: Sequence[AssignedValues | None],
-        inserted: Iterator[tuple[pa.Table, np.ndarray]],
+        inserted: Iterator[pa.Table],
     ) -> tuple[list[WrittenDirectory], int]:
         """What was published, and how many rows were inserted."""
         target, columns = self.target, self.scan.columns
@@ -399,14 +393,13 @@ class LocalMerge:
 
         def write(files: EventFiles) -> None:
             with PlacedDeletes(files) as deleted, PlacedRows(files) as placed:
-                # Spark sorts the rows of a task by their old keys, with NULL first.
-                for rows, source_rows in inserted:
+                for rows in inserted:
                     fresh = require_checked(rows.select(names), columns, target.checks)
-                    buckets = self._writers_of(fresh, source_rows)
-                    placed.add(fresh, places_of(rows, target.partition_columns), buckets)
+                    places = places_of(rows, target.partition_columns)
+                    placed.add(fresh, places, buckets_of(fresh, target))
                     lengths.append(len(fresh))
-                places, begin = values_of(changed.column(PLACE.name)), 0
-                for old in self._old(places, clauses, updates):
+                found, begin = values_of(changed.column(PLACE.name)), 0
+                for old in self._old(found, clauses, updates):
                     keys, mine = keys_of(old, self.scan), changed.slice(begin, len(old))
                     begin += len(old)
                     if lengths and target.buckets and keys.numbers.max() >= target.buckets.count:
@@ -422,19 +415,12 @@ class LocalMerge:
                     order = of_old.order()
                     of_old, values = of_old.take(order), values.take(from_numpy(order))
                     if len(of_old):
-                        placed.add(values, of_old.places, of_old.numbers)
+                        buckets = of_old.numbers if target.buckets else None
+                        placed.add(values, of_old.places, buckets)
                 deleted.write()
                 placed.write()
 
         return publish_events(target, write), sum(lengths)
-
-    def _writers_of(self, fresh: pa.Table, source_rows: np.ndarray) -> np.ndarray:
-        """The bucket number of each inserted row: Hive's hash, or its turn."""
-        hashed = buckets_of(fresh, self.target)
-        if hashed is None:
-            needed = files_needed(len(self.source))
-            return np.asarray(source_rows % max(self.scan.highest_bucket + 1, needed))
-        return hashed
 
 
 def taken(table: pa.Table, numbers: np.ndarray) -> pa.Table:

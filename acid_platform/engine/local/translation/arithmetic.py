@@ -128,7 +128,9 @@ def _guarded(operator: str, left: Typed, right: Typed, same: HiveType, kind: Hiv
     """A quotient or remainder of the two as values of one type, `same`."""
     harmless = isinstance(right.literal, int) and right.literal not in (0, -1)
     left, right = cast(left, same), cast(right, same)
-    result = f"CAST({left.sql} {operator} {right.sql} AS {duckdb_type(kind)})"
+    result = f"({left.sql} {operator} {right.sql})"
+    if kind.kind == "decimal":
+        result = f"CAST({result} AS {duckdb_type(kind)})"
     if harmless:
         return Typed(result, kind)
     what = "Remainder" if operator == "%" else "Division"

@@ -202,7 +202,7 @@ def _constant(value: Typed, target: HiveType) -> Typed | None:
     elif literal is not None and target.kind in INTEGRAL:
         limit = 1 << _BITS[target.kind]
         if -limit <= literal < limit and literal == int(literal):
-            constant = str(int(literal))
+            constant = text(str(int(literal)))
     elif literal is not None and target.kind == "decimal":
         digits = analysis.digits_of_value(Decimal(literal))
         precision, scale = target.sizes
