@@ -44,7 +44,8 @@ from acid_platform.gateway.protocol import (
     load,
 )
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.records import ClientInfo, LockRequest
+from acid_platform.metastore.client import lineage_events
+from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
 from acid_platform.transactions import (
     RowOperation,
     TxnState,
@@ -119,7 +120,13 @@ class TransactionCalls(CallHandler):
         except TxnAborted:
             discard_bases(self._metastore, txn, writes)
             raise
+        if writes:
+            lineage_events.tell(txn, lambda: self._facts(txn, writes))
         self._caller.txns.discard(txn)
+
+    def _facts(self, txn: int, writes: Sequence[WriteReport]) -> lineage_events.CommitFacts:
+        outputs = lineage_events.outputs_of(writes, self._metastore.table, {})
+        return lineage_events.CommitFacts(self._metastore.places.root, txn, "gateway", outputs)
 
     def abort_txn(self, request: Any) -> None:
         self._caller.txns.discard(request.txnid)

@@ -23,6 +23,7 @@ from acid_platform.handles.looked_for import LookedFor, RowReports, no_keys
 from acid_platform.handles.snapshot_views import TransactionView
 from acid_platform.layout.formats import compression
 from acid_platform.layout.table_properties import ISOLATION
+from acid_platform.metastore.client import lineage_events
 from acid_platform.metastore.operations.transactions import CommitContents
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.metastore.records import LockRequest, RewrittenTable, TableRecord, WriteReport
@@ -90,6 +91,8 @@ class TransactionWork:
         self._lock_settings = begun.settings.lock_settings
         self._changed = RowReports(begun.settings)
         self.looked_for = LookedFor(begun.settings)
+        self.derived = lineage_events.Derivation()
+        """Where its rows come from, as far as its statements tell."""
         self.view.note = self.looked_for.read
         self._number = 0
         self._overwritten: set[tuple[str, str]] = set()
@@ -185,6 +188,32 @@ class TransactionWork:
             if self._restart_if_stale and (self._overwritten or sought or read):
                 raise SnapshotOutdated(str(conflict)) from conflict
             raise
+        if self.view.reports and lineage_events.is_on():
+            lineage_events.tell(self.id, self._facts())
+
+    def _facts(self) -> Callable[[], lineage_events.CommitFacts]:
+        """What is told of the commit; the answer keeps nothing of what the transaction has read."""
+        warehouse, reports, known, txn = self.warehouse, self.view.reports, self.derived, self.id
+        records = {report.table: self.view.table(report.table) for report in reports}
+        origins = [origin for each in known.origins.values() for origin in each]
+        read = {record.name for record in self.looked_for.tables_read} - records.keys()
+        read = read.union(*(origin.tables for origin in origins))
+        branch, root, run = (
+            warehouse.metastore.branch,
+            warehouse.metastore.places.root,
+            warehouse.run_id,
+        )
+        return lambda: lineage_events.CommitFacts(
+            root,
+            txn,
+            "asset" if known.job else "statement",
+            lineage_events.outputs_of(reports, records.__getitem__, known.origins),
+            frozenset(lineage_events.dataset(name, branch) for name in read),
+            known.job,
+            run,
+            tuple(origin.query for origin in origins),
+            branch,
+        )
 
     @property
     def _serializable(self) -> bool:
@@ -235,6 +264,7 @@ class TransactionWork:
         if self._number == 0:
             self.begun.when_lost(lambda _reason: self.stop())
         target = self.target(record, self.view.layout(record))
+        self.derived.note(record.name)
 
         run_id = self.warehouse.run_id
 

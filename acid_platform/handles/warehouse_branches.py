@@ -12,6 +12,7 @@ from acid_platform.errors import InvalidDefinition, NoSuchBranch
 from acid_platform.layout.names import table_name
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.branches import BranchRow
+from acid_platform.metastore.client import lineage_events
 from acid_platform.transactions import ValidWriteIdList
 
 if TYPE_CHECKING:
@@ -132,7 +133,26 @@ class Branches:
         made, DeclarationChanged or NoSuchTable if they have changed a table that it wrote, and
         BranchInUse while it is being written. Then nothing has changed.
         """
-        return self._metastore.call(ops.MergeBranch(name))
+        merged = self.require(name, judged=False) if lineage_events.is_on() else None
+        commit_id = self._metastore.call(ops.MergeBranch(name))
+        if merged is not None and merged.write_ids:
+            metastore, txn, tables = self._metastore, merged.txn, sorted(merged.write_ids)
+            lineage_events.tell(
+                txn,
+                lambda: lineage_events.CommitFacts(
+                    metastore.places.root,
+                    txn,
+                    "merge",
+                    tuple(
+                        lineage_events.ToldTable(
+                            table, lineage_events.columns_of(metastore.table(table))
+                        )
+                        for table in tables
+                    ),
+                    frozenset(lineage_events.dataset(table, name) for table in tables),
+                ),
+            )
+        return commit_id
 
     def drop(self, name: str) -> None:
         """Drops the branch with all that was written there. Raises NoSuchBranch."""

@@ -39,6 +39,7 @@ from acid_platform.handles.transaction import Transaction
 from acid_platform.layout.names import table_name
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column, parse_columns
+from acid_platform.metastore.client.lineage_events import Columns, RowOrigin
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import ViewRecord
 from acid_platform.orchestration.checks import Expectation, expectations_of, require_columns
@@ -265,7 +266,10 @@ class SqlAssetComponent(_Table):
             answer = txn.sql(script, _values(context, names) or None)
             if tables.query is None:
                 return None
-            context.add_asset_metadata(_lineage(context, txn, tables.query))
+            sources = _lineage(context, txn, tables.query)
+            context.add_asset_metadata(table_lineage(sources) if sources else {})
+            reads = frozenset(tables.reads)
+            txn.derived.origins[own] = [RowOrigin(tables.query.text, reads, lambda: sources)]
             return answer
 
         upstream = [asset_key(name) for name in sorted(tables.reads - {own})]
@@ -273,10 +277,8 @@ class SqlAssetComponent(_Table):
         return self._declared(context.path, run, upstream, ["sql"], shown, tables.query)
 
 
-def _lineage(
-    context: dg.AssetExecutionContext, txn: Transaction, query: Query
-) -> dict[str, object]:
-    """Metadata of a materialization; empty for a query whose columns are not resolved."""
+def _lineage(context: dg.AssetExecutionContext, txn: Transaction, query: Query) -> Columns:
+    """By column those that it is computed of; empty for a query whose columns are not resolved."""
 
     def columns_of(name: str) -> list[str]:
         shown = txn.sql(f"SHOW COLUMNS IN {'.'.join(map(quoted, name.split('.')))}")
@@ -284,11 +286,10 @@ def _lineage(
         return [name for (name,) in shown.collect()]
 
     try:
-        sources = column_lineage(query, columns_of)
+        return column_lineage(query, columns_of)
     except UnsupportedStatement as error:
         context.log.info(f"no lineage of columns: {error}")
         return {}
-    return table_lineage(sources)
 
 
 # --- files and functions -------------------------------------------------------------------------

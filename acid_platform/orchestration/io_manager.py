@@ -105,6 +105,7 @@ class AcidIOManager(OwnSettings, dg.ConfigurableIOManager):
         scope = partitioning.scope(context.asset_partition_keys) if partitioning else None
 
         def change(txn: Transaction) -> Uncommitted:
+            txn.derived.job = context.asset_key.to_user_string()
             write(warehouse, txn, out, rows, scope)
             return Uncommitted.of(warehouse, txn, out.name, self._run_id)
 

@@ -192,6 +192,7 @@ def _in_one_transaction(
         levels = {plan.out.isolation for plan in plans_to_run}
         serializable = "serializable" in levels
         txn = warehouse.transaction(isolation="serializable" if serializable else "snapshot")
+    txn.derived.job = ", ".join(plan.out.asset_key.to_user_string() for plan in plans_to_run)
     context.log.info(f"transaction {txn.id} of run {context.run.run_id} began")
     txn.when_lost(
         lambda reason: context.log.warning(

@@ -102,7 +102,11 @@ class Changes:
             )
         # A write after an overwrite is refused; one before it would be hidden.
         planned.sort(key=lambda each: not each[0].overwrite)
-        return sum(self._write(*each) for each in planned)
+        written = 0
+        for each in planned:
+            with run_queries.deriving(self.catalog, each[0].source, each[3].columns):
+                written += self._write(*each)
+        return written
 
     def _write(
         self, insert: Insert, record: TableRecord, fixed: Mapping[str, str | None], rows: Result

@@ -394,7 +394,8 @@ def _create_from_query(run: CommandRun, declared: CreateTable, query: Query) -> 
     result = _rows_of(run, query)
     table = _made(run, replace(_with_columns_of(full, declared, result), if_not_exists=False))
     try:
-        rows = table.insert(result)
+        with run_queries.deriving(run.catalog, query, result.columns):
+            rows = table.insert(result)
     except BaseException:
         run.metastore.drop(table.name, unwritten=True)
         raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -25,18 +25,19 @@ from acid_platform.handles.snapshot_views import ScanRequest
 from acid_platform.layout.acid_keys import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column
+from acid_platform.metastore.client import lineage_events
 from acid_platform.metastore.operations.listings import Shown
 from acid_platform.predicates.known_columns import unresolved_column
 from acid_platform.scan.recorded_ranges import RecordedFile, recorded_count, recorded_extreme
 from acid_platform.scan.scans import ArrowScan
-from acid_platform.sql.catalog import tables_read
+from acid_platform.sql.catalog import self_contained, tables_read
 from acid_platform.sql.column_references import refuse_unknown_names
 from acid_platform.sql.query_tables import Bound, QueryTable, bind
 from acid_platform.sql.scopes import bare_condition, full_name, stored_tables
 from acid_platform.sql.statements import Change, rows_read
 from acid_platform.sql.text import Query
 from acid_platform.sql.text import query as parsed_query
-from acid_platform.sql.time_travel import changes_between, unmarked
+from acid_platform.sql.time_travel import changes_between, stored_name, unmarked
 from acid_platform.tables.external_tables import open_external
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.transactions.concurrency import Statement as Locked
@@ -183,6 +184,33 @@ def computed(warehouse: Warehouse, planned: PlannedQuery, named: bool = True) ->
 
     read_bytes = sum(read.scan.read_bytes for read in planned.reads.values())
     return warehouse.engines.query(asked, planned.settings, read_bytes)
+
+
+def deriving(catalog: Catalog, query: object, names: Sequence[str]) -> AbstractContextManager[None]:
+    """A block that writes the rows of a query into the columns `names`; a collector of lineage is
+    told so, if there is one."""
+
+    def origin() -> lineage_events.RowOrigin | None:
+        from acid_platform.sql.scripts import column_lineage  # only a collector asks for it
+
+        if not isinstance(query, Query):
+            return None
+        alone = self_contained(query, catalog.current_database, catalog.declared)
+        read = {stored_name(full_name(table, "")) for table in stored_tables(alone.tree)}
+        known = {name: list(catalog.columns(name)) for name in read}
+        own = read & catalog.temporary.keys()
+
+        def columns() -> lineage_events.Columns:
+            sources = column_lineage(alone, known.__getitem__).values()
+            if len(sources) != len(names):
+                return {}
+            kept = ([pair for pair in pairs if pair[0] not in own] for pairs in sources)
+            return dict(zip(names, kept, strict=True))
+
+        tables = {*known, *tables_of(catalog, query)} - own
+        return lineage_events.RowOrigin(query.text, frozenset(tables), columns)
+
+    return lineage_events.deriving(origin)
 
 
 def explain(run: CommandRun, statement: Query | Change) -> Shown:

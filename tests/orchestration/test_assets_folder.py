@@ -23,6 +23,7 @@ from acid_platform.errors import CorruptFile
 from acid_platform.layout.types import parse_columns
 from acid_platform.orchestration.components import SqlAssetComponent, TableAssetComponent, rows_of
 from acid_platform.sql.scripts import tables_of_script
+from tests.lineage_collector import collecting, columns_of, sent
 from tests.orchestration.conftest import Place, run, stored
 
 SQL = "acid_platform.orchestration.components.SqlAssetComponent"
@@ -188,6 +189,30 @@ def test_a_query_fills_its_table(folder: Path, place: Place) -> None:
     assert [check.check_name for check in result.get_asset_check_evaluations()] == [
         "amounts_are_given"
     ]
+
+
+@pytest.mark.more
+def test_a_collector_is_told_of_assets_with_their_keys_and_columns(
+    folder: Path, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("openlineage.client")
+    place.warehouse.create_table("shop.orders", "id int").insert([{"id": 1}])
+    component(
+        folder,
+        "doubled",
+        SQL,
+        "table: shop.doubled\nsql: t.sql\ncolumns: twice int",
+        t_sql="SELECT id + id AS twice FROM shop.orders",
+    )
+    with collecting(monkeypatch) as collector:
+        result = materialize(place, load(folder))
+        assert result.success
+        (event,) = sent(collector)
+    assert event["job"]["name"] == "shop/doubled"
+    assert event["run"]["facets"]["parent"]["run"]["runId"] == result.run_id
+    assert [one["name"] for one in event["inputs"]] == ["shop.orders"]
+    assert columns_of(event["outputs"][0]) == {"twice": [("shop.orders", "id")]}
+    assert "id + id" in event["job"]["facets"]["sql"]["query"]
 
 
 def test_comments_in_yaml_are_shown_as_descriptions(folder: Path) -> None:

@@ -17,12 +17,29 @@ from acid_platform.handles.transaction import Transaction
 from acid_platform.orchestration import AcidIOManager, TableDeclaration, TableInput, acid_asset
 from acid_platform.orchestration.inputs import reader_of
 from acid_platform.orchestration.resources import WarehouseResource
+from tests.lineage_collector import collecting, sent
 from tests.orchestration.conftest import Place, failure, quiet, run, stored, succeeded
 
 DAYS = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-05")
 REGIONS = dg.StaticPartitionsDefinition(["eu", "us"])
 BOTH = dg.MultiPartitionsDefinition({"date": DAYS, "region": REGIONS})
 Row = tuple[Any, ...]
+
+
+@pytest.mark.more
+def test_a_collector_is_told_the_key(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("openlineage.client")
+
+    @dg.asset(key_prefix="shop")
+    def frame() -> pd.DataFrame:
+        return pd.DataFrame({"id": [1, 2]})
+
+    with collecting(monkeypatch) as collector:
+        result = run(place, frame)
+        assert succeeded(result)
+        (event,) = sent(collector)
+    assert event["job"]["name"] == "shop/frame"
+    assert event["run"]["facets"]["parent"]["run"]["runId"] == result.run_id
 
 
 def test_each_type_is_stored_and_loaded(place: Place) -> None:
