@@ -231,13 +231,14 @@ HONOURED: tuple[Setting, ...] = (
     Setting("acid.gateway.connections", _N, "1000", low=1, high=100_000),
     Setting("acid.gateway.threads", _N, "64", low=1, high=1000),
     Setting("acid.gateway.rate", _N, "0", low=0),
+    Setting("acid.serve.lease", _T, "15min", 0, 50),
 )
 """Settings that change behaviour.
 
 `acid.format.default` is the `acid.format` of new tables with full ACID that state none.
 `acid.heartbeat.interval` 0 means half of `hive.txn.timeout` (P7). A table's property
 `acid.conflict.detection` overrides the setting (P38). A gateway reads `acid.gateway.…` when it
-starts.
+starts, and `acid serve` also `acid.serve.lease`.
 """
 
 PATHS = (

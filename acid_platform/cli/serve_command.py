@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from acid_platform.base.config import Settings
 from acid_platform.base.logs import log_to
 from acid_platform.cli.console import CommandSession, command, main
 from acid_platform.cli.gateway_command import chosen_settings, doors
@@ -65,6 +66,7 @@ def serve(
     and grants are those of the gateway.
     """
     from acid_platform.gateway.gateway_process import GatewaySettings
+    from acid_platform.gateway.load_leases import LoadLeases
     from acid_platform.gateway.postgres_server import PostgresServer
     from acid_platform.gateway.rest_catalog import RestCatalog
     from acid_platform.gateway.rest_server import RestServer
@@ -95,7 +97,9 @@ def serve(
             with session.open(branch=branch) as on_branch:
                 return told_metadata(on_branch, table)
 
-        catalog = RestCatalog(metastore, tell, chosen.authorizer)
+        seconds = Settings.of(stored).integer("acid.serve.lease") / 1000
+        leases = LoadLeases(metastore, seconds)
+        catalog = RestCatalog(metastore, tell, chosen.authorizer, leases)
         bounds, entry = chosen.bounds, chosen.entry
         servers: list[GuardedPort] = [RestServer(catalog, *addresses["--listen"], bounds, entry)]
         if postgres:

@@ -97,7 +97,7 @@ class GuardedPort(ABC):
 
     def serve(self) -> None:
         asyncio.set_event_loop(self._loop)
-        tasks = [self._loop.create_task(self._accept()), self._loop.create_task(self._renew())]
+        tasks = [self._loop.create_task(self._accept()), self._loop.create_task(self._tick())]
         try:
             self._loop.run_forever()
         finally:
@@ -115,12 +115,18 @@ class GuardedPort(ABC):
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.stop)
 
-    async def _renew(self) -> None:
-        """Takes a renewed certificate."""
-        while (tls := self.entry.tls) is not None:
+    def tidy(self) -> None:  # noqa: B027, a port may have nothing to do
+        """Called every few seconds, in a thread."""
+
+    async def _tick(self) -> None:
+        """Takes a renewed certificate, and tidies up."""
+        while True:
             await asyncio.sleep(_TICK_SECONDS)
+            with suppress(ClientRefused, AcidError):  # the next time tries again
+                await self._in(self._workers, self.tidy, "")
+            tls = self.entry.tls
             try:
-                if tls.stamp != self._stamp:
+                if tls is not None and tls.stamp != self._stamp:
                     self._context, self._stamp = self._new_context(), tls.stamp
                     _LOG.info("new connections get the certificate that %s has now", tls)
             except (OSError, AcidError) as error:

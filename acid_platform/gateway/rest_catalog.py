@@ -29,6 +29,7 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.gateway.authorization import Authorizer, Caller, Guard
+from acid_platform.gateway.load_leases import LoadLeases
 from acid_platform.gateway.needs import Need, Verb
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import table_name
@@ -110,11 +111,14 @@ class RestCatalog:
         metastore: Metastore,
         tell: Callable[[str, str], tuple[str, bytes]],
         authorizer: Authorizer | None = None,
+        leases: LoadLeases | None = None,
     ) -> None:
         """`tell` brings the metadata of a table up to date, as a branch shows it (empty: everybody
         sees it so); it returns the metadata file's place and content, and raises as
-        `Warehouse.export_iceberg`. `authorizer` None allows everything."""
+        `Warehouse.export_iceberg`. `authorizer` None allows everything. `leases` keep what was
+        loaded, of all but branches, which keep their own."""
         self._metastore, self._tell = metastore, tell
+        self.leases = leases or LoadLeases(metastore, 0)
         self._guard = Guard(metastore, authorizer)
         self._told: Recent[bytes, CatalogAnswer] = Recent(1000, _KEPT_BYTES)
         self._telling: dict[str, threading.Lock] = {}
@@ -223,6 +227,8 @@ class RestCatalog:
         if request.method == "HEAD":
             return CatalogAnswer(204)
         with self._alone(full):
+            if not branch:
+                self.leases.cover(record, caller.user)
             state = hashlib.sha256(repr((record, *self._states(full, branch))).encode()).digest()
             answer = self._told.get(state)
             if answer is None:

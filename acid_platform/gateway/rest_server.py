@@ -73,6 +73,13 @@ class RestServer(GuardedPort):
         scheme = "http" if self.entry.tls is None else "https"
         return f"{scheme}://{self.host_and_port}"
 
+    def tidy(self) -> None:
+        self._catalog.leases.end_old()
+
+    def serve(self) -> None:
+        super().serve()
+        self._catalog.leases.close()
+
     # --- a connection ---------------------------------------------------------------------------
 
     async def _converse(self, accepted: socket.socket, caller: Caller) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from acid_platform.errors import CorruptFile
@@ -30,6 +31,7 @@ from acid_platform.storage.files import Files
 DATA, DELETES = 0, 1
 """What a manifest lists: files of rows, or of deleted positions."""
 _HINT = "version-hint.text"
+_UNNAMED = "unnamed.json"
 _MOST_SMALL = 40
 """So many manifests with fewer than `_SMALL` entries become one."""
 _SMALL = 1000
@@ -402,8 +404,9 @@ class TableMetadata:
         replace_file(self.files, path, content, f"{path}.{uuid.uuid4()}.draft")
 
     def remove_old(self, now: int) -> None:
-        """Removes files that no snapshot names, and older versions, once they are `GRACE` old."""
-        named: set[str] = {_HINT, f"v{self.version}.metadata.json"}
+        """Removes files that no snapshot has named for `GRACE`, which a file beside them counts,
+        and older versions of that age, which a reader opens only to begin with."""
+        named: set[str] = {_HINT, _UNNAMED, f"v{self.version}.metadata.json"}
         for snapshot in self.snapshots:
             named.add(_name(snapshot["manifest-list"]))
             for row in self._listed(snapshot):
@@ -411,9 +414,29 @@ class TableMetadata:
                 if name not in named and row["content"] == DELETES:
                     named |= {_name(e["data_file"]["file_path"]) for e in self._entries(row)}
                 named.add(name)
-        for info in self.files.children(self._directory):
-            if info.base_name not in named and (info.mtime_ns or 0) // 1_000_000 < now - GRACE:
-                self.files.delete_file(info.path)
+        found = [
+            info for info in self.files.children(self._directory) if info.base_name not in named
+        ]
+        known = self._unnamed() if found else {}
+        since = {
+            info.base_name: (info.mtime_ns or 0) // 1_000_000
+            if info.base_name.startswith("v")
+            else known.get(info.base_name, now)
+            for info in found
+        }
+        for name in [name for name, at in since.items() if at < now - GRACE]:
+            self.files.delete_file(f"{self._directory}/{name}")
+            del since[name]
+        unnamed = {name: at for name, at in since.items() if not name.startswith("v")}
+        if unnamed != known:
+            self._replace(f"{self._directory}/{_UNNAMED}", json.dumps(unnamed).encode())
+
+    def _unnamed(self) -> dict[str, int]:
+        """Since when no snapshot names these files, in milliseconds; lost, it counts anew."""
+        with suppress(FileNotFoundError, ValueError, AttributeError):
+            told = json.loads(self.files.read(f"{self._directory}/{_UNNAMED}"))
+            return {name: int(since) for name, since in told.items()}
+        return {}
 
 
 def _name(path: str) -> str:

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 from acid_platform import Table, Warehouse
+from acid_platform.base.clock import wall_ms
 from acid_platform.errors import UnsupportedLayout
 from acid_platform.formats import keyed_parquet_writer
 from acid_platform.handles import iceberg_export as exporting
 from acid_platform.handles.iceberg_export import IcebergExport
+from acid_platform.iceberg.table_metadata import GRACE
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.services import cleaner
 from acid_platform.storage.files import Files
@@ -148,7 +150,8 @@ def test_an_export_that_is_killed_at_any_step_leaves_what_was_there(
                 hint = place / "version-hint.text"
                 assert hint.exists() or not kept
                 if hint.exists() and before is not None:
-                    assert place / f"v{hint.read_text()}.metadata.json" == Path(before.metadata)
+                    told = place / f"v{hint.read_text()}.metadata.json"
+                    assert told == Path(before.metadata) or stop > 8  # told, and not tidied up
                     require_same(before, table, before.snapshot)
                 continue
         break
@@ -223,7 +226,9 @@ def test_columns_of_wider_types_are_read_where_iceberg_converts_them(
         warehouse.export_iceberg("i.padded")
 
 
-def test_old_snapshots_go_with_the_history_and_their_files_later(warehouse: Warehouse) -> None:
+def test_old_snapshots_go_with_the_history_and_their_files_later(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = a_table(warehouse, "i.old", **{"acid.history.retention": "0"})
     table.delete("id < 50")
     table.compact("major")
@@ -231,14 +236,18 @@ def test_old_snapshots_go_with_the_history_and_their_files_later(warehouse: Ware
     assert len(snapshots(first)) > 2
     cleaner.run(warehouse.metastore)
     table.insert([{"id": 1000, "v": "z"}])
+    names = [*Path(first.directory).glob("metadata/*-*-*")]
+    for path in names:
+        os.utime(path, (0, 0))  # what a reader has loaded may be old; only now nothing names it
     second = warehouse.export_iceberg("i.old")
     assert len(snapshots(second)) < len(snapshots(first))
+    assert all(path.exists() for path in names)
     for snapshot in snapshots(second):
         require_same(second, table, snapshot)
     place = Path(second.directory) / "metadata"
     count = len([*place.iterdir()])
-    for path in place.iterdir():
-        os.utime(path, (0, 0))
+    later = wall_ms() + GRACE + 60_000
+    monkeypatch.setattr("acid_platform.handles.iceberg_export.wall_ms", lambda: later)
     table.insert([{"id": 1001, "v": "z"}])
     third = warehouse.export_iceberg("i.old")
     assert len([*place.iterdir()]) < count
