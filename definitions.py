@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from pathlib import Path
 
 import dagster as dg
 
 from acid_platform.orchestration import load_defs, services
+from acid_platform.orchestration.resources import restore_environment
 from resources import RESOURCES
-
-
-def restore_environment() -> None:
-    """Gives the settings the values that `make dev` was told: Dagster lets .env override them, and
-    would open the warehouse that stands there."""
-    written = os.environ.get("ACID_ENVIRONMENT")
-    if written is None:
-        return
-    for name in [name for name in os.environ if name.startswith("ACID_")]:
-        del os.environ[name]
-    os.environ |= dict(line.split("=", 1) for line in written.splitlines() if "=" in line)
-    os.environ["ACID_ENVIRONMENT"] = written
-
 
 restore_environment()
 

@@ -11,7 +11,8 @@ from acid_platform.orchestration.io_manager import AcidIOManager
 from acid_platform.orchestration.metadata import TableDeclaration, asset_key
 from acid_platform.orchestration.outputs import AcidOut
 from acid_platform.orchestration.resources import SparkResource, WarehouseResource, load_defs
-from acid_platform.orchestration.sensors import change_sensor, services, upstream_changed
+from acid_platform.orchestration.sensors import change_sensor, upstream_changed
+from acid_platform.orchestration.service_definitions import services
 
 __all__ = [
     "AcidIOManager",

@@ -206,6 +206,18 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def restore_environment() -> None:
+    """Gives the settings the values that `make dev` was told: Dagster lets .env override them, and
+    would open the warehouse that stands there."""
+    written = os.environ.get("ACID_ENVIRONMENT")
+    if written is None:
+        return
+    for name in [name for name in os.environ if name.startswith("ACID_")]:
+        del os.environ[name]
+    os.environ |= dict(line.split("=", 1) for line in written.splitlines() if "=" in line)
+    os.environ["ACID_ENVIRONMENT"] = written
+
+
 _PLATFORM = Path(__file__).parents[1]
 
 

@@ -10,7 +10,6 @@ only a hint, and some sensors reconcile the two.
 
 import hashlib
 import re
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,13 +29,10 @@ from acid_platform.metastore.operations.compaction import (
 from acid_platform.metastore.operations.tables import GetCursors, GetLastWriteId
 from acid_platform.metastore.operations.transactions import AbortMany, GetTxnStates
 from acid_platform.metastore.records import NO_HEARTBEAT
-from acid_platform.orchestration.branch_merges import merge_branches
 from acid_platform.orchestration.decorators import CONSUMES
 from acid_platform.orchestration.inputs import consumer_of
-from acid_platform.orchestration.outside_commits import commit_sensor
 from acid_platform.orchestration.resources import WarehouseResource
 from acid_platform.orchestration.service_jobs import (
-    IN_MEMORY,
     REQUEST_TAG,
     TABLE_TAG,
     cleaning_job,
@@ -108,8 +104,8 @@ def _result(verdicts: Iterable[dg.RunRequest | str], nothing: str) -> dg.SensorR
 def _compacting(instance: dg.DagsterInstance, table: str, ids: str) -> dg.RunRequest | str:
     """A run for the queued tasks of a table, or why there is none."""
     tags = {TABLE_TAG: table}
-    if _running(instance, compaction_job.name, tags):
-        return f"a run is already compacting {table}"
+    if under_way := _under_way(instance, compaction_job.name, tags):
+        return f"{under_way}, which compacts {table}"
     tags |= {TASKS_TAG: ids}
     earlier = instance.get_runs_count(dg.RunsFilter(job_name=compaction_job.name, tags=tags))
     if earlier >= MOST_ATTEMPTS:
@@ -133,8 +129,8 @@ def cleaner_sensor(
     context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseResource]
 ) -> dg.SensorResult:
     """Launches the Cleaner, or reports which transactions a cleaning waits for."""
-    if _running(context.instance, cleaning_job.name, {}):
-        return dg.SensorResult(skip_reason="the Cleaner is running")
+    if under_way := _under_way(context.instance, cleaning_job.name, {}):
+        return dg.SensorResult(skip_reason=f"{under_way}, which cleans")
     with warehouse.open(branch="") as opened:
         if not opened.metastore.in_force.flag("hive.compactor.cleaner.on"):
             return dg.SensorResult(skip_reason="hive.compactor.cleaner.on is false")
@@ -179,8 +175,8 @@ def _erasing(
     if holding := [txn for txn in task.waits_for if txn in open_txns]:
         return f"{request}: waits for transactions {holding}"
     tags = {REQUEST_TAG: str(task.id)}
-    if _running(instance, erase.name, tags):
-        return f"{request}: a run is already working on it"
+    if under_way := _under_way(instance, erase.name, tags):
+        return f"{request}: {under_way}"
     asked = datetime.fromtimestamp(task.requested / 1000, UTC)
     earlier = instance.get_runs_count(
         dg.RunsFilter(job_name=erase.name, tags=tags, created_after=asked)
@@ -200,10 +196,13 @@ def _erasing(
     )
 
 
-def _running(instance: dg.DagsterInstance, job: str | None, tags: Mapping[str, str]) -> bool:
-    """Whether a run with these tags is under way, of any job without `job`."""
-    runs = dg.RunsFilter(job_name=job, statuses=UNFINISHED, tags=dict(tags))
-    return instance.get_runs_count(runs) > 0
+def _under_way(instance: dg.DagsterInstance, job: str | None, tags: Mapping[str, str]) -> str:
+    """What a run with these tags does, of any job without `job`; '' if there is none."""
+    unfinished = dg.RunsFilter(job_name=job, statuses=UNFINISHED, tags=dict(tags))
+    for run in instance.get_runs(unfinished, limit=1):
+        waits = run.status is dg.DagsterRunStatus.QUEUED
+        return f"run {run.run_id} {'waits in the queue' if waits else 'is under way'}"
+    return ""
 
 
 # --- assets ---------------------------------------------------------------------------------------
@@ -320,8 +319,8 @@ def _consuming(
         return f"{consumer}: it has seen every change"
     refused = "; ".join(each.refused for each in news if each.refused)
     tags = {CONSUMER_TAG: consumer}
-    if _running(instance, None, tags):
-        return f"{consumer}: a run is consuming changes"
+    if under_way := _under_way(instance, None, tags):
+        return f"{consumer}: {under_way}"
     tags |= {CHANGES_TAG: commits}
     earlier = instance.get_runs_count(dg.RunsFilter(tags=tags))
     if refused and earlier:  # the first shows the error on the asset's page, others would repeat it
@@ -335,6 +334,7 @@ def _consuming(
 
 
 @dg.run_failure_sensor(
+    monitor_all_code_locations=True,
     minimum_interval_seconds=5,
     description="Aborts the open transactions of a failed run, and requeues its compactions.",
 )
@@ -346,6 +346,7 @@ def abort_failed_runs(
 
 @dg.run_status_sensor(
     run_status=dg.DagsterRunStatus.CANCELED,
+    monitor_all_code_locations=True,
     minimum_interval_seconds=5,
     description="Aborts the open transactions of a canceled run, and requeues its compactions.",
 )
@@ -469,27 +470,3 @@ def _last_event(instance: dg.DagsterInstance, run_id: str) -> float:
     """The time of a run's last event, in milliseconds UTC."""
     last = instance.get_records_for_run(run_id, limit=1, ascending=False).records
     return max((record.timestamp for record in last), default=0.0) * 1000
-
-
-def services() -> dg.Definitions:
-    """Compaction, cleaning, erasure, the ends of runs that died, and the commits of others; all
-    sensors are off at first.
-
-    They use the resources `warehouse` and `spark` of the project.
-    """
-    # Dagster copies each sensor with an empty list of owners, and warns that owners are beta.
-    warnings.filterwarnings("ignore", message="Parameter `owners`", category=dg.BetaWarning)
-    return dg.Definitions(
-        jobs=[compaction_job, cleaning_job, erase],
-        sensors=[
-            initiator_sensor,
-            cleaner_sensor,
-            erasure_sensor,
-            abort_failed_runs,
-            abort_canceled_runs,
-            fail_lost_runs,
-            commit_sensor,
-            merge_branches,
-        ],
-        resources={IN_MEMORY: dg.mem_io_manager},
-    )

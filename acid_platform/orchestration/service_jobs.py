@@ -50,6 +50,8 @@ which can't be stored."""
 
 _OUT = dg.Out(is_required=False, io_manager_key=IN_MEMORY)
 TABLE_TAG = "acid/table"
+_FIRST = {"dagster/priority": "10"}
+"""Tags of a run that takes the next free place before the runs of a backfill, which have 0."""
 
 
 class QueueConfig(dg.Config):
@@ -279,6 +281,7 @@ def publish(context: dg.OpExecutionContext, attempt: Attempt) -> None:
 
 @dg.job(
     executor_def=dg.in_process_executor,
+    run_tags=_FIRST,
     description="Runs the queued compactions of a table.",
 )
 def compaction_job() -> None:
@@ -367,6 +370,7 @@ def clean(context: dg.OpExecutionContext, warehouse: dg.ResourceParam[WarehouseR
 
 @dg.job(
     executor_def=dg.in_process_executor,
+    run_tags=_FIRST,
     description="Removes obsolete and aborted directories that no snapshot reads.",
 )
 def cleaning_job() -> None:
@@ -473,6 +477,7 @@ def clean_and_prove(
 
 @dg.job(
     executor_def=dg.in_process_executor,
+    run_tags=_FIRST,
     description="Erases rows: once it succeeds, no file holds them any more.",
 )
 def erase() -> None:

@@ -110,6 +110,13 @@ def test_compose_starts_two_members_of_one_log() -> None:
         assert (ROOT / "deploy" / folder).is_dir()
 
 
+def test_dagster_in_postgresql_uses_the_driver_that_its_storage_is_written_for() -> None:
+    """SQLAlchemy 2.1 takes psycopg 3 where none is named: `with` closes its connections."""
+    [deployed] = _documents(ROOT / "deploy" / "dagster" / "dagster.yaml")
+    assert deployed["storage"]["postgres"]["postgres_db"]["scheme"] == "postgresql+psycopg2"
+    assert "scheme: postgresql+psycopg2 " in (ROOT / "docs" / "run.md").read_text()
+
+
 def test_compose_runs_dagster_on_a_database_of_its_own() -> None:
     [document] = _documents(ROOT / "deploy" / "compose.yaml")
     services = document["services"]

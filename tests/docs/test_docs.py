@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -139,8 +140,10 @@ def _production() -> str:
 def test_dagster_takes_the_configuration_for_production() -> None:
     page = _production()
     examples = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    assert len(examples) == 2
-    for example in examples:
+    storage, lineage, location = examples
+    [named] = yaml.safe_load(location)
+    assert importlib.util.find_spec(named["python_module"]["module_name"])
+    for example in (storage, lineage):
         checked = validate_config(dagster_instance_config_schema(), yaml.safe_load(example))
         assert checked.success, checked.errors
 

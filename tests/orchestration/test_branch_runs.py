@@ -16,6 +16,7 @@ from acid_platform.orchestration import (
     WarehouseResource,
     acid_asset,
     sensors,
+    services,
 )
 from acid_platform.orchestration.branch_merges import merge_branches
 from tests.orchestration.conftest import Place, failure, run, stored, succeeded
@@ -330,7 +331,7 @@ def test_P81_the_sensors_of_the_services_work_without_a_branch(
     place.instance.create_run_for_job(
         dg.GraphDefinition("g").to_job(), status=dg.DagsterRunStatus.STARTED
     )
-    for sensor in sensors.services().sensors or ():
+    for sensor in services().sensors or ():
         if not isinstance(sensor, dg.RunStatusSensorDefinition):
             context = dg.build_sensor_context(
                 instance=place.instance,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from acid_platform.orchestration import (
     WarehouseResource,
     acid_asset,
     load_defs,
+    service_location,
     services,
 )
 from tests.conftest import HAS_DEMO
@@ -125,6 +127,23 @@ def _kind(line: str) -> tuple[str, str]:
     """Assets in order with their checks, then jobs, then sensors by name."""
     kind = line.split()[0]
     return (kind, line) if kind in ("job", "sensor") else ("asset", "")
+
+
+def test_services_that_are_on_and_apart_have_all_their_sensors_running() -> None:
+    """commit_sensor and merge_branches stay where the assets are."""
+    wanted = {
+        name: dg.DefaultSensorStatus.RUNNING for name in re.findall(r"sensor (\w+)", SERVICES)
+    }
+    assert _status(services(on=True)) == wanted
+    assert _status(services())["initiator_sensor"] is dg.DefaultSensorStatus.STOPPED
+    dg.Definitions.validate_loadable(service_location.defs)
+    apart = _status(service_location.defs)
+    assert {*wanted} - {*apart} == {"commit_sensor", "merge_branches"}
+    assert apart.items() <= wanted.items()
+
+
+def _status(found: dg.Definitions) -> dict[str, dg.DefaultSensorStatus]:
+    return {sensor.name: sensor.default_status for sensor in found.sensors or ()}
 
 
 def test_without_assets_the_services_load(monkeypatch: pytest.MonkeyPatch) -> None:

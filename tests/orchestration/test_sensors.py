@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 import pytest
+from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteRepositoryOrigin
 
 import definitions
 from acid_platform.base.clock import wall_ms
@@ -19,11 +20,22 @@ from acid_platform.orchestration import (
     change_sensor,
     sensors,
 )
-from acid_platform.orchestration.service_jobs import cleaning_job, compaction_job, worker_prefix
+from acid_platform.orchestration.service_jobs import (
+    cleaning_job,
+    compaction_job,
+    erase,
+    worker_prefix,
+)
 from tests.metastore.processes import until
 from tests.orchestration.conftest import Place, quiet
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parameter `owners`")  # Dagster's own copies
+
+
+ANYWHERE = RemoteRepositoryOrigin(
+    GrpcServerCodeLocationOrigin(host="localhost", port=1, location_name="x"), "__repository__"
+)
+"""Where a run that waits in the queue would be started."""
 
 
 def tick(place: Place, sensor: dg.SensorDefinition) -> Any:
@@ -74,16 +86,27 @@ def test_one_run_per_table_and_one_key_per_set_of_tasks(place: Place) -> None:
 
 @pytest.mark.more
 def test_no_second_run_while_one_compacts_the_table(place: Place) -> None:
+    """It is said whether that one waits in the queue."""
     place.table()
     place.write(times=3)
     [request] = tick(place, sensors.initiator_sensor).run_requests
-    place.instance.create_run_for_job(
+    run = place.instance.create_run_for_job(
         bound("compaction_job"),
         run_config=request.run_config,
         tags=request.tags,
-        status=dg.DagsterRunStatus.STARTED,
+        remote_job_origin=ANYWHERE.get_job_origin("compaction_job"),
     )
-    assert "already" in skipped(place, sensors.initiator_sensor)
+    for event, does in [("ENQUEUED", "waits in the queue"), ("START", "is under way")]:
+        happened = dg.DagsterEvent(f"PIPELINE_{event}", run.job_name)
+        place.instance.report_dagster_event(happened, run.run_id)
+        told = f"run {run.run_id} {does}, which compacts db.t"
+        assert skipped(place, sensors.initiator_sensor) == told
+
+
+def test_runs_of_the_services_come_before_those_of_a_backfill() -> None:
+    """Dagster's queue is in the order of this tag of a run; that of an op orders steps alone."""
+    for job in (compaction_job, cleaning_job, erase):
+        assert job.run_tags["dagster/priority"] == "10"
 
 
 @pytest.mark.more
@@ -147,7 +170,7 @@ def test_C41_the_cleaner_waits_for_who_may_read_and_says_so(place: Place) -> Non
 @pytest.mark.more
 def test_no_second_cleaner_while_one_works(place: Place) -> None:
     place.instance.create_run_for_job(bound("cleaning_job"), status=dg.DagsterRunStatus.STARTED)
-    assert "running" in skipped(place, sensors.cleaner_sensor)
+    assert "is under way" in skipped(place, sensors.cleaner_sensor)
 
 
 # --- recorded erasure requests ------------------------------------------------------------------
@@ -176,7 +199,7 @@ def test_a_request_gets_one_run_and_the_next_tick_none(place: Place) -> None:
     }
     assert keys(tick(place, sensors.erasure_sensor)) == [request.run_key]  # Dagster drops it
     ran(place, request, dg.DagsterRunStatus.STARTED)
-    assert "already working on it" in skipped(place, sensors.erasure_sensor)
+    assert "is under way" in skipped(place, sensors.erasure_sensor)
 
 
 def test_a_request_that_is_settled_gets_none(place: Place) -> None:
