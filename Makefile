@@ -81,6 +81,11 @@ dagster_home = mkdir -p "$(1)" && cp dagster_home/dagster.yaml "$(1)/dagster.yam
 .PHONY: setup
 setup: ## install the locked packages into .venv, find or install Java
 	@PYTHON="$(PYTHON)" scripts/bootstrap.sh
+ifneq ($(origin ACID_HOME),command line)
+	@$(call dagster_home,$(HOME_DIR)/dagster)
+	@grep -q DAGSTER_HOME .venv/bin/activate || \
+	    printf '\n# So that dg and dagster find the runs of make dev.\nexport DAGSTER_HOME="%s"\n' "$(HOME_DIR)/dagster" >> .venv/bin/activate
+endif
 
 .PHONY: demo
 ifneq ($(HAS_DEMO),)
